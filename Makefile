@@ -1,0 +1,63 @@
+# `make help` lists the verbs. Needs Python 3.11 or newer, make and git; everything else is installed into .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.8
+
+.DEFAULT_GOAL := help
+.PHONY: help run install test test-real bench fmt lock clean
+
+help:  ## list the verbs
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+run: install  ## from nothing to a running gateway on port 4000
+	@$(BIN)/holeshot serve
+
+install: $(VENV)/.runtime  ## install into .venv: .venv/bin/holeshot
+
+test: $(VENV)/.dev  ## everything that must pass; brings its own Postgres and Redis
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest
+
+test-real: $(VENV)/.dev  ## race two real LLM servers on loopback (compiles llama.cpp, once)
+	$(BIN)/python tests/real/run.py
+
+bench: $(VENV)/.dev  ## measure, side by side with a plain pass-through proxy
+	$(BIN)/python benchmarks/bench.py
+
+fmt: $(VENV)/.dev  ## format, and mend what can be mended
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+lock: $(VENV)/.made  ## pin and hash the dependencies anew
+	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build -o requirements/runtime.lock
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev \
+	  -c requirements/runtime.lock -o requirements/dev.lock
+
+clean:  ## remove what was installed and cached, never your data in var/
+	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build
+
+# 3.11.0 and not later: redis needs async-timeout before 3.11.3, which a lock made on a newer Python would miss.
+LOCK_OPTIONS := --universal --python-version 3.11.0 --generate-hashes --no-emit-index-url --no-header --no-annotate
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Holeshot needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.runtime: requirements/runtime.lock pyproject.toml | $(VENV)/.made
+	@echo "Installing the pinned dependencies into $(VENV) (about half a minute) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/runtime.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.lock $(VENV)/.runtime
+	@echo "Installing what the tests need ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@touch $@
