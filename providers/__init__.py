@@ -1,0 +1,1 @@
+"""How LLM providers are reached and what they really send. Knows nothing of the gateway."""

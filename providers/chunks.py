@@ -1,0 +1,222 @@
+"""What one event of a chat-completions stream says: text or none, reasoning or answer, usage, an end, an error.
+
+Nearly every chunk fits the types below and is decoded straight into them. Where a provider's types surprise (a number
+for a string, a string for an object), the event is read again without types, and what does not fit is taken as absent.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from providers.error_bodies import error_in
+from providers.errors import ErrorKind, UpstreamError
+from providers.usage import Usage, usage_of
+
+__all__ = ["DONE", "Chunk", "Usage", "read_chunk"]
+
+DONE = b"[DONE]"
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """One event, read. Only ``data`` is bytes of the provider; the rest is what the race needs to know of them."""
+
+    data: bytes
+    meaningful: bool = False  # non-empty content, reasoning, tool call, refusal, audio or image
+    answer: bool = False  # meaningful by something other than reasoning
+    reasoning: bool = False  # has reasoning text
+    finished: bool = False  # a choice has its finish reason
+    done: bool = False  # [DONE]
+    usage: Usage | None = None
+    usage_only: bool = False  # no choices, and a usage object: sent because somebody asked for usage
+    error: UpstreamError | None = None
+    text_chars: int = 0  # characters generated, reasoning and tool calls included, to estimate tokens from
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _ToolCall(msgspec.Struct, gc=False):
+    function: _Function | None = None
+
+
+class _Audio(msgspec.Struct, gc=False):
+    data: str | None = None
+    transcript: str | None = None
+
+
+class _Text(msgspec.Struct, gc=False):
+    text: str | None = None
+
+
+class _Part(msgspec.Struct, gc=False):
+    text: str | None = None
+    thinking: str | list[_Text] | None = None  # Mistral
+
+
+class _Delta(msgspec.Struct, gc=False):
+    content: str | list[_Part] | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+    function_call: _Function | None = None
+    audio: _Audio | None = None
+    images: list[Any] | None = None  # OpenRouter
+
+
+class _Choice(msgspec.Struct, gc=False):
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+    error: Any = None  # OpenRouter
+
+
+class _Groq(msgspec.Struct, gc=False):
+    usage: dict[str, Any] | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    choices: list[_Choice] | None = None
+    usage: dict[str, Any] | None = None
+    x_groq: _Groq | None = None
+    error: Any = None
+    object: str | None = None
+
+
+_S = TypeVar("_S", bound=msgspec.Struct)
+_decoder = msgspec.json.Decoder(_Event)
+_NESTED: Mapping[str, type[msgspec.Struct]] = {
+    "choices": _Choice,
+    "delta": _Delta,
+    "content": _Part,
+    "thinking": _Text,
+    "tool_calls": _ToolCall,
+    "function": _Function,
+    "function_call": _Function,
+    "audio": _Audio,
+    "x_groq": _Groq,
+}
+
+
+def read_chunk(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
+    """Read one event's data. An event without data (a comment, a ping) gives a chunk that says nothing.
+
+    Raises:
+        UpstreamError: the data is no JSON object (invalid_response).
+
+    """
+    said = data.strip()
+    if said == DONE:
+        return Chunk(data, done=True)
+    if not said:
+        return Chunk(data)
+    try:
+        event = _decoder.decode(data)
+    except msgspec.ValidationError:
+        event = _read_untyped(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise _no_json_object() from None
+    if event.error or event.object == "error":
+        return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
+    return _chunk(data, event, secrets)
+
+
+def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
+    answer = finished = False
+    error = None
+    answer_chars = reasoning_chars = 0
+    for choice in event.choices or ():
+        if choice.finish_reason:
+            finished = True
+        if choice.error or choice.finish_reason == "error":
+            error = error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
+        delta = choice.delta
+        if delta is None:
+            continue
+        content = delta.content
+        if isinstance(content, str):
+            answer_chars += len(content)
+        elif content:
+            answer_chars += sum(len(part.text or "") for part in content)
+            reasoning_chars += sum(_thinking_chars(part) for part in content)
+        if thought := delta.reasoning or delta.reasoning_content:  # some send the same text under both names
+            reasoning_chars += len(thought)
+        if delta.tool_calls or delta.refusal or delta.audio or delta.function_call or delta.images:
+            chars = _other_chars(delta)
+            answer_chars += chars
+            answer = answer or chars > 0 or _is_heard_or_seen(delta)
+    answer = answer or answer_chars > 0
+    usage = event.usage
+    if usage is None and event.x_groq is not None:
+        usage = event.x_groq.usage
+    return Chunk(
+        data,
+        answer or reasoning_chars > 0,
+        answer,
+        reasoning_chars > 0,
+        finished,
+        False,  # noqa: FBT003  # by position: naming ten fields would double the cost of the hottest call there is
+        None if usage is None else usage_of(usage),
+        event.usage is not None and not event.choices,
+        error,
+        answer_chars + reasoning_chars,
+    )
+
+
+def _thinking_chars(part: _Part) -> int:
+    if isinstance(part.thinking, list):
+        return sum(len(piece.text or "") for piece in part.thinking)
+    return len(part.thinking or "")
+
+
+def _other_chars(delta: _Delta) -> int:
+    """Return the characters of a delta that are neither content nor reasoning; sounds and images have none."""
+    functions = [call.function for call in delta.tool_calls or ()]
+    functions.append(delta.function_call)
+    chars = sum(len(function.name or "") + len(function.arguments or "") for function in functions if function)
+    return chars + len(delta.refusal or "")
+
+
+def _is_heard_or_seen(delta: _Delta) -> bool:
+    audio = delta.audio
+    return bool(delta.images) or (audio is not None and bool(audio.data or audio.transcript))
+
+
+def _no_json_object() -> UpstreamError:
+    return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is no JSON object")
+
+
+def _read_untyped(data: bytes) -> _Event:
+    """Read an event whose types surprised the decoder, one field at a time."""
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise _no_json_object() from None
+    if isinstance(value, list) and value:  # Gemini sends its errors in an array
+        value = value[0]
+    if not isinstance(value, dict):
+        raise _no_json_object()
+    return _fit(value, _Event)
+
+
+def _fit(value: dict[str, Any], struct: type[_S]) -> _S:
+    """Return ``value`` as ``struct``, leaving out every field that does not convert, as deep down as can be told."""
+    fitting = {}
+    for field in msgspec.structs.fields(struct):
+        try:
+            fitting[field.name] = msgspec.convert(_pruned(field.name, value.get(field.name)), field.type)
+        except msgspec.ValidationError:
+            continue
+    return struct(**fitting)
+
+
+def _pruned(name: str, value: Any) -> Any:
+    """Return the nested objects of field ``name`` with only what fits them."""
+    struct = _NESTED.get(name)
+    if struct is None:
+        return value
+    if isinstance(value, list):
+        return [_fit(item, struct) for item in value if isinstance(item, dict)]
+    return _fit(value, struct) if isinstance(value, dict) else value

@@ -1,0 +1,76 @@
+"""What can go wrong at a provider, as one exception with a kind.
+
+UpstreamError
+└── its ``kind``
+    ├── connect_error, connect_timeout       no connection (DNS, TCP, TLS)
+    ├── disconnected                         the connection broke
+    ├── ttft_timeout, stall_timeout, total_timeout   a clock of the gateway ran out
+    ├── provider_auth (401, 403), not_found (404)    the operator's to mend
+    ├── rate_limited (429)
+    ├── bad_request (400, 413, 422)          the client's own fault
+    ├── server_error (5xx and what fits nowhere else)
+    ├── invalid_response                     HTML, broken JSON, not an event stream
+    ├── stream_error                         an error object inside a stream that began well
+    └── upstream_empty, upstream_truncated   ended without an answer, or without its end
+"""
+
+from enum import StrEnum
+
+
+class ErrorKind(StrEnum):
+    """Why an upstream request failed. The words appear in SQL, metrics and messages."""
+
+    CONNECT_ERROR = "connect_error"
+    CONNECT_TIMEOUT = "connect_timeout"
+    DISCONNECTED = "disconnected"
+    TTFT_TIMEOUT = "ttft_timeout"
+    STALL_TIMEOUT = "stall_timeout"
+    TOTAL_TIMEOUT = "total_timeout"
+    PROVIDER_AUTH = "provider_auth"
+    NOT_FOUND = "not_found"
+    RATE_LIMITED = "rate_limited"
+    BAD_REQUEST = "bad_request"
+    SERVER_ERROR = "server_error"
+    INVALID_RESPONSE = "invalid_response"
+    STREAM_ERROR = "stream_error"
+    UPSTREAM_EMPTY = "upstream_empty"
+    UPSTREAM_TRUNCATED = "upstream_truncated"
+
+
+class UpstreamError(Exception):
+    """A request to a provider failed.
+
+    ``message`` is fit to be shown and stored: secrets are already removed. ``body`` is the provider's own JSON error
+    object, redacted, present only for ``bad_request``, which is returned to the client as it is.
+    """
+
+    def __init__(
+        self,
+        kind: ErrorKind,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+        body: bytes | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.status = status
+        self.retry_after_s = retry_after_s
+        self.body = body
+
+
+def kind_of_status(status: int) -> ErrorKind:
+    """Return the kind of error an HTTP status (of a response, or inside an error object) stands for."""
+    match status:
+        case 400 | 413 | 422:
+            return ErrorKind.BAD_REQUEST
+        case 401 | 403:
+            return ErrorKind.PROVIDER_AUTH
+        case 404:
+            return ErrorKind.NOT_FOUND
+        case 429:
+            return ErrorKind.RATE_LIMITED
+        case _:
+            return ErrorKind.SERVER_ERROR

@@ -1,0 +1,139 @@
+"""One chat completion over HTTP: the response's body as an event stream, whatever the provider made of it."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from providers.errors import ErrorKind, UpstreamError
+from providers.exchange import Exchange
+from providers.json_stream import events_of_answer
+from providers.redaction import MASK
+from providers.repairs import Repair
+from providers.sse import EventSplitter
+from providers.transport import Response, UpstreamErrors
+
+_MIB = 1024 * 1024
+_LARGEST_ANSWER_BYTES = 128 * _MIB  # of a whole body; two thousand embeddings are some 80 MiB
+_SHORTEST_MASKED_BYTES = 16  # a key like "ollama" is a word an answer may well contain
+
+_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_FIELD = re.compile(rb"(?:data|event|id|retry)?:")
+_BOM_AND_SPACE = b"\xef\xbb\xbf \r\n\t"
+
+
+class HttpExchange:
+    """An ``Exchange`` on a 2xx response. A body that turns out to be JSON is presented as a stream.
+
+    The declared type is not trusted alone: servers send events as text/plain, and JSON errors as text/event-stream.
+    """
+
+    def __init__(self, response: Response, secrets: Sequence[str]) -> None:
+        self.status = response.status
+        self.headers: Mapping[str, str] = lower_case(response)
+        self.connect_ms = response.connect_ms
+        self._response = response
+        self._secrets = secrets
+        self._masked = [secret.encode() for secret in secrets if len(secret) >= _SHORTEST_MASKED_BYTES]
+        self._is_stream = False
+
+    async def read(self) -> bytes:
+        """Return the next bytes of the event stream, as they came, ``b""`` at its end.
+
+        Raises:
+            UpstreamError: the connection broke; or the body is neither events nor a chat completion.
+
+        """
+        try:
+            return await self._read_events() if self._is_stream else await self._first_events()
+        except BaseException:
+            self.abort()
+            raise
+
+    def abort(self) -> None:
+        """Drop the connection at once; harmless when the response has been read to its end."""
+        self._response.close()
+
+    async def _read_events(self) -> bytes:
+        with UpstreamErrors():
+            data = await self._response.content.readany()
+        # Bytes are forwarded as they come, but an error that echoes our key must not travel further.
+        return self._mask(data) if b'"error"' in data else data
+
+    async def _first_events(self) -> bytes:
+        head = b""
+        while _is_undecided(head) and (data := await self._read_events()):
+            head += data
+        self._is_stream = True
+        start = head.lstrip(_BOM_AND_SPACE)
+        declared = "event-stream" in self.headers.get("content-type", "")
+        if _FIELD.match(start) or (declared and start[:1] not in {b"{", b"[", b"<"}):
+            return head
+        return events_of_answer(await self._rest_of_body(head), self._secrets)
+
+    async def _rest_of_body(self, head: bytes) -> bytes:
+        with UpstreamErrors():
+            return await read_body(self._response, _LARGEST_ANSWER_BYTES, head)
+
+    def _mask(self, data: bytes) -> bytes:
+        for secret in self._masked:
+            data = data.replace(secret, MASK.encode())
+        return data
+
+
+class RepairedExchange:
+    """An ``Exchange`` whose events are mended on their way."""
+
+    def __init__(self, exchange: Exchange, repairs: Sequence[Repair]) -> None:
+        self.status = exchange.status
+        self.headers = exchange.headers
+        self.connect_ms = exchange.connect_ms
+        self._exchange = exchange
+        self._repairs = repairs
+        self._splitter = EventSplitter()
+
+    async def read(self) -> bytes:
+        """Return the next whole events, mended, ``b""`` at the end.
+
+        Raises:
+            UpstreamError: as of the exchange behind it.
+
+        """
+        block = b""
+        while not block:
+            data = await self._exchange.read()
+            block = self._splitter.feed(data) if data else self._splitter.rest()
+            if not data:
+                break
+        for repair in self._repairs:
+            block = repair.block(block)
+        return block
+
+    def abort(self) -> None:
+        """Drop the exchange at once."""
+        self._exchange.abort()
+
+
+async def read_body(response: Response, limit_bytes: int, head: bytes = b"") -> bytes:
+    """Read a whole body, ``head`` being what was read of it already.
+
+    Raises:
+        UpstreamError: it is larger than the limit (invalid_response).
+
+    """
+    body = bytearray(head)
+    while data := await response.content.readany():
+        body += data
+        if len(body) > limit_bytes:
+            limit_mib = limit_bytes / _MIB
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"answered with more than {limit_mib:g} MiB")
+    return bytes(body)
+
+
+def lower_case(response: Response) -> dict[str, str]:
+    """Return a response's headers under lower-case names."""
+    return {name.lower(): value for name, value in response.headers.items()}
+
+
+def _is_undecided(head: bytes) -> bool:
+    """Whether ``head`` may still become the name of an event's field."""
+    start = head.lstrip(_BOM_AND_SPACE)
+    return any(field.startswith(start) and field != start for field in _FIELDS)

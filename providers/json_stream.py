@@ -1,0 +1,100 @@
+"""A whole JSON answer presented as the event stream that would have said the same.
+
+Some servers answer a request for a stream with one JSON body, some deployments cannot stream at all. Gathering the
+events made here gives the answer back: every field of it, its choices and their messages is kept, as the bytes it had.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from providers.error_bodies import error_in, message_of_text, says_error
+from providers.errors import ErrorKind, UpstreamError
+from providers.redaction import redact
+
+_Object = dict[str, msgspec.Raw]
+
+_objects = msgspec.json.Decoder(_Object)
+_lists = msgspec.json.Decoder(list[_Object])
+
+_NULL = msgspec.Raw(b"null")
+_EMPTY_OBJECT = msgspec.Raw(b"{}")
+_STOP = msgspec.Raw(b'"stop"')
+_CHUNK = msgspec.Raw(b'"chat.completion.chunk"')
+_LONGEST_QUOTE = 200  # characters
+
+
+def read_answer(body: bytes, secrets: Sequence[str] = ()) -> dict[str, msgspec.Raw]:
+    """Read the top level of a JSON object sent with a 2xx status, values still raw.
+
+    Raises:
+        UpstreamError: it is empty (upstream_empty), no JSON object (invalid_response), or says that it is an error
+            (of its own code's kind, else server_error).
+
+    """
+    if not body.strip():
+        raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, "answered with an empty body")
+    try:
+        answer = _objects.decode(body)
+    except msgspec.ValidationError:  # an array, as Gemini wraps its errors in
+        answer = _first_of_array(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        quote = " ".join(redact(message_of_text(body[:4096]), secrets).split())[:_LONGEST_QUOTE]
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"answered with no JSON but {quote!r}") from None
+    if says_error(answer):
+        raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
+    return answer
+
+
+def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
+    """Return a chat completion as stream events: its messages, their ends, the usage, ``[DONE]``.
+
+    Raises:
+        UpstreamError: as ``read_answer``; also when the answer has no choices (invalid_response).
+
+    """
+    answer = read_answer(body, secrets)
+    try:
+        choices = _lists.decode(answer.pop("choices", _EMPTY_OBJECT))
+        deltas = [_with_delta(choice) for choice in choices]
+    except msgspec.ValidationError:
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is no chat completion") from None
+    ends = [
+        {"index": delta["index"], "delta": _EMPTY_OBJECT, "finish_reason": _finish_reason(choice)}
+        for choice, delta in zip(choices, deltas, strict=True)
+    ]
+    usage = answer.pop("usage", _NULL)
+    answer["object"] = _CHUNK
+    stream = [_event(answer, deltas), _event(answer, ends)]
+    if usage != _NULL:
+        stream.append(_event({**answer, "usage": usage}, []))
+    stream.append(b"data: [DONE]\n\n")
+    return b"".join(stream)
+
+
+def _first_of_array(body: bytes) -> dict[str, msgspec.Raw]:
+    try:
+        return _lists.decode(body)[0]
+    except (msgspec.DecodeError, IndexError):
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is no object") from None
+
+
+def _with_delta(choice: Mapping[str, msgspec.Raw]) -> _Object:
+    """Return a choice as its first chunk has it: the message as a delta, the tool calls numbered, not yet finished."""
+    rest = {name: value for name, value in choice.items() if name not in ("message", "delta", "finish_reason")}
+    message = _objects.decode(choice.get("message", choice.get("delta", _EMPTY_OBJECT)))
+    if (calls := message.get("tool_calls", _NULL)) != _NULL:
+        numbered = [{"index": msgspec.Raw(b"%d" % i), **call} for i, call in enumerate(_lists.decode(calls))]
+        message["tool_calls"] = msgspec.Raw(msgspec.json.encode(numbered))
+    delta = msgspec.Raw(msgspec.json.encode(message))
+    return {"index": msgspec.Raw(b"0"), **rest, "delta": delta, "finish_reason": _NULL}
+
+
+def _finish_reason(choice: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
+    # A whole body is finished by being whole.
+    reason = choice.get("finish_reason", _NULL)
+    return _STOP if reason == _NULL else reason
+
+
+def _event(top: Mapping[str, msgspec.Raw], choices: Sequence[Mapping[str, msgspec.Raw]]) -> bytes:
+    return b"data: " + msgspec.json.encode({**top, "choices": choices}) + b"\n\n"

@@ -1,0 +1,336 @@
+"""Providers that are not OpenAI-compatible, spoken to through litellm, which is imported when first used.
+
+Importing litellm takes seconds and some 165 MB, its first call half a second more: ``LiteLLM.warm_up`` has both done in
+a thread before such a deployment enters a race. ``LiteLLM`` is what a process shares of it, made and closed by the app;
+``LiteLLMUpstream`` is one provider.
+"""
+
+import asyncio
+import importlib
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+import msgspec
+
+from providers.errors import ErrorKind, UpstreamError
+from providers.exchange import Answer, Exchange, Request
+from providers.json_stream import events_of_answer
+
+# What a client may set. Litellm takes its own parameters by keyword too, addresses and credentials among them: those
+# come from the configuration (``extra_body``) or not at all.
+_CHAT_FIELDS = frozenset({
+    "audio",
+    "frequency_penalty",
+    "function_call",
+    "functions",
+    "logit_bias",
+    "logprobs",
+    "max_completion_tokens",
+    "max_tokens",
+    "messages",
+    "modalities",
+    "n",
+    "parallel_tool_calls",
+    "prediction",
+    "presence_penalty",
+    "reasoning_effort",
+    "response_format",
+    "seed",
+    "stop",
+    "temperature",
+    "thinking",
+    "tool_choice",
+    "tools",
+    "top_k",
+    "top_logprobs",
+    "top_p",
+    "user",
+    "verbosity",
+    "web_search_options",
+})  # fmt: skip
+_EMBEDDING_FIELDS = frozenset({"dimensions", "encoding_format", "input", "user"})
+_OURS = frozenset({"model", "stream", "stream_options"})  # asked by the exchange itself
+
+# The gateway's clocks end an attempt long before; litellm's own default is 6,000 s. It has one clock for everything
+# and does not say when it is connected, so a request's connect_timeout_s cannot be kept here.
+_TIMEOUT_S = 600.0
+_DONE = b"data: [DONE]\n\n"
+_PROVIDER_HEADER = "llm_provider-"  # litellm's prefix on the provider's own headers
+
+
+class LiteLLM:
+    """The litellm library as one process uses it: imported once, in a thread, quiet and without telephoning home."""
+
+    def __init__(self) -> None:
+        self._loading: asyncio.Task[Any] | None = None
+
+    async def module(self) -> Any:
+        """Return the imported library. Whoever is cancelled while it loads does not stop it for the others."""
+        if self._loading is None:
+            self._loading = asyncio.create_task(asyncio.to_thread(_import_litellm), name="import-litellm")
+        return await asyncio.shield(self._loading)
+
+    async def warm_up(self) -> None:
+        """Import the library and make it build, outside of the event loop, what its first call would wait for."""
+        litellm = await self.module()
+        await asyncio.to_thread(_rehearse, litellm)
+
+    async def aclose(self) -> None:
+        """Close the connections litellm keeps. Called once no upstream has anything under way."""
+        if self._loading is None:
+            return
+        litellm = await self._loading
+        await litellm.close_litellm_async_clients()
+        worker = importlib.import_module("litellm.litellm_core_utils.logging_worker")
+        await worker.GLOBAL_LOGGING_WORKER.stop()
+
+
+class LiteLLMUpstream:
+    """One provider behind litellm, as an ``Upstream``. The key shows in no repr, error or log."""
+
+    def __init__(
+        self,
+        litellm: LiteLLM,
+        *,
+        provider: str,
+        litellm_prefix: str,  # litellm's name for the provider: anthropic, bedrock
+        api_key: str | None = None,  # None: litellm finds the credentials (AWS, Google) where they usually are
+        base_url: str | None = None,
+        headers: Mapping[str, str] | None = None,  # sent with every request
+        secrets: Sequence[str] = (),  # besides the key, what must not show up in a message
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._litellm = litellm
+        self._provider = provider
+        self._prefix = litellm_prefix
+        self._api_key = api_key
+        self._base_url = base_url
+        self._headers = dict(headers or {})
+        self._secrets = (*([api_key] if api_key else []), *secrets)
+        self._wall_clock = wall_clock
+        self._pumps: set[asyncio.Task[None]] = set()
+
+    def __repr__(self) -> str:
+        return f"LiteLLMUpstream({self._provider!r}, {self._prefix!r})"
+
+    async def warm_up(self) -> None:
+        """Pay for the import and the first call before a race has to."""
+        await self._litellm.warm_up()
+
+    def dropped(self, fields: Mapping[str, msgspec.Raw]) -> tuple[str, ...]:
+        """Return the names of what the client asked for and litellm is not handed, in the client's order."""
+        return tuple(name for name in fields if name not in _CHAT_FIELDS | _OURS)
+
+    async def stream(self, request: Request) -> Exchange:
+        """Ask for a chat completion; return when litellm has the response's headers.
+
+        Raises:
+            UpstreamError: no connection, or any status but 2xx.
+
+        """
+        litellm = await self._litellm.module()
+        exchange = _LiteLLMExchange()
+        arguments = self._arguments(request, _CHAT_FIELDS)
+        if request.upstream_stream:
+            arguments |= {"stream": True, "stream_options": {"include_usage": True}}
+        pump = asyncio.create_task(self._pump(litellm, arguments, exchange), name=f"litellm-{self._provider}")
+        self._pumps.add(pump)
+        pump.add_done_callback(self._pumps.discard)
+        exchange.owned_by(pump)
+        try:
+            await exchange.opened()
+        except BaseException:
+            exchange.abort()
+            raise
+        return exchange
+
+    async def send(self, path: str, request: Request) -> Answer:
+        """Ask for embeddings (``path`` is ``embeddings``) and return the whole answer.
+
+        Raises:
+            UpstreamError: as for ``stream``.
+
+        """
+        if path != "embeddings":
+            message = f"provider {self._provider!r} answers chat completions and embeddings, not {path}"
+            raise UpstreamError(ErrorKind.NOT_FOUND, message, status=404)
+        litellm = await self._litellm.module()
+        started = perf_counter()
+        try:
+            response = await litellm.aembedding(**self._arguments(request, _EMBEDDING_FIELDS))
+        except Exception as error:  # noqa: BLE001  # litellm raises whatever its many modules raise
+            raise self._error(error, opened=False) from None
+        headers_ms = (perf_counter() - started) * 1000
+        body = response.model_dump_json(exclude_none=True).encode()
+        return Answer(200, _headers(response), body, connect_ms=None, headers_ms=headers_ms)
+
+    async def aclose(self) -> None:
+        """End what is still under way, and wait until it is."""
+        for pump in self._pumps:
+            pump.cancel()
+        if self._pumps:
+            await asyncio.wait(self._pumps)
+
+    async def _pump(self, litellm: Any, arguments: dict[str, Any], exchange: "_LiteLLMExchange") -> None:
+        """Ask, then put what comes into the exchange.
+
+        Always inside litellm's own reading, never waiting for the reader: a cancellation is then raised where litellm
+        awaits the connection and closes it at once, which its ``aclose`` does not do. What the reader has not taken
+        yet is kept, at most one answer.
+        """
+        opened = False
+        try:
+            response = await litellm.acompletion(**arguments)
+            opened = True
+            exchange.open(_headers(response))
+            if arguments.get("stream"):
+                async for chunk in response:
+                    exchange.put(_event(chunk))
+                exchange.put(_DONE)
+            else:
+                exchange.put(events_of_answer(response.model_dump_json().encode(), self._secrets))
+            exchange.end()
+        except UpstreamError as error:
+            exchange.end(error)
+        except Exception as error:  # noqa: BLE001  # litellm raises whatever its many modules raise
+            exchange.end(self._error(error, opened=opened))
+
+    def _arguments(self, request: Request, allowed: frozenset[str]) -> dict[str, Any]:
+        """Return litellm's keyword arguments for a request."""
+        asked = {name: msgspec.json.decode(raw) for name, raw in request.fields.items() if name in allowed}
+        arguments = {name: value for name, value in asked.items() if value is not None}
+        arguments |= {name: msgspec.json.decode(raw) for name, raw in request.extra_body.items()}
+        arguments |= {
+            "model": f"{self._prefix}/{request.model}",
+            "timeout": _TIMEOUT_S,
+            "num_retries": 0,
+            "max_retries": 0,
+            "drop_params": True,  # what this model does not know, instead of failing for it
+        }
+        if self._api_key:
+            arguments["api_key"] = self._api_key
+        if self._base_url:
+            arguments["api_base"] = self._base_url
+        if headers := {**request.headers, **self._headers}:
+            arguments["extra_headers"] = headers
+        return arguments
+
+    def _error(self, error: Exception, *, opened: bool) -> UpstreamError:
+        from providers.litellm_errors import upstream_error  # noqa: PLC0415  # needs what comes with litellm
+
+        return upstream_error(error, self._secrets, self._wall_clock(), opened=opened)
+
+
+class _LiteLLMExchange:
+    """An ``Exchange`` fed by the task that reads litellm's stream."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.headers: Mapping[str, str] = {}
+        self.connect_ms: float | None = None  # litellm does not tell
+        self._pump: asyncio.Task[None] | None = None
+        self._opened = asyncio.Event()
+        self._arrived = asyncio.Event()
+        self._blocks: list[bytes] = []
+        self._ended = False
+        self._error: UpstreamError | None = None
+
+    async def read(self) -> bytes:
+        """Return what has arrived since the last read, waiting for more if nothing has, ``b""`` at the end."""
+        try:
+            await self._arrived.wait()
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        block = b"".join(self._blocks)
+        self._blocks.clear()
+        if not self._ended:
+            self._arrived.clear()
+        if not block and self._error is not None:
+            raise self._error
+        return block
+
+    def abort(self) -> None:
+        """Cancel the reading task, which closes the connection; harmless when it is over or aborted."""
+        if self._pump is not None:
+            self._pump.cancel()
+        self._blocks.clear()
+        self.end()
+
+    async def opened(self) -> None:
+        """Wait for the response's headers.
+
+        Raises:
+            UpstreamError: there were none.
+
+        """
+        await self._opened.wait()
+        if self._error is not None and not self._blocks:
+            raise self._error
+
+    def owned_by(self, pump: asyncio.Task[None]) -> None:
+        """Name the task that fills this exchange; its cancellation closes the connection."""
+        self._pump = pump
+
+    def open(self, headers: Mapping[str, str]) -> None:
+        """Note that the response has begun."""
+        self.headers = headers
+        self._opened.set()
+
+    def put(self, block: bytes) -> None:
+        """Add bytes of the event stream."""
+        self._blocks.append(block)
+        self._arrived.set()
+
+    def end(self, error: UpstreamError | None = None) -> None:
+        """Note the end of the stream; what was put before can still be read."""
+        if self._ended:
+            return
+        self._ended = True
+        self._error = error
+        self._opened.set()
+        self._arrived.set()
+
+
+def _event(chunk: Any) -> bytes:
+    """Return one of litellm's chunks as an event. Its usage comes with an idle choice, which OpenAI leaves out."""
+    data = chunk.model_dump(mode="json", exclude_none=True)
+    idle = all(not choice.get("delta") and not choice.get("finish_reason") for choice in data.get("choices", ()))
+    if "usage" in data and idle:
+        data["choices"] = []
+    return b"data: " + msgspec.json.encode(data) + b"\n\n"
+
+
+def _headers(response: Any) -> dict[str, str]:
+    """Return the provider's response headers, as far as litellm passes them on."""
+    passed = (getattr(response, "_hidden_params", None) or {}).get("additional_headers") or {}
+    return {
+        str(name).lower().removeprefix(_PROVIDER_HEADER): str(value)
+        for name, value in passed.items()
+        if str(name).lower().startswith(_PROVIDER_HEADER)
+    }
+
+
+def _import_litellm() -> Any:
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it downloads its price table
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # else it reads a .env file into the environment
+    litellm: Any = importlib.import_module("litellm")
+    litellm.suppress_debug_info = True  # else hints go to standard output
+    litellm.telemetry = False
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # its errors are raised, and logged by the gateway
+    importlib.import_module("providers.litellm_errors")
+    return litellm
+
+
+def _rehearse(litellm: Any) -> None:
+    """Run a whole call that is answered inside litellm: nothing is sent."""
+    messages = [{"role": "user", "content": "Hello"}]
+    for _ in litellm.completion(
+        model="anthropic/claude-sonnet-4-5", messages=messages, mock_response="Hi", stream=True, api_key="unused"
+    ):
+        pass

@@ -1,0 +1,64 @@
+"""How a vendor's chat API departs from OpenAI's, as data, and the shaping of a request to it.
+
+A row of the catalog names parameters the vendor rejects or calls otherwise, so that one client body can be sent to all.
+Bodies are handled at their top level, values staying raw JSON: a long prompt raced three ways is never parsed for it.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+_DEVELOPER = b'"developer"'
+_SYSTEM = msgspec.Raw(b'"system"')
+_NULL = b"null"
+_messages_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+
+
+class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to change in a request to this vendor, and what to mend in its answers. The default changes nothing."""
+
+    drop: frozenset[str] = frozenset()  # parameters the vendor answers with an error
+    rename: Mapping[str, str] = {}  # OpenAI's name to the vendor's: max_completion_tokens -> max_tokens
+    usage_option: Literal["stream_options", "none"] = "stream_options"  # none: usage comes unasked, asking is an error
+    system_role: bool = False  # the vendor has no developer role: such messages go out as system
+    repairs: frozenset[Literal["tool_index"]] = frozenset()  # what is missing in its streamed chunks
+
+
+def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> dict[str, msgspec.Raw]:
+    """Return the client's ``fields`` as the vendor takes them; always a new dictionary.
+
+    Where the client sent both OpenAI's name of a parameter and the vendor's, the vendor's is kept.
+    """
+    shaped = {name: value for name, value in fields.items() if name not in quirks.drop and name not in quirks.rename}
+    for name, vendor_name in quirks.rename.items():
+        if name in fields:
+            shaped.setdefault(vendor_name, fields[name])
+    if quirks.usage_option == "none":
+        shaped.pop("stream_options", None)
+    if quirks.system_role and "messages" in shaped:
+        shaped["messages"] = _without_developer_role(shaped["messages"])
+    return shaped
+
+
+def dropped(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> tuple[str, ...]:
+    """Return the names of what the client asked for and this vendor will not hear, in the client's order.
+
+    A null asks for nothing; ``stream_options`` is not missed where usage comes unasked.
+    """
+    return tuple(name for name, value in fields.items() if name in quirks.drop and bytes(value) != _NULL)
+
+
+def _without_developer_role(messages: msgspec.Raw) -> msgspec.Raw:
+    """Return ``messages`` with developer messages as system ones; what is no list of objects is left to the vendor."""
+    raw = bytes(messages)
+    if _DEVELOPER not in raw:
+        return messages
+    try:
+        decoded = _messages_decoder.decode(raw)
+    except msgspec.DecodeError:
+        return messages
+    for message in decoded:
+        if message.get("role") == msgspec.Raw(_DEVELOPER):
+            message["role"] = _SYSTEM
+    return msgspec.Raw(msgspec.json.encode(decoded))

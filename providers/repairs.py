@@ -1,0 +1,73 @@
+"""What some vendors break in their streamed chunks, mended; only for deployments whose catalog row names the repair."""
+
+from typing import Any, Protocol
+
+import msgspec
+
+from providers.sse import events
+
+_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+class Repair(Protocol):
+    """Mends one stream, block by block."""
+
+    def block(self, block: bytes) -> bytes:
+        """Return whole events mended; those that need nothing as they came."""
+
+
+class ToolIndex:
+    """Numbers tool calls that come without ``index``, or all with 0, as from Gemini's OpenAI surface.
+
+    A call with an id not seen before, or with a name and no id, is the next one; anything else continues the last.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[int, str], int] = {}  # of choice and call id: index
+        self._counts: dict[int, int] = {}  # of choice: calls so far
+
+    def block(self, block: bytes) -> bytes:
+        """Return whole events with every tool call numbered."""
+        if b'"tool_calls"' not in block:
+            return block
+        return b"".join(self._event(event.raw, event.data) for event in events(block))
+
+    def _event(self, raw: bytes, data: bytes) -> bytes:
+        if b'"tool_calls"' not in data:
+            return raw
+        try:
+            chunk = _decoder.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return raw  # whoever reads it says what is wrong with it
+        changed = False
+        for choice in chunk.get("choices") or ():
+            match choice:
+                case {"delta": {"tool_calls": [*calls]}}:
+                    changed |= self._number(choice.get("index") or 0, calls)
+        return b"data: " + msgspec.json.encode(chunk) + b"\n\n" if changed else raw
+
+    def _number(self, choice: int, calls: list[Any]) -> bool:
+        changed = False
+        for call in calls:
+            if isinstance(call, dict) and call.get("index") != (index := self._index(choice, call)):
+                call["index"] = index
+                changed = True
+        return changed
+
+    def _index(self, choice: int, call: dict[str, Any]) -> int:
+        count = self._counts.get(choice, 0)
+        call_id = call.get("id")
+        if not call_id and not (call.get("function") or {}).get("name"):
+            given = call.get("index")
+            return given if isinstance(given, int) else max(count - 1, 0)
+        if call_id and (choice, call_id) in self._ids:
+            return self._ids[choice, call_id]
+        if call_id:
+            self._ids[choice, call_id] = count
+        self._counts[choice] = count + 1
+        return count
+
+
+def repairs_of(names: frozenset[str]) -> list[Repair]:
+    """Return fresh repairs, for one stream, of the given catalog names."""
+    return [ToolIndex()] if "tool_index" in names else []

@@ -1,0 +1,133 @@
+"""A provider that does exactly what a test tells it, over real HTTP on loopback.
+
+    from providers.simulator.script import Gate, RoleOnly, answer
+    from providers.simulator.scripted import ScriptedProvider
+
+    first_token = asyncio.Event()
+    script = [RoleOnly(), Gate(first_token), *answer("Hel", "lo")[1:]]
+    async with ScriptedProvider(script) as provider:
+        ...  # send requests to provider.base_url
+        await provider.requested.wait()
+        first_token.set()
+        await provider.reach(completions=1)
+
+Usual scripts (every step is in ``script.py``):
+
+    answer("Hel", "lo")                          an ordinary answer
+    [Status(503)]                                refuses; Status(429, headers={"retry-after": "7"}) for a rate limit
+    [Hang()]                                     hangs before headers
+    [RoleOnly(), Hang()]                         sends a role, then nothing
+    [Delta("a"), Delta("b"), Drop()]             dies after two tokens
+    [Delta("a"), Delta("b"), ErrorEvent()]       an error in the middle
+    answer("Hi")[:-1]                            no [DONE]
+    [Done()]                                     [DONE] alone
+    [Raw(b"data: {broken")]                      these very bytes
+
+Every request gets the script; ``provider.once(script)`` gives the next request another. A request with ``stream`` false
+walks through the same steps and gets their tokens as one JSON body; one for embeddings, vectors. When the steps are
+over, the response ends. ``provider.received`` keeps what was asked, ``provider.counts`` how it ended, and
+``await provider.reach(disconnects=1)`` waits for it. A client that hangs up interrupts any step at once.
+"""
+
+import ssl
+from collections import deque
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+from aiohttp import web
+
+from providers.simulator.counts import Tally, Visit
+from providers.simulator.loopback import json_response, serve
+from providers.simulator.performance import EmbeddingPerformance, StreamedPerformance, WholePerformance
+from providers.simulator.script import Step, answer
+from providers.simulator.wire import Answering, model_list
+
+
+class Received(msgspec.Struct, frozen=True):
+    """One request as it arrived."""
+
+    path: str
+    headers: Mapping[str, str]  # names in lower case
+    body: Any
+
+
+class ScriptedProvider:
+    """An OpenAI-compatible server that answers every request by ``script``, for any model and any key.
+
+    ``tls`` makes it an https server; ``port`` 0 takes a free one; ``base_url`` is known once entered.
+    """
+
+    def __init__(
+        self,
+        script: Sequence[Step] | None = None,
+        *,
+        models: Sequence[str] = ("test-model",),
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.script: Sequence[Step] = answer("Hello", " there", "!") if script is None else script
+        self.base_url = ""
+        self.received: list[Received] = []
+        self._once: deque[Sequence[Step]] = deque()
+        self._models_served = models
+        self._tally = tally = Tally()
+        self._server = serve(
+            [
+                web.post("/v1/chat/completions", self._chat),
+                web.post("/v1/embeddings", self._embed),
+                web.get("/v1/models", self._list_models),
+            ],
+            tally,
+            port=port,
+            tls=tls,
+        )
+        self.counts = tally.counts
+        self.requested = tally.requested
+        self.disconnected = tally.disconnected
+
+    async def __aenter__(self) -> Self:
+        self.base_url = await self._server.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._server.__aexit__(kind, error, trace)
+
+    def once(self, script: Sequence[Step]) -> None:
+        """Answer the next request that has no script of its own yet by ``script``."""
+        self._once.append(script)
+
+    async def reach(self, **at_least: int) -> None:
+        """Return when every named count is at least what is given: ``await provider.reach(requests=2)``."""
+        await self._tally.reach(**at_least)
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        script, body = await self._receive(request)
+        answering = Answering(f"chatcmpl-{len(self.received)}", body.get("model", ""), created=0)
+
+        async def perform(visit: Visit) -> web.StreamResponse:
+            if body.get("stream"):
+                return await StreamedPerformance(request, visit, answering, body).play(script)
+            return await WholePerformance(request, visit, answering).play(script)
+
+        return await self._tally.answer(perform)
+
+    async def _embed(self, request: web.Request) -> web.StreamResponse:
+        script, body = await self._receive(request)
+        return await self._tally.answer(lambda visit: EmbeddingPerformance(request, visit, body).play(script))
+
+    async def _list_models(self, request: web.Request) -> web.Response:
+        self._keep(request, None)
+        return json_response(model_list(self._models_served))
+
+    async def _receive(self, request: web.Request) -> tuple[Sequence[Step], Any]:
+        body = msgspec.json.decode(await request.read())
+        self._keep(request, body)
+        return (self._once.popleft() if self._once else self.script), body
+
+    def _keep(self, request: web.Request, body: Any) -> None:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        self.received.append(Received(request.path, headers, body))

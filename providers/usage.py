@@ -1,0 +1,50 @@
+"""The tokens a provider says a call took, under the names and habits different vendors have for them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+class Usage(msgspec.Struct, frozen=True, gc=False):
+    """Token counts as reported; ``None`` where the provider does not say."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None  # reasoning included
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+def usage_of(reported: Mapping[str, Any]) -> Usage:
+    """Read a ``usage`` object.
+
+    OpenAI counts reasoning within ``completion_tokens``. xAI leaves it out, Gemini's OpenAI surface even of the
+    details; there ``total_tokens`` tells: what it has beyond prompt and completion is reasoning, when it is the
+    reasoning reported, or when neither reasoning nor cached tokens are.
+    """
+    prompt = _count(reported.get("prompt_tokens"))
+    completion = _count(reported.get("completion_tokens"))
+    total = _count(reported.get("total_tokens"))
+    reasoning = _count(_detail(reported, "completion_tokens_details", "reasoning_tokens"))
+    if reasoning is None:
+        reasoning = _count(reported.get("reasoning_tokens"))
+    cached = _count(_detail(reported, "prompt_tokens_details", "cached_tokens"))
+    if cached is None:
+        cached = _count(reported.get("prompt_cache_hit_tokens"))  # DeepSeek
+    if prompt is not None and completion is not None and total is not None:
+        beyond = total - prompt - completion
+        if beyond > 0 and (beyond == reasoning or not (reasoning or cached)):
+            completion += beyond
+            reasoning = beyond
+    return Usage(prompt, completion, reasoning, cached)
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        return int(value)
+    return None
+
+
+def _detail(reported: Mapping[str, Any], group: str, name: str) -> object:
+    details = reported.get(group)
+    return details.get(name) if isinstance(details, dict) else None
