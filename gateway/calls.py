@@ -1,0 +1,210 @@
+"""The records the rooms hand each other: what one call was, what each of its attempts did, and who wants to know.
+
+Everything here is frozen and free of behaviour. Times within a call are milliseconds from the instant it was fully
+received (calls) or launched (attempts), measured on the monotonic clock; instants are UTC. A figure that cannot be
+known is ``None``, never zero: the rules are STEERING's "Measurement definitions".
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+
+class Mode(StrEnum):
+    """How a call is run; ``auto`` lets the policy choose under the budget."""
+
+    SINGLE = "single"
+    RACE = "race"
+    HEDGE = "hedge"
+    AUTO = "auto"
+
+
+class Objective(StrEnum):
+    """What a race is won on."""
+
+    FIRST_TOKEN = "first_token"  # noqa: S105 - a token of text
+
+
+class WinOn(StrEnum):
+    """Which delta claims the win: any meaningful one, or the first that belongs to the answer (not reasoning)."""
+
+    ANY = "any"
+    ANSWER = "answer"
+
+
+class Role(StrEnum):
+    """Why an attempt was launched."""
+
+    PRIMARY = "primary"
+    RACE = "race"
+    HEDGE = "hedge"
+    FAILOVER = "failover"
+    EXPLORE = "explore"
+    PROBE = "probe"
+
+
+class Outcome(StrEnum):
+    """How an attempt ended."""
+
+    WON = "won"
+    LOST = "lost"  # cut by the claim before its own first token; censored at its age
+    SUPERSEDED = "superseded"  # had its first token, was overtaken all the same
+    FAILED = "failed"
+    TIMEOUT = "timeout"  # connect, first token or total clock
+    STALLED = "stalled"  # silence between events
+    CLIENT_GONE = "client_gone"  # the client hung up; censored likewise when it had no first token
+    INTERRUPTED = "interrupted"  # the gateway died under it
+
+
+class TokensSource(StrEnum):
+    """Where a token count comes from; the two are never mixed in one average."""
+
+    REPORTED = "reported"
+    ESTIMATED = "estimated"
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One client request, understood: what to ask upstream, and what the ledger will say of it."""
+
+    id: str
+    received_at: float  # monotonic seconds, when the body was complete
+    started_at: datetime
+    client: str | None
+    model: str
+    endpoint: str  # "chat.completions", "embeddings"
+    streamed: bool
+    mode: Mode
+    objective: Objective
+    win_on: WinOn
+    prompt_class: int  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
+    prompt_tokens: int  # estimated from the size of the body
+    wants_usage: bool  # the client itself asked for usage in the stream
+    fields: Mapping[str, msgspec.Raw]  # the body's top level, without what is the gateway's own
+    headers: Mapping[str, str]  # those of the client's that may go upstream
+    tags: Mapping[str, str]
+    replica: str
+    region: str | None
+
+
+class AttemptStart(msgspec.Struct, frozen=True):
+    """One upstream request as it is launched."""
+
+    id: str
+    number: int  # 1 for the first launched of its call
+    started_at: datetime
+    role: Role
+    provider: str
+    deployment: str
+    launch_offset_ms: float  # since the call was received
+
+
+class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One finished attempt: a row of ``attempts``. Milliseconds count from the attempt's launch."""
+
+    id: str
+    call_id: str
+    number: int
+    started_at: datetime
+    role: Role
+    provider: str
+    deployment: str
+    launch_offset_ms: float
+    outcome: Outcome
+    audited: bool = False
+    connect_ms: float | None = None  # None when a kept connection was reused
+    headers_ms: float | None = None
+    first_event_ms: float | None = None
+    ttft_ms: float | None = None  # first meaningful delta
+    ttft_answer_ms: float | None = None  # first meaningful delta that is not reasoning
+    last_token_ms: float | None = None
+    censored_at_ms: float | None = None  # age when cut without a first token
+    status_code: int | None = None
+    error_kind: str | None = None
+    error_message: str | None = None  # redacted
+    retry_after_s: float | None = None  # what a 429 or 503 asked for; not a column, the cool-down needs it
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
+    tokens_source: TokensSource | None = None
+    decode_tps: float | None = None
+    e2e_tps: float | None = None
+    itl_p50_ms: float | None = None
+    itl_p95_ms: float | None = None
+    itl_max_ms: float | None = None
+    cost_usd: float | None = None
+    cost_is_lower_bound: bool = False
+
+
+class CallStart(msgspec.Struct, frozen=True, kw_only=True):
+    """A call as it begins, with the attempts launched at once: what is known of it if the gateway dies now."""
+
+    id: str
+    started_at: datetime
+    client: str | None
+    model: str
+    endpoint: str  # "chat.completions", "embeddings"
+    streamed: bool
+    mode: Mode
+    objective: Objective
+    prompt_class: int  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
+    tags: Mapping[str, str]
+    replica: str
+    region: str | None
+    attempts: tuple[AttemptStart, ...]
+
+
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One finished call: a row of ``calls``, with its attempts."""
+
+    id: str
+    started_at: datetime
+    client: str | None
+    model: str
+    endpoint: str
+    streamed: bool
+    mode: Mode
+    objective: Objective
+    prompt_class: int
+    tags: Mapping[str, str]
+    replica: str
+    region: str | None
+    launched: int  # attempts started
+    winner_attempt_id: str | None
+    status_code: int  # what the client was answered; 499 when it hung up
+    error_kind: str | None
+    ttft_ms: float | None
+    total_ms: float
+    overhead_ms: float | None  # the gateway's own share of the time to the first byte
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
+    cost_usd: float | None = None  # winner and losers, as far as known
+    duplicate_cost_usd: float | None = None  # the losers' share of it
+    attempts: tuple[AttemptRecord, ...] = ()
+
+
+class Recorder(Protocol):
+    """Who hears of calls while they run: ledger, leaderboard, metrics and log, wired together by ``app.py``.
+
+    Every method is synchronous, quick and never raises: it runs on the hot path.
+    """
+
+    def call_started(self, start: CallStart) -> None:
+        """Hear of a call at its first launch, before anything is sent upstream."""
+
+    def attempt_started(self, model: str, start: AttemptStart) -> None:
+        """Hear of each launch; ``attempt_ended`` follows for every one."""
+
+    def first_token(self, model: str, prompt_class: int, deployment: str, ttft_s: float) -> None:
+        """Hear of an attempt's first token (by the model's ``win_on``), ``ttft_s`` seconds after its launch."""
+
+    def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
+        """Hear of an attempt's end, whatever it was; a loser's comes before its call's."""
+
+    def call_finished(self, record: CallRecord) -> None:
+        """Hear of the call's end, before the last byte goes to the client."""

@@ -1,0 +1,216 @@
+"""What a client can be told, as one tree of exceptions, and its one translation to OpenAI's error shape.
+
+ApiError                        status, type, code, and a sentence that helps
+├── InvalidRequest              400  the request itself is at fault
+├── Unauthorized                401  no key, or a wrong one
+├── Forbidden                   403  a key that may not do this
+├── NotFound                    404  no such path
+├── ModelNotFound               404  with the nearest names
+├── MethodNotAllowed            405
+├── BodyTooLarge                413
+├── UnsupportedMediaType        415
+├── ClientDisconnected          499  never sent; the status of the call's row
+├── InternalError               500  a defect of ours; details are in the log only
+├── ShuttingDown                503
+└── RaceFailed                       every provider that was tried failed
+    ├── RejectedByProvider           the client's own fault (400, 413, 422), returned as the provider said it
+    ├── AllRateLimited          429  with the least retry-after
+    ├── AllTimedOut             504
+    └── AllProvidersFailed      502  names each with its cause
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import msgspec
+
+from providers.errors import ErrorKind, UpstreamError
+
+_TIMEOUTS = frozenset(
+    {ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT}
+)
+
+
+class ApiError(Exception):
+    """An error with the HTTP status and the body it is answered with."""
+
+    status: ClassVar[int] = 500
+    type: ClassVar[str] = "api_error"
+    code: str | None = None
+
+    def __init__(self, message: str, *, param: str | None = None, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.headers: dict[str, str] = dict(headers or {})
+
+    @property
+    def status_code(self) -> int:
+        """The HTTP status to answer with."""
+        return self.status
+
+    @property
+    def kind(self) -> str:
+        """The word for ``calls.error_kind``."""
+        return self.code or self.type
+
+    def body(self) -> bytes:
+        """Return the JSON body in OpenAI's error shape, which its SDKs turn into their own exceptions."""
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return msgspec.json.encode({"error": error})
+
+
+class InvalidRequest(ApiError):
+    """The request cannot be understood or makes no sense."""
+
+    status = 400
+    type = "invalid_request_error"
+    code = "invalid_request"
+
+
+class Unauthorized(ApiError):
+    """No key, or a wrong one."""
+
+    status = 401
+    type = "authentication_error"
+    code = "invalid_api_key"
+
+
+class Forbidden(ApiError):
+    """The key is good, but not for this."""
+
+    status = 403
+    type = "permission_error"
+    code = "forbidden"
+
+
+class NotFound(ApiError):
+    """No such path."""
+
+    status = 404
+    type = "invalid_request_error"
+    code = "not_found"
+
+
+class ModelNotFound(ApiError):
+    """No such model."""
+
+    status = 404
+    type = "invalid_request_error"
+    code = "model_not_found"
+
+
+class MethodNotAllowed(ApiError):
+    """The path exists, for another method."""
+
+    status = 405
+    type = "invalid_request_error"
+    code = "method_not_allowed"
+
+
+class BodyTooLarge(ApiError):
+    """More bytes than ``max_body_mb`` allows."""
+
+    status = 413
+    type = "invalid_request_error"
+    code = "body_too_large"
+
+
+class UnsupportedMediaType(ApiError):
+    """Not JSON."""
+
+    status = 415
+    type = "invalid_request_error"
+    code = "unsupported_media_type"
+
+
+class ClientDisconnected(ApiError):
+    """The client hung up. Nobody is left to be told; the call's row is."""
+
+    status = 499
+    code = "client_disconnected"
+
+
+class InternalError(ApiError):
+    """A defect of the gateway itself."""
+
+    status = 500
+    code = "internal_error"
+
+
+class ShuttingDown(ApiError):
+    """The gateway is stopping and takes no new calls."""
+
+    status = 503
+    type = "service_unavailable"
+    code = "shutting_down"
+
+
+class RaceFailed(ApiError):
+    """No provider answered."""
+
+    status = 502
+    code = "all_providers_failed"
+
+
+class AllProvidersFailed(RaceFailed):
+    """Each attempt failed, for reasons of the providers' own."""
+
+
+class AllTimedOut(RaceFailed):
+    """Each attempt ran into a clock."""
+
+    status = 504
+    code = "all_providers_timed_out"
+
+
+class AllRateLimited(RaceFailed):
+    """Every deployment refuses for now; ``retry-after`` says how long the soonest will."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "rate_limit_exceeded"
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        seconds = max(1, int(-(-retry_after_s // 1)))
+        super().__init__(
+            message, headers={"retry-after": str(seconds), "retry-after-ms": str(int(retry_after_s * 1000))}
+        )
+
+
+class RejectedByProvider(RaceFailed):
+    """The provider says that the request itself is wrong: passed on with its status and its words."""
+
+    type = "invalid_request_error"
+    code = "bad_request"
+
+    def __init__(self, error: UpstreamError) -> None:
+        super().__init__(error.message)
+        self._status = error.status or 400
+        self._body = error.body
+
+    @property
+    def status_code(self) -> int:
+        """The provider's own status: 400, 413 or 422."""
+        return self._status
+
+    def body(self) -> bytes:
+        """Return the provider's own words where it sent OpenAI's shape."""
+        return self._body or super().body()
+
+
+def race_failed(model: str, failures: Sequence[tuple[str, UpstreamError]]) -> RaceFailed:
+    """Return the one error that stands for ``failures``, pairs of a deployment's name and what went wrong there."""
+    for _, error in failures:
+        if error.kind is ErrorKind.BAD_REQUEST:
+            return RejectedByProvider(error)
+    causes = "; ".join(f"{name}: {error.kind}: {error.message}" for name, error in failures)
+    kinds = {error.kind for _, error in failures}
+    if kinds == {ErrorKind.RATE_LIMITED}:
+        least = min(error.retry_after_s or 1.0 for _, error in failures)
+        return AllRateLimited(f"every deployment of {model!r} is rate-limited ({causes})", retry_after_s=least)
+    message = f"every deployment of {model!r} failed ({causes})"
+    failed = AllTimedOut(message) if kinds and kinds <= _TIMEOUTS else AllProvidersFailed(message)
+    if kinds == {ErrorKind.PROVIDER_AUTH}:
+        failed.code = ErrorKind.PROVIDER_AUTH  # the operator's key is at fault, never the client's
+    return failed

@@ -1,0 +1,143 @@
+"""One YAML file as plain data that remembers the line of every key, so that a problem can name it.
+
+PyYAML's own ``safe_load``, and with it pydantic-settings' YAML source, forgets lines and lets the last of two equal
+keys win in silence; so the tree of nodes is walked here. ``${NAME}`` needs no quotes, not even inside ``{ }``, where
+YAML gives braces a meaning: while YAML reads the text, two characters of the private-use area stand in for them, one
+for one, which keeps lines and columns true.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from gateway.settings.problems import Place, Problem, written
+
+_REFERENCE = re.compile(r"\$\{([^{}\n]*)\}")
+_MASKED = r"$" + "\ue000" + r"\1" + "\ue001"
+_UNMASK = str.maketrans("\ue000\ue001", "{}")
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+class Document(msgspec.Struct, frozen=True):
+    """What a file says. ``lines`` count from 1 and are those of the keys, for list items those of the items."""
+
+    file: str | None = None
+    data: dict[str, Any] = {}
+    lines: dict[Place, int] = {}
+    problems: tuple[Problem, ...] = ()
+
+
+def read_document(path: Path) -> Document:
+    """Read the YAML file at ``path``; whatever is wrong with it is in the document's ``problems``."""
+    file = str(path)
+    try:
+        loader = yaml.SafeLoader(_REFERENCE.sub(_MASKED, path.read_text(encoding="utf-8-sig")))
+        root = loader.get_single_node()
+    except OSError as error:
+        problem = Problem(f"cannot be read: {error.strerror}", file)
+    except UnicodeDecodeError as error:
+        problem = Problem(f"is not UTF-8 text (byte {error.start})", file)
+    except yaml.MarkedYAMLError as error:
+        problem = _invalid(error, file)
+    except yaml.YAMLError as error:  # a character YAML does not allow; its own text is about the character only
+        problem = Problem(f"invalid YAML: {getattr(error, 'reason', 'not readable')}", file)
+    else:
+        if root is None:
+            return Document(file)
+        if isinstance(root, yaml.MappingNode):
+            walk = _Walk(loader, file)
+            return Document(file, walk.value(root, ()), walk.lines, tuple(walk.problems))
+        problem = Problem("must consist of keys and values, like `port: 4000`", file, _line(root))
+    return Document(file, problems=(problem,))
+
+
+class _Walk:
+    """From nodes to plain data, noting lines and problems on the way."""
+
+    def __init__(self, loader: yaml.SafeLoader, file: str) -> None:
+        self.lines: dict[Place, int] = {}
+        self.problems: list[Problem] = []
+        self._loader = loader
+        self._file = file
+        self._open: set[int] = set()  # the nodes being walked: an alias may point back at one of them
+
+    def value(self, node: yaml.Node, place: Place) -> Any:
+        if id(node) in self._open:
+            self._complain(node, place, "contains itself")
+            return None
+        self._open.add(id(node))
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return self._mapping(node, place)
+            if isinstance(node, yaml.SequenceNode):
+                return self._sequence(node, place)
+            return self._scalar(node, place)
+        finally:
+            self._open.discard(id(node))
+
+    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
+        inherited: dict[str, Any] = {}
+        own: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == _MERGE:
+                inherited = self._inherited(value_node, place) | inherited
+                continue
+            key = key_node.value.translate(_UNMASK) if isinstance(key_node, yaml.ScalarNode) else ""
+            if not key:
+                self._complain(key_node, place, "has a key that is not plain text")
+                continue
+            here = (*place, key)
+            if key in own:
+                self._complain(key_node, here, f"is said twice, first in line {self.lines[here]}")
+                continue
+            self.lines[here] = _line(key_node)
+            own[key] = self.value(value_node, here)
+        return inherited | own
+
+    def _inherited(self, node: yaml.Node, place: Place) -> dict[str, Any]:
+        """Return what ``<<`` brings in: one mapping, or the first of several that has a key."""
+        sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        merged: dict[str, Any] = {}
+        for source in sources:
+            if isinstance(source, yaml.MappingNode):
+                merged = self.value(source, place) | merged
+            else:
+                self._complain(source, place, "merges (<<) something that is no section")
+        return merged
+
+    def _sequence(self, node: yaml.SequenceNode, place: Place) -> list[Any]:
+        items = []
+        for index, item in enumerate(node.value):
+            self.lines[*place, index] = _line(item)
+            items.append(self.value(item, (*place, index)))
+        return items
+
+    def _scalar(self, node: yaml.Node, place: Place) -> Any:
+        try:
+            value = self._loader.construct_object(node)
+        except (yaml.YAMLError, ValueError):  # an unknown tag, a date that does not exist
+            self._complain(node, place, "cannot be understood; put it in quotes")
+            return None
+        return value.translate(_UNMASK) if isinstance(value, str) else value
+
+    def _complain(self, node: yaml.Node, place: Place, message: str) -> None:
+        self.problems.append(Problem(f"{written(place) or 'the file'} {message}", self._file, _line(node)))
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _invalid(error: yaml.MarkedYAMLError, file: str) -> Problem:
+    """Explain a syntax error without PyYAML's excerpt of the file, which may show a key."""
+    mark = error.problem_mark or error.context_mark
+    reason = error.problem or error.context or "not readable"
+    if isinstance(error, yaml.composer.ComposerError) and "alias" in reason:
+        reason = "an alias (*name) that refers to nothing; quote values that begin with *"
+    if "single document" in (error.context or ""):
+        reason = "a second document (---); the configuration is one"
+    column = f" (column {mark.column + 1})" if mark else ""
+    return Problem(f"invalid YAML: {reason.translate(_UNMASK)}{column}", file, mark.line + 1 if mark else None)

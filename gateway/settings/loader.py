@@ -1,0 +1,149 @@
+"""From file, environment and command line to ``Settings``, or to everything that is wrong with them at once.
+
+The command line is stronger than the environment, and that than the file. pydantic-settings holds the types and reads
+the variables; the file is read by ``document``, because the messages name the line of every key.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pydantic import SecretStr
+
+from gateway.settings.checks import check
+from gateway.settings.document import Document, read_document
+from gateway.settings.environment import from_environment, variable_of
+from gateway.settings.model import Settings
+from gateway.settings.presets import Catalog, complete
+from gateway.settings.problems import Complaint, ConfigurationError, Place, Problem, within, written
+from gateway.settings.references import resolve
+from gateway.settings.validation import validate
+from providers.catalog import load_catalog
+
+DEFAULT_PATH = Path("config/gateway.yaml")
+_NOTHING: Mapping[str, object] = {}
+
+
+def locate(option: Path | None, environ: Mapping[str, str], default: Path = DEFAULT_PATH) -> Path | None:
+    """Return the file to read: ``--config``, else ``HOLESHOT_CONFIG``, else ``default`` where it exists, else none."""
+    if option is not None:
+        return option
+    if variable := environ.get("HOLESHOT_CONFIG"):
+        return Path(variable)
+    return default if default.exists() else None
+
+
+def load(
+    path: Path | None,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, object] = _NOTHING,
+    *,
+    catalog: Catalog | None = None,
+) -> Settings:
+    """Return the configuration from the file at ``path``, if any, ``environ`` and the command line's ``overrides``.
+
+    Overrides that are None were not given. With no providers named anywhere, those whose usual variables are set are
+    configured; ``settings.providers`` is empty when there are none of them either.
+
+    Raises:
+        ConfigurationError: with every problem found.
+
+    """
+    inputs = _read(path, environ, overrides)
+    known = load_catalog() if catalog is None else catalog
+    data, complaints = resolve(inputs.merged, environ, inputs.folder)
+    broken = {complaint.place for complaint in complaints}
+    settings = validate(data, complaints, broken)
+    if settings is not None and not broken & {("providers",), ("models",), ("clients",)}:
+        settings = complete(settings, environ, known)
+        complaints += (found for found in check(settings, known) if not _touches(found.place, broken))
+    if inputs.problems or complaints or settings is None:
+        raise ConfigurationError(inputs.sorted_problems(complaints))
+    return settings
+
+
+def load_database_url(path: Path | None, environ: Mapping[str, str]) -> SecretStr:
+    """Return ``database_url`` alone, for commands that need no provider's key to be present.
+
+    Raises:
+        ConfigurationError: the file is no YAML, or this one setting is wrong.
+
+    """
+    inputs = _read(path, environ, _NOTHING)
+    data, complaints = resolve({"database_url": inputs.merged.get("database_url")}, environ, inputs.folder)
+    broken = {complaint.place for complaint in complaints}
+    settings = validate(data, complaints, broken)
+    if settings is not None and not broken:
+        complaints += (found for found in check(settings, {}) if found.place == ("database_url",))
+    if complaints or settings is None:
+        raise ConfigurationError(inputs.sorted_problems(complaints))
+    return settings.database_url
+
+
+class _Inputs(msgspec.Struct, frozen=True):
+    """What the three said, and together."""
+
+    document: Document
+    environ: Mapping[str, str]
+    overrides: Mapping[str, object]
+    merged: Mapping[str, Any]
+    folder: Path
+    problems: tuple[Problem, ...]
+
+    def sorted_problems(self, complaints: Iterable[Complaint]) -> list[Problem]:
+        """Return all problems, those of the file in its order, each once."""
+        located = dict.fromkeys([*self.problems, *map(self._located, complaints)])
+        return sorted(located, key=lambda problem: problem.line or 0)
+
+    def _located(self, complaint: Complaint) -> Problem:
+        """Say who set what is complained about: an option, a variable, or a line of the file."""
+        place = complaint.place
+        if place and place[0] in self.overrides:
+            return Problem(f"--{str(place[0]).replace('_', '-')}: {complaint.message}")
+        message = f"{written(place)}: {complaint.message}" if place else complaint.message
+        if variable := variable_of(place, self.environ):
+            return Problem(
+                f"{variable}: {complaint.message}"
+                if variable.count("__") >= len(place) - 1
+                else f"{variable}: {message}"
+            )
+        line = next(
+            (
+                self.document.lines[place[:end]]
+                for end in range(len(place), 0, -1)
+                if place[:end] in self.document.lines
+            ),
+            None,
+        )
+        return Problem(message, self.document.file, line)
+
+
+def _read(path: Path | None, environ: Mapping[str, str], overrides: Mapping[str, object]) -> _Inputs:
+    document = read_document(path) if path is not None else Document()
+    if document.problems and not document.data:
+        raise ConfigurationError(document.problems)
+    variables, problems = from_environment(environ)
+    given = {key: value for key, value in overrides.items() if value is not None}
+    return _Inputs(
+        document=document,
+        environ=environ,
+        overrides=given,
+        merged=_merged(_merged(document.data, variables), given),
+        folder=path.parent if path is not None else Path(),
+        problems=(*document.problems, *problems),
+    )
+
+
+def _merged(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay ``upper`` over ``lower``; sections are merged, everything else is replaced."""
+    result = dict(lower)
+    for key, value in upper.items():
+        below = result.get(key)
+        result[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return result
+
+
+def _touches(place: Place, broken: set[Place]) -> bool:
+    """Tell whether ``place`` is part of something already complained about, or the other way round."""
+    return any(within(place, outer) or within(outer, place) for outer in broken)

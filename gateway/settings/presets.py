@@ -1,0 +1,64 @@
+"""What need not be written: providers and keys that the catalog of vendors and the environment already tell."""
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import SecretStr
+
+from gateway.settings.model import ProviderSettings, Settings
+from providers.catalog import Vendor
+
+Catalog = Mapping[str, Vendor]
+
+
+def vendor_of(name: str, provider: ProviderSettings, catalog: Catalog) -> Vendor | None:
+    """Return the catalog row provider ``name`` starts from: its preset, else the row of its own name."""
+    return catalog.get(provider.preset or name)
+
+
+def usual_key(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
+    """Return the first of the vendor's usual variables that is set."""
+    return next((variable for variable in vendor.key_env if environ.get(variable)), None)
+
+
+def complete(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> Settings:
+    """Return ``settings`` with the providers and keys that go without saying.
+
+    - With no ``providers:`` at all, every vendor whose usual variable is set is one.
+    - A vendor that only a model's deployment names is one, too.
+    - A provider without ``api_key`` takes its vendor's usual variable, unless its ``base_url`` was changed: a key is
+      not sent to a host its vendor does not own.
+    """
+    named = dict(settings.providers)
+    if "providers" not in settings.model_fields_set:
+        named |= {vendor.name: ProviderSettings() for vendor in found_vendors(environ, catalog)}
+    named |= {name: ProviderSettings() for name in _deployed(settings) if name in catalog and name not in named}
+    providers = {name: _with_usual_key(name, provider, environ, catalog) for name, provider in named.items()}
+    return settings.model_copy(update={"providers": providers})
+
+
+def found_vendors(environ: Mapping[str, str], catalog: Catalog) -> Iterator[Vendor]:
+    """Yield the vendors that can be used with nothing but the variables that are set."""
+    for vendor in catalog.values():
+        if usual_key(vendor, environ) and (vendor.base_url or vendor.kind == "litellm"):
+            yield vendor
+
+
+def _deployed(settings: Settings) -> Iterator[str]:
+    """Yield the providers that deployments name."""
+    for model in settings.models.values():
+        for deployment in model.deployments:
+            yield deployment.deployment.partition("/")[0]
+
+
+def _with_usual_key(
+    name: str, provider: ProviderSettings, environ: Mapping[str, str], catalog: Catalog
+) -> ProviderSettings:
+    vendor = vendor_of(name, provider, catalog)
+    if (
+        provider.api_key is not None
+        or vendor is None
+        or (provider.base_url is not None and vendor.base_url is not None)
+    ):
+        return provider
+    variable = usual_key(vendor, environ)
+    return provider.model_copy(update={"api_key": SecretStr(environ[variable])}) if variable else provider

@@ -1,0 +1,48 @@
+"""What is wrong with a configuration: every problem as a sentence, with the file and line it is about."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+Place = tuple[str | int, ...]  # the way to a value: ("models", "llama-70b", "deployments", 0)
+
+
+class Complaint(msgspec.Struct, frozen=True):
+    """A problem while it is known by its place in the configuration only, whoever said it."""
+
+    place: Place
+    message: str
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing to mend. Never holds a configured value that may be a secret."""
+
+    message: str
+    file: str | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        """``config/gateway.yaml:12: providers.groq: unknown key 'api_kye'; did you mean 'api_key'?``."""
+        where = [str(part) for part in (self.file, self.line) if part is not None]
+        return ": ".join((":".join(where), self.message)) if where else self.message
+
+
+class ConfigurationError(Exception):
+    """The configuration cannot be used. ``problems`` holds all that is wrong, in the order of the file."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def written(place: Place) -> str:
+    """Return ``place`` as people write it: ``models.llama-70b.deployments[0]``."""
+    text = ""
+    for step in place:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def within(place: Place, outer: Place) -> bool:
+    """Tell whether ``place`` is ``outer`` or lies inside it."""
+    return place[: len(outer)] == outer
