@@ -1,0 +1,59 @@
+"""Every constant of the policy, with its unit and the reason it is what it is.
+
+The values were chosen by simulation over eight worlds of six providers (STEERING, sections 1.5 and 5); ``ratio``, the
+budget of extra attempts per call, is the operator's ``race.budget``.
+"""
+
+# Histograms
+BUCKETS_PER_OCTAVE = 8  # 9 % per bucket: finer than any provider's latency is steady
+FIRST_EDGE_S = 0.010  # nobody answers sooner
+BUCKETS = 112  # 14 octaves, to 163.84 s: beyond every first-token clock
+
+# The board
+SLOT_S = 30  # one histogram per slot; short enough to forget by, long enough to write rarely
+SLOTS_KEPT = 20  # ten minutes; the oldest weighs 4 %
+HALF_LIFE_S = 120.0  # providers drift over minutes
+STANDINGS_AGE_S = 1.0  # a snapshot is used this long before it is made anew
+KEY_EXPIRY_S = 900  # Redis forgets a slot, and a batch's id, after all replicas have
+FLUSH_S = 1.0  # increments leave at least this often
+LATE_MERGE_S = 30.0  # all slots, not just the newest two, are read this often: others may have flushed late
+REDIS_TIMEOUT_S = 1.0  # nobody waits for Redis; this only bounds one round of the background task
+
+# The estimator
+PRIOR_EVENTS = 4.0  # weight of the pool in a deployment's histogram: a few samples of its own outvote it
+FIXED_PRIOR_EVENTS = 2.0  # weight of the fixed prior in the pool
+FIXED_PRIOR_MEDIAN_S = (0.6, 0.9, 1.8)  # by prompt class: a typical hosted model
+FIXED_PRIOR_SIGMA = 1.0  # of ln(seconds): wide, it must not argue with samples
+MEAN_CAP_S = 30.0  # the mean is restricted to this, so that one hung attempt does not outweigh all others
+ERROR_PRIOR = (0.05, 5.0)  # errors, attempts: 1 %
+SUCCESS_FLOOR = 0.1  # an error rate can lengthen a score at most tenfold
+
+# Choosing
+NEAR = 1.5  # deployments within this factor of the best share the traffic: herding, unseen congestion
+SPREAD_EXPONENT = 12  # draw weight (best/score)^12: 10 % slower gets a third of the draws
+EXPLORE_SHARE = 0.02  # of calls try the least seen deployment on a spare slot
+COLD_EVENTS = 3  # with fewer first tokens a primary is unknown and gets company at once
+HEDGE_SHARE = 0.1  # hedging at the 90 % quantile costs this much; a larger budget buys races
+HEDGE_MIN_S, HEDGE_MAX_S = 0.05, 10.0
+RESCUE_FACTOR = 4.0  # times the primary's q95: it hangs
+RESCUE_MIN_S, RESCUE_MAX_S = 1.5, 15.0
+NEXT_AT_LATEST_S = 20.0  # the next candidate starts by then, whatever the estimates say
+
+# The budget
+BURST_TOKENS = 20.0  # extra attempts a quiet model has saved up; the bucket starts full
+
+# Failures
+COOL_MIN_S = 0.5  # a 429 without retry-after
+COOL_MAX_S = 60.0  # the most a retry-after is believed
+STRIKES = 4  # in a row open the breaker
+OPEN_S, OPEN_MAX_S = 5.0, 60.0  # doubled with each opening
+PROBE_EVERY_S = 3.0  # a half-open deployment is tried by one request at a time
+PROBE_FACTOR = 3.0  # a probe's first token within this many q95 closes the breaker
+UNPROBED_S = 60.0  # half-open and nobody probed it (calls in mode single never do): it is let in again on trial
+OUT_PROBE_EVERY_S = 60.0  # a refused key or unknown model is mended by hand, if at all
+PRICE_STEP_S, PRICE_MAX_S = 0.2, 10.0  # added to the score by each 429: scarce capacity is for when it is worth it
+PRICE_HALF_LIFE_S = 120.0
+
+# The published leaderboard
+PUBLISH_EVENTS = 3  # below this many first tokens a quantile says nothing
+Z_95 = 1.96  # half-width of a 95 % interval in standard errors

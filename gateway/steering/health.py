@@ -1,0 +1,160 @@
+"""The health of one deployment as this replica sees it: cool-down, breaker, being out, price and what is in flight."""
+
+from enum import StrEnum
+from math import exp2
+
+import msgspec
+
+from gateway.steering.constants import (
+    COOL_MAX_S,
+    COOL_MIN_S,
+    OPEN_MAX_S,
+    OPEN_S,
+    OUT_PROBE_EVERY_S,
+    PRICE_HALF_LIFE_S,
+    PRICE_MAX_S,
+    PRICE_STEP_S,
+    PROBE_EVERY_S,
+    PROBE_FACTOR,
+    STRIKES,
+    UNPROBED_S,
+)
+
+_LONG_AGO_S = float("-inf")
+
+
+class State(StrEnum):
+    """Whether a deployment may be asked."""
+
+    OK = "ok"
+    COOLING = "cooling"  # rate-limited
+    OPEN = "open"  # broken; left alone
+    HALF_OPEN = "half-open"  # broken; one probe at a time
+    OUT = "out"  # it refuses the key or does not know the model: the operator's to mend
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """The health of a deployment at one instant."""
+
+    state: State
+    cooling_s: float  # how long the cool-down still lasts
+    probe_due: bool  # half-open or out, and not tried lately
+    in_flight: int
+    price_s: float
+
+
+class Health:
+    """What happened to one deployment here. Instants are seconds of any one monotonic clock."""
+
+    __slots__ = (
+        "_cooling_until_s",
+        "_open_until_s",
+        "_opens",
+        "_out",
+        "_price_at_s",
+        "_price_s",
+        "_probed_at_s",
+        "_strikes",
+        "in_flight",
+    )
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self._cooling_until_s = _LONG_AGO_S
+        self._strikes = 0
+        self._opens = 0
+        self._open_until_s: float | None = None  # None: the breaker is closed
+        self._probed_at_s = _LONG_AGO_S
+        self._out = False
+        self._price_s = 0.0
+        self._price_at_s = 0.0
+
+    def condition(self, now_s: float) -> Condition:
+        """Return the health at ``now_s``."""
+        state = self._state(now_s)
+        return Condition(
+            state,
+            max(0.0, self._cooling_until_s - now_s),
+            self._probe_due(state, now_s),
+            self.in_flight,
+            self._price(now_s) if self._price_s else 0.0,
+        )
+
+    def rate_limited(self, retry_after_s: float | None, now_s: float) -> None:
+        """Take a 429: leave it alone as long as it asks, and think twice before asking it again."""
+        self.cool(retry_after_s, now_s)
+        self._price_s = min(PRICE_MAX_S, self._price(now_s) + PRICE_STEP_S)
+        self._price_at_s = now_s
+
+    def cool(self, retry_after_s: float | None, now_s: float) -> None:
+        """Leave it alone for ``retry_after_s``, within reason."""
+        cool_s = min(COOL_MAX_S, max(COOL_MIN_S, retry_after_s or 0.0))
+        self._cooling_until_s = max(self._cooling_until_s, now_s + cool_s)
+
+    def strike(self, now_s: float) -> bool:
+        """Take a failure before the first token, or a hang; return whether that opened the breaker."""
+        if self._open_until_s is None:
+            self._strikes += 1
+            if self._strikes < STRIKES:
+                return False
+        elif now_s < self._open_until_s:
+            return False  # launched before it opened: nothing new
+        self._open(now_s)
+        return True
+
+    def refuse(self, now_s: float) -> bool:
+        """Take a refused key or an unknown model; return whether that is news."""
+        news = not self._out
+        self._out = True
+        self._probed_at_s = now_s  # it has just been tried
+        return news
+
+    def delivered(self, ttft_s: float, q95_s: float, now_s: float) -> bool:
+        """Take a first token; return whether that ended a bad time."""
+        self._strikes = 0
+        recovered, self._out = self._out, False
+        if self._open_until_s is not None:
+            if ttft_s <= PROBE_FACTOR * q95_s:
+                self._open_until_s, self._opens = None, 0
+                return True
+            if now_s >= self._open_until_s:
+                self._open(now_s)
+        return recovered
+
+    def cut(self, age_s: float, q95_s: float, now_s: float) -> None:
+        """Take an attempt cut without a first token. At a normal age that says nothing; a late probe has failed."""
+        if self._open_until_s is not None and now_s >= self._open_until_s and age_s >= PROBE_FACTOR * q95_s:
+            self._open(now_s)
+
+    def probed(self, now_s: float) -> None:
+        """Note that it is being tried."""
+        self._probed_at_s = now_s
+
+    def reload(self) -> None:
+        """Take a new configuration: the key or the model's name may be right now."""
+        self._out = False
+
+    def _open(self, now_s: float) -> None:
+        self._open_until_s = now_s + min(OPEN_MAX_S, OPEN_S * 2.0 ** min(self._opens, 10))
+        self._opens += 1
+        self._strikes = 0
+
+    def _state(self, now_s: float) -> State:
+        if now_s < self._cooling_until_s:
+            return State.COOLING
+        if self._out:
+            return State.OUT
+        if self._open_until_s is None:
+            return State.OK
+        if now_s < self._open_until_s:
+            return State.OPEN
+        unprobed_s = now_s - max(self._open_until_s, self._probed_at_s)
+        return State.HALF_OPEN if unprobed_s < UNPROBED_S else State.OK
+
+    def _probe_due(self, state: State, now_s: float) -> bool:
+        if state is State.HALF_OPEN:
+            return now_s - self._probed_at_s >= PROBE_EVERY_S
+        return state is State.OUT and now_s - self._probed_at_s >= OUT_PROBE_EVERY_S
+
+    def _price(self, now_s: float) -> float:
+        return self._price_s * exp2((self._price_at_s - now_s) / PRICE_HALF_LIFE_S)

@@ -1,0 +1,34 @@
+"""Log-spaced latency buckets: eight per octave from 10 ms to 164 s."""
+
+from functools import cache
+from math import log, log2
+from statistics import NormalDist
+
+from gateway.steering.constants import BUCKETS, BUCKETS_PER_OCTAVE, FIRST_EDGE_S
+
+_ROUNDING = 1e-9  # keeps an exact edge in its own bucket
+
+
+def bucket(seconds: float) -> int:
+    """Return the bucket ``seconds`` falls into; what is beyond either end falls into the last one there."""
+    if seconds <= FIRST_EDGE_S:
+        return 0
+    return min(BUCKETS - 1, int(BUCKETS_PER_OCTAVE * log2(seconds / FIRST_EDGE_S) + _ROUNDING))
+
+
+def edge_s(index: float) -> float:
+    """Return the lower edge of bucket ``index``; a fraction is interpolated geometrically."""
+    return float(FIRST_EDGE_S * 2 ** (index / BUCKETS_PER_OCTAVE))
+
+
+def mid_s(index: int) -> float:
+    """Return the geometric middle of bucket ``index``."""
+    return edge_s(index + 0.5)
+
+
+@cache
+def lognormal_masses(median_s: float, sigma: float) -> tuple[float, ...]:
+    """Return the share of a lognormal distribution in each bucket; the first and last hold its tails."""
+    normal = NormalDist(log(median_s), sigma)
+    below = [0.0, *(normal.cdf(log(edge_s(index))) for index in range(1, BUCKETS)), 1.0]
+    return tuple(below[index + 1] - below[index] for index in range(BUCKETS))

@@ -1,0 +1,83 @@
+"""Standings: what the policy predicts for the next call of one model and prompt class, per deployment."""
+
+from collections.abc import Mapping
+from operator import add
+
+import msgspec
+
+from gateway.steering.constants import (
+    BUCKETS,
+    ERROR_PRIOR,
+    FIXED_PRIOR_EVENTS,
+    FIXED_PRIOR_MEDIAN_S,
+    FIXED_PRIOR_SIGMA,
+    PRIOR_EVENTS,
+    SUCCESS_FLOOR,
+)
+from gateway.steering.histogram import lognormal_masses
+from gateway.steering.survival import Curve, dense, kaplan_meier
+from gateway.steering.tally import Tally, merged
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """What is expected of one deployment."""
+
+    events: float  # its own first tokens, decayed; the prior is not among them
+    curve: Curve  # attempt TTFT
+    q95_s: float
+    score_s: float  # restricted mean TTFT over the chance of success; lower is better
+
+
+class Standings(msgspec.Struct, frozen=True):
+    """One model and prompt class: estimates by deployment, and the one for those never seen."""
+
+    estimates: Mapping[str, Estimate]
+    unseen: Estimate
+
+    def of(self, deployment: str) -> Estimate:
+        """Return the estimate of ``deployment``."""
+        return self.estimates.get(deployment, self.unseen)
+
+
+def standings(tallies: Mapping[str, Tally], prompt_class: int) -> Standings:
+    """Estimate every deployment of a model from its weighted tallies.
+
+    Each histogram is topped up with 4 events spread as the model's deployments together answer (the pool), and the pool
+    with 2 of a fixed lognormal: a deployment with few samples is judged like its peers, not by luck.
+    """
+    pool = _pool(tallies, prompt_class)
+    estimates = {name: _estimate(tally, prompt_class, pool) for name, tally in tallies.items()}
+    return Standings(estimates, _estimate(Tally(), prompt_class, pool))
+
+
+def error_rate(tally: Tally) -> float:
+    """Return the chance that the next attempt fails: (err + 0.05) / (n + 5)."""
+    errors, attempts = ERROR_PRIOR
+    return (tally.err + errors) / (tally.n + attempts)
+
+
+def _pool(tallies: Mapping[str, Tally], prompt_class: int) -> list[float]:
+    """Return how the model answers, all deployments together, as shares of buckets that sum to 1."""
+    prior = lognormal_masses(FIXED_PRIOR_MEDIAN_S[min(prompt_class, len(FIXED_PRIOR_MEDIAN_S) - 1)], FIXED_PRIOR_SIGMA)
+    events = dense(merged(tally.events.get(prompt_class, {}) for tally in tallies.values()))
+    censored = dense(merged(tally.censored.get(prompt_class, {}) for tally in tallies.values()))
+    masses = kaplan_meier(
+        [seen + FIXED_PRIOR_EVENTS * share for seen, share in zip(events, prior, strict=True)], censored
+    ).masses()
+    total = sum(masses)
+    return [PRIOR_EVENTS * mass / total for mass in masses]
+
+
+def _estimate(tally: Tally, prompt_class: int, pool: list[float]) -> Estimate:
+    own = tally.events.get(prompt_class, {})
+    cut = tally.censored.get(prompt_class)
+    curve = kaplan_meier(list(map(add, dense(own), pool)), dense(cut) if cut else _NONE)
+    return Estimate(
+        events=sum(own.values()),
+        curve=curve,
+        q95_s=curve.quantile_s(0.95),
+        score_s=curve.mean_s() / max(SUCCESS_FLOOR, 1.0 - error_rate(tally)),
+    )
+
+
+_NONE = (0.0,) * BUCKETS
