@@ -1,0 +1,1 @@
+"""The race engine: runs the launches a plan names, until one attempt has answered."""

@@ -1,0 +1,118 @@
+"""The clocks of one attempt: first token, stall and total, on a single timer.
+
+The connect clock belongs to the connection and is kept by the provider's transport. A running stream touches no timer:
+an event only notes its time, and the timer, when it fires, looks how long ago that was and goes back to sleep.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from gateway.fleet import Clocks
+from providers.errors import ErrorKind, UpstreamError
+
+FINISH_GRACE_S = 5.0  # after a finish reason, usage and [DONE] have this long to follow; the answer itself is complete
+
+
+class AttemptClocks:
+    """Cancels ``task`` when a clock runs out, and then says which one in ``expired``.
+
+    The owner turns the cancellation back into an error, as ``asyncio.timeout`` does: see ``take_expiry``.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_clocks",
+        "_expired",
+        "_finishing",
+        "_first_token",
+        "_loop",
+        "_paused_at",
+        "_quiet_since",
+        "_started",
+        "_task",
+        "_timer",
+    )
+
+    def __init__(self, clocks: Clocks, task: asyncio.Task[None], clock: Callable[[], float]) -> None:
+        self._clocks = clocks
+        self._task = task
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._started = self._quiet_since = clock()
+        self._first_token = False
+        self._paused_at: float | None = None
+        self._finishing = False
+        self._expired: UpstreamError | None = None
+        self._timer: asyncio.TimerHandle | None = self._sleep(self._next()[0])
+
+    def event(self, now: float, *, meaningful: bool) -> None:
+        """Note an event (comments and pings are none). The first meaningful one stops the first-token clock."""
+        self._quiet_since = now
+        if meaningful and not self._first_token:
+            self._first_token = True
+            self._rearm()
+
+    def finish(self) -> None:
+        """Note a finish reason: what may still follow has only ``FINISH_GRACE_S``."""
+        if not self._finishing:
+            self._finishing = self._first_token = True
+            self._rearm()
+
+    def pause(self) -> None:
+        """Stand still: the client, not the provider, is being waited for."""
+        self._paused_at = self._clock()
+
+    def resume(self) -> None:
+        """Count the provider's silence from now on again."""
+        if self._paused_at is not None:
+            self._quiet_since += self._clock() - self._paused_at
+            self._paused_at = None
+
+    def stop(self) -> None:
+        """Leave no timer behind."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def take_expiry(self) -> UpstreamError | None:
+        """Return the error behind a cancellation if it was a clock's, and take that cancellation back."""
+        if self._expired is not None and self._task.uncancel() == 0:
+            return self._expired
+        return None
+
+    def _next(self) -> tuple[float, ErrorKind, float]:
+        """Return when the next clock runs out, which, and how long it was set to."""
+        clocks = self._clocks
+        if not self._first_token:
+            due = (self._started + clocks.ttft_s, ErrorKind.TTFT_TIMEOUT, clocks.ttft_s)
+        else:
+            quiet_s = min(clocks.stall_s, FINISH_GRACE_S) if self._finishing else clocks.stall_s
+            since = self._quiet_since if self._paused_at is None else self._clock()
+            due = (since + quiet_s, ErrorKind.STALL_TIMEOUT, quiet_s)
+        if clocks.total_s is not None and self._started + clocks.total_s < due[0]:
+            due = (self._started + clocks.total_s, ErrorKind.TOTAL_TIMEOUT, clocks.total_s)
+        return due
+
+    def _sleep(self, until: float) -> asyncio.TimerHandle:
+        return self._loop.call_later(until - self._clock(), self._fire)
+
+    def _rearm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = self._sleep(self._next()[0])
+
+    def _fire(self) -> None:
+        at, kind, limit_s = self._next()
+        if at > self._clock():
+            self._timer = self._sleep(at)
+            return
+        self._timer = None
+        self._expired = UpstreamError(kind, f"no {_WAITED_FOR[kind]} within {limit_s:g} s")
+        self._task.cancel()
+
+
+_WAITED_FOR = {
+    ErrorKind.TTFT_TIMEOUT: "first token",
+    ErrorKind.STALL_TIMEOUT: "further event",
+    ErrorKind.TOTAL_TIMEOUT: "end of the answer",
+}

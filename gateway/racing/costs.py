@@ -1,0 +1,60 @@
+"""What a call's attempts cost, as far as it can be known: a loser's tokens are on nobody's bill but the operator's.
+
+A winner is priced by the usage its provider reported. A loser was cut before it could report anything, but it was
+sent the same prompt: that much it cost at least, so its figure is a lower bound. An attempt that failed before its
+first token is taken as free, one without a known price as unknown (None), and a sum with an unknown part as unknown
+only when nothing in it is known.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from gateway.calls import AttemptRecord, Outcome, TokensSource
+from gateway.fleet import Deployment
+from providers.prices import cost_usd
+
+_CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
+
+
+class Bill(msgspec.Struct, frozen=True):
+    """The attempts with their costs, and the sums. US dollars."""
+
+    attempts: tuple[AttemptRecord, ...]
+    total_usd: float | None
+    duplicate_usd: float | None
+
+
+def settle(
+    attempts: Sequence[AttemptRecord], winner: AttemptRecord | None, deployments: Mapping[str, Deployment]
+) -> Bill:
+    """Return the bill of one call."""
+    prompt_tokens = winner.prompt_tokens if winner is not None else None
+    priced = tuple(_priced(record, deployments[record.deployment], prompt_tokens) for record in attempts)
+    winner_id = winner.id if winner is not None else None
+    return Bill(
+        attempts=priced,
+        total_usd=_sum([record.cost_usd for record in priced]),
+        duplicate_usd=_sum([record.cost_usd for record in priced if record.id != winner_id]),
+    )
+
+
+def _priced(record: AttemptRecord, deployment: Deployment, prompt_tokens: int | None) -> AttemptRecord:
+    cut = record.outcome in _CUT
+    if cut and record.prompt_tokens is None and prompt_tokens is not None:
+        # The same prompt, counted by the winner's tokenizer.
+        record = msgspec.structs.replace(record, prompt_tokens=prompt_tokens, tokens_source=TokensSource.ESTIMATED)
+    if deployment.price is None or record.prompt_tokens is None:
+        return record
+    cost = cost_usd(
+        deployment.price,
+        prompt_tokens=record.prompt_tokens,
+        completion_tokens=record.completion_tokens or 0,
+        cached_tokens=record.cached_tokens or 0,
+    )
+    return msgspec.structs.replace(record, cost_usd=cost, cost_is_lower_bound=record.outcome is not Outcome.WON)
+
+
+def _sum(costs: Sequence[float | None]) -> float | None:
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known else None

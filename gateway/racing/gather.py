@@ -1,0 +1,172 @@
+"""One JSON answer out of a stream of chunks, for clients that did not ask for a stream.
+
+Non-streaming calls stream upstream too, so that they can be raced and measured. Merging follows what streaming
+means: choices by index, tool calls by index, else id; strings in a delta are pieces of one string, lists are pieces
+of one list; log probabilities are appended; everything else, and every field outside a delta, is replaced by the
+last one seen.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from gateway.racing.sink import Winner
+from providers.chunks import Chunk
+from providers.errors import UpstreamError
+
+_ONCE = frozenset({"role", "id", "type", "index", "object", "name"})  # sent whole, sometimes repeatedly: never pieces
+
+
+class _PlainDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    content: str
+    role: str | None = None
+
+
+class _PlainChoice(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    delta: _PlainDelta
+    index: int = 0
+    logprobs: None = None
+    finish_reason: None = None
+
+
+class _PlainChunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A chunk that adds text and says nothing else new: nearly all of a stream."""
+
+    choices: list[_PlainChoice]
+    id: str = ""
+    object: str = ""
+    created: float = 0
+    model: str = ""
+    system_fingerprint: str | None = None
+    service_tier: str | None = None
+    usage: None = None
+
+
+_PLAIN = msgspec.json.Decoder(_PlainChunk)
+
+
+class GatheringSink:
+    """A sink that makes one ``chat.completion`` body. ``winner`` and ``body()`` are there once the race is over."""
+
+    streams = False
+
+    def __init__(self) -> None:
+        self.winner: Winner | None = None
+        self._answer: dict[str, Any] = {}
+        self._choices: dict[int, dict[str, Any]] = {}
+        self._texts: dict[int, list[str]] = {}
+
+    async def begin(self, winner: Winner) -> None:
+        """Start over: an earlier winner's beginning is forgotten."""
+        self.winner = winner
+        self._answer, self._choices, self._texts = {}, {}, {}
+
+    async def write(self, block: bytes, chunks: Sequence[Chunk]) -> None:
+        """Merge the chunks; ``block`` says the same and is not needed."""
+        del block
+        for chunk in chunks:
+            if chunk.done:
+                continue
+            # The first chunk is always merged in full: it brings the fields that plain ones merely repeat.
+            if chunk.meaningful and self._answer and self._add_plain(chunk.data):
+                continue
+            self._merge(msgspec.json.decode(chunk.data))
+
+    async def end(self) -> None:
+        """Nothing to flush."""
+
+    async def fail(self, error: UpstreamError) -> None:
+        """Never called: an answer that is being gathered is not committed."""
+        raise error
+
+    def body(self) -> bytes:
+        """Return the whole answer as JSON."""
+        choices = []
+        for index in sorted(self._choices):
+            choice = self._choices[index]
+            message = choice.setdefault("message", {})
+            text = "".join(self._texts.get(index, ()))
+            if text and isinstance(message.get("content"), list):
+                message["content"].append({"type": "text", "text": text})
+            elif text:
+                message["content"] = text
+            for call in message.get("tool_calls") or ():
+                call.pop("index", None)  # means something in a stream only
+            message.setdefault("role", "assistant")
+            message.setdefault("content", None)
+            choice.setdefault("finish_reason", None)
+            choices.append(choice)
+        self._answer.pop("choices", None)
+        return msgspec.json.encode({**self._answer, "object": "chat.completion", "choices": choices})
+
+    def _add_plain(self, data: bytes) -> bool:
+        try:
+            plain = _PLAIN.decode(data)
+        except msgspec.ValidationError:
+            return False
+        for choice in plain.choices:
+            if choice.index not in self._choices:
+                return False
+            self._texts.setdefault(choice.index, []).append(choice.delta.content)
+        return True
+
+    def _merge(self, chunk: dict[str, Any]) -> None:
+        for key, value in chunk.items():
+            if key != "choices" and not (value is None and key in self._answer):
+                self._answer[key] = value
+        for piece in chunk.get("choices") or ():
+            index = piece.get("index") or 0
+            choice = self._choices.setdefault(index, {"index": index, "message": {}})
+            for key, value in piece.items():
+                if key == "delta":
+                    self._merge_delta(index, choice["message"], value or {})
+                elif key == "logprobs" and isinstance(value, dict):
+                    _extend(choice, "logprobs", value)
+                elif key != "index" and not (value is None and choice.get(key) is not None):
+                    choice[key] = value
+
+    def _merge_delta(self, index: int, message: dict[str, Any], delta: dict[str, Any]) -> None:
+        for key, value in delta.items():
+            if key == "content" and isinstance(value, str):
+                self._texts.setdefault(index, []).append(value)
+                message.setdefault("content", "")
+            elif key == "tool_calls" and isinstance(value, list):
+                calls = message.setdefault("tool_calls", [])
+                for call in value:
+                    _merge_tool_call(calls, call)
+            else:
+                _extend(message, key, value)
+
+
+def _merge_tool_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
+    """Add a piece to the call with its index, else its id, else the last one; the index itself is for streams only."""
+    index, call_id = piece.get("index"), piece.get("id")
+    if index is not None:
+        found = next((call for call in calls if call.get("index") == index), None)
+    elif call_id:
+        found = next((call for call in calls if call.get("id") == call_id), None)
+    else:
+        found = calls[-1] if calls else None
+    if found is None:
+        found = {}
+        calls.append(found)
+    for key, value in piece.items():
+        _extend(found, key, value)
+
+
+def _extend(target: dict[str, Any], key: str, value: Any) -> None:
+    """Add one piece of a streamed value to what is there of it."""
+    old = target.get(key)
+    if old is None or key in _ONCE:
+        if value or not old:
+            target[key] = value
+    elif isinstance(old, str) and isinstance(value, str):
+        target[key] = old + value
+    elif isinstance(old, list) and isinstance(value, list):
+        target[key] = [*old, *value]
+    elif isinstance(old, dict) and isinstance(value, dict):
+        for inner, piece in value.items():
+            _extend(old, inner, piece)
+    elif value is not None:
+        target[key] = value

@@ -1,0 +1,130 @@
+"""What is measured of one attempt while it streams, and the figures made of it.
+
+The definitions, and when a figure is null, are STEERING's section 2. Times are monotonic seconds; one timestamp is
+taken per read, so deltas that arrive together share it.
+"""
+
+from array import array
+
+import msgspec
+
+from gateway.calls import TokensSource
+from providers.chunks import Chunk, Usage
+
+CHARS_PER_TOKEN = 4  # the usual rule of thumb, for answers whose provider reports no usage
+BURST_S = 0.020  # deltas that all arrive within this come out of a buffer: their speed says nothing
+BURST_TPS = 5000.0  # likewise: faster than any provider decodes
+SUMMARY_CHARS_PER_TOKEN = 2  # fewer streamed characters per reasoning token: only a summary was streamed
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """Token counts of one attempt and where they come from."""
+
+    prompt: int | None
+    completion: int | None
+    reasoning: int | None
+    cached: int | None
+    source: TokensSource
+
+
+class Measurement:
+    """The running measurement of one attempt, from its launch."""
+
+    __slots__ = (
+        "answer_at",
+        "chars",
+        "connect_ms",
+        "first_at",
+        "first_event_at",
+        "gaps",
+        "headers_at",
+        "last_at",
+        "meaningful",
+        "reasoning_chars",
+        "started",
+        "usage",
+    )
+
+    def __init__(self, started: float) -> None:
+        self.started = started
+        self.connect_ms: float | None = None
+        self.headers_at: float | None = None
+        self.first_event_at: float | None = None
+        self.first_at: float | None = None  # first meaningful delta
+        self.answer_at: float | None = None  # first that is not reasoning
+        self.last_at: float | None = None
+        self.meaningful = 0  # chunks with a meaningful delta
+        self.chars = 0
+        self.reasoning_chars = 0
+        self.gaps = array("d")
+        self.usage: Usage | None = None
+
+    def event(self, chunk: Chunk, now: float) -> None:
+        """Take one event that arrived at ``now``."""
+        if self.first_event_at is None:
+            self.first_event_at = now
+        if chunk.usage is not None:
+            self.usage = chunk.usage
+        if not chunk.meaningful:
+            return
+        self.meaningful += 1
+        self.chars += chunk.text_chars
+        if chunk.reasoning:
+            self.reasoning_chars += chunk.text_chars
+        if chunk.answer and self.answer_at is None:
+            self.answer_at = now
+        if self.first_at is None:
+            self.first_at = now
+        else:
+            self.gaps.append(now - (self.last_at or now))
+        self.last_at = now
+
+    def since_start_ms(self, instant: float | None) -> float | None:
+        """Return ``instant`` as milliseconds from the launch."""
+        return None if instant is None else round((instant - self.started) * 1000, 3)
+
+    def tokens(self) -> Tokens | None:
+        """Return the token counts: the provider's own, or an estimate from the characters; None before any answer."""
+        usage = self.usage
+        if usage is not None and usage.completion_tokens is not None:
+            return Tokens(
+                usage.prompt_tokens,
+                usage.completion_tokens,
+                usage.reasoning_tokens,
+                usage.cached_tokens,
+                TokensSource.REPORTED,
+            )
+        if not self.meaningful:
+            return None
+        estimate = -(-self.chars // CHARS_PER_TOKEN) or self.meaningful
+        return Tokens(usage.prompt_tokens if usage else None, estimate, None, None, TokensSource.ESTIMATED)
+
+    def decode_tps(self, tokens: Tokens | None) -> float | None:
+        """Return (n - 1) / (t_last - t_first), tokens per second, or None where that would say nothing."""
+        if tokens is None or tokens.completion is None or self.first_at is None or self.last_at is None:
+            return None
+        n = tokens.completion
+        if tokens.reasoning:
+            if not self.reasoning_chars:
+                n -= tokens.reasoning  # thought in silence before the first delta
+            elif self.reasoning_chars < tokens.reasoning * SUMMARY_CHARS_PER_TOKEN:
+                return None
+        span_s = self.last_at - self.first_at
+        if n <= 1 or self.meaningful < 2 or span_s < BURST_S:  # noqa: PLR2004 - a gap has two ends
+            return None
+        tps = (n - 1) / span_s
+        return None if tps > BURST_TPS else round(tps, 3)
+
+    def e2e_tps(self, tokens: Tokens | None) -> float | None:
+        """Return n / (t_last - t_start), tokens per second."""
+        if tokens is None or not tokens.completion or self.last_at is None or self.last_at <= self.started:
+            return None
+        return round(tokens.completion / (self.last_at - self.started), 3)
+
+    def itl_ms(self) -> tuple[float | None, float | None, float | None]:
+        """Return p50, p95 and the maximum of the gaps between meaningful chunks, milliseconds."""
+        if not self.gaps:
+            return None, None, None
+        ordered = sorted(self.gaps)
+        last = len(ordered) - 1
+        return tuple(round(ordered[round(last * q)] * 1000, 3) for q in (0.5, 0.95, 1.0))  # type: ignore[return-value] # three quantiles in, three figures out

@@ -1,0 +1,47 @@
+"""Where the winner's answer goes: forwarded as it comes, or gathered into one JSON body."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from providers.chunks import Chunk
+from providers.errors import UpstreamError
+from providers.exchange import Exchange
+
+
+class ClientGone(Exception):
+    """Raised by a sink whose client cannot be written to any more."""
+
+
+class Winner(msgspec.Struct, frozen=True):
+    """What is known of the winner at its claim: the response headers tell the client."""
+
+    provider: str
+    deployment: str
+    launched: int  # attempts started so far
+    ttft_ms: float  # since the call was received
+    overhead_ms: float
+    exchange: Exchange
+
+
+class Sink(Protocol):
+    """The receiving end of a race. Only the attempt that holds the claim calls it.
+
+    A sink that ``streams`` passes bytes on as they are written, and is committed by ``begin``: after it nobody else may
+    answer. One that gathers is committed by ``end``, so that until then its winner can still be replaced.
+    """
+
+    streams: bool
+
+    async def begin(self, winner: Winner) -> None:
+        """Take the winner. Called once for each claim, before its first ``write``."""
+
+    async def write(self, block: bytes, chunks: Sequence[Chunk]) -> None:
+        """Take whole events, as bytes and as what they say."""
+
+    async def end(self) -> None:
+        """Take the end of the answer. The call is already recorded."""
+
+    async def fail(self, error: UpstreamError) -> None:
+        """Tell the client that a committed answer broke off."""
