@@ -1,0 +1,207 @@
+"""The ledger's database: its URL, the engine over it, and whether its schema is the one this version needs."""
+
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+from sqlalchemy import event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from gateway.ledger.errors import DatabaseUnreachableError, DatabaseUrlError, SchemaOutdatedError, SchemaTooNewError
+
+CONNECT_TIMEOUT_S = 5.0
+COMMAND_TIMEOUT_S = 60.0
+SQLITE_BUSY_TIMEOUT_MS = 10_000  # another process may be writing: a migration, a second gateway
+POOL_SIZE = 2  # one connection ships this worker's rows, one adopts a dead worker's
+
+# Everything a database, or the way to it, can raise while it is in no state to serve.
+DATABASE_ERRORS = (
+    OSError,
+    SQLAlchemyError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+
+_DRIVERS = {
+    "postgres": "postgresql+asyncpg",
+    "postgresql": "postgresql+asyncpg",
+    "postgresql+asyncpg": "postgresql+asyncpg",
+    "sqlite": "sqlite+aiosqlite",
+    "sqlite+aiosqlite": "sqlite+aiosqlite",
+}
+
+
+def parse_url(url: str) -> URL:
+    """Return ``url`` with its asynchronous driver: ``postgres(ql)://…`` and ``sqlite:///…`` are understood.
+
+    Raises:
+        DatabaseUrlError: another database, no URL, or a parameter that asyncpg does not know.
+
+    """
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise DatabaseUrlError("database_url is no URL; write postgresql://user@host/name or sqlite:///file") from None
+    driver = _DRIVERS.get(parsed.drivername)
+    if driver is None:
+        raise DatabaseUrlError(f"database_url: {parsed.drivername!r} is not supported; use postgresql:// or sqlite:///")
+    parsed = parsed.set(drivername=driver)
+    if driver.startswith("sqlite"):
+        if parsed.database in (None, "", ":memory:"):
+            raise DatabaseUrlError("database_url: SQLite in memory forgets; name a file, sqlite:///var/holeshot.db")
+        return parsed
+    query = dict(parsed.query)
+    if "sslmode" in query:  # libpq's word; asyncpg takes the same values as ssl
+        query["ssl"] = query.pop("sslmode")
+    unknown = query.keys() - {"ssl", "application_name"}
+    if unknown:
+        raise DatabaseUrlError(
+            f"database_url: remove the parameter {min(unknown)!r}; only sslmode and application_name"
+        )
+    return parsed.set(query=query)
+
+
+def create_engine(url: str) -> AsyncEngine:
+    """Return an engine for ``url``; nothing is connected yet. The caller disposes of it.
+
+    Raises:
+        DatabaseUrlError: as ``parse_url``, or the folder of a SQLite file cannot be made.
+
+    """
+    parsed = parse_url(url)
+    if is_sqlite(parsed):
+        return _sqlite_engine(parsed)
+    application = str(parsed.query.get("application_name", "holeshot"))
+    return create_async_engine(
+        parsed.difference_update_query(["application_name"]),
+        pool_size=POOL_SIZE,
+        max_overflow=1,
+        pool_pre_ping=True,
+        hide_parameters=True,
+        connect_args={
+            "timeout": CONNECT_TIMEOUT_S,
+            "command_timeout": COMMAND_TIMEOUT_S,
+            "statement_cache_size": 0,  # a pooler in front may hand each transaction another server connection
+            "server_settings": {"application_name": application, "timezone": "UTC"},
+        },
+    )
+
+
+def is_sqlite(url: URL) -> bool:
+    """Whether ``url`` is a SQLite file; otherwise it is Postgres."""
+    return url.get_backend_name() == "sqlite"
+
+
+async def current_revision(engine: AsyncEngine) -> str | None:
+    """Return the schema's revision, None when the database has no ledger yet.
+
+    Raises:
+        DatabaseUnreachableError: the database cannot be asked.
+
+    """
+    try:
+        async with engine.connect() as connection:
+            if not await connection.run_sync(lambda sync: engine.dialect.has_table(sync, "alembic_version")):
+                return None
+            revision: str | None = await connection.scalar(text("select version_num from alembic_version"))
+            return revision
+    except DATABASE_ERRORS as error:
+        raise unreachable(engine.url, error) from error
+
+
+def migrations_folder() -> Path:
+    """Return where the migrations lie: inside ``gateway`` in the wheel, at the top of a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    shipped = package / "migrations"
+    return shipped if shipped.is_dir() else package.parent / "migrations"
+
+
+def head_revision() -> str:
+    """Return the revision this version needs: the number of the newest migration. Alembic is not imported for it."""
+    return max(path.name.partition("_")[0] for path in (migrations_folder() / "versions").glob("[0-9]*.py"))
+
+
+async def check_schema(engine: AsyncEngine) -> None:
+    """Return when the database has the tables this version needs.
+
+    Raises:
+        SchemaOutdatedError: they are missing or old.
+        SchemaTooNewError: a later version made them.
+        DatabaseUnreachableError: the database cannot be asked.
+
+    """
+    found, needed = await current_revision(engine), head_revision()
+    if found is None:
+        raise SchemaOutdatedError("the database has no ledger yet; run: holeshot migrate")
+    if found < needed:
+        raise SchemaOutdatedError(f"the ledger's schema is {found}, this version needs {needed}; run: holeshot migrate")
+    if found > needed:
+        raise SchemaTooNewError(f"the ledger's schema is {found}, newer than this version's {needed}; upgrade Holeshot")
+
+
+async def migrate(url: str) -> None:
+    """Bring the schema to this version's; do nothing when it is. Several may do so at once on Postgres.
+
+    Raises:
+        DatabaseUrlError: as ``parse_url``.
+        DatabaseUnreachableError: the database cannot be asked.
+
+    """
+    await _run_alembic(url, "upgrade", "head")
+
+
+async def downgrade(url: str, revision: str) -> None:
+    """Take the schema back to ``revision``; ``base`` drops the ledger and every row in it."""
+    await _run_alembic(url, "downgrade", revision)
+
+
+def unreachable(url: URL, error: Exception) -> DatabaseUnreachableError:
+    """Say in one line, without a password, which database failed and how."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    words = " ".join(str(cause).split()) or type(cause).__name__
+    return DatabaseUnreachableError(f"the database {url.render_as_string(hide_password=True)} cannot be used: {words}")
+
+
+async def _run_alembic(url: str, command_name: str, revision: str) -> None:
+    from alembic import command  # noqa: PLC0415 - a serving gateway never needs it: memory
+    from alembic.config import Config  # noqa: PLC0415 - likewise
+
+    config = Config()
+    config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
+    engine = create_engine(url)
+    try:
+        async with engine.begin() as connection:
+            await _lock_schema(connection)
+            config.attributes["connection"] = connection.sync_connection
+            await connection.run_sync(lambda _: getattr(command, command_name)(config, revision))
+    except DATABASE_ERRORS as error:
+        raise unreachable(engine.url, error) from error
+    finally:
+        await engine.dispose()
+
+
+async def _lock_schema(connection: AsyncConnection) -> None:
+    """Let one process at a time change the schema; SQLite locks the file by itself."""
+    if connection.dialect.name == "postgresql":
+        await connection.execute(text("select pg_advisory_xact_lock(hashtext('holeshot.migrate'))"))
+
+
+def _sqlite_engine(url: URL) -> AsyncEngine:
+    folder = Path(str(url.database)).parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DatabaseUrlError(f"database_url: the folder {folder} cannot be made: {error.strerror}") from error
+    engine = create_async_engine(url, pool_size=POOL_SIZE, max_overflow=1, hide_parameters=True)
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def _configure(connection: Any, _record: object) -> None:
+        cursor = connection.cursor()
+        cursor.execute(f"pragma busy_timeout = {SQLITE_BUSY_TIMEOUT_MS}")
+        cursor.execute("pragma journal_mode = wal")
+        cursor.close()
+
+    return engine

@@ -1,0 +1,86 @@
+"""Questions to the ledger in the asker's own SQL, read-only."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import aiosqlite
+import asyncpg
+import msgspec
+
+from gateway.ledger.database import DATABASE_ERRORS, create_engine, is_sqlite, parse_url, unreachable
+from gateway.ledger.errors import DatabaseUnreachableError, QueryError
+
+QUERY_TIMEOUT_S = 60.0
+
+
+class Result(msgspec.Struct, frozen=True):
+    """An answer: the names of its columns, and its rows with values as the driver gives them."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+async def run(url: str, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S) -> Result:
+    """Run one statement that only reads.
+
+    Raises:
+        QueryError: it would write, is more than one statement, is wrong, or takes longer than ``timeout_s``.
+        DatabaseUnreachableError: there is no database to ask.
+        DatabaseUrlError: as ``parse_url``.
+
+    """
+    parsed = parse_url(url)
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await (
+                _ask_sqlite(_existing(Path(str(parsed.database))), sql)
+                if is_sqlite(parsed)
+                else _ask_postgres(url, sql, timeout_s)
+            )
+    except TimeoutError as error:
+        raise QueryError(f"the query took longer than {timeout_s:g} s and was stopped") from error
+
+
+async def _ask_postgres(url: str, sql: str, timeout_s: float) -> Result:
+    engine = create_engine(url)
+    try:
+        async with engine.connect() as connection:
+            raw = await connection.get_raw_connection()
+            driver: Any = raw.driver_connection
+            async with driver.transaction(readonly=True):
+                try:
+                    statement = await driver.prepare(sql)
+                    records = await statement.fetch(timeout=2 * timeout_s)  # the caller's clock comes first
+                except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                    if driver.is_closed():
+                        raise
+                    raise QueryError(str(error)) from error
+                columns = tuple(attribute.name for attribute in statement.get_attributes())
+                return Result(columns, [tuple(record) for record in records])
+    except DATABASE_ERRORS as error:
+        raise unreachable(engine.url, error) from error
+    finally:
+        await engine.dispose()
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise DatabaseUnreachableError(f"there is no ledger at {path}; run: holeshot migrate")
+    return path
+
+
+async def _ask_sqlite(path: Path, sql: str) -> Result:
+    try:
+        async with aiosqlite.connect(f"file:{quote(str(path))}?mode=ro", uri=True) as connection:
+            await connection.execute("pragma query_only = on")
+            try:
+                async with connection.execute(sql) as cursor:
+                    rows = [tuple(row) for row in await cursor.fetchall()]
+                    return Result(tuple(column[0] for column in cursor.description or ()), rows)
+            except asyncio.CancelledError:
+                await connection.interrupt()
+                raise
+    except aiosqlite.Error as error:
+        raise QueryError(str(error)) from error

@@ -1,0 +1,102 @@
+"""The ledger's two tables as SQLAlchemy sees them; the same names and columns on Postgres and SQLite.
+
+Columns are named after the fields of ``CallRecord`` and ``AttemptRecord`` and mean the same. The migrations make them;
+a test holds the two against each other.
+"""
+
+from sqlalchemy import (
+    CHAR,
+    JSON,
+    Boolean,
+    Column,
+    DateTime,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+# Dashed text on SQLite, so that an id from a response header can be pasted into a query there too.
+_ID = Uuid(as_uuid=False).with_variant(CHAR(36), "sqlite")
+_INSTANT = DateTime(timezone=True)
+_JSON = JSON().with_variant(JSONB(), "postgresql")
+
+metadata = MetaData()
+
+calls = Table(
+    "calls",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("started_at", _INSTANT, nullable=False),
+    Column("client", Text),
+    Column("model", Text, nullable=False),
+    Column("endpoint", Text, nullable=False),
+    Column("streamed", Boolean, nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("objective", Text, nullable=False),
+    Column("prompt_class", SmallInteger, nullable=False),
+    Column("launched", SmallInteger, nullable=False),
+    Column("winner_attempt_id", _ID),
+    Column("status_code", SmallInteger, nullable=False),
+    Column("error_kind", Text),
+    Column("ttft_ms", Double),
+    Column("total_ms", Double),  # null only for an interrupted call: nobody saw its end
+    Column("overhead_ms", Double),
+    Column("prompt_tokens", Integer),
+    Column("completion_tokens", Integer),
+    Column("reasoning_tokens", Integer),
+    Column("cached_tokens", Integer),
+    Column("cost_usd", Double),
+    Column("duplicate_cost_usd", Double),
+    Column("tags", _JSON, nullable=False),
+    Column("replica", Text, nullable=False),
+    Column("region", Text),
+    Index("calls_started_at", "started_at"),
+    Index("calls_model_started_at", "model", "started_at"),
+)
+
+# No foreign key: a call that cannot be stored must not take its attempts with it, and audited ones arrive later.
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("call_id", _ID, nullable=False),
+    Column("number", SmallInteger, nullable=False),
+    Column("started_at", _INSTANT, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("audited", Boolean, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("deployment", Text, nullable=False),
+    Column("launch_offset_ms", Double, nullable=False),
+    Column("connect_ms", Double),
+    Column("headers_ms", Double),
+    Column("first_event_ms", Double),
+    Column("ttft_ms", Double),
+    Column("ttft_answer_ms", Double),
+    Column("last_token_ms", Double),
+    Column("outcome", Text, nullable=False),
+    Column("censored_at_ms", Double),
+    Column("status_code", SmallInteger),
+    Column("error_kind", Text),
+    Column("error_message", Text),
+    Column("prompt_tokens", Integer),
+    Column("completion_tokens", Integer),
+    Column("reasoning_tokens", Integer),
+    Column("cached_tokens", Integer),
+    Column("tokens_source", Text),
+    Column("decode_tps", Double),
+    Column("e2e_tps", Double),
+    Column("itl_p50_ms", Double),
+    Column("itl_p95_ms", Double),
+    Column("itl_max_ms", Double),
+    Column("cost_usd", Double),
+    Column("cost_is_lower_bound", Boolean, nullable=False),
+    Index("attempts_started_at", "started_at"),
+    Index("attempts_deployment_started_at", "deployment", "started_at"),
+    Index("attempts_call_id", "call_id"),
+)

@@ -1,0 +1,237 @@
+"""The ledger as the gateway holds it: what it is told is on disk at once, and in SQL about a second later."""
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+
+from gateway.calls import AttemptRecord, CallRecord, CallStart
+from gateway.ledger.database import create_engine
+from gateway.ledger.entries import Finished, Started
+from gateway.ledger.errors import LedgerError
+from gateway.ledger.folders import folder_name, orphaned
+from gateway.ledger.reader import Reader
+from gateway.ledger.shipper import Shipper
+from gateway.ledger.spool import Spool, sync_files
+
+BATCH_MAX_ENTRIES = 500
+SHIP_INTERVAL_S = 0.5
+SYNC_INTERVAL_S = 1.0  # as much as a power loss may take
+ADOPT_INTERVAL_S = 15.0
+BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.5, 30.0
+CLOSE_TIMEOUT_S = 10.0
+
+
+def backoff_s(failures: int) -> float:
+    """Return how long to wait after so many failures in a row: 0.5 s, doubled each time, 30 s at most."""
+    return min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** (min(failures, 16) - 1))
+
+
+class Ledger:
+    """Every call and attempt, first in the spool, then in SQL; nothing is lost in between.
+
+    ``call_started``, ``call_finished`` and ``attempts_ended`` cost one ``write(2)`` each and never raise. Everything
+    else happens in three tasks that ``start`` makes and ``close`` ends: one ships, one keeps the disk, one adopts
+    the spools of dead workers.
+    """
+
+    def __init__(self, url: str, spool_dir: Path, worker: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Make ``spool_dir/worker``; no other process may ever use the same name. Nothing is connected yet.
+
+        Raises:
+            DatabaseUrlError: ``url`` is none.
+            SpoolError: the spool cannot be written.
+
+        """
+        self._engine = create_engine(url)
+        self._clock = clock
+        self._spool_dir = spool_dir
+        self._spool = Spool(spool_dir / folder_name(worker), now_s=clock())
+        self._reader = Reader(self._spool.folder)
+        self._shipper = Shipper(self._engine, clock)
+        self._shipped = 0
+        self._shipping = asyncio.Lock()
+        self._closing = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._log = structlog.get_logger()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the database took the last batch."""
+        return self._shipper.connected
+
+    @property
+    def last_error(self) -> str | None:
+        """Why it did not."""
+        return self._shipper.last_error
+
+    @property
+    def pending(self) -> int:
+        """Entries (calls, and late attempts) that are not in SQL yet."""
+        return self._spool.appended - self._spool.lost - self._shipped
+
+    @property
+    def unspooled(self) -> int:
+        """Entries the disk did not take, so far."""
+        return self._spool.unspooled
+
+    @property
+    def lost(self) -> int:
+        """Entries that reached neither the disk nor SQL, so far."""
+        return self._spool.lost
+
+    @property
+    def rejected(self) -> int:
+        """Entries set aside because the database would not have them, so far."""
+        return self._shipper.rejected
+
+    def call_started(self, start: CallStart) -> None:
+        """Remember a call as begun, so that it is known of if the gateway dies."""
+        self._spool.call_started(start)
+
+    def call_finished(self, record: CallRecord) -> None:
+        """Remember a call and its attempts: on disk when this returns."""
+        self._empty.clear()
+        self._spool.call_finished(record)
+
+    def attempts_ended(self, call_id: str, attempts: tuple[AttemptRecord, ...]) -> None:
+        """Remember attempts that were watched beyond the end of their call."""
+        self._empty.clear()
+        self._spool.attempts_ended(call_id, attempts)
+
+    async def start(self) -> None:
+        """Begin to ship; spools of dead workers are adopted first thing. The database may be away."""
+        self._tasks = [
+            asyncio.create_task(self._repeat(self.flush, SHIP_INTERVAL_S), name="ledger.ship"),
+            asyncio.create_task(self._repeat(self._keep_disk, SYNC_INTERVAL_S), name="ledger.disk"),
+            asyncio.create_task(self._repeat(self.adopt, ADOPT_INTERVAL_S), name="ledger.adopt"),
+        ]
+
+    async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Ship what is left, for ``timeout_s`` at most; the rest stays on disk for the next gateway to adopt."""
+        self._closing.set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*self._tasks)
+                await self.flush()
+        except (TimeoutError, LedgerError):
+            self._log.warning("ledger.closed_with_pending_rows", pending=self.pending, spool=str(self._spool.folder))
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            with suppress(OSError):
+                await asyncio.to_thread(sync_files, self._spool.take_unsynced())
+            self._spool.close(remove=self.pending == 0)
+            await self._engine.dispose()
+
+    async def emptied(self) -> None:
+        """Wait until all that was told so far is in SQL."""
+        if self.pending:
+            await self._empty.wait()
+
+    async def flush(self) -> None:
+        """Ship all that is in the spool now.
+
+        Raises:
+            DatabaseUnreachableError: the database is away.
+
+        """
+        async with self._shipping:
+            if not self._shipper.connected:
+                await self._shipper.ping()
+            await self._ship_spool()
+            await self._ship_memory()
+            if self.pending == 0:
+                self._empty.set()
+
+    async def adopt(self) -> None:
+        """Ship the spools whose workers are dead; their calls that never ended become ``interrupted``.
+
+        Raises:
+            DatabaseUnreachableError: the database is away; what was not shipped stays.
+
+        """
+        for folder, lock in orphaned(self._spool_dir):
+            try:
+                await self._adopt_folder(folder)
+            finally:
+                os.close(lock)
+
+    async def _ship_spool(self) -> None:
+        more = True
+        while more:
+            batch = await asyncio.to_thread(self._reader.read, BATCH_MAX_ENTRIES)
+            entries = [entry for entry in batch.entries if not isinstance(entry, Started)]
+            if entries:
+                await self._shipper.ship(entries, self._reader.set_aside)
+                self._shipped += len(entries)
+            await asyncio.to_thread(self._reader.advance, batch, delete=True)
+            more = len(batch.entries) == BATCH_MAX_ENTRIES
+
+    async def _ship_memory(self) -> None:
+        while entries := self._spool.take_memory(BATCH_MAX_ENTRIES):
+            try:
+                await self._shipper.ship(entries, self._reader.set_aside)
+            except BaseException:
+                self._spool.give_back(entries)
+                raise
+            self._shipped += len(entries)
+
+    async def _adopt_folder(self, folder: Path) -> None:
+        reader = Reader(folder)
+        unended: dict[str, Started] = {}
+        adopted, more = 0, True
+        while more:
+            batch = await asyncio.to_thread(reader.read, BATCH_MAX_ENTRIES)
+            ended = []
+            for entry in batch.entries:
+                if isinstance(entry, Started):
+                    unended[entry.call.id] = entry
+                    continue
+                if isinstance(entry, Finished):
+                    unended.pop(entry.call.id, None)
+                ended.append(entry)
+            if ended:
+                await self._shipper.ship(ended, reader.set_aside)
+            # Nothing is deleted before all is shipped: if we die now, the next one must still find the starts.
+            await asyncio.to_thread(reader.advance, batch, delete=False)
+            adopted += len(ended)
+            more = len(batch.entries) == BATCH_MAX_ENTRIES
+        interrupted = list(unended.values())
+        for first in range(0, len(interrupted), BATCH_MAX_ENTRIES):
+            await self._shipper.ship(interrupted[first : first + BATCH_MAX_ENTRIES], reader.set_aside)
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        self._log.info("ledger.spool_adopted", spool=folder.name, entries=adopted, interrupted=len(interrupted))
+
+    async def _keep_disk(self) -> None:
+        unsynced = self._spool.take_unsynced()
+        if unsynced:
+            try:
+                await asyncio.to_thread(sync_files, unsynced)
+            except OSError as error:
+                self._log.error("ledger.sync_failed", folder=str(self._spool.folder), cause=error.strerror)
+        self._spool.rotate_if_due(self._clock())
+
+    async def _repeat(self, action: Callable[[], Awaitable[None]], interval_s: float) -> None:
+        """Do ``action`` every ``interval_s`` until closing; when it fails, wait longer each time."""
+        failures = 0
+        while not self._closing.is_set():
+            try:
+                await action()
+                failures = 0
+            except LedgerError:  # the shipper has said so
+                failures += 1
+            except Exception:  # noqa: BLE001 - a bug in one round must not end the shipping of all later ones
+                failures += 1
+                self._log.exception("ledger.task_failed", task=getattr(action, "__name__", ""))
+            pause_s = backoff_s(failures) if failures else interval_s
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._closing.wait()

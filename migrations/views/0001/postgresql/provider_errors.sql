@@ -1,0 +1,13 @@
+-- What goes wrong at each deployment: how often, when last, and the provider's last words.
+create view provider_errors as
+select
+  provider,
+  deployment,
+  error_kind,
+  status_code,
+  count(*) as n,
+  max(started_at) as last_seen_at,
+  (array_agg(error_message order by started_at desc))[1] as last_message
+from attempts
+where error_kind is not null and outcome in ('failed', 'timeout', 'stalled')
+group by provider, deployment, error_kind, status_code
