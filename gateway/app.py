@@ -1,0 +1,216 @@
+"""The composition: settings in, a gateway out. The one file that knows every room."""
+
+import asyncio
+import functools
+import random
+import socket
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart
+from gateway.fleet import Fleet
+from gateway.ids import new_id
+from gateway.ingress.admission import Admission
+from gateway.ingress.context import Context
+from gateway.ingress.routes import application
+from gateway.ledger.writer import Ledger
+from gateway.settings.model import DeploymentSettings, ProviderSettings, Settings
+from gateway.steering.board import MemoryBoard
+from gateway.steering.redis_board import RedisBoard, connect
+from gateway.steering.steering import Steering
+from gateway.watching.logs import CallLog
+from gateway.watching.metrics import Metrics
+from providers.catalog import Vendor, load_catalog
+from providers.exchange import Upstream
+from providers.litellm_upstream import LiteLLM, LiteLLMUpstream
+from providers.opening import open_upstream
+from providers.prices import Price, PriceTable
+from providers.transport import default_ssl_context
+
+
+class Recorders:
+    """Everybody who hears of calls: ledger, leaderboard, metrics and log. The ledger first: it must not miss one."""
+
+    def __init__(self, ledger: Ledger, steering: Steering, metrics: Metrics, log: CallLog) -> None:
+        self._ledger = ledger
+        self._steering = steering
+        self._metrics = metrics
+        self._log = log
+
+    def call_started(self, start: CallStart) -> None:
+        """Spool the start, so that a crash leaves a trace of the call."""
+        self._ledger.call_started(start)
+
+    def attempt_started(self, model: str, start: AttemptStart) -> None:
+        """Count it in flight."""
+        self._steering.attempt_started(model, start)
+        self._metrics.attempt_started(start)
+
+    def first_token(self, model: str, prompt_class: int, deployment: str, ttft_s: float) -> None:
+        """Tell the board."""
+        self._steering.first_token(model, prompt_class, deployment, ttft_s)
+
+    def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
+        """Tell board, health and metrics."""
+        self._steering.attempt_ended(model, prompt_class, attempt)
+        self._metrics.attempt_ended(attempt)
+
+    def call_finished(self, record: CallRecord) -> None:
+        """Spool the record, count it, log its line."""
+        self._ledger.call_finished(record)
+        self._steering.call_finished(record)
+        self._metrics.call_finished(record)
+        self._log.call_finished(record)
+
+
+class Gateway:
+    """A whole gateway without its socket: build it, ``start`` it, serve ``application``, ``close`` it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._catalog = load_catalog()
+        self._litellm = LiteLLM()
+        self._ssl_context = functools.cache(default_ssl_context)
+        self._tasks: set[asyncio.Task[None]] = set()
+        replica = settings.replica or socket.gethostname()
+        self.redis_board: RedisBoard | None = None
+        if settings.redis_url is not None:
+            self.redis_board = RedisBoard(connect(settings.redis_url.get_secret_value()), unix_clock=time.time)
+        board = self.redis_board or MemoryBoard()
+        dice = random.Random()  # noqa: S311 - spreads load, guards nothing
+        self.steering = Steering(board, clock=time.monotonic, unix_clock=time.time, random=dice)
+        worker = f"{replica}-{new_id()}"  # a spool is one process's own, for ever
+        self.ledger = Ledger(settings.database_url.get_secret_value(), Path(settings.spool_dir), worker)
+        fleet = self._build_fleet(settings, None)
+        self.steering.reset({name: list(model.deployments) for name, model in fleet.models.items()})
+        self.metrics = Metrics(lambda: self.context.fleet.models)
+        self.metrics.gauge("holeshot_ledger_pending", "Calls not yet in SQL.", lambda: self.ledger.pending)
+        self.metrics.gauge("holeshot_ledger_lost", "Calls that neither disk nor SQL took.", lambda: self.ledger.lost)
+        self.metrics.gauge("holeshot_ledger_rejected", "Calls SQL would not have.", lambda: self.ledger.rejected)
+        self.context = Context(
+            settings=settings,
+            fleet=fleet,
+            admission=Admission(settings.clients),
+            steering=self.steering,
+            recorder=Recorders(self.ledger, self.steering, self.metrics, CallLog()),
+            replica=replica,
+            clock=time.monotonic,
+            new_id=new_id,
+            utc_now=lambda: datetime.now(UTC),
+            readiness=self._readiness,
+            render_metrics=self.metrics.render,
+        )
+        self.application = application(self.context)
+
+    async def start(self) -> None:
+        """Open the ledger and the shared leaderboard.
+
+        Raises:
+            SchemaOutdatedError: the database needs ``holeshot migrate`` first.
+
+        """
+        await self.ledger.start()
+        if self.redis_board is not None:
+            await self.redis_board.start()
+        self._warm_up(self.context.fleet)
+
+    async def close(self) -> None:
+        """Flush and close everything. No call is under way any more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.context.fleet.aclose()
+        await self._litellm.aclose()
+        if self.redis_board is not None:
+            await self.redis_board.close()
+        await self.ledger.close()
+
+    def reload(self, settings: Settings) -> None:
+        """Take a new configuration for new calls; calls under way keep the one they began with."""
+        old, new = self.context.fleet, self._build_fleet(settings, self.context.fleet)
+        self.context.settings = settings
+        self.context.fleet = new
+        self.context.admission = Admission(settings.clients)
+        self.steering.reset({name: list(model.deployments) for name, model in new.models.items()})
+        self._own(_retire(old, new))
+        self._warm_up(new)
+
+    def _warm_up(self, fleet: Fleet) -> None:
+        """Have litellm imported, in the background, before one of its deployments enters a race."""
+        used = {id(item.upstream) for model in fleet.models.values() for item in model.deployments.values()}
+        if any(isinstance(up, LiteLLMUpstream) and id(up) in used for up in fleet.upstreams.values()):
+            self._own(self._litellm.warm_up())
+
+    def _own(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _build_fleet(self, settings: Settings, previous: Fleet | None) -> Fleet:
+        return Fleet(
+            settings,
+            self._catalog,
+            open_upstream=self._open,
+            find_price=_prices(settings, self._catalog),
+            previous=previous,
+        )
+
+    def _open(self, name: str, settings: ProviderSettings, vendor: Vendor | None) -> Upstream:
+        return open_upstream(
+            name,
+            vendor,
+            self._litellm,
+            self._ssl_context,
+            kind=settings.kind,
+            base_url=settings.base_url,
+            api_key=settings.api_key.get_secret_value() if settings.api_key is not None else None,
+            organization=settings.organization,
+            headers={key: value.get_secret_value() for key, value in settings.headers.items()},
+        )
+
+    def _readiness(self) -> dict[str, Any]:
+        return {
+            "database": {
+                "connected": self.ledger.connected,
+                "pending": self.ledger.pending,
+                "last_error": self.ledger.last_error,
+            },
+            "redis": None if self.redis_board is None else {"connected": self.redis_board.connected},
+            "models": len(self.context.fleet.models),
+        }
+
+
+async def _retire(old: Fleet, new: Fleet) -> None:
+    await old.idle()
+    await old.aclose(successor=new)
+    structlog.get_logger().info("configuration.old_connections_closed")
+
+
+def _prices(
+    settings: Settings, catalog: Mapping[str, Vendor]
+) -> Callable[[Vendor | None, DeploymentSettings], Price | None]:
+    """Return a look-up of prices, with those of all configured deployments read from the table at once."""
+    wanted = set()
+    for model in settings.models.values():
+        for item in model.deployments:
+            provider, _, name = item.deployment.partition("/")
+            vendor = catalog.get(settings.providers[provider].preset or provider)
+            if vendor is not None and vendor.litellm_prefix is not None:
+                wanted.add((vendor.litellm_prefix, name))
+    table = PriceTable.installed()
+    known = table.look_up(wanted) if wanted else {}
+
+    def find(vendor: Vendor | None, item: DeploymentSettings) -> Price | None:
+        if (own := item.price_per_mtok) is not None:
+            cached_usd = None if own.cached_input is None else own.cached_input / 1e6
+            return Price(input_usd=own.input / 1e6, output_usd=own.output / 1e6, cached_input_usd=cached_usd)
+        if vendor is None or vendor.litellm_prefix is None:
+            return None
+        key = (vendor.litellm_prefix, item.deployment.partition("/")[2])
+        return known[key] if key in known else table.look_up([key])[key]
+
+    return find

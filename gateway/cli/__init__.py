@@ -1,0 +1,1 @@
+"""The operator's command line: one file per verb. A verb imports what it needs when it runs: ``--help`` is instant."""

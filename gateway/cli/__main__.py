@@ -1,0 +1,6 @@
+"""``python -m gateway.cli``: the command ``holeshot`` where the script is not on the path."""
+
+from gateway.cli.main import main
+
+if __name__ == "__main__":
+    main()

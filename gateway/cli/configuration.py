@@ -1,0 +1,57 @@
+"""The configuration as verbs read it: which file, and what happens when it cannot be used."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gateway.cli.terminal import FAILED
+
+if TYPE_CHECKING:
+    from gateway.settings import ConfigurationError, Settings
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        help="Configuration file. [default: $HOLESHOT_CONFIG, else config/gateway.yaml where it exists]",
+    ),
+]
+
+_NOTHING: Mapping[str, object] = {}
+
+
+def read_settings(
+    config: Path | None, overrides: Mapping[str, object] = _NOTHING, *, exit_code: int = FAILED
+) -> "tuple[Settings, Path | None]":
+    """Return the settings and the file they are from, or print every problem and end with ``exit_code``."""
+    from gateway.settings import ConfigurationError, load, locate  # noqa: PLC0415 - pydantic only where it is needed
+
+    path = locate(config, os.environ)
+    try:
+        return load(path, os.environ, overrides), path
+    except ConfigurationError as error:
+        report(error)
+        raise typer.Exit(exit_code) from None
+
+
+def read_database_url(config: Path | None) -> str:
+    """Return ``database_url``, whether or not the rest of the configuration is usable."""
+    from gateway.settings import ConfigurationError, load_database_url, locate  # noqa: PLC0415 - as above
+
+    try:
+        return load_database_url(locate(config, os.environ), os.environ).get_secret_value()
+    except ConfigurationError as error:
+        report(error)
+        raise typer.Exit(FAILED) from None
+
+
+def report(error: "ConfigurationError") -> None:
+    """Print every problem, one a line, on standard error."""
+    count = len(error.problems)
+    typer.echo(f"holeshot: the configuration has {count} problem{'' if count == 1 else 's'}", err=True)
+    for problem in error.problems:
+        typer.echo(f"  {problem}", err=True)

@@ -1,0 +1,54 @@
+"""``holeshot keys``: keys for the clients of this gateway."""
+
+import hashlib
+import re
+import secrets
+from typing import Annotated
+
+import typer
+
+from gateway.cli.terminal import MISUSED, fail, write_json
+
+PREFIX = "hs-"
+_RANDOM_BYTES = 32
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def keys() -> typer.Typer:
+    """Return the verb with its sub-verbs."""
+    app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    app.command("new")(new)
+    app.callback()(_keys)
+    return app
+
+
+def _keys() -> None:
+    """Keys for the clients of this gateway."""
+
+
+def new(
+    name: Annotated[str, typer.Argument(help="Who will use it; shows up in the ledger.")],
+    admin: Annotated[bool, typer.Option("--admin", help="May read /metrics, /leaderboard and the dashboard.")] = False,
+    adhoc: Annotated[bool, typer.Option("--adhoc", help="May name provider/model and comma lists directly.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as an object.")] = False,
+) -> None:
+    """Make a key and print it once; the configuration gets its SHA-256 only.
+
+    Example: holeshot keys new my-team
+    """
+    if not _NAME.fullmatch(name):
+        fail(f"{name!r} is no client's name: letters, digits, dots, dashes and underscores", MISUSED)
+    key = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    if as_json:
+        write_json({"name": name, "key": key, "key_sha256": digest})
+        return
+    typer.echo(f"The key of {name}, shown this once:\n\n  {key}\n\nPaste into the configuration:\n")
+    typer.echo(_entry(name, digest, admin=admin, adhoc=adhoc))
+
+
+def _entry(name: str, digest: str, *, admin: bool, adhoc: bool) -> str:
+    lines = ["clients:", f'  "{name}":', f'    key_sha256: "{digest}"']
+    lines += ["    admin: true"] if admin else []
+    lines += ["    adhoc: true"] if adhoc else []
+    return "\n".join(lines)

@@ -1,0 +1,54 @@
+"""The command ``holeshot``: its verbs, in the order in which a new user needs them."""
+
+import typer
+
+from gateway.cli.check import check
+from gateway.cli.init import init
+from gateway.cli.keys import keys
+from gateway.cli.leaderboard import leaderboard
+from gateway.cli.migrate import migrate
+from gateway.cli.serve import serve
+from gateway.cli.sql import sql
+from gateway.cli.version import version
+
+_HELP = """An LLM gateway that races providers.
+
+The first token wins, the losers are cancelled, and every attempt is a row in SQL.
+
+\b
+First steps:
+  holeshot init           a configuration from the keys in your environment
+  holeshot check --live   does every provider answer, and take its key?
+  holeshot serve          then point any OpenAI SDK at http://127.0.0.1:4000/v1
+  holeshot leaderboard    who is fast now
+  holeshot sql "select * from throughput"
+
+Each verb has an example: holeshot VERB --help
+"""
+
+
+def application() -> typer.Typer:
+    """Return the command line, one verb per file."""
+    app = typer.Typer(
+        name="holeshot",
+        help=_HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,  # plain help: `rich` alone would take longer to import than all else
+        pretty_exceptions_enable=False,  # it would print local variables, keys among them
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.command()(serve)
+    app.command()(init)
+    app.command()(check)
+    app.add_typer(keys(), name="keys")
+    app.command()(migrate)
+    app.command()(sql)
+    app.command()(leaderboard)
+    app.command()(version)
+    return app
+
+
+def main() -> None:
+    """Run the command line."""
+    application()()

@@ -1,0 +1,53 @@
+"""One request to a running gateway, with what to do about each way it can fail."""
+
+import http.client
+import urllib.error
+import urllib.request
+from urllib.parse import urlsplit
+
+from gateway.settings.checks import is_loopback
+
+_TIMEOUT_S = 10.0
+_MEANING = {
+    401: "the key is missing or wrong: give an admin client's key with --key or HOLESHOT_KEY",
+    403: "the key is not an admin's: set `admin: true` for this client",
+    404: "there is nothing: is it a Holeshot gateway?",
+}
+
+
+class GatewayError(Exception):
+    """The gateway could not be asked; the message says why and what to do."""
+
+
+def get(url: str, key: str | None) -> bytes:
+    """Return the body of a GET to ``url``.
+
+    Raises:
+        GatewayError: no gateway there, or it refuses.
+
+    """
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise GatewayError(f"{url!r} is no http:// or https:// address")
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - the scheme was looked at above
+    handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+    if is_loopback(urlsplit(url).hostname or ""):
+        handlers.append(
+            urllib.request.ProxyHandler({})
+        )  # a proxy from the environment cannot reach this machine's loopback
+    try:
+        with urllib.request.build_opener(*handlers).open(request, timeout=_TIMEOUT_S) as response:
+            return bytes(response.read())
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise GatewayError(f"{url}: {_MEANING.get(error.code, f'the gateway answers {error.code}')}") from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise GatewayError(f"no gateway at {url} ({reason}); start one with `holeshot serve`, or give --url") from None
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A key must not travel to where someone else points."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None

@@ -1,0 +1,59 @@
+"""The demo: five simulated providers over real HTTP in a process of their own, for those who have no key at hand."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from gateway.settings.model import Settings
+from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, EMBEDDING_MODEL
+
+START_LIMIT_S = 20.0
+
+
+@asynccontextmanager
+async def simulated_fleet() -> AsyncIterator[Mapping[str, str]]:
+    """Run the fleet and give its base URLs by provider.
+
+    Raises:
+        RuntimeError: it does not start.
+
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "providers.simulator",
+        stdin=asyncio.subprocess.PIPE,  # closing it, by whatever end of this process, ends the fleet
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(START_LIMIT_S):
+            line = await process.stdout.readline()
+        if not line:
+            raise RuntimeError("the simulated providers did not start")
+        yield msgspec.json.decode(line, type=dict[str, str])
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+def with_demo(settings: Settings, base_urls: Mapping[str, str]) -> Settings:
+    """Return ``settings`` with the simulated providers and the models they serve."""
+    prices = {
+        persona.name: {"input": persona.input_usd_per_mtok, "output": persona.output_usd_per_mtok}
+        for persona in DEMO_FLEET
+    }
+
+    def model(upstream_model: str) -> dict[str, object]:
+        deployments = [{"deployment": f"{name}/{upstream_model}", "price_per_mtok": prices[name]} for name in base_urls]
+        return {"deployments": deployments}
+
+    # What was given is kept, set or not; the demo only adds.
+    values = {name: getattr(settings, name) for name in settings.model_fields_set}
+    values["providers"] = {name: {"kind": "openai_compatible", "base_url": url} for name, url in base_urls.items()}
+    values["models"] = {CHAT_MODEL: model(CHAT_MODEL), EMBEDDING_MODEL: model(EMBEDDING_MODEL)}
+    return Settings.model_validate(values)

@@ -1,0 +1,143 @@
+"""Who may call, and what for: client keys, and without any the rules that keep a web page from spending yours."""
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from aiohttp import web
+
+from gateway.errors import Forbidden, Unauthorized, UnsupportedMediaType
+from gateway.fleet import Deployment, Model
+from gateway.settings.model import ClientSettings
+
+WIDEST = 8
+
+
+class Client(msgspec.Struct, frozen=True):
+    """Someone admitted, and what they may do. Without ``clients:`` everybody on loopback is this one, nameless."""
+
+    name: str | None = None
+    admin: bool = True
+    adhoc: bool = True
+    max_width: int = WIDEST
+    models: frozenset[str] | None = None
+    only: frozenset[str] | None = None
+    ignore: frozenset[str] = frozenset()
+
+    def check_model(self, model: str) -> None:
+        """Refuse a model this client was not given.
+
+        Raises:
+            Forbidden: with what to ask the operator for.
+
+        """
+        if self.models is not None and model not in self.models:
+            raise Forbidden(f"this key may not use the model {model!r}; it may use: {', '.join(sorted(self.models))}")
+
+    def deployments(self, model: Model) -> list[Deployment]:
+        """Return the deployments this client's prompts may be shown to.
+
+        Raises:
+            Forbidden: there are none.
+
+        """
+        open_ = [item for item in model.deployments.values() if self._may_see(item.provider)]
+        if not open_:
+            raise Forbidden(f"no provider of {model.name!r} is open to this key")
+        return open_
+
+    def _may_see(self, provider: str) -> bool:
+        return provider not in self.ignore and (self.only is None or provider in self.only)
+
+
+LOCAL = Client()
+
+
+class Admission:
+    """Admits requests by their key; without any client configured, by their coming from this machine's own programs."""
+
+    def __init__(self, clients: Mapping[str, ClientSettings]) -> None:
+        self._clients = [(item.key_sha256, _client(name, item)) for name, item in clients.items()]
+
+    def admit(self, request: web.Request) -> Client:
+        """Return who is asking.
+
+        Raises:
+            Unauthorized: no key, or an unknown one.
+            Forbidden: no clients are configured, and the request may come from a web page.
+            UnsupportedMediaType: the body is not declared to be JSON (forms and plain text need no CORS preflight).
+
+        """
+        if request.method == "POST" and request.content_type != "application/json":
+            raise UnsupportedMediaType(f"send content-type: application/json, not {request.content_type!r}")
+        if not self._clients:
+            self._demand_local_program(request)
+            return LOCAL
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not key.strip():
+            raise Unauthorized("send your gateway key as 'authorization: Bearer hs-…' (api_key in the SDKs)")
+        return self._find(key.strip())
+
+    def admit_admin(self, request: web.Request) -> Client:
+        """Return who is asking, if it is an admin.
+
+        Raises:
+            Unauthorized: no key, or an unknown one.
+            Forbidden: not an admin.
+
+        """
+        client = self.admit(request)
+        if not client.admin:
+            raise Forbidden("this needs an admin key: set 'admin: true' for a client in the configuration")
+        return client
+
+    def _find(self, key: str) -> Client:
+        digest = hashlib.sha256(key.encode()).hexdigest()
+        found: Client | None = None
+        for known, client in self._clients:  # all of them, so that the time says nothing about which
+            if hmac.compare_digest(known, digest):
+                found = client
+        if found is None:
+            raise Unauthorized("unknown gateway key; ask the operator for one ('holeshot keys new' makes them)")
+        return found
+
+    @staticmethod
+    def _demand_local_program(request: web.Request) -> None:
+        if "origin" in request.headers:
+            raise Forbidden("requests from web pages are refused while no 'clients:' are configured")
+        if not is_loopback(request.host):
+            raise Forbidden(f"the host {request.host!r} is refused while no 'clients:' are configured: use 127.0.0.1")
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether ``host``, with or without a port, names this machine itself."""
+    name = (
+        host.rpartition("]")[0].lstrip("[")
+        if host.startswith("[")
+        else host.partition(":")[0]
+        if host.count(":") == 1
+        else host
+    )
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _client(name: str, settings: ClientSettings) -> Client:
+    def as_set(values: Iterable[str] | None) -> frozenset[str] | None:
+        return None if values is None else frozenset(values)
+
+    return Client(
+        name=name,
+        admin=settings.admin,
+        adhoc=settings.adhoc,
+        max_width=settings.max_width,
+        models=as_set(settings.models),
+        only=as_set(settings.only),
+        ignore=frozenset(settings.ignore),
+    )

@@ -1,0 +1,192 @@
+"""A request body, read once: its top level as raw JSON, and the few fields the gateway itself must understand."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+from gateway.calls import Mode, WinOn
+from gateway.errors import InvalidRequest
+
+CHARS_PER_TOKEN = 4  # of prompt, JSON included
+CLASS_LIMITS = (4 * 1024, 32 * 1024)  # bytes; about 1k and 8k tokens (STEERING 1.1)
+MAX_TAGS = 16
+MAX_TAG_CHARS = 256
+
+# Tools a provider runs itself: they act, search or spend, so their calls are never duplicated.
+_CLIENT_TOOLS = frozenset({"function", "custom"})
+
+
+class RaceOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a request may ask of its own race, in the body's ``race`` or the header ``x-holeshot-race``."""
+
+    mode: Mode | None = None
+    width: Annotated[int, msgspec.Meta(ge=1, le=8)] | None = None
+    hedge_delay_s: Annotated[float, msgspec.Meta(ge=0, le=60)] | None = None
+    win_on: WinOn | None = None
+
+
+class ChatBody(msgspec.Struct, frozen=True):
+    """A chat completion as asked for."""
+
+    model: str
+    stream: bool
+    wants_usage: bool
+    stateful: bool  # must not be duplicated
+    size: int  # bytes
+    fields: Mapping[str, msgspec.Raw]
+    race: RaceOverride
+
+    @property
+    def prompt_class(self) -> int:
+        """The prompt's class by the size of the body: 0, 1 or 2."""
+        return prompt_class(self.size)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """A rough estimate, for deciding whether a prompt is too long to race."""
+        return self.size // CHARS_PER_TOKEN
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+
+
+class _Tool(msgspec.Struct):
+    type: str = "function"
+
+
+_TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def prompt_class(size: int) -> int:
+    """Return the class of a prompt whose body has ``size`` bytes."""
+    return sum(size > limit for limit in CLASS_LIMITS)
+
+
+def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
+    """Return the top level of a JSON object.
+
+    Raises:
+        InvalidRequest: not JSON, or not an object.
+
+    """
+    try:
+        return _TOP.decode(body)
+    except msgspec.ValidationError:
+        raise InvalidRequest("the body must be a JSON object") from None
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"the body is not valid JSON: {error}") from None
+    except UnicodeDecodeError:
+        raise InvalidRequest("the body is not valid UTF-8") from None
+
+
+def read_chat(body: bytes, race_header: str | None) -> ChatBody:
+    """Understand the body of a chat completion.
+
+    Raises:
+        InvalidRequest: anything in it makes no sense; the message says what.
+
+    """
+    fields = read_fields(body)
+    raw_race = fields.pop("race", None)
+    messages = fields.get("messages")
+    if messages is None:
+        raise InvalidRequest("'messages' is missing", param="messages")
+    if not _is_nonempty_array(bytes(messages)):
+        raise InvalidRequest("'messages' must be an array with at least one message", param="messages")
+    options = _field(fields, "stream_options", _StreamOptions | None)
+    return ChatBody(
+        model=read_model(fields),
+        stream=bool(_field(fields, "stream", bool | None)),
+        wants_usage=bool(options and options.include_usage),
+        stateful=_is_stateful(fields),
+        size=len(body),
+        fields=fields,
+        race=_race(raw_race, race_header),
+    )
+
+
+def read_model(fields: Mapping[str, msgspec.Raw]) -> str:
+    """Return the field ``model``.
+
+    Raises:
+        InvalidRequest: it is missing, empty or no string.
+
+    """
+    model = _field(fields, "model", str | None)
+    if not model:
+        raise InvalidRequest("'model' is missing: name one of GET /v1/models", param="model")
+    return str(model)
+
+
+def read_tags(header: str | None) -> dict[str, str]:
+    """Return the tags of ``x-holeshot-tags``: ``name=value, name=value``, or a JSON object of strings.
+
+    Raises:
+        InvalidRequest: neither, or too much.
+
+    """
+    if not header:
+        return {}
+    if header.lstrip().startswith("{"):
+        try:
+            tags = msgspec.json.decode(header, type=dict[str, str])
+        except msgspec.DecodeError as error:
+            raise InvalidRequest(f"x-holeshot-tags is no JSON object of strings: {error}") from None
+    else:
+        pairs = [part.partition("=") for part in header.split(",") if part.strip()]
+        if any(not (name.strip() and equals) for name, equals, _ in pairs):
+            raise InvalidRequest("x-holeshot-tags must read 'name=value, name=value', or be a JSON object of strings")
+        tags = {name.strip(): value.strip() for name, _, value in pairs}
+    if len(tags) > MAX_TAGS or any(len(name) + len(value) > MAX_TAG_CHARS for name, value in tags.items()):
+        raise InvalidRequest(f"x-holeshot-tags takes at most {MAX_TAGS} tags of {MAX_TAG_CHARS} characters")
+    return tags
+
+
+def _field(fields: Mapping[str, msgspec.Raw], name: str, type_: Any) -> Any:
+    raw = fields.get(name)
+    if raw is None:
+        return None
+    try:
+        return msgspec.json.decode(raw, type=type_)
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"{name!r} is not what it should be: {error}", param=name) from None
+
+
+def _is_nonempty_array(raw: bytes) -> bool:
+    text = raw.strip()
+    return text.startswith(b"[") and bool(text[1:-1].strip() if len(text) < 64 else text)  # noqa: PLR2004 - "[ ]" is short
+
+
+def _is_stateful(fields: Mapping[str, msgspec.Raw]) -> bool:
+    """Tell whether the request leaves something behind at the provider, so that two of it would be one too many."""
+    if _field(fields, "store", bool | None) or _field(fields, "background", bool | None):
+        return True
+    if _is_set(fields.get("previous_response_id")) or _is_set(fields.get("web_search_options")):
+        return True
+    tools = _field(fields, "tools", list[_Tool] | None) or ()
+    return any(tool.type not in _CLIENT_TOOLS for tool in tools)
+
+
+def _is_set(raw: msgspec.Raw | None) -> bool:
+    return raw is not None and bytes(raw) != b"null"
+
+
+def _race(raw: msgspec.Raw | None, header: str | None) -> RaceOverride:
+    """Read the override: an object, or just a mode. The body goes before the header."""
+    source, text = ("race", bytes(raw)) if raw is not None else ("x-holeshot-race", (header or "").strip().encode())
+    if not text or text == b"null":
+        return RaceOverride()
+    if not text.startswith((b"{", b'"')):
+        text = msgspec.json.encode(text.decode())
+    try:
+        override = msgspec.json.decode(text, type=RaceOverride | Mode)
+    except msgspec.DecodeError as error:
+        modes = ", ".join(Mode)
+        raise InvalidRequest(
+            f"{source!r} is not understood: {error}; send a mode ({modes})"
+            " or an object with mode, width, hedge_delay_s, win_on",
+            param=source,
+        ) from None
+    return override if isinstance(override, RaceOverride) else RaceOverride(mode=override)

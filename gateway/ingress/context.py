@@ -1,0 +1,48 @@
+"""What every handler is given: the gateway's living parts, as ``app.py`` put them together."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any
+
+from aiohttp import web
+
+from gateway.calls import Recorder
+from gateway.fleet import Fleet
+from gateway.ingress.admission import Admission
+from gateway.settings.model import Settings
+from gateway.steering.steering import Steering
+
+
+class Context:
+    """The parts a handler works with. A reload replaces ``settings``, ``fleet`` and ``admission`` together."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        fleet: Fleet,
+        admission: Admission,
+        steering: Steering,
+        recorder: Recorder,
+        replica: str,
+        clock: Callable[[], float],
+        new_id: Callable[[], str],
+        utc_now: Callable[[], datetime],
+        readiness: Callable[[], dict[str, Any]],
+        render_metrics: Callable[[], Awaitable[tuple[bytes, str]]],
+    ) -> None:
+        self.settings = settings
+        self.fleet = fleet
+        self.admission = admission
+        self.steering = steering
+        self.recorder = recorder
+        self.replica = replica
+        self.clock = clock  # monotonic seconds
+        self.new_id = new_id
+        self.utc_now = utc_now
+        self.readiness = readiness
+        self.render_metrics = render_metrics
+        self.draining = False  # stopping: no new calls
+
+
+CONTEXT = web.AppKey("holeshot", Context)

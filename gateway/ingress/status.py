@@ -1,0 +1,51 @@
+"""What operators and their machines look at: health, metrics and the leaderboard."""
+
+import msgspec
+from aiohttp import web
+
+from gateway.errors import ModelNotFound
+from gateway.ingress.context import CONTEXT
+
+
+async def live(_request: web.Request) -> web.Response:
+    """Answer 200 while the process serves at all."""
+    return web.json_response({"status": "ok"})
+
+
+async def ready(request: web.Request) -> web.Response:
+    """Answer 200 while new calls are welcome, 503 while stopping.
+
+    A database or Redis that is away does not make the gateway unready: calls are served, rows wait in the spool and
+    each replica steers on its own memory. The body says how they are.
+    """
+    context = request.app[CONTEXT]
+    body = {"status": "stopping" if context.draining else "ok", **context.readiness()}
+    return web.Response(
+        body=msgspec.json.encode(body), content_type="application/json", status=503 if context.draining else 200
+    )
+
+
+async def metrics(request: web.Request) -> web.Response:
+    """Answer with Prometheus' text format. Needs an admin key once clients are configured."""
+    context = request.app[CONTEXT]
+    context.admission.admit_admin(request)
+    body, content_type = await context.render_metrics()
+    return web.Response(body=body, headers={"content-type": content_type})
+
+
+async def leaderboard(request: web.Request) -> web.Response:
+    """Answer with the standings of every model, or of ``?model=``. Needs an admin key once clients are configured.
+
+    Raises:
+        ModelNotFound: ``model`` is not configured.
+
+    """
+    context = request.app[CONTEXT]
+    context.admission.admit_admin(request)
+    wanted = request.query.get("model")
+    models = context.fleet.models
+    if wanted is not None and wanted not in models:
+        raise ModelNotFound(f"the model {wanted!r} is not configured; known models: {', '.join(models) or 'none'}")
+    names = [wanted] if wanted is not None else list(models)
+    standings = [context.steering.leaderboard(name) for name in names]
+    return web.Response(body=msgspec.json.encode({"models": standings}), content_type="application/json")

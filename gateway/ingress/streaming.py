@@ -1,0 +1,72 @@
+"""The sink of a streamed answer: the winner's server-sent events, forwarded as they come."""
+
+from collections.abc import Sequence
+
+import msgspec
+from aiohttp import web
+
+from gateway.calls import Call
+from gateway.ingress import headers
+from gateway.racing.sink import ClientGone, Winner
+from providers.chunks import Chunk
+from providers.errors import UpstreamError
+
+DONE = b"data: [DONE]\n\n"
+
+
+class StreamingSink:
+    """Writes events to the client's response, which begins with the winner: until then an error can be an error."""
+
+    streams = True
+
+    def __init__(self, request: web.Request, call: Call) -> None:
+        self._request = request
+        self._call = call
+        self.response: web.StreamResponse | None = None
+
+    async def begin(self, winner: Winner) -> None:
+        """Send the response's headers."""
+        fields = headers.for_client(self._call, winner)
+        fields["content-type"] = "text/event-stream; charset=utf-8"
+        fields["cache-control"] = "no-cache"
+        fields["x-accel-buffering"] = "no"  # nginx in front would hold the stream back
+        response = self.response = web.StreamResponse(headers=fields)
+        try:
+            await response.prepare(self._request)
+        except ConnectionError as error:
+            raise ClientGone from error
+
+    async def write(self, block: bytes, chunks: Sequence[Chunk]) -> None:
+        """Forward ``block`` as it is."""
+        del chunks
+        await self._send(block)
+
+    async def end(self) -> None:
+        """Send [DONE] and the end of the response."""
+        await self._send(DONE)
+        await self._finish()
+
+    async def fail(self, error: UpstreamError) -> None:
+        """Send an error event and end without [DONE], so that SDKs raise and take no half for a whole."""
+        body = {"message": error.message, "type": "upstream_error", "param": None, "code": error.kind}
+        await self._send(b"data: " + msgspec.json.encode({"error": body}) + b"\n\n")
+        await self._finish()
+
+    def drop(self) -> None:
+        """Break the connection of a response that has begun and cannot be ended properly."""
+        if self.response is not None and self._request.transport is not None:
+            self._request.transport.abort()
+
+    async def _send(self, block: bytes) -> None:
+        assert self.response is not None
+        try:
+            await self.response.write(block)
+        except ConnectionError as error:
+            raise ClientGone from error
+
+    async def _finish(self) -> None:
+        assert self.response is not None
+        try:
+            await self.response.write_eof()
+        except ConnectionError as error:
+            raise ClientGone from error

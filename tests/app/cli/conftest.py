@@ -1,0 +1,69 @@
+import os
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+from gateway.cli.main import application
+
+Holeshot = Callable[..., Result]
+
+
+@pytest.fixture
+def holeshot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Holeshot:
+    """Runs the command line in an empty folder and an environment without keys."""
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("HOLESHOT_") or name.endswith(("_KEY", "_TOKEN")):
+            monkeypatch.delenv(name)
+
+    def run(*arguments: str, stdin: str | None = None, **environ: str) -> Result:
+        return CliRunner().invoke(application(), list(arguments), input=stdin, env=environ)
+
+    return run
+
+
+class Site:
+    """A web site on loopback that answers each path with one JSON value, to one key if it has one."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {}
+        self.key: str | None = None
+        site = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                admitted = site.key is None or self.headers.get("authorization") == f"Bearer {site.key}"
+                known = site.answers.get(self.path)
+                status = 401 if not admitted else 404 if known is None else 200
+                body = msgspec.json.encode(known if status == 200 else {"error": {"message": "no"}})
+                self.send_response(status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Stay quiet."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    running = Site()
+    yield running
+    running.close()

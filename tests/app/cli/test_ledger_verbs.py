@@ -1,0 +1,88 @@
+"""holeshot migrate and sql, on a real SQLite file."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from typer.testing import Result
+
+Holeshot = Callable[..., Result]
+
+LEDGER = {"HOLESHOT_DATABASE_URL": "sqlite:///ledger.db"}
+
+
+def test_migrate_makes_the_ledger_and_sql_asks_it(holeshot: Holeshot) -> None:
+    migrated = holeshot("migrate", **LEDGER)
+
+    assert migrated.exit_code == 0, migrated.output
+    assert migrated.output.startswith("the ledger's schema is ")
+    asked = holeshot("sql", "select count(*) as n, null as missing from calls", **LEDGER)
+    assert list(csv.reader(io.StringIO(asked.output))) == [["n", "missing"], ["0", ""]]
+
+
+def test_sql_reads_the_question_from_standard_input(holeshot: Holeshot) -> None:
+    holeshot("migrate", **LEDGER)
+
+    result = holeshot("sql", "-", "--json", stdin="select 'a' as letter", **LEDGER)
+
+    assert json.loads(result.output) == [{"letter": "a"}]
+
+
+def test_sql_writes_nothing_into_the_ledger(holeshot: Holeshot) -> None:
+    holeshot("migrate", **LEDGER)
+
+    result = holeshot("sql", "delete from calls", **LEDGER)
+
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_wrong_question_is_answered_in_one_line(holeshot: Holeshot) -> None:
+    holeshot("migrate", **LEDGER)
+
+    result = holeshot("sql", "select * from nope", **LEDGER)
+
+    assert result.exit_code == 1
+    assert result.stderr == "holeshot: no such table: nope\n"
+
+
+def test_sql_before_migrate_says_what_to_run(holeshot: Holeshot) -> None:
+    assert "holeshot migrate" in holeshot("sql", "select 1", **LEDGER).stderr
+
+
+def test_json_and_csv_at_once_make_no_sense(holeshot: Holeshot) -> None:
+    assert holeshot("sql", "select 1", "--json", "--csv", **LEDGER).exit_code == 2
+
+
+def test_migrate_goes_down_again(holeshot: Holeshot) -> None:
+    holeshot("migrate", **LEDGER)
+
+    assert holeshot("migrate", "--down-to", "base", **LEDGER).output == "the ledger's schema is base\n"
+    assert holeshot("sql", "select * from calls", **LEDGER).exit_code == 1
+
+
+def test_a_revision_that_does_not_exist_is_one_line(holeshot: Holeshot) -> None:
+    holeshot("migrate", **LEDGER)
+
+    result = holeshot("migrate", "--down-to", "nope", **LEDGER)
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("holeshot: ")
+
+
+def test_migrate_needs_no_providers_key(holeshot: Holeshot) -> None:
+    Path("gateway.yaml").write_text(
+        "database_url: sqlite:///ledger.db\nproviders: { groq: { api_key: ${GROQ_API_KEY} } }\n"
+    )
+
+    assert holeshot("migrate", "--config", "gateway.yaml").exit_code == 0
+
+
+def test_an_unreachable_database_is_one_line_without_its_password(holeshot: Holeshot) -> None:
+    result = holeshot("migrate", HOLESHOT_DATABASE_URL="postgresql://me:s3cret@127.0.0.1:1/ledger")
+
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert "s3cret" not in result.stderr

@@ -1,0 +1,90 @@
+"""Real servers for tests: one Postgres and one Redis a session, a fresh database a test.
+
+``HOLESHOT_TEST_POSTGRES_URL`` and ``HOLESHOT_TEST_REDIS_URL`` name servers to use instead of starting any; the Redis
+database named there is flushed before each test.
+"""
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator, Iterator
+
+import asyncpg
+import pytest
+import redis
+from sqlalchemy.engine import make_url
+
+from gateway.ledger.database import migrate
+from tests.services import servers
+
+
+@pytest.fixture(scope="session")
+def postgres_server_url() -> Iterator[str]:
+    given = os.environ.get("HOLESHOT_TEST_POSTGRES_URL")
+    if given:
+        yield given
+        return
+    with servers.postgres() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def redis_server_url() -> Iterator[str]:
+    given = os.environ.get("HOLESHOT_TEST_REDIS_URL")
+    if given:
+        yield given
+        return
+    with servers.redis_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server_url: str) -> Iterator[str]:
+    """The name of a migrated database, to be copied."""
+    name = f"holeshot_template_{uuid.uuid4().hex}"
+
+    async def prepare() -> None:
+        await _administer(postgres_server_url, f'create database "{name}"')
+        await migrate(_with_database(postgres_server_url, name))
+
+    asyncio.run(prepare())
+    yield name
+    asyncio.run(_administer(postgres_server_url, f'drop database "{name}" with (force)'))
+
+
+@pytest.fixture
+async def postgres_url(postgres_server_url: str, postgres_template: str) -> AsyncIterator[str]:
+    """A database of the test's own, with the ledger's tables and no rows."""
+    name = f"holeshot_test_{uuid.uuid4().hex}"
+    await _administer(postgres_server_url, f'create database "{name}" template "{postgres_template}"')
+    yield _with_database(postgres_server_url, name)
+    await _administer(postgres_server_url, f'drop database "{name}" with (force)')
+
+
+@pytest.fixture
+async def empty_postgres_url(postgres_server_url: str) -> AsyncIterator[str]:
+    """A database of the test's own, with nothing in it."""
+    name = f"holeshot_test_{uuid.uuid4().hex}"
+    await _administer(postgres_server_url, f'create database "{name}"')
+    yield _with_database(postgres_server_url, name)
+    await _administer(postgres_server_url, f'drop database "{name}" with (force)')
+
+
+@pytest.fixture
+def redis_url(redis_server_url: str) -> str:
+    """The Redis server's database, emptied."""
+    with redis.Redis.from_url(redis_server_url) as client:
+        client.flushdb()
+    return redis_server_url
+
+
+async def _administer(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+def _with_database(url: str, name: str) -> str:
+    return make_url(url).set(database=name).render_as_string(hide_password=False)

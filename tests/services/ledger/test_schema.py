@@ -1,0 +1,65 @@
+"""The tables and views as the migrations make them, held against what the code believes and against each other."""
+
+from pathlib import Path
+from typing import Any
+
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, inspect
+
+from gateway.ledger.database import create_engine, downgrade, migrate
+from gateway.ledger.tables import metadata
+
+
+async def inspected(url: str, look: Any) -> Any:
+    engine = create_engine(url)
+    try:
+        async with engine.connect() as connection:
+            return await connection.run_sync(look)
+    finally:
+        await engine.dispose()
+
+
+def differences(connection: Connection) -> list[Any]:
+    context = MigrationContext.configure(connection, opts={"compare_type": True})
+    return [found for found in compare_metadata(context, metadata) if "alembic_version" not in str(found)]
+
+
+def tables_and_views(connection: Connection) -> dict[str, list[str]]:
+    inspector = inspect(connection)
+    names = [name for name in inspector.get_table_names() if name != "alembic_version"] + inspector.get_view_names()
+    return {name: [column["name"] for column in inspector.get_columns(name)] for name in names}
+
+
+async def test_the_migrated_tables_are_the_ones_the_code_knows(ledger_url: str) -> None:
+    assert await inspected(ledger_url, differences) == []
+
+
+async def test_both_databases_have_the_same_tables_and_views_with_the_same_columns(
+    postgres_url: str, sqlite_url: str
+) -> None:
+    on_postgres = await inspected(postgres_url, tables_and_views)
+    assert set(on_postgres) == {
+        *("calls", "attempts"),
+        *("throughput", "throughput_5m", "leaderboard", "race_value", "slo", "provider_errors"),
+    }
+    assert on_postgres == await inspected(sqlite_url, tables_and_views)
+
+
+async def test_up_down_and_up_again_leaves_nothing_and_then_everything(ledger_url: str) -> None:
+    before = await inspected(ledger_url, tables_and_views)
+    await downgrade(ledger_url, "base")
+    assert await inspected(ledger_url, tables_and_views) == {}
+    await migrate(ledger_url)
+    assert await inspected(ledger_url, tables_and_views) == before
+
+
+async def test_an_empty_postgres_is_migrated(empty_postgres_url: str) -> None:
+    await migrate(empty_postgres_url)
+    assert "calls" in await inspected(empty_postgres_url, tables_and_views)
+
+
+async def test_a_path_with_odd_characters_is_migrated(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/50% of a name?/x.db".replace("?", "")
+    await migrate(url)
+    assert "calls" in await inspected(url, tables_and_views)

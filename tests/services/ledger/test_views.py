@@ -1,0 +1,174 @@
+"""What the views answer, the same on both databases, for rows whose answers can be worked out by hand."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.calls import CallRecord, Outcome, Role, TokensSource
+from gateway.ledger import queries
+from gateway.ledger.writer import Ledger
+from tests.unit.ledger.records import NOON, attempt, call, failed, lost, minutes, new_id, won
+
+Ask = Callable[..., Awaitable[list[dict[str, Any]]]]
+
+
+@pytest.fixture
+def ask(ledger_url: str, tmp_path: Path) -> Ask:
+    """Store calls, then return a view's rows as dicts."""
+
+    async def store_and_ask(sql: str, *records: CallRecord) -> list[dict[str, Any]]:
+        ledger = Ledger(ledger_url, tmp_path / "spool", "views")
+        for record in records:
+            ledger.call_finished(record)
+        await ledger.flush()
+        await ledger.close()
+        result = await queries.run(ledger_url, sql)
+        return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+
+    return store_and_ask
+
+
+async def test_throughput_interpolates_quantiles_over_first_tokens_and_counts_the_censored(ask: Ask) -> None:
+    ids = [new_id() for _ in range(8)]
+    calls = [call(won(ids[n], ttft_ms=100.0 * (n + 1), decode_tps=10.0 * (n + 1))) for n in range(5)]
+    calls.append(call(attempt(ids[5], outcome=Outcome.LOST, censored_at_ms=50.0)))
+    calls.append(call(failed(ids[6])))
+    calls.append(call(failed(ids[7], error_kind="rate_limited", status_code=429)))
+    (row,) = await ask("select * from throughput", *calls)
+    assert (row["deployment"], row["provider"]) == ("groq/llama", "groq")
+    assert (row["n"], row["n_first_token"], row["n_censored"], row["n_errors"], row["n_rate_limited"]) == (
+        8,
+        5,
+        1,
+        1,
+        1,
+    )
+    assert row["error_rate"] == pytest.approx(1 / 6)
+    assert row["ttft_p50_ms"] == pytest.approx(300)
+    assert row["ttft_p95_ms"] == pytest.approx(480)
+    assert row["ttft_p99_ms"] == pytest.approx(496)
+    assert (row["n_decode"], row["decode_tps_p50"]) == (5, pytest.approx(30))
+    assert row["decode_tps_p95"] == pytest.approx(12)  # the slow tail: 95 % were at least as fast
+    assert row["decode_tps_p99"] == pytest.approx(10.4)
+
+
+async def test_estimated_tokens_never_enter_a_speed(ask: Ask) -> None:
+    (row,) = await ask(
+        "select * from throughput",
+        call(won(new_id(), decode_tps=50.0)),
+        call(won(new_id(), decode_tps=5000.0, tokens_source=TokensSource.ESTIMATED)),
+    )
+    assert (row["n_first_token"], row["n_decode"], row["decode_tps_p50"]) == (2, 1, pytest.approx(50))
+
+
+async def test_a_deployment_that_never_delivered_has_no_quantiles(ask: Ask) -> None:
+    (row,) = await ask("select * from throughput", call(failed(new_id())))
+    assert (row["n_first_token"], row["ttft_p50_ms"], row["decode_tps_p50"], row["error_rate"]) == (0, None, None, 1)
+
+
+async def test_windows_of_five_minutes_begin_on_the_five_minutes(ask: Ask) -> None:
+    times = (NOON + minutes(0.5), NOON + minutes(4.9), NOON + minutes(5))
+    calls = [call(won(new_id(), started_at=at, ttft_ms=float(n))) for n, at in enumerate(times)]
+    rows = await ask("select * from throughput_5m order by window_start", *calls)
+    assert [str(row["window_start"])[:16] for row in rows] == ["2026-03-04 12:00", "2026-03-04 12:05"]
+    assert [(row["n"], row["ttft_p50_ms"]) for row in rows] == [(2, pytest.approx(0.5)), (1, pytest.approx(2))]
+
+
+async def test_the_leaderboard_corrects_for_losers_that_were_cut(ask: Ask) -> None:
+    now = datetime.now(UTC)
+    calls = []
+    # Seen alone, flaky's winners look fastest (100 ms); six of ten were cut at 150 ms and then 400 ms is its median.
+    for ttft_ms, censored_at_ms in [(100.0, None)] * 3 + [(None, 150.0)] * 3 + [(400.0, None)] * 4:
+        call_id = new_id()
+        outcome = Outcome.LOST if ttft_ms is None else Outcome.SUPERSEDED
+        calls.append(
+            call(
+                won(call_id, ttft_ms=200.0, started_at=now, deployment="steady", provider="s"),
+                attempt(
+                    call_id, 2, started_at=now, deployment="flaky", provider="f",
+                    outcome=outcome, ttft_ms=ttft_ms, censored_at_ms=censored_at_ms,
+                ),
+                started_at=now,
+            )
+        )  # fmt: skip
+    rows = await ask("select * from leaderboard order by model, rank", *calls)
+    assert [(row["rank"], row["deployment"], row["ttft_p50_ms"]) for row in rows] == [
+        (1, "steady", 200),
+        (2, "flaky", 400),
+    ]
+    assert [(row["n"], row["n_first_token"], row["n_censored"]) for row in rows] == [(10, 10, 0), (10, 7, 3)]
+
+
+async def test_a_quantile_that_was_not_reached_is_null_and_ranked_last(ask: Ask) -> None:
+    now = datetime.now(UTC)
+    call_id, other = new_id(), new_id()
+    rows = await ask(
+        "select * from leaderboard order by model, rank",
+        call(
+            attempt(call_id, started_at=now, deployment="never", outcome=Outcome.LOST, censored_at_ms=10.0),
+            won(call_id, 2, started_at=now, deployment="slow", ttft_ms=9000.0),
+        ),
+        call(won(other, started_at=now, deployment="another")),
+        call(failed(new_id(), started_at=now, deployment="broken")),
+    )
+    assert [(row["deployment"], row["ttft_p50_ms"]) for row in rows] == [
+        ("another", 200), ("slow", 9000), ("broken", None), ("never", None),
+    ]  # fmt: skip
+
+
+async def test_race_value_says_what_racing_saved_at_least_and_cost(ask: Ask) -> None:
+    alone, won_by_primary, overtaken, superseded, rescued = (new_id() for _ in range(5))
+    rows = await ask(
+        "select * from race_value",
+        call(won(alone), cost_usd=1.0, duplicate_cost_usd=0.0),
+        call(won(won_by_primary), lost(won_by_primary), cost_usd=1.5, duplicate_cost_usd=0.5),
+        call(
+            attempt(overtaken, outcome=Outcome.LOST, censored_at_ms=350.0),
+            won(overtaken, 2, launch_offset_ms=100.0, role=Role.HEDGE),
+        ),
+        call(attempt(superseded, outcome=Outcome.SUPERSEDED, ttft_ms=800.0), won(superseded, 2)),
+        call(failed(rescued), won(rescued, 2, launch_offset_ms=20.0, role=Role.FAILOVER)),
+    )
+    (row,) = rows
+    assert (row["model"], row["calls"], row["calls_with_extra"], row["launched"]) == ("llama", 5, 4, 9)
+    assert row["extra_per_call"] == pytest.approx(0.8)
+    assert (row["overtaken"], row["rescued"]) == (3, 1)
+    assert row["saved_ms_at_least"] == pytest.approx(50 + 600)
+    assert row["saved_ms_at_least_per_call"] == pytest.approx(130)
+    assert (row["cost_usd"], row["duplicate_cost_usd"], row["duplicate_cost_share"]) == (2.5, 0.5, 0.2)
+
+
+async def test_slo_counts_failures_against_ttft_and_the_clients_own_faults_nowhere(ask: Ask) -> None:
+    rows = await ask(
+        "select * from slo order by day",
+        call(won(new_id(), ttft_ms=499.0, decode_tps=46.0)),
+        call(won(new_id(), ttft_ms=500.0, decode_tps=45.0)),
+        call(won(new_id(), ttft_ms=100.0, decode_tps=None)),
+        call(failed(new_id())),
+        call(failed(new_id()), status_code=400, error_kind="bad_request"),
+        call(failed(new_id()), status_code=429, error_kind="rate_limited"),
+        call(won(new_id(), ttft_ms=100.0), started_at=NOON + minutes(24 * 60)),
+    )
+    first, second = rows
+    assert (str(first["day"]), first["model"], first["n"], first["n_failed"]) == ("2026-03-04", "llama", 6, 2)
+    assert (first["n_ttft"], first["ttft_ok_share"]) == (5, pytest.approx(2 / 5))
+    assert (first["n_tps"], first["tps_ok_share"]) == (2, pytest.approx(1 / 2))
+    assert (str(second["day"]), second["ttft_ok_share"]) == ("2026-03-05", 1)
+
+
+async def test_provider_errors_keep_the_last_words(ask: Ask) -> None:
+    rows = await ask(
+        "select * from provider_errors order by n desc",
+        call(failed(new_id(), error_message="new", started_at=NOON + minutes(1))),
+        call(failed(new_id(), error_message="old")),
+        call(attempt(new_id(), outcome=Outcome.TIMEOUT, error_kind="ttft_timeout")),
+        call(won(new_id())),
+    )
+    assert [(row["error_kind"], row["status_code"], row["n"], row["last_message"]) for row in rows] == [
+        ("server_error", 503, 2, "new"),
+        ("ttft_timeout", None, 1, None),
+    ]
+    assert str(rows[0]["last_seen_at"]).startswith("2026-03-04 12:01")

@@ -1,0 +1,52 @@
+"""A TCP relay in front of a server, so that a test can take the server away and give it back."""
+
+import asyncio
+from contextlib import suppress
+
+
+class Relay:
+    """Listens on a port of loopback and passes everything on to ``host:port``, unless it is cut."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.port = 0  # chosen by the first ``listen``, kept by the next ones
+        self._target = (host, port)
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._passing: set[asyncio.Task[None]] = set()
+
+    async def listen(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def cut(self) -> None:
+        """Refuse new connections and abort the present ones."""
+        if self._server is not None:
+            self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+        await asyncio.gather(*self._passing, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._passing.add(task)
+        try:
+            far_reader, far_writer = await asyncio.open_connection(*self._target)
+            pair = {writer, far_writer}
+            self._writers |= pair
+            try:
+                await asyncio.gather(_pass_on(reader, far_writer), _pass_on(far_reader, writer))
+            finally:
+                self._writers -= pair
+                for end in pair:
+                    end.transport.abort()
+        finally:
+            self._passing.discard(task)
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while block := await reader.read(65_536):
+            writer.write(block)
+            await writer.drain()
+    writer.transport.abort()

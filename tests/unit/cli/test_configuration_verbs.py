@@ -1,0 +1,152 @@
+"""init, check, serve and keys: the verbs a new user meets first."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import Result
+
+from gateway.settings import load
+
+Holeshot = Callable[..., Result]
+
+
+def test_help_shows_the_first_steps_and_every_verb(holeshot: Holeshot) -> None:
+    output = holeshot("--help").output
+
+    for words in (
+        "holeshot init",
+        "holeshot check --live",
+        "holeshot serve",
+        "migrate",
+        "leaderboard",
+        "keys",
+        "version",
+    ):
+        assert words in output
+
+
+@pytest.mark.parametrize("verb", ["serve", "check", "init", "migrate", "sql", "leaderboard"])
+def test_every_verb_has_an_example(holeshot: Holeshot, verb: str) -> None:
+    result = holeshot(verb, "--help")
+
+    assert result.exit_code == 0
+    assert "Example:" in result.output
+
+
+def test_init_writes_a_configuration_that_check_accepts(holeshot: Holeshot) -> None:
+    assert holeshot("init", GROQ_API_KEY="gsk-1", CEREBRAS_API_KEY="csk-1").exit_code == 0
+
+    checked = holeshot("check", GROQ_API_KEY="gsk-1", CEREBRAS_API_KEY="csk-1")
+
+    assert checked.exit_code == 0, checked.output
+    assert "config/gateway.yaml: ok" in checked.output
+    assert "gsk-1" not in checked.output + Path("config/gateway.yaml").read_text()
+
+
+def test_init_overwrites_nothing_unless_forced(holeshot: Holeshot) -> None:
+    Path("mine.yaml").write_text("port: 1\n")
+
+    refused = holeshot("init", "mine.yaml")
+
+    assert refused.exit_code == 1
+    assert refused.stderr == "holeshot: mine.yaml is there already; --force overwrites it\n"
+    assert Path("mine.yaml").read_text() == "port: 1\n"
+    assert holeshot("init", "mine.yaml", "--force").exit_code == 0
+    assert Path("mine.yaml").read_text() != "port: 1\n"
+
+
+def test_check_prints_every_problem_and_ends_with_1(holeshot: Holeshot) -> None:
+    Path("bad.yaml").write_text("prot: 1\nproviders: { groq: { api_key: ${GROQ_API_KEY} } }\n")
+
+    result = holeshot("check", "--config", "bad.yaml")
+
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        "holeshot: the configuration has 2 problems",
+        "  bad.yaml:1: prot: unknown key; did you mean 'port'?",
+        "  bad.yaml:2: providers.groq.api_key: GROQ_API_KEY is not set; set it or remove provider 'groq'",
+    ]
+
+
+def test_check_tells_machines_file_and_line(holeshot: Holeshot) -> None:
+    Path("bad.yaml").write_text("prot: 1\n")
+
+    result = holeshot("check", "--json", HOLESHOT_CONFIG="bad.yaml")
+
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert told["ok"] is False
+    assert told["problems"] == [{"message": "prot: unknown key; did you mean 'port'?", "file": "bad.yaml", "line": 1}]
+
+
+def test_check_says_what_is_unknown(holeshot: Holeshot) -> None:
+    text = "providers: { mine: { base_url: 'http://box/v1' } }\nmodels: { m: { deployments: [mine/x] } }\n"
+    Path("ok.yaml").write_text(text)
+
+    told = json.loads(holeshot("check", "--config", "ok.yaml", "--json").stdout)
+
+    assert told["ok"] is True
+    assert told["providers"] == [
+        {"provider": "mine", "kind": "openai_compatible", "base_url": "http://box/v1", "key": "not needed"}
+    ]
+    assert told["deployments"][0]["input_usd"] is None
+    assert "price unknown" in told["warnings"][0]
+    assert "mine/x" in told["warnings"][0]
+
+
+def test_check_takes_a_price_from_the_configuration(holeshot: Holeshot) -> None:
+    deployment = "{ deployment: ollama/x, price_per_mtok: { input: 0.1, output: 0.3 } }"
+    Path("ok.yaml").write_text(f"models: {{ m: {{ deployments: [{deployment}] }} }}\n")
+
+    told = json.loads(holeshot("check", "--config", "ok.yaml", "--json").stdout)
+
+    assert (told["deployments"][0]["input_usd"], told["deployments"][0]["output_usd"]) == (0.1, 0.3)
+    assert told["warnings"] == []
+
+
+def test_check_without_keys_says_what_serve_will_do(holeshot: Holeshot) -> None:
+    result = holeshot("check")
+
+    assert result.exit_code == 0
+    assert "simulated" in result.output
+
+
+def test_serve_refuses_a_broken_configuration_with_2_and_every_problem(holeshot: Holeshot) -> None:
+    result = holeshot("serve", "--host", "0.0.0.0", "--workers", "2")
+
+    assert result.exit_code == 2
+    assert "--host: '0.0.0.0' lets others spend your keys" in result.stderr
+    assert "--workers: several workers need a leaderboard" in result.stderr
+
+
+def test_a_key_is_long_random_and_shown_with_the_entry_that_admits_it(holeshot: Holeshot) -> None:
+    output = holeshot("keys", "new", "my-team", "--admin").output
+    key = next(line.strip() for line in output.splitlines() if line.strip().startswith("hs-"))
+    entry = output[output.index("clients:") :]
+
+    Path("gateway.yaml").write_text(entry)
+    client = load(Path("gateway.yaml"), {}).clients["my-team"]
+
+    assert len(key) >= len("hs-") + 43
+    assert client.key_sha256 == hashlib.sha256(key.encode()).hexdigest()
+    assert client.admin
+    assert yaml.safe_load(entry)["clients"]["my-team"].get("adhoc") is None
+
+
+def test_no_two_keys_are_alike(holeshot: Holeshot) -> None:
+    first, second = (json.loads(holeshot("keys", "new", "a", "--json").output) for _ in range(2))
+
+    assert first["key"] != second["key"]
+    assert first["key_sha256"] == hashlib.sha256(first["key"].encode()).hexdigest()
+
+
+def test_a_clients_name_must_be_a_word(holeshot: Holeshot) -> None:
+    assert holeshot("keys", "new", "a b").exit_code == 2
+
+
+def test_version_says_the_version(holeshot: Holeshot) -> None:
+    assert holeshot("version").output.startswith("holeshot 0.")

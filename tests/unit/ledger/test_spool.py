@@ -1,0 +1,230 @@
+"""The spool folder: what is in it after every kind of accident."""
+
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from gateway.ledger.entries import Entry, Finished, Started, decode, encode
+from gateway.ledger.errors import SpoolError
+from gateway.ledger.folders import folder_name, orphaned, segment_numbers, segment_path
+from gateway.ledger.reader import Reader
+from gateway.ledger.spool import SEGMENT_MAX_AGE_S, Spool, sync_files
+from tests.unit.ledger.records import raced_call, start_of
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    spool = Spool(tmp_path / "worker", now_s=0.0)
+    yield spool
+    spool.close(remove=False)
+
+
+def read_all(folder: Path) -> list[Entry]:
+    return Reader(folder).read(limit=10_000).entries
+
+
+def test_a_finished_call_is_on_disk_when_the_method_returns(spool: Spool) -> None:
+    record = raced_call()
+    spool.call_finished(record)
+    assert read_all(spool.folder) == [Finished(record)]
+
+
+def test_a_header_that_is_no_utf8_does_not_keep_a_call_out_of_the_ledger(spool: Spool) -> None:
+    spool.call_finished(raced_call(tags={"name": "caf\udce9"}))
+    (entry,) = read_all(spool.folder)
+    assert isinstance(entry, Finished)
+    assert entry.call.tags == {"name": "caf?"}
+
+
+def test_read_only_tags_are_encoded_like_any_other() -> None:
+    entry = decode(encode(Finished(raced_call(tags=MappingProxyType({"a": "b"})))))
+    assert isinstance(entry, Finished)
+    assert entry.call.tags == {"a": "b"}
+
+
+def test_an_entry_that_cannot_be_encoded_is_counted_as_lost_and_raises_nothing(spool: Spool) -> None:
+    spool.call_finished(raced_call(tags={"a": object()}))
+    assert (spool.lost, read_all(spool.folder)) == (1, [])
+
+
+def test_a_start_that_cannot_be_encoded_does_not_spoil_the_next_segment(spool: Spool) -> None:
+    spool.call_started(start_of(raced_call(tags={"a": object()})))
+    record = raced_call()
+    spool.call_finished(record)
+    spool.rotate(now_s=1.0)
+    assert (segment_numbers(spool.folder), spool.appended, spool.lost) == ([1, 2], 1, 0)
+
+
+def test_a_call_that_ends_after_the_spool_was_closed_is_kept_in_memory(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "worker", now_s=0.0)
+    spool.close(remove=True)
+    spool.call_finished(raced_call())
+    assert spool.unspooled == 1
+
+
+def test_a_segment_is_kept_while_it_is_young_and_small(spool: Spool) -> None:
+    spool.call_finished(raced_call())
+    spool.rotate_if_due(SEGMENT_MAX_AGE_S - 1)
+    assert segment_numbers(spool.folder) == [1]
+    spool.rotate_if_due(SEGMENT_MAX_AGE_S)
+    assert segment_numbers(spool.folder) == [1, 2]
+
+
+def test_an_empty_segment_never_grows_old(spool: Spool) -> None:
+    spool.rotate_if_due(10 * SEGMENT_MAX_AGE_S)
+    assert segment_numbers(spool.folder) == [1]
+
+
+def test_a_new_segment_begins_with_the_calls_still_open(spool: Spool) -> None:
+    open_call, ended = raced_call(), raced_call()
+    spool.call_started(start_of(open_call))
+    spool.call_started(start_of(ended))
+    spool.call_finished(ended)
+    spool.rotate(now_s=1.0)
+    reader = Reader(spool.folder)
+    reader.advance(reader.read(limit=100), delete=True)
+    assert segment_numbers(spool.folder) == [2]
+    assert read_all(spool.folder) == [Started(start_of(open_call))]
+
+
+def test_a_shipped_segment_is_deleted_only_when_all_of_it_is_shipped(spool: Spool) -> None:
+    for _ in range(3):
+        spool.call_finished(raced_call())
+    spool.rotate(now_s=1.0)
+    reader = Reader(spool.folder)
+    reader.advance(reader.read(limit=2), delete=True)
+    assert segment_numbers(spool.folder) == [1, 2]
+    reader.advance(reader.read(limit=2), delete=True)
+    assert segment_numbers(spool.folder) == [2]
+
+
+def test_reading_again_before_advancing_gives_the_same_entries(spool: Spool) -> None:
+    spool.call_finished(raced_call())
+    reader = Reader(spool.folder)
+    assert reader.read(limit=10).entries == reader.read(limit=10).entries != []
+
+
+def test_a_line_torn_by_a_crash_is_left_alone(spool: Spool) -> None:
+    record = raced_call()
+    spool.call_finished(record)
+    with segment_path(spool.folder, 1).open("ab") as segment:
+        segment.write(encode(Finished(raced_call()))[:50])
+    assert read_all(spool.folder) == [Finished(record)]
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\x00\x00\x00\n", b'{"type":"finished"}\n', b"\xff\xfe\n", b'{"type":"finished","call":"\xff"}\n']
+)
+def test_a_corrupt_line_is_set_aside_and_the_rest_is_read(spool: Spool, garbage: bytes) -> None:
+    first, second = raced_call(), raced_call()
+    spool.call_finished(first)
+    with segment_path(spool.folder, 1).open("ab") as segment:
+        segment.write(garbage)
+    spool.call_finished(second)
+    reader = Reader(spool.folder)
+    batch = reader.read(limit=10)
+    assert batch.entries == [Finished(first), Finished(second)]
+    reader.advance(batch, delete=True)
+    assert (spool.folder.parent / "worker.bad").read_bytes() == garbage
+
+
+def test_a_full_disk_keeps_entries_in_memory_and_the_torn_line_spoils_none_after_it(spool: Spool) -> None:
+    before, during, after = raced_call(), raced_call(), raced_call()
+    spool.call_finished(before)
+    size_bytes = segment_path(spool.folder, 1).stat().st_size
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes + 100, limits[1]))  # the kernel writes 100 bytes, then none
+    try:
+        spool.call_finished(during)
+        spool.rotate(now_s=1.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    spool.call_finished(after)
+    assert (spool.unspooled, spool.lost) == (1, 0)
+    assert spool.take_memory(10) == [Finished(during)]
+    assert {entry.call.id for entry in read_all(spool.folder)} == {before.id, after.id}  # type: ignore[union-attr]  # no Audited here
+
+
+def test_a_start_the_full_disk_did_not_take_is_in_the_next_segment(spool: Spool) -> None:
+    record = raced_call()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        spool.call_started(start_of(record))
+        spool.rotate(now_s=1.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert segment_numbers(spool.folder) == [1]
+    spool.rotate(now_s=2.0)
+    assert read_all(spool.folder) == [Started(start_of(record))]
+
+
+def test_memory_is_bounded_and_says_what_it_dropped(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.ledger.spool.MEMORY_MAX_ENTRIES", 2)
+    records = [raced_call() for _ in range(3)]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        for record in records:
+            spool.call_finished(record)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (spool.unspooled, spool.lost) == (3, 1)
+    taken = spool.take_memory(10)
+    spool.give_back(taken)
+    assert spool.take_memory(10) == [Finished(record) for record in records[1:]]
+
+
+def test_only_what_was_written_since_is_synced(spool: Spool) -> None:
+    spool.call_finished(raced_call())
+    spool.rotate(now_s=1.0)
+    spool.call_finished(raced_call())
+    unsynced = spool.take_unsynced()
+    assert len(unsynced) == 2
+    sync_files(unsynced)
+    assert spool.take_unsynced() == []
+
+
+def test_a_live_workers_spool_is_no_orphan(spool: Spool) -> None:
+    assert list(orphaned(spool.folder.parent)) == []
+
+
+def test_a_dead_workers_spool_is_adopted_by_one(tmp_path: Path) -> None:
+    dead = Spool(tmp_path / "dead", now_s=0.0)
+    dead.call_finished(raced_call())
+    dead.close(remove=False)
+    ((folder, lock),) = orphaned(tmp_path)
+    try:
+        assert folder == tmp_path / "dead"
+        assert list(orphaned(tmp_path)) == []
+    finally:
+        os.close(lock)
+
+
+def test_a_spool_closed_with_a_call_still_open_is_not_removed(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "worker", now_s=0.0)
+    spool.call_started(start_of(raced_call()))
+    spool.close(remove=True)
+    assert (tmp_path / "worker").is_dir()
+
+
+def test_an_empty_spool_leaves_nothing_behind(tmp_path: Path) -> None:
+    Spool(tmp_path / "worker", now_s=0.0).close(remove=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_spool_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SpoolError, match="spool_dir"):
+        Spool(tmp_path / "file" / "worker", now_s=0.0)
+
+
+@pytest.mark.parametrize(
+    ("worker", "name"), [("host-1", "host-1"), ("eu/west 1", "eu-west-1"), ("../x", "-x"), ("..", "worker")]
+)
+def test_any_worker_name_makes_a_folder_that_can_be_seen(worker: str, name: str) -> None:
+    assert folder_name(worker) == name

@@ -1,0 +1,108 @@
+"""The vendors as rows of data."""
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import pytest
+
+from providers.catalog import Vendor, load_catalog
+
+PROMISED = [
+    "openai",
+    "azure",
+    "openrouter",
+    "groq",
+    "cerebras",
+    "sambanova",
+    "together",
+    "fireworks",
+    "deepinfra",
+    "mistral",
+    "deepseek",
+    "xai",
+    "gemini",
+    "perplexity",
+    "nvidia_nim",
+    "hyperbolic",
+    "nebius",
+    "novita",
+    "vllm",
+    "ollama",
+    "lm_studio",
+    "llama_cpp",
+]
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Mapping[str, Vendor]:
+    return load_catalog()
+
+
+def test_every_promised_vendor_is_there(catalog: Mapping[str, Vendor]) -> None:
+    assert set(PROMISED) <= set(catalog)
+    assert len([vendor for vendor in catalog.values() if vendor.kind == "openai_compatible"]) >= 24
+
+
+def test_a_row_carries_the_name_it_stands_under(catalog: Mapping[str, Vendor]) -> None:
+    assert all(vendor.name == name for name, vendor in catalog.items())
+
+
+def test_an_openai_compatible_vendor_has_an_address_unless_each_customer_has_one(catalog: Mapping[str, Vendor]) -> None:
+    nameless = {v.name for v in catalog.values() if v.kind == "openai_compatible" and v.base_url is None}
+    assert nameless == {"azure"}
+
+
+def test_keys_travel_over_tls_and_addresses_end_without_a_slash(catalog: Mapping[str, Vendor]) -> None:
+    for vendor in catalog.values():
+        if vendor.base_url is None:
+            continue
+        url = urlsplit(vendor.base_url)
+        assert url.scheme == "https" or url.hostname == "127.0.0.1", vendor.name
+        assert not vendor.base_url.endswith("/"), vendor.name
+
+
+def test_a_vendor_that_requires_a_key_says_where_it_is_usually_found(catalog: Mapping[str, Vendor]) -> None:
+    assert all(vendor.key_env for vendor in catalog.values() if vendor.key_required)
+
+
+def test_one_variable_belongs_to_one_vendor(catalog: Mapping[str, Vendor]) -> None:
+    variables = [variable for vendor in catalog.values() for variable in vendor.key_env]
+    assert len(variables) == len(set(variables))
+
+
+def test_servers_of_one_s_own_need_no_key(catalog: Mapping[str, Vendor]) -> None:
+    for name in ("vllm", "sglang", "ollama", "lm_studio", "llama_cpp"):
+        assert not catalog[name].key_required
+
+
+def test_azure_names_the_deployment_in_its_path_and_takes_its_own_key_header(catalog: Mapping[str, Vendor]) -> None:
+    azure = catalog["azure"]
+    assert azure.chat_path.format(model="gpt-4o-eu") == "openai/deployments/gpt-4o-eu/chat/completions"
+    assert azure.auth == "api-key"
+    assert "api-version" in azure.query
+
+
+def test_mistral_takes_max_tokens_and_no_stream_options(catalog: Mapping[str, Vendor]) -> None:
+    quirks = catalog["mistral"].quirks
+    assert quirks.rename["max_completion_tokens"] == "max_tokens"
+    assert quirks.usage_option == "none"
+
+
+def test_cerebras_is_not_sent_penalties(catalog: Mapping[str, Vendor]) -> None:
+    assert {"frequency_penalty", "presence_penalty"} <= catalog["cerebras"].quirks.drop
+
+
+def test_deepseek_is_not_sent_the_developer_role(catalog: Mapping[str, Vendor]) -> None:
+    assert catalog["deepseek"].quirks.system_role
+
+
+def test_gemini_s_tool_calls_get_the_index_it_leaves_out(catalog: Mapping[str, Vendor]) -> None:
+    assert catalog["gemini"].quirks.repairs == {"tool_index"}
+
+
+def test_where_hanging_up_stops_the_bill_is_known_and_elsewhere_it_is_not_guessed(
+    catalog: Mapping[str, Vendor],
+) -> None:
+    stops = {"openai", "azure", "anthropic", "fireworks", "together", "deepinfra", "xai", "deepseek", "cohere"}
+    for vendor in catalog.values():
+        assert vendor.bills_after_disconnect is (False if vendor.name in stops else None), vendor.name

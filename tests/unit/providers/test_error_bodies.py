@@ -1,0 +1,94 @@
+"""What a refusal says, and what of it may be shown."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from providers.error_bodies import error_of_response
+from providers.errors import ErrorKind, UpstreamError
+
+SECRET = "own-secret-key"
+
+
+def refused(status: int, body: bytes, **headers: str) -> UpstreamError:
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    return error_of_response(status, names, body, [SECRET], 0.0)
+
+
+def client_error(error: UpstreamError) -> dict[str, Any]:
+    assert error.body is not None
+    decoded: dict[str, Any] = msgspec.json.decode(error.body)
+    assert list(decoded) == ["error"]
+    return dict(decoded["error"])
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"error":{"message":"openai","type":"t"}}', "openai"),
+        (b'{"error":"a string"}', "a string"),
+        (b'{"object":"error","message":"vllm","code":400}', "vllm"),
+        (b'{"message":"mistral"}', "mistral"),
+        (b'{"detail":"fastapi"}', "fastapi"),
+        (b'{"detail":[{"msg":"field required"}]}', '[{"msg":"field required"}]'),
+        (b'[{"error":{"message":"gemini"}}]', "gemini"),
+        (b'{"error":{"message":"Provider returned error","metadata":{"raw":"why"}}}', "Provider returned error: why"),
+        (b'{"error":{"code":"model_busy"}}', "model_busy"),
+        (b"plain\n  text", "plain text"),
+        (b"<html><head><title>A &amp; B</title></head><body>secret details</body></html>", "a web page: A & B"),
+        (b"<!doctype html><h1>Oops</h1>", "a web page: Oops"),
+        (b"<!doctype html>", "a web page"),
+        (b"", "answered 500 without saying why"),
+        (b"{}", "{}"),
+    ],
+)
+def test_the_message_is_found_in_every_shape(body: bytes, message: str) -> None:
+    assert refused(500, body).message == message
+
+
+def test_secrets_are_gone_before_a_message_is_shortened() -> None:
+    error = refused(500, b"x" * 495 + b" " + SECRET.encode())
+    assert "own-" not in error.message
+    assert len(refused(500, b"word " * 1000).message) == 500
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, ErrorKind.BAD_REQUEST),
+        (401, ErrorKind.PROVIDER_AUTH),
+        (404, ErrorKind.NOT_FOUND),
+        (429, ErrorKind.RATE_LIMITED),
+        (529, ErrorKind.SERVER_ERROR),
+    ],
+)
+def test_the_kind_follows_the_status(status: int, kind: ErrorKind) -> None:
+    assert refused(status, b"{}").kind is kind
+
+
+def test_a_client_error_keeps_the_providers_object() -> None:
+    error = refused(
+        400, b'{"error":{"message":"bad %b","type":"t","param":"p","code":"c","extra":1}}' % SECRET.encode()
+    )
+    assert client_error(error) == {"message": "bad ***", "type": "t", "param": "p", "code": "c", "extra": 1}
+
+
+@pytest.mark.parametrize("body", [b'{"error":"no"}', b'{"detail":"no"}', b"no", b'{"message":"no"}'])
+def test_a_client_error_has_openais_shape_whatever_it_came_in(body: bytes) -> None:
+    assert client_error(refused(422, body)).items() >= {"message": "no", "param": None, "code": None}.items()
+
+
+def test_a_client_error_is_json_even_without_a_body() -> None:
+    assert client_error(refused(413, b""))["message"] == "the provider refused the request"
+
+
+def test_geminis_retry_delay_is_in_its_body() -> None:
+    body = b'[{"error":{"code":429,"message":"Quota","details":[{"@type":"RetryInfo","retryDelay":"26s"}]}}]'
+    assert refused(429, body).retry_after_s == 26
+    assert refused(429, body, retry_after="3").retry_after_s == 3
+
+
+def test_only_a_refusal_for_now_says_when_to_return() -> None:
+    assert refused(503, b"", retry_after="3").retry_after_s == 3
+    assert refused(401, b"", retry_after="3").retry_after_s is None

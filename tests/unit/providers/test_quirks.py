@@ -1,0 +1,79 @@
+"""Shaping a client's body to a vendor's taste."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from providers.quirks import Quirks, dropped, shape
+
+
+def fields(**values: Any) -> dict[str, msgspec.Raw]:
+    return msgspec.json.decode(json.dumps(values), type=dict[str, msgspec.Raw])
+
+
+def shaped(quirks: Quirks, **values: Any) -> Any:
+    return json.loads(msgspec.json.encode(shape(fields(**values), quirks)))
+
+
+def test_without_quirks_a_body_stays_as_it_is() -> None:
+    body = {"model": "m", "messages": [{"role": "developer", "content": "Be brief."}], "n": 2, "unheard_of": {"a": 1}}
+    assert shaped(Quirks(), **body) == body
+    assert dropped(fields(**body), Quirks()) == ()
+
+
+def test_the_client_s_fields_are_never_changed_in_place() -> None:
+    body = fields(model="m", seed=1)
+    shape(body, Quirks(drop=frozenset({"seed"})))
+    assert "seed" in body
+
+
+def test_a_parameter_the_vendor_refuses_is_left_out_and_reported() -> None:
+    quirks = Quirks(drop=frozenset({"logit_bias", "logprobs"}))
+    body = {"model": "m", "logprobs": True, "logit_bias": {"1": 2}}
+    assert shaped(quirks, **body) == {"model": "m"}
+    assert dropped(fields(**body), quirks) == ("logprobs", "logit_bias")
+
+
+def test_a_null_is_left_out_and_not_missed() -> None:
+    quirks = Quirks(drop=frozenset({"logprobs"}))
+    assert shaped(quirks, logprobs=None) == {}
+    assert dropped(fields(logprobs=None), quirks) == ()
+
+
+def test_a_parameter_gets_the_name_the_vendor_has_for_it() -> None:
+    quirks = Quirks(rename={"max_completion_tokens": "max_tokens"})
+    assert shaped(quirks, max_completion_tokens=7) == {"max_tokens": 7}
+
+
+def test_of_both_names_the_vendor_s_own_is_kept() -> None:
+    quirks = Quirks(rename={"max_completion_tokens": "max_tokens"})
+    assert shaped(quirks, max_completion_tokens=7, max_tokens=5) == {"max_tokens": 5}
+
+
+def test_stream_options_are_not_sent_where_usage_comes_unasked() -> None:
+    quirks = Quirks(usage_option="none")
+    body = {"stream_options": {"include_usage": True}}
+    assert shaped(quirks, **body) == {}
+    assert dropped(fields(**body), quirks) == ()
+
+
+def test_a_developer_message_becomes_a_system_message_with_everything_else_kept() -> None:
+    messages: list[dict[str, Any]] = [
+        {"role": "developer", "content": [{"type": "text", "text": "Be brief."}], "name": "boss"},
+        {"role": "user", "content": 'What does a "developer" do?'},
+    ]
+    assert shaped(Quirks(system_role=True), messages=messages) == {
+        "messages": [messages[0] | {"role": "system"}, messages[1]]
+    }
+
+
+def test_messages_without_a_developer_are_not_even_copied() -> None:
+    body = fields(messages=[{"role": "user", "content": "Hi"}])
+    assert shape(body, Quirks(system_role=True))["messages"] is body["messages"]
+
+
+@pytest.mark.parametrize("messages", [{"role": "developer"}, ["developer"], "developer"])
+def test_messages_that_are_none_are_left_for_the_vendor_to_refuse(messages: Any) -> None:
+    assert shaped(Quirks(system_role=True), messages=messages) == {"messages": messages}

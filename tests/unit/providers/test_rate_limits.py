@@ -1,0 +1,53 @@
+"""How long to stay away, in each dialect it is told in. Capped at a minute."""
+
+import pytest
+
+from providers.rate_limits import parse_delay_s, retry_after_s
+
+NOW_S = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
+
+
+@pytest.mark.parametrize(
+    ("headers", "delay_s"),
+    [
+        ({"retry-after": "7"}, 7),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "Tue, 14 Nov 2023 22:13:30 GMT"}, 10),
+        ({"retry-after": "Tue, 14 Nov 2023 22:00:00 GMT"}, 0),
+        ({"retry-after": "-3"}, 0),
+        ({"retry-after-ms": "250", "retry-after": "1"}, 0.25),
+        ({"retry-after": "86400"}, 60),
+        ({"x-ratelimit-reset-requests": "1m2s"}, 60),
+        ({"x-ratelimit-reset-tokens": "7.66s"}, 7.66),
+        ({"x-ratelimit-reset-tokens": "120ms"}, 0.12),
+        ({"anthropic-ratelimit-tokens-reset": "2023-11-14T22:13:50Z"}, 30),
+        ({"x-ratelimit-reset": "1700000005"}, 5),
+        ({"x-ratelimit-reset": "1700000005500"}, 5.5),
+        ({"retry-after": "soon", "x-ratelimit-reset-tokens": "3s"}, 3),
+    ],
+)
+def test_the_delay_is_read_in_every_dialect(headers: dict[str, str], delay_s: float) -> None:
+    assert retry_after_s(headers, NOW_S) == pytest.approx(delay_s)
+
+
+def test_the_exhausted_limit_is_the_one_that_counts() -> None:
+    headers = {
+        "x-ratelimit-remaining-requests": "99",
+        "x-ratelimit-reset-requests": "2s",
+        "x-ratelimit-remaining-tokens": "0",
+        "x-ratelimit-reset-tokens": "9s",
+    }
+    assert retry_after_s(headers, NOW_S) == 9
+    assert retry_after_s(headers | {"x-ratelimit-remaining-tokens": "5"}, NOW_S) == 2
+
+
+@pytest.mark.parametrize("headers", [{}, {"retry-after": ""}, {"retry-after": "soon"}, {"retry-after": "nan"}])
+def test_nothing_said_is_none(headers: dict[str, str]) -> None:
+    assert retry_after_s(headers, NOW_S) is None
+
+
+def test_a_bare_duration_is_read() -> None:
+    assert parse_delay_s("1h") == 60
+    assert parse_delay_s("0.5s") == 0.5
+    assert parse_delay_s("") is None
+    assert parse_delay_s("later") is None

@@ -1,0 +1,292 @@
+"""A race track in memory: upstreams that answer by a timetable, a sink and a recorder that remember what they saw."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from gateway.calls import (
+    AttemptRecord,
+    AttemptStart,
+    Call,
+    CallRecord,
+    CallStart,
+    Mode,
+    Objective,
+    Role,
+    WinOn,
+)
+from gateway.fleet import Clocks, Deployment, Model
+from gateway.racing.gather import GatheringSink
+from gateway.racing.race import Race
+from gateway.racing.sink import ClientGone, Winner
+from gateway.settings.model import RaceSettings
+from gateway.steering.planner import Launch, Plan
+from providers.chunks import Chunk
+from providers.errors import UpstreamError
+from providers.exchange import Answer, Exchange, Request
+from providers.prices import Price
+
+Step = bytes | UpstreamError | None  # None: the end of the stream
+
+
+def event(**fields: Any) -> bytes:
+    """Return one server-sent event."""
+    return b"data: " + msgspec.json.encode(fields) + b"\n\n"
+
+
+def delta(text: str = "", **fields: Any) -> bytes:
+    """Return a chunk with this text, or these fields of a delta."""
+    content = {"content": text} if text else {}
+    return event(
+        id="c1", object="chat.completion.chunk", model="m", choices=[{"index": 0, "delta": {**content, **fields}}]
+    )
+
+
+ROLE = delta(role="assistant", content="")
+FINISH = event(
+    id="c1", object="chat.completion.chunk", model="m", choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}]
+)
+DONE = b"data: [DONE]\n\n"
+
+
+def usage(prompt: int = 10, completion: int = 5) -> bytes:
+    """Return a chunk of usage alone."""
+    return event(id="c1", choices=[], usage={"prompt_tokens": prompt, "completion_tokens": completion})
+
+
+class TimetableExchange:
+    """Yields each step at its time after the launch."""
+
+    status = 200
+    connect_ms: float | None = 1.0
+
+    def __init__(self, upstream: "Timetable", steps: Sequence[tuple[float, Step]], started: float) -> None:
+        self.headers: Mapping[str, str] = {"x-request-id": upstream.name, "x-ratelimit-remaining-requests": "7"}
+        self._upstream = upstream
+        self._steps = list(steps)
+        self._started = started
+        self._aborted = False
+        self._over = False
+
+    async def read(self) -> bytes:
+        if not self._steps:
+            await asyncio.get_running_loop().create_future()
+        at, step = self._steps.pop(0)
+        delay = self._started + at - asyncio.get_running_loop().time()
+        if delay > 0:
+            await asyncio.sleep(delay)
+        if isinstance(step, UpstreamError):
+            raise step
+        if step is None:
+            self._over = True
+            self._steps.insert(0, (at, None))
+            return b""
+        return step
+
+    def abort(self) -> None:
+        if not self._aborted and not self._over:
+            self._aborted = True
+            self._upstream.aborts += 1
+
+
+class Timetable:
+    """An upstream that answers each request by the next of its timetables: seconds after the launch, and what happens.
+
+    ``headers_at`` is when the response's headers come; an ``UpstreamError`` before that time is raised instead of them.
+    """
+
+    def __init__(self, name: str, *timetables: Sequence[tuple[float, Step]], headers_at: float = 0.0) -> None:
+        self.name = name
+        self.requests: list[Request] = []
+        self.aborts = 0
+        self.cancelled_before_headers = 0
+        self._timetables = timetables
+        self._headers_at = headers_at
+
+    async def stream(self, request: Request) -> Exchange:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        steps = self._timetables[min(len(self.requests), len(self._timetables) - 1)]
+        self.requests.append(request)
+        try:
+            if steps and isinstance(steps[0][1], UpstreamError) and len(steps) == 1:
+                await asyncio.sleep(steps[0][0])
+                raise steps[0][1]
+            if self._headers_at:
+                await asyncio.sleep(self._headers_at)
+        except asyncio.CancelledError:
+            self.cancelled_before_headers += 1
+            raise
+        return TimetableExchange(self, steps, started)
+
+    async def send(self, path: str, request: Request) -> Answer:
+        raise AssertionError("not asked for here")
+
+    async def aclose(self) -> None:
+        pass
+
+
+class RememberingSink:
+    """A streaming sink that keeps what it was given."""
+
+    streams = True
+
+    def __init__(self, *, gone_after: int | None = None) -> None:
+        self.winner: Winner | None = None
+        self.blocks: list[bytes] = []
+        self.ended = False
+        self.failure: UpstreamError | None = None
+        self._gone_after = gone_after
+
+    async def begin(self, winner: Winner) -> None:
+        assert self.winner is None, "a committed answer was taken over"
+        self.winner = winner
+
+    async def write(self, block: bytes, chunks: Sequence[Chunk]) -> None:
+        self.blocks.append(block)
+        if self._gone_after is not None and len(self.blocks) >= self._gone_after:
+            raise ClientGone
+
+    async def end(self) -> None:
+        self.ended = True
+
+    async def fail(self, error: UpstreamError) -> None:
+        self.failure = error
+
+    @property
+    def bytes(self) -> bytes:
+        return b"".join(self.blocks)
+
+
+class RememberingRecorder:
+    """A recorder that keeps what it heard, in order."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.starts: list[CallStart] = []
+        self.launched: list[AttemptStart] = []
+        self.first_tokens: list[tuple[str, float]] = []
+        self.ended: list[AttemptRecord] = []
+        self.records: list[CallRecord] = []
+
+    def call_started(self, start: CallStart) -> None:
+        self.heard.append("call_started")
+        self.starts.append(start)
+
+    def attempt_started(self, model: str, start: AttemptStart) -> None:
+        self.heard.append(f"started {start.deployment}")
+        self.launched.append(start)
+
+    def first_token(self, model: str, prompt_class: int, deployment: str, ttft_s: float) -> None:
+        self.heard.append(f"first token {deployment}")
+        self.first_tokens.append((deployment, round(ttft_s, 6)))
+
+    def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
+        self.heard.append(f"{attempt.outcome} {attempt.deployment}")
+        self.ended.append(attempt)
+
+    def call_finished(self, record: CallRecord) -> None:
+        self.heard.append("call_finished")
+        self.records.append(record)
+
+
+CLOCKS = Clocks(connect_s=5.0, ttft_s=120.0, stall_s=120.0, total_s=None)
+
+
+class Track:
+    """Everything of one race; ``await track.run()`` runs it."""
+
+    def __init__(
+        self,
+        *upstreams: Timetable,
+        launches: Sequence[tuple[str, float, Role]] | None = None,
+        rest: Sequence[str] = (),
+        rescue_s: float | None = None,
+        sink: RememberingSink | GatheringSink | None = None,
+        streamed: bool = True,
+        wants_usage: bool = False,
+        win_on: WinOn = WinOn.ANY,
+        clocks: Clocks = CLOCKS,
+        price: Price | None = None,
+        permits: int = 100,
+    ) -> None:
+        self.upstreams = {upstream.name: upstream for upstream in upstreams}
+        self.recorder = RememberingRecorder()
+        self.sink = sink or RememberingSink()
+        self._permits = permits
+        names = list(self.upstreams)
+        if launches is None:
+            launches = [(names[0], 0.0, Role.PRIMARY), *((name, 0.0, Role.RACE) for name in names[1:])]
+        self.plan = Plan(
+            launches=tuple(Launch(deployment=name, delay_s=delay, role=role) for name, delay, role in launches),
+            rest=tuple(rest),
+            mode=Mode.RACE,
+            rescue_s=rescue_s,
+        )
+        self.model = Model(
+            name="m",
+            deployments={
+                upstream.name: Deployment(
+                    name=upstream.name,
+                    provider=upstream.name,
+                    model=f"{upstream.name}-model",
+                    upstream=upstream,
+                    clocks=clocks,
+                    price=price,
+                    bills_after_disconnect=None,
+                    extra_body={},
+                    upstream_stream=True,
+                )
+                for upstream in upstreams
+            },
+            race=RaceSettings(),
+        )
+        self._call_options = {"streamed": streamed, "wants_usage": wants_usage, "win_on": win_on}
+        self._ids = iter(range(1, 1000))
+
+    async def run(self) -> CallRecord:
+        return await self.race().run()
+
+    def race(self) -> Race:
+        now = datetime(2026, 1, 1, tzinfo=UTC)
+        call = Call(
+            id="call",
+            received_at=asyncio.get_running_loop().time(),
+            started_at=now,
+            client=None,
+            model="m",
+            endpoint="chat.completions",
+            mode=Mode.RACE,
+            objective=Objective.FIRST_TOKEN,
+            prompt_class=0,
+            prompt_tokens=10,
+            fields={"messages": msgspec.Raw(b"[]")},
+            headers={},
+            tags={},
+            replica="test",
+            region=None,
+            **self._call_options,  # type: ignore[arg-type] # three named options, checked by Call itself
+        )
+        return Race(
+            call,
+            self.model,
+            self.plan,
+            self.sink,
+            self.recorder,
+            clock=asyncio.get_running_loop().time,
+            permit=self._permit,
+            new_id=lambda: f"attempt-{next(self._ids)}",
+            utc_now=lambda: now,
+        )
+
+    def _permit(self, role: Role) -> bool:
+        assert role not in {Role.PRIMARY, Role.FAILOVER}, "only extra attempts ask the budget"
+        self._permits -= 1
+        return self._permits >= 0
+
+    @property
+    def outcomes(self) -> dict[str, str]:
+        return {record.deployment: str(record.outcome) for record in self.recorder.records[0].attempts}

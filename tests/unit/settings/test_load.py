@@ -1,0 +1,167 @@
+"""From file, environment and command line to settings."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.settings import ConfigurationError, Settings, load_database_url, locate
+
+Load = Callable[..., Settings]
+
+
+def test_an_empty_file_is_all_defaults(loaded: Load) -> None:
+    settings = loaded("# nothing yet\n")
+
+    assert (settings.host, settings.port, settings.workers) == ("127.0.0.1", 4000, 1)
+    assert settings.timeouts.ttft_timeout_s == 120
+
+
+def test_the_command_line_is_stronger_than_the_environment_and_that_than_the_file(loaded: Load) -> None:
+    settings = loaded(
+        "port: 1\nregion: file\nreplica: file\n",
+        {"HOLESHOT_PORT": "2", "HOLESHOT_REGION": "environment"},
+        port=3,
+        region=None,
+    )
+
+    assert (settings.port, settings.region, settings.replica) == (3, "environment", "file")
+
+
+def test_a_nested_variable_changes_one_value_of_a_section(loaded: Load) -> None:
+    text = "timeouts: { ttft_timeout_s: 60, stall_timeout_s: 30 }\n"
+
+    timeouts = loaded(text, {"HOLESHOT_TIMEOUTS__STALL_TIMEOUT_S": "10"}).timeouts
+
+    assert (timeouts.connect_timeout_s, timeouts.ttft_timeout_s, timeouts.stall_timeout_s) == (5, 60, 10)
+
+
+def test_a_provider_can_come_from_variables_alone(loaded: Load) -> None:
+    settings = loaded(None, {"HOLESHOT_PROVIDERS__BOX__BASE_URL": "http://10.0.0.5:8000/v1"})
+
+    assert list(settings.providers) == ["box"]
+
+
+def test_variables_of_a_kubernetes_service_called_holeshot_are_not_settings(loaded: Load) -> None:
+    link = {
+        "HOLESHOT_PORT": "tcp://10.0.0.1:4000",
+        "HOLESHOT_SERVICE_HOST": "10.0.0.1",
+        "HOLESHOT_SERVICE_PORT_HTTP": "4000",
+        "HOLESHOT_PORT_4000_TCP_ADDR": "10.0.0.1",
+    }
+
+    assert loaded(None, link).port == 4000
+
+
+def test_settings_read_nothing_but_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLESHOT_PORT", "9")
+
+    assert Settings().port == 4000
+
+
+def test_without_a_file_vendors_whose_variable_is_set_are_providers(loaded: Load) -> None:
+    settings = loaded(
+        None, {"GROQ_KEY": "gsk", "ANTHROPIC_API_KEY": "a", "CEREBRAS_API_KEY": "", "AZURE_API_KEY": "no base URL"}
+    )
+
+    assert list(settings.providers) == ["groq", "anthropic"]
+    assert settings.providers["groq"].api_key is not None
+    assert settings.providers["groq"].api_key.get_secret_value() == "gsk"
+
+
+def test_with_no_keys_at_all_there_are_no_providers(loaded: Load) -> None:
+    assert loaded(None).providers == {}
+
+
+def test_a_list_of_providers_is_the_whole_list(loaded: Load) -> None:
+    assert list(loaded("providers: { ollama: }\n", {"GROQ_API_KEY": "gsk"}).providers) == ["ollama"]
+
+
+def test_a_vendor_that_only_a_deployment_names_becomes_a_provider(loaded: Load) -> None:
+    settings = loaded(
+        "providers: { ollama: }\nmodels: { m: { deployments: [groq/x, ollama/x] } }\n", {"GROQ_API_KEY": "gsk"}
+    )
+
+    assert list(settings.providers) == ["ollama", "groq"]
+
+
+def test_a_provider_without_a_key_takes_its_vendors_usual_variable(loaded: Load) -> None:
+    provider = loaded("providers: { fast: { preset: groq } }\n", {"GROQ_API_KEY": "gsk"}).providers["fast"]
+
+    assert provider.api_key is not None
+    assert provider.api_key.get_secret_value() == "gsk"
+
+
+def test_a_usual_key_is_not_sent_to_another_host(loaded: Load) -> None:
+    provider = loaded(
+        "providers: { groq: { base_url: 'https://elsewhere.test' } }\n", {"GROQ_API_KEY": "gsk"}
+    ).providers["groq"]
+
+    assert provider.api_key is None
+
+
+def test_a_vendor_without_a_base_url_of_its_own_takes_its_usual_key(loaded: Load) -> None:
+    provider = loaded(
+        "providers: { azure: { base_url: 'https://me.azure.test' } }\n", {"AZURE_API_KEY": "key"}
+    ).providers["azure"]
+
+    assert provider.api_key is not None
+
+
+def test_a_section_with_every_line_commented_out_is_as_if_left_out(loaded: Load) -> None:
+    text = "providers:\nclients:\nredis_url:\nmodels:\n  m:\n    deployments: [ollama/x]\n    race:\n    timeouts:\n"
+
+    settings = loaded(text)
+
+    assert settings.clients == {}
+    assert settings.models["m"].race.budget == 1.0
+
+
+def test_a_deployment_is_a_name_or_an_object(loaded: Load) -> None:
+    text = "models: { m: { deployments: [ollama/x, { deployment: ollama/x, as: x@second }] } }\n"
+
+    assert [deployment.name for deployment in loaded(text).models["m"].deployments] == ["ollama/x", "x@second"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:p@h/d",
+        "postgres://h/d",
+        "postgresql+asyncpg://h/d",
+        "sqlite:///var/x.db",
+        "sqlite+aiosqlite:///x.db",
+    ],
+)
+def test_a_database_url_needs_no_driver(loaded: Load, url: str) -> None:
+    assert loaded(f"database_url: {url}\n").database_url.get_secret_value() == url
+
+
+def test_no_secret_is_in_the_repr_of_settings(loaded: Load) -> None:
+    text = "providers: { groq: { api_key: gsk-secret, headers: { x: gsk-secret } } }\n"
+
+    settings = loaded(text + "database_url: postgres://u:secret@h/d\n")
+
+    assert "secret" not in repr(settings).lower().replace("secretstr", "")
+
+
+def test_the_file_is_the_option_else_the_variable_else_the_default_where_it_exists(tmp_path: Path) -> None:
+    default = tmp_path / "gateway.yaml"
+    variable = {"HOLESHOT_CONFIG": "from-variable.yaml"}
+
+    assert locate(Path("option.yaml"), variable, default) == Path("option.yaml")
+    assert locate(None, variable, default) == Path("from-variable.yaml")
+    assert locate(None, {}, default) is None
+    default.touch()
+    assert locate(None, {}, default) == default
+
+
+def test_the_database_url_can_be_had_while_providers_keys_are_missing(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_text("providers: { groq: { api_key: ${MISSING} } }\ndatabase_url: postgresql://h/${NAME}\n")
+
+    assert load_database_url(path, {"NAME": "ledger"}).get_secret_value() == "postgresql://h/ledger"
+    with pytest.raises(ConfigurationError, match="NAME is not set"):
+        load_database_url(path, {})
+    with pytest.raises(ConfigurationError, match="postgresql://"):
+        load_database_url(None, {"HOLESHOT_DATABASE_URL": "mysql://h/d"})

@@ -1,0 +1,217 @@
+"""Every mistake in a configuration is explained by one sentence, with its place and line, and all at once."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.settings import ConfigurationError, load
+
+Problems = Callable[..., list[str]]
+HASH = "a" * 64
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_known_one_and_its_line(problems: Problems) -> None:
+    text = "port: 4000\nproviders:\n  ollama:\n    base_ulr: http://127.0.0.1\n"
+
+    assert problems(text) == ["gateway.yaml:4: providers.ollama.base_ulr: unknown key; did you mean 'base_url'?"]
+
+
+def test_an_unknown_key_like_no_other_lists_the_known_ones(problems: Problems) -> None:
+    text = (
+        "models:\n  m:\n    deployments: [{ deployment: ollama/x, price_per_mtok: { input: 1, output: 2, zzz: 3 } }]\n"
+    )
+
+    assert problems(text) == [
+        "gateway.yaml:3: models.m.deployments[0].price_per_mtok.zzz: unknown key; known: input, output, cached_input"
+    ]
+
+
+def test_a_missing_variable_is_named_with_its_place_and_the_way_out(problems: Problems) -> None:
+    assert problems("providers:\n  groq: { api_key: ${GROQ_API_KEY} }\n") == [
+        "gateway.yaml:2: providers.groq.api_key: GROQ_API_KEY is not set; set it or remove provider 'groq'"
+    ]
+
+
+def test_a_missing_key_names_the_vendors_usual_variables(problems: Problems) -> None:
+    assert problems("providers: { groq: }\n") == [
+        "gateway.yaml:1: providers.groq: Groq needs a key: set GROQ_API_KEY or GROQ_KEY, or remove provider 'groq'"
+    ]
+
+
+def test_a_deployment_of_an_unconfigured_vendor_asks_for_its_key(problems: Problems) -> None:
+    (problem,) = problems("providers: { ollama: }\nmodels: { m: { deployments: [groq/x] } }\n")
+
+    assert "set GROQ_API_KEY" in problem
+
+
+def test_a_key_said_twice_is_refused_with_both_lines(problems: Problems) -> None:
+    assert problems("port: 1\nhost: 127.0.0.1\nport: 2\n") == ["gateway.yaml:3: port is said twice, first in line 1"]
+
+
+def test_invalid_yaml_is_explained_with_its_line_and_without_the_files_text(problems: Problems) -> None:
+    (problem,) = problems("providers:\n  groq: { api_key: gsk-secret\n  port: 1\n")
+
+    assert problem.startswith("gateway.yaml:3: invalid YAML: ")
+    assert "gsk" not in problem
+
+
+def test_a_tab_as_indentation_is_explained(problems: Problems) -> None:
+    (problem,) = problems("providers:\n\tgroq: {}\n")
+
+    assert problem.startswith("gateway.yaml:2: invalid YAML: ")
+
+
+def test_an_undefined_alias_does_not_repeat_what_may_be_a_key(problems: Problems) -> None:
+    (problem,) = problems("providers: { groq: { api_key: *secret } }\n")
+
+    assert "secret" not in problem
+
+
+def test_a_file_that_is_no_mapping_is_refused(problems: Problems) -> None:
+    assert "keys and values" in problems("- a\n- b\n")[0]
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"nowhere\.yaml: cannot be read: No such file"):
+        load(Path("nowhere.yaml"), {})
+
+
+def test_a_deployment_at_an_unknown_provider_gets_the_nearest_name(problems: Problems) -> None:
+    text = "providers:\n  ollama:\nmodels:\n  m:\n    deployments:\n      - ollama/x\n      - olama/x\n"
+
+    assert problems(text) == [
+        "gateway.yaml:7: models.m.deployments[1]: 'olama/x': there is no provider 'olama'; did you mean 'ollama'?"
+    ]
+
+
+def test_the_same_deployment_twice_is_refused(problems: Problems) -> None:
+    (problem,) = problems("models: { m: { deployments: [ollama/x, ollama/x] } }\n")
+
+    assert "'ollama/x' is there twice" in problem
+
+
+def test_a_provider_that_is_in_no_catalog_needs_a_base_url(problems: Problems) -> None:
+    assert problems("providers: { olama: {} }\n") == [
+        "gateway.yaml:1: providers.olama: is not in the catalog: give its base_url, or a preset; did you mean 'ollama'?"
+    ]
+
+
+def test_a_vendor_whose_base_url_is_the_users_own_must_be_given_it(problems: Problems) -> None:
+    (problem,) = problems("providers: { azure: { api_key: k } }\n")
+
+    assert "Azure OpenAI has no base_url of its own" in problem
+
+
+def test_an_unknown_preset_gets_the_nearest_one(problems: Problems) -> None:
+    (problem,) = problems("providers: { mine: { preset: grok } }\n")
+
+    assert problem.endswith("'grok' is not in the catalog; did you mean 'groq'?")
+
+
+def test_without_clients_only_loopback_can_be_bound(problems: Problems) -> None:
+    assert problems("port: 1\nhost: 0.0.0.0\n") == [
+        (
+            "gateway.yaml:2: host: '0.0.0.0' lets others spend your keys: "
+            "add clients with `holeshot keys new NAME`, or bind 127.0.0.1"
+        )
+    ]
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.9", "::1"])
+def test_loopback_needs_no_clients(loaded: Callable[..., object], host: str) -> None:
+    assert loaded(None, host=host)
+
+
+def test_several_workers_need_redis_and_postgres(problems: Problems) -> None:
+    assert problems(None, workers=2) == [
+        "--workers: several workers need a leaderboard to share: set redis_url, or workers: 1",
+        "--workers: SQLite has one writer: set database_url to a postgresql:// URL, or workers: 1",
+    ]
+
+
+def test_a_client_is_kept_to_providers_and_models_that_exist(problems: Problems) -> None:
+    text = f"providers: {{ ollama: }}\nclients:\n  a:\n    key_sha256: {HASH}\n    only: [ollamma]\n    models: [nix]\n"
+
+    assert problems(text) == [
+        "gateway.yaml:5: clients.a.only[0]: there is no provider 'ollamma'; did you mean 'ollama'?",
+        "gateway.yaml:6: clients.a.models[0]: there is no model 'nix'; known: none",
+    ]
+
+
+def test_two_clients_cannot_share_a_key(problems: Problems) -> None:
+    (problem,) = problems(f"clients:\n  a: {{ key_sha256: {HASH} }}\n  b: {{ key_sha256: {HASH} }}\n")
+
+    assert "is the key of client 'a', too" in problem
+
+
+def test_a_plain_key_in_place_of_its_hash_is_refused_unshown(problems: Problems) -> None:
+    (problem,) = problems("clients: { a: { key_sha256: hs-secret } }\n")
+
+    assert "holeshot keys new" in problem
+    assert "hs-secret" not in problem
+
+
+def test_a_misspelt_variable_is_refused_with_the_nearest_one(problems: Problems) -> None:
+    assert problems(None, {"HOLESHOT_WORKRS": "2"}) == [
+        "HOLESHOT_WORKRS: no such setting; did you mean 'HOLESHOT_WORKERS'?"
+    ]
+
+
+def test_a_wrong_value_is_blamed_on_the_variable_that_set_it(problems: Problems) -> None:
+    (problem,) = problems("port: 1\n", {"HOLESHOT_PORT": "x"})
+
+    assert problem.startswith("HOLESHOT_PORT: must be a valid integer")
+
+
+def test_a_variable_that_holds_broken_json_is_named(problems: Problems) -> None:
+    (problem,) = problems(None, {"HOLESHOT_PROVIDERS": "{secret"})
+
+    assert "providers" in problem
+    assert "JSON" in problem
+    assert "secret" not in problem
+
+
+def test_a_wrong_value_beside_a_right_one_hides_neither(problems: Problems) -> None:
+    text = """\
+port: 99999
+hots: x
+providers:
+  groq: { api_key: ${MISSING} }
+  ollama: { base_url: ftp://x, timeouts: { ttft_timeout_s: 0 } }
+models:
+  a: { deployments: [nothing, olama/x], race: { mode: fast } }
+  b: {}
+clients:
+  c: { only: [grok] }
+"""
+
+    assert [problem.partition(":")[2].split(": ")[0] + ": " + problem.split(": ")[1] for problem in problems(text)] == [
+        "1: port",
+        "2: hots",
+        "4: providers.groq.api_key",
+        "5: providers.ollama.timeouts.ttft_timeout_s",
+        "5: providers.ollama.base_url",
+        "7: models.a.deployments[0].deployment",
+        "7: models.a.race.mode",
+        "7: models.a.deployments[1]",
+        "8: models.b.deployments",
+        "10: clients.c.key_sha256",
+        "10: clients.c.only[0]",
+    ]
+
+
+def test_no_message_shows_a_value_that_may_be_a_secret(problems: Problems) -> None:
+    text = """\
+database_url: oracle://user:gsk-secret@host
+redis_url: gsk-secret
+providers:
+  groq: { api_key: [gsk-secret], headers: gsk-secret, organization: { x: gsk-secret } }
+  ollama: gsk-secret
+clients: { a: { key_sha256: gsk-secret }, b: gsk-secret }
+"""
+
+    messages = problems(text, {"HOLESHOT_TIMEOUTS": "gsk-secret"})
+
+    assert len(messages) >= 7
+    assert "gsk-secret" not in "\n".join(messages)

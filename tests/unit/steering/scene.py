@@ -1,0 +1,145 @@
+"""A stage for steering tests: one replica on a clock of its own, and words for what attempts do to it."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from random import Random
+
+from gateway.calls import (
+    AttemptRecord,
+    AttemptStart,
+    CallRecord,
+    Mode,
+    Objective,
+    Outcome,
+    Role,
+    TokensSource,
+)
+from gateway.settings.model import RaceSettings
+from gateway.steering.board import Board, MemoryBoard
+from gateway.steering.planner import Plan
+from gateway.steering.steering import Steering
+from providers.errors import ErrorKind
+
+MODEL = "llama"
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Scene:
+    """One replica. ``now_s`` is both its clocks, and moves only when a test moves it."""
+
+    def __init__(
+        self, deployments: Sequence[str] = ("a", "b", "c"), *, seed: int = 1, board: Board | None = None
+    ) -> None:
+        self.now_s = 0.0
+        self.deployments = tuple(deployments)
+        self.random = Random(seed)
+        self.board = board if board is not None else MemoryBoard()
+        self.steering = Steering(
+            self.board,
+            clock=lambda: self.now_s,
+            unix_clock=lambda: 1_800_000_000.0 + self.now_s,
+            random=self.random,
+        )
+        self._attempts = 0
+
+    def plan(self, *, mode: Mode = Mode.AUTO, budget: float = 1.0, prompt_tokens: int = 100, **race: float) -> Plan:
+        """Plan a short chat call."""
+        settings = RaceSettings.model_validate({"mode": mode, "budget": budget, **race})
+        return self.steering.plan(MODEL, self.deployments, settings, prompt_class=0, prompt_tokens=prompt_tokens)
+
+    def launch(self, deployment: str, role: Role = Role.PRIMARY) -> AttemptStart:
+        """Start an attempt."""
+        self._attempts += 1
+        start = AttemptStart(str(self._attempts), 1, EPOCH, role, deployment, deployment, 0.0)
+        self.steering.attempt_started(MODEL, start)
+        return start
+
+    def win(
+        self, deployment: str, ttft_s: float = 0.3, role: Role = Role.PRIMARY, *, speed_tps: float = 50.0
+    ) -> AttemptRecord:
+        """Run an attempt that delivers after ``ttft_s`` and streams for two seconds."""
+        start = self.launch(deployment, role)
+        self.steering.first_token(MODEL, 0, deployment, ttft_s)
+        return self._end(
+            start,
+            Outcome.WON,
+            ttft_ms=ttft_s * 1000,
+            last_token_ms=ttft_s * 1000 + 2000,
+            decode_tps=speed_tps,
+            tokens_source=TokensSource.REPORTED,
+        )
+
+    def lose(self, deployment: str, age_s: float, role: Role = Role.PRIMARY) -> AttemptRecord:
+        """Run an attempt that is cut at ``age_s``, before its first token."""
+        return self._end(self.launch(deployment, role), Outcome.LOST, censored_at_ms=age_s * 1000)
+
+    def fail(
+        self,
+        deployment: str,
+        kind: ErrorKind = ErrorKind.SERVER_ERROR,
+        *,
+        retry_after_s: float | None = None,
+        ttft_ms: float | None = None,
+        role: Role = Role.PRIMARY,
+    ) -> AttemptRecord:
+        """Run an attempt that fails."""
+        outcome = Outcome.TIMEOUT if kind is ErrorKind.TTFT_TIMEOUT else Outcome.FAILED
+        start = self.launch(deployment, role)
+        return self._end(start, outcome, error_kind=kind, retry_after_s=retry_after_s, ttft_ms=ttft_ms)
+
+    def finish(self, *attempts: AttemptRecord, completion_tokens: int | None = 100) -> None:
+        """End a call that consisted of ``attempts``."""
+        winner = next((attempt.id for attempt in attempts if attempt.outcome is Outcome.WON), None)
+        self.steering.call_finished(
+            CallRecord(
+                id="call",
+                started_at=EPOCH,
+                client=None,
+                model=MODEL,
+                endpoint="chat.completions",
+                streamed=True,
+                mode=Mode.AUTO,
+                objective=Objective.FIRST_TOKEN,
+                prompt_class=0,
+                tags={},
+                replica="here",
+                region=None,
+                launched=len(attempts),
+                winner_attempt_id=winner,
+                status_code=200 if winner else 502,
+                error_kind=None,
+                ttft_ms=300.0,
+                total_ms=2300.0,
+                overhead_ms=1.0,
+                completion_tokens=completion_tokens,
+                attempts=attempts,
+            )
+        )
+
+    def warm_up(self, wins: int = 30, **ttft_s: float) -> None:
+        """Give each named deployment a history, and let standings see it."""
+        for deployment, seconds in ttft_s.items():
+            for _ in range(wins):
+                self.win(deployment, seconds)
+        self.now_s += 1.0
+
+    def state(self, deployment: str) -> str:
+        """The deployment's state as published."""
+        rows = self.steering.leaderboard(MODEL).deployments
+        return next(row.state for row in rows if row.deployment == deployment)
+
+    def _end(self, start: AttemptStart, outcome: Outcome, **facts: object) -> AttemptRecord:
+        record = AttemptRecord(
+            id=start.id,
+            call_id="call",
+            number=1,
+            started_at=EPOCH,
+            role=start.role,
+            provider=start.provider,
+            deployment=start.deployment,
+            launch_offset_ms=0.0,
+            outcome=outcome,
+            **facts,  # type: ignore[arg-type]  # the tests' own words, as the record names them
+        )
+        self.steering.attempt_ended(MODEL, 0, record)
+        return record

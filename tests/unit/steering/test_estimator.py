@@ -1,0 +1,181 @@
+"""The estimator by numbers: buckets, Kaplan-Meier, standings."""
+
+from bisect import bisect_right
+from math import inf, isclose, log, sqrt
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.steering.constants import BUCKETS
+from gateway.steering.histogram import bucket, edge_s, lognormal_masses, mid_s
+from gateway.steering.standings import standings
+from gateway.steering.survival import dense, kaplan_meier, median_interval_s
+from gateway.steering.tally import Tally, add_counts, event_field, read_tallies
+
+NOBODY = [0.0] * BUCKETS
+histograms = st.dictionaries(st.integers(0, BUCKETS - 1), st.integers(1, 50), max_size=12)
+
+
+def test_bucket_edges_double_every_eight_buckets_from_ten_milliseconds() -> None:
+    assert edge_s(0) == 0.010
+    assert edge_s(8) == 0.020
+    assert isclose(edge_s(BUCKETS), 163.84)
+    assert isclose(mid_s(3), sqrt(edge_s(3) * edge_s(4)))
+
+
+def test_what_is_beyond_either_end_falls_into_the_last_bucket_there() -> None:
+    assert bucket(0.0) == bucket(0.010) == 0
+    assert bucket(163.84) == bucket(10_000) == BUCKETS - 1
+
+
+@pytest.mark.parametrize("index", range(BUCKETS))
+def test_an_edge_belongs_to_the_bucket_above_it(index: int) -> None:
+    assert bucket(edge_s(index)) == index
+    assert bucket(mid_s(index)) == index
+
+
+def test_the_fixed_prior_sums_to_one_and_has_its_median_where_it_says() -> None:
+    masses = lognormal_masses(0.6, 1.0)
+    assert isclose(sum(masses), 1.0)
+    assert kaplan_meier(masses, NOBODY).quantile_s(0.5) == pytest.approx(0.6, rel=0.01)
+    assert kaplan_meier(masses, NOBODY).quantile_s(0.84134) == pytest.approx(0.6 * 2.71828, rel=0.01)
+
+
+def test_kaplan_meier_by_hand() -> None:
+    # at risk 4: one event (3/4 survive); one cut; at risk 2: one event (3/8 survive); one cut
+    events = dense({10: 1, 20: 1})
+    curve = kaplan_meier(events, dense({15: 1, 30: 1}))
+    assert curve.reached[9] == 0
+    assert curve.reached[10] == 0.25
+    assert curve.reached[19] == 0.25
+    assert curve.reached[20] == curve.reached[-1] == 0.625
+    assert curve.quantile_s(0.25) == edge_s(11)
+    assert curve.quantile_s(0.5) == pytest.approx(edge_s(20 + 0.25 / 0.375))
+    assert curve.quantile_s(0.625) == edge_s(21)
+    assert curve.quantile_s(0.63) == inf
+    assert curve.mean_s() == pytest.approx(0.25 * mid_s(10) + 0.375 * mid_s(20) + 0.375 * 30.0)
+
+
+def test_in_one_bucket_events_come_before_cut_attempts() -> None:
+    assert kaplan_meier(dense({5: 1}), dense({5: 1})).reached[5] == 0.5
+
+
+def test_the_mean_is_restricted_to_thirty_seconds() -> None:
+    assert kaplan_meier(dense({BUCKETS - 1: 1}), NOBODY).mean_s() == 30.0
+    assert kaplan_meier(NOBODY, dense({3: 5})).mean_s() == 30.0
+
+
+@given(histograms.filter(bool))
+def test_without_cut_attempts_kaplan_meier_is_the_empirical_distribution(events: dict[int, int]) -> None:
+    curve = kaplan_meier(dense(events), NOBODY)
+    total = sum(events.values())
+    for index in range(BUCKETS):
+        assert curve.reached[index] == pytest.approx(sum(n for i, n in events.items() if i <= index) / total)
+
+
+@given(histograms, histograms, st.floats(0.01, 0.99), st.floats(0.01, 0.99))
+def test_a_curve_rises_within_bounds_and_so_do_its_quantiles(
+    events: dict[int, int], censored: dict[int, int], one: float, other: float
+) -> None:
+    curve = kaplan_meier(dense(events), dense(censored))
+    assert all(0 <= reached <= 1 for reached in curve.reached)
+    assert list(curve.reached) == sorted(curve.reached)
+    assert curve.quantile_s(min(one, other)) <= curve.quantile_s(max(one, other))
+    assert 0 < curve.mean_s() <= 30.0
+
+
+def test_winners_alone_look_a_fifth_too_fast_and_kaplan_meier_does_not() -> None:
+    """Two equal providers race; each call's loser is cut at the winner's first token."""
+    random = Random(7)
+    true_median_s = 0.4
+    events: dict[int, float] = {}
+    censored: dict[int, float] = {}
+    winners = []
+    for _ in range(4000):
+        mine, theirs = (true_median_s * random.lognormvariate(0, 0.5) for _ in range(2))
+        into = events if mine < theirs else censored
+        into[bucket(min(mine, theirs))] = into.get(bucket(min(mine, theirs)), 0) + 1
+        if mine < theirs:
+            winners.append(mine)
+    winners_median_s = sorted(winners)[len(winners) // 2]
+    assert winners_median_s < 0.81 * true_median_s
+    assert kaplan_meier(dense(events), dense(censored)).quantile_s(0.5) == pytest.approx(true_median_s, rel=0.03)
+
+
+def test_the_median_comes_with_an_interval_that_narrows_with_samples() -> None:
+    random = Random(3)
+    samples = sorted(bucket(random.lognormvariate(log(0.4), 0.5)) for _ in range(1000))
+
+    def interval(n: int) -> tuple[float, float]:
+        taken = samples[:: len(samples) // n]
+        counts = {index: float(bisect_right(taken, index) - bisect_right(taken, index - 1)) for index in set(taken)}
+        return median_interval_s(dense(counts), NOBODY)
+
+    few, many = interval(20), interval(1000)
+    assert few[0] < many[0] <= 0.4 <= many[1] < few[1]
+    assert median_interval_s(dense({5: 1}), dense({6: 10})) == (inf, inf)
+
+
+def test_a_deployment_never_seen_is_expected_to_answer_like_the_models_others() -> None:
+    fast = read_tallies({event_field("a", 0, 0.1): 1000.0, "a|n": 1000.0})
+    slow = read_tallies({event_field("a", 0, 3.0): 1000.0, "a|n": 1000.0})
+    assert standings(fast, 0).of("new").curve.quantile_s(0.5) == pytest.approx(0.1, rel=0.1)
+    assert standings(slow, 0).of("new").curve.quantile_s(0.5) == pytest.approx(3.0, rel=0.1)
+
+
+def test_a_model_never_seen_is_expected_to_answer_like_the_prior_of_its_prompt_class() -> None:
+    for known, median_s in enumerate((0.6, 0.9, 1.8)):
+        assert standings({}, known).unseen.curve.quantile_s(0.5) == pytest.approx(median_s, rel=0.01)
+
+
+def test_the_pool_outweighs_one_lucky_sample_and_not_forty() -> None:
+    others = {event_field("a", 0, 1.0): 200.0, "a|n": 200.0}
+    lucky = standings(read_tallies({**others, event_field("b", 0, 0.1): 1.0}), 0)
+    quick = standings(read_tallies({**others, event_field("b", 0, 0.1): 40.0}), 0)
+    assert lucky.of("b").curve.quantile_s(0.5) > 0.9
+    assert quick.of("b").curve.quantile_s(0.5) < 0.12
+    assert lucky.of("b").events == 1
+
+
+def test_errors_lengthen_a_score_by_the_tries_they_cost_at_most_tenfold() -> None:
+    def score_s(n: float, err: float) -> float:
+        tally = Tally(n=n, err=err, events={0: {30: 100.0}})
+        return standings({"a": tally}, 0).of("a").score_s
+
+    mean_s = standings({"a": Tally(events={0: {30: 100.0}})}, 0).of("a").curve.mean_s()
+    assert score_s(0, 0) == pytest.approx(mean_s / 0.99)
+    assert score_s(95, 49.95) == pytest.approx(mean_s / 0.5)
+    assert score_s(1000, 1000) == pytest.approx(mean_s * 10)
+
+
+def test_prompt_classes_are_populations_of_their_own() -> None:
+    tallies = read_tallies({event_field("a", 0, 0.1): 100.0, event_field("a", 2, 4.0): 100.0})
+    assert standings(tallies, 0).of("a").curve.quantile_s(0.5) == pytest.approx(0.1, rel=0.1)
+    assert standings(tallies, 2).of("a").curve.quantile_s(0.5) == pytest.approx(4.0, rel=0.1)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.floats(0.001, 200)), max_size=30),
+    st.integers(0, 30),
+)
+def test_reading_merged_counts_is_reading_all_samples_of_both(samples: list[tuple[str, int, float]], cut: int) -> None:
+    def counted(part: list[tuple[str, int, float]]) -> dict[str, float]:
+        counts: dict[str, float] = {}
+        for sample in part:
+            add_counts(counts, {event_field(*sample): 1.0})
+        return counts
+
+    merged = counted(samples[:cut])
+    add_counts(merged, counted(samples[cut:]))
+    assert read_tallies(merged) == read_tallies(counted(samples))
+
+
+def test_fields_of_a_newer_version_are_passed_over() -> None:
+    assert read_tallies({"a|0|ae17": 3.0, "a|good_ttft": 2.0, "req": 9.0, "x|y|e": 1.0}) == {}
+
+
+def test_a_deployments_name_may_contain_anything() -> None:
+    tallies = read_tallies({"groq/a|b:free|0|e3": 2.0, "groq/a|b:free|n": 2.0})
+    assert tallies["groq/a|b:free"].events == {0: {3: 2.0}}

@@ -1,0 +1,152 @@
+"""Cool-down, breaker, being out, price: one deployment on a clock of our own."""
+
+import pytest
+
+from gateway.steering.health import Health, State
+
+Q95_S = 1.0
+
+
+def opened(now_s: float = 0.0) -> Health:
+    """A deployment that has just been opened for the first time."""
+    health = Health()
+    for _ in range(4):
+        health.strike(now_s)
+    return health
+
+
+def state(health: Health, now_s: float) -> State:
+    return health.condition(now_s).state
+
+
+def test_a_429_cools_for_what_it_asked() -> None:
+    health = Health()
+    health.rate_limited(7.0, now_s=100.0)
+    assert health.condition(103.0).cooling_s == 4.0
+    assert state(health, 106.9) is State.COOLING
+    assert state(health, 107.0) is State.OK
+
+
+def test_a_429_that_asks_for_nothing_cools_half_a_second_and_none_more_than_a_minute() -> None:
+    health = Health()
+    health.rate_limited(None, now_s=0.0)
+    assert health.condition(0.0).cooling_s == 0.5
+    health.rate_limited(3600.0, now_s=0.0)
+    assert health.condition(0.0).cooling_s == 60.0
+
+
+def test_a_shorter_429_does_not_end_a_longer_cool_down() -> None:
+    health = Health()
+    health.rate_limited(10.0, now_s=0.0)
+    health.rate_limited(1.0, now_s=0.0)
+    assert health.condition(0.0).cooling_s == 10.0
+
+
+def test_each_429_raises_the_price_which_halves_every_two_minutes() -> None:
+    health = Health()
+    health.rate_limited(None, now_s=0.0)
+    health.rate_limited(None, now_s=0.0)
+    assert health.condition(0.0).price_s == pytest.approx(0.4)
+    assert health.condition(120.0).price_s == pytest.approx(0.2)
+    for _ in range(100):
+        health.rate_limited(None, now_s=120.0)
+    assert health.condition(120.0).price_s == 10.0
+
+
+def test_four_strikes_in_a_row_open_the_breaker_for_five_seconds() -> None:
+    health = Health()
+    assert [health.strike(0.0) for _ in range(4)] == [False, False, False, True]
+    assert state(health, 4.9) is State.OPEN
+    assert state(health, 5.0) is State.HALF_OPEN
+
+
+def test_a_first_token_in_between_resets_the_strikes() -> None:
+    health = Health()
+    for _ in range(3):
+        health.strike(0.0)
+    health.delivered(0.5, Q95_S, 0.0)
+    for _ in range(3):
+        assert not health.strike(0.0)
+    assert state(health, 0.0) is State.OK
+
+
+def test_each_opening_doubles_up_to_a_minute() -> None:
+    health, now_s = opened(), 0.0
+    lengths = []
+    for _ in range(6):
+        length_s = next(step for step in range(100) if state(health, now_s + step) is not State.OPEN)
+        lengths.append(length_s)
+        now_s += length_s
+        health.strike(now_s)
+    assert lengths == [5, 10, 20, 40, 60, 60]
+
+
+def test_strikes_of_attempts_launched_before_it_opened_add_nothing() -> None:
+    health = opened()
+    for _ in range(50):
+        assert not health.strike(1.0)
+    assert state(health, 5.0) is State.HALF_OPEN
+
+
+def test_a_probe_is_due_at_once_and_then_every_three_seconds() -> None:
+    health = opened()
+    assert not health.condition(4.9).probe_due
+    assert health.condition(5.0).probe_due
+    health.probed(5.0)
+    assert not health.condition(7.9).probe_due
+    assert health.condition(8.0).probe_due
+
+
+def test_a_probe_that_delivers_in_time_closes_the_breaker_for_good() -> None:
+    health = opened()
+    assert health.delivered(2.9, Q95_S, 6.0)
+    assert state(health, 6.0) is State.OK
+    for _ in range(4):
+        health.strike(10.0)
+    assert state(health, 15.0) is State.HALF_OPEN  # five seconds again, not ten
+
+
+def test_a_probe_that_delivers_too_late_opens_it_again() -> None:
+    health = opened()
+    assert not health.delivered(3.1, Q95_S, 6.0)
+    assert state(health, 6.0) is State.OPEN
+    assert state(health, 16.0) is State.HALF_OPEN
+
+
+def test_a_probe_that_fails_opens_it_again() -> None:
+    health = opened()
+    assert health.strike(6.0)
+    assert state(health, 15.9) is State.OPEN
+
+
+def test_a_probe_cut_at_a_normal_age_says_nothing_and_one_cut_late_has_failed() -> None:
+    health = opened()
+    health.cut(2.9, Q95_S, 6.0)
+    assert state(health, 6.0) is State.HALF_OPEN
+    health.cut(3.0, Q95_S, 6.0)
+    assert state(health, 6.0) is State.OPEN
+
+
+def test_one_that_nobody_probes_is_let_in_again_after_a_minute_on_trial() -> None:
+    health = opened()
+    assert state(health, 64.9) is State.HALF_OPEN
+    assert state(health, 65.0) is State.OK
+    health.strike(65.0)
+    assert state(health, 65.0) is State.OPEN
+
+
+def test_one_that_refuses_the_key_is_out_and_tried_once_a_minute() -> None:
+    health = Health()
+    assert health.refuse(0.0)
+    assert not health.refuse(1.0)
+    assert state(health, 10_000.0) is State.OUT
+    assert not health.condition(60.9).probe_due
+    assert health.condition(61.0).probe_due
+
+
+def test_being_out_ends_with_a_reload_or_a_first_token() -> None:
+    for recover in (Health.reload, lambda health: health.delivered(0.5, Q95_S, 1.0)):
+        health = Health()
+        health.refuse(0.0)
+        recover(health)
+        assert state(health, 1.0) is State.OK

@@ -1,0 +1,272 @@
+"""Who is launched, and when: the rules of choosing, one by one."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from gateway.calls import Mode, Role
+from gateway.settings.model import RaceSettings
+from gateway.steering.health import Condition, State
+from gateway.steering.histogram import bucket
+from gateway.steering.planner import Candidate, Launch, Plan, plan
+from gateway.steering.standings import Estimate
+from gateway.steering.survival import dense, kaplan_meier
+
+HEALTHY = Condition(State.OK, 0.0, probe_due=False, in_flight=0, price_s=0.0)
+NEVER, ALWAYS = 0.999, 0.0  # draws that take no chance, or every one
+
+
+class Draws(Random):
+    """Random numbers told in advance; the last is repeated."""
+
+    def __init__(self, *numbers: float) -> None:
+        super().__init__(0)
+        self.numbers = list(numbers)
+
+    def random(self) -> float:
+        return self.numbers.pop(0) if len(self.numbers) > 1 else self.numbers[0]
+
+
+def candidate(name: str, score_s: float, *, events: float = 100.0, **condition: object) -> Candidate:
+    """A deployment that answers in ``score_s`` and is well unless said otherwise."""
+    curve = kaplan_meier(dense({bucket(score_s): 1.0}), dense({}))
+    estimate = Estimate(events=events, curve=curve, q95_s=curve.quantile_s(0.95), score_s=score_s)
+    facts = {name: getattr(HEALTHY, name) for name in HEALTHY.__struct_fields__} | condition
+    return Candidate(name, estimate, Condition(**facts), score_s)
+
+
+def planned(
+    *candidates: Candidate,
+    mode: Mode = Mode.AUTO,
+    budget: float = 1.0,
+    tokens: float = 20.0,
+    prompt_tokens: int = 100,
+    draws: tuple[float, ...] = (NEVER,),
+    **race: float,
+) -> Plan:
+    """Plan a call; by default no draw explores, and none races but when the budget makes it certain."""
+    settings = RaceSettings.model_validate({"mode": mode, "budget": budget, **race})
+    return plan(candidates, settings, prompt_tokens=prompt_tokens, tokens=tokens, random=Draws(*draws))
+
+
+def started(made: Plan) -> list[tuple[str, Role]]:
+    """Who starts at once."""
+    return [(launch.deployment, launch.role) for launch in made.launches if launch.delay_s == 0]
+
+
+A, B, C, D, E = (candidate(name, score_s) for name, score_s in zip("abcde", (0.3, 0.6, 0.9, 1.2, 1.5), strict=True))
+
+
+def test_the_default_budget_races_the_best_two() -> None:
+    made = planned(C, A, B)
+    assert started(made) == [("a", Role.PRIMARY), ("b", Role.RACE)]
+
+
+def test_an_economy_budget_hedges_at_the_quantile_that_it_pays_for() -> None:
+    made = planned(A, B, budget=0.1)
+    hedge = made.launches[1]
+    assert (hedge.deployment, hedge.role) == ("b", Role.HEDGE)
+    assert hedge.delay_s == A.estimate.curve.quantile_s(0.9)
+    assert planned(A, B, budget=0.02).launches[1].delay_s == A.estimate.curve.quantile_s(0.98)
+
+
+def test_between_economy_and_race_two_a_share_of_calls_is_raced() -> None:
+    random = Random(5)
+    race = RaceSettings(budget=0.55)
+    roles = Counter(
+        plan((A, B), race, prompt_tokens=1, tokens=0.0, random=random).launches[1].role for _ in range(2000)
+    )
+    assert roles[Role.RACE] == pytest.approx(1000, abs=80)
+    assert roles[Role.HEDGE] == pytest.approx(960, abs=80)
+
+
+def test_a_budget_above_one_widens_the_race() -> None:
+    assert started(planned(A, B, C, D, budget=2.0)) == [("a", Role.PRIMARY), ("b", Role.RACE), ("c", Role.RACE)]
+    assert len(started(planned(A, B, C, D, budget=2.5, draws=(NEVER,)))) == 3
+    assert len(started(planned(A, B, C, D, budget=2.5, draws=(NEVER, NEVER, 0.4)))) == 4
+
+
+def test_a_hedge_is_never_sooner_than_fifty_milliseconds_nor_later_than_ten_seconds() -> None:
+    assert planned(candidate("a", 0.011), candidate("b", 0.02), budget=0.1).launches[1].delay_s == 0.05
+    late = planned(candidate("a", 25.0), candidate("b", 40.0), candidate("c", 50.0), budget=0.1)
+    assert [launch.delay_s for launch in late.launches if launch.role is Role.HEDGE] == [10.0]
+
+
+def test_traffic_is_spread_over_the_near_best_and_no_further() -> None:
+    random = Random(1)
+    near = (candidate("a", 0.30), candidate("b", 0.32), candidate("c", 0.44), candidate("d", 0.46))
+    race = RaceSettings(mode=Mode.SINGLE)
+    chosen = Counter(
+        plan(near, race, prompt_tokens=1, tokens=0.0, random=random).launches[0].deployment for _ in range(3000)
+    )
+    weights = {"a": 1.0, "b": (0.30 / 0.32) ** 12, "c": (0.30 / 0.44) ** 12}
+    total = sum(weights.values())
+    for name, weight in weights.items():
+        assert chosen[name] == pytest.approx(3000 * weight / total, abs=100)
+    assert chosen["d"] == 0
+
+
+def test_of_two_draws_the_one_with_less_in_flight_is_taken() -> None:
+    busy, idle = candidate("a", 0.3, in_flight=5), candidate("b", 0.3, in_flight=1)
+    assert planned(busy, idle, draws=(0.1, 0.9)).launches[0].deployment == "b"
+    assert planned(busy, idle, draws=(0.9, 0.1)).launches[0].deployment == "b"
+    assert planned(busy, idle, draws=(0.1, 0.1)).launches[0].deployment == "a"
+
+
+def test_on_ties_the_first_draw_is_taken() -> None:
+    assert planned(candidate("a", 0.3), candidate("b", 0.3), draws=(0.9, 0.1)).launches[0].deployment == "b"
+
+
+def test_one_call_in_fifty_tries_the_least_seen_on_the_spare_slot() -> None:
+    quiet = candidate("q", 0.9, events=2)
+    made = planned(A, B, quiet, draws=(0.019, 0.5, 0.5, NEVER))
+    assert started(made) == [("a", Role.PRIMARY), ("q", Role.EXPLORE), ("b", Role.RACE)]
+    assert made.reasons == ("explore",)
+    assert ("q", Role.EXPLORE) not in started(planned(A, B, quiet, draws=(0.021,)))
+
+
+def test_a_primary_that_is_new_gets_company_at_once_while_the_budget_is_half_full() -> None:
+    new = candidate("a", 0.3, events=2.9)
+    known = candidate("a", 0.3, events=3)
+    assert started(planned(new, B, budget=0.1, tokens=10.0)) == [("a", Role.PRIMARY), ("b", Role.RACE)]
+    assert started(planned(new, B, budget=0.1, tokens=9.9)) == [("a", Role.PRIMARY)]
+    assert started(planned(known, B, budget=0.1, tokens=20.0)) == [("a", Role.PRIMARY)]
+
+
+def test_a_half_open_deployment_is_probed_in_the_second_slot_and_nobody_waits_for_it() -> None:
+    broken = candidate("x", 0.1, state=State.HALF_OPEN, probe_due=True)
+    made = planned(A, B, broken, budget=0.1)
+    assert started(made) == [("a", Role.PRIMARY), ("x", Role.EXPLORE)]
+    assert made.launches[2].role is Role.HEDGE
+    tried = candidate("x", 0.1, state=State.HALF_OPEN)
+    assert started(planned(A, B, tried, budget=0.1)) == [("a", Role.PRIMARY)]
+
+
+def test_two_of_the_others_stand_by_for_a_primary_that_hangs() -> None:
+    made = planned(A, B, C, D, E)
+    late_s = 4 * A.estimate.q95_s
+    assert 1.2 < late_s < 1.5
+    assert made.launches[2:] == (Launch("c", 1.5, Role.FAILOVER), Launch("d", 3.0, Role.FAILOVER))
+    assert made.rest == ("e",)
+    assert made.rescue_s == 1.5
+
+
+def test_rescue_comes_at_four_times_the_primarys_q95_and_the_next_by_twenty_seconds() -> None:
+    slow = [candidate(name, score_s) for name, score_s in zip("abcd", (3.0, 5.0, 6.0, 7.0), strict=True)]
+    made = planned(*slow)
+    late_s = 4 * slow[0].estimate.q95_s
+    assert [launch.delay_s for launch in made.launches[2:]] == [late_s, 20.0]
+    hopeless = [candidate(name, score_s) for name, score_s in zip("abcd", (20.0, 35.0, 36.0, 37.0), strict=True)]
+    assert [launch.delay_s for launch in planned(*hopeless).launches[2:]] == [15.0, 20.0]
+
+
+def test_failover_goes_by_score_and_to_the_tripped_last() -> None:
+    tripped = candidate("x", 0.1, state=State.OPEN)
+    cooling = candidate("y", 0.1, state=State.COOLING, cooling_s=3.0)
+    out = candidate("z", 0.1, state=State.OUT)
+    made = planned(tripped, cooling, out, C, B, A, mode=Mode.SINGLE)
+    assert [launch.deployment for launch in made.launches] == ["a"]
+    assert made.rest == ("b", "c", "x")
+
+
+def test_with_every_breaker_open_somebody_is_asked_all_the_same() -> None:
+    made = planned(
+        candidate("a", 0.3, state=State.OPEN), candidate("b", 0.9, state=State.HALF_OPEN, probe_due=True), budget=0.1
+    )
+    assert made.launches[0] == Launch("a", 0.0, Role.PRIMARY)
+    assert [launch.role for launch in made.launches] == [Role.PRIMARY, Role.HEDGE]
+
+
+def test_when_all_cool_down_nobody_is_asked_and_the_least_wait_is_told() -> None:
+    made = planned(
+        candidate("a", 0.3, state=State.COOLING, cooling_s=8.0), candidate("b", 0.3, state=State.COOLING, cooling_s=2.5)
+    )
+    assert (made.launches, made.rest) == ((), ())
+    assert made.retry_after_s == 2.5
+
+
+def test_with_one_out_and_the_others_cooling_the_wait_is_told_too() -> None:
+    made = planned(candidate("a", 0.3, state=State.OUT), candidate("b", 0.3, state=State.COOLING, cooling_s=2.5))
+    assert (made.launches, made.retry_after_s) == ((), 2.5)
+
+
+def test_with_all_out_one_is_asked_so_that_the_client_learns_why() -> None:
+    made = planned(candidate("a", 0.3, state=State.OUT), candidate("b", 0.9, state=State.OUT), budget=0)
+    assert made.launches[0].deployment == "a"
+
+
+def test_single_is_never_two_at_once() -> None:
+    probe = candidate("x", 0.1, state=State.HALF_OPEN, probe_due=True)
+    made = planned(A, B, C, probe, mode=Mode.SINGLE, draws=(ALWAYS,))
+    assert made.launches == (Launch("a", 0.0, Role.PRIMARY),)
+    assert made.rest == ("b", "c", "x")
+    assert made.rescue_s is None
+
+
+def test_race_starts_as_many_as_its_width_at_once() -> None:
+    made = planned(A, B, C, D, mode=Mode.RACE, width=3)
+    assert started(made) == [("a", Role.PRIMARY), ("b", Role.RACE), ("c", Role.RACE)]
+    assert made.launches[3] == Launch("d", 1.5, Role.FAILOVER)
+
+
+def test_in_a_race_of_given_width_exploring_takes_a_racers_place() -> None:
+    quiet = candidate("q", 2.0, events=0)
+    assert started(planned(A, B, quiet, mode=Mode.RACE, draws=(ALWAYS,))) == [
+        ("a", Role.PRIMARY),
+        ("q", Role.EXPLORE),
+    ]
+    assert started(planned(A, quiet, mode=Mode.RACE, draws=(ALWAYS,)))[1] == ("q", Role.RACE)
+
+
+def test_hedge_starts_the_second_after_its_delay_or_the_policys_quantile() -> None:
+    assert planned(A, B, mode=Mode.HEDGE, hedge_delay_s=0.7).launches[1] == Launch("b", 0.7, Role.HEDGE)
+    assert planned(A, B, mode=Mode.HEDGE, hedge_delay_s=0.0).launches[1] == Launch("b", 0.0, Role.HEDGE)
+    assert planned(A, B, mode=Mode.HEDGE).launches[1].delay_s == A.estimate.curve.quantile_s(0.9)
+
+
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.RACE, Mode.HEDGE])
+def test_a_long_prompt_is_hedged_not_raced(mode: Mode) -> None:
+    new = candidate("a", 0.3, events=0)
+    made = planned(new, B, C, mode=mode, prompt_tokens=16_001, draws=(ALWAYS,), hedge_delay_s=0.0)
+    assert started(made) == [("a", Role.PRIMARY)]
+    assert made.launches[1] == Launch("b", A.estimate.curve.quantile_s(0.9), Role.HEDGE)
+    assert "long prompt: hedged" in made.reasons
+
+
+def test_a_budget_of_nothing_starts_nothing_extra_but_still_rescues() -> None:
+    probe = candidate("x", 0.1, state=State.HALF_OPEN, probe_due=True)
+    made = planned(A, B, C, D, probe, budget=0, draws=(ALWAYS,))
+    assert [(launch.deployment, launch.role) for launch in made.launches] == [
+        ("a", Role.PRIMARY),
+        ("b", Role.FAILOVER),
+        ("c", Role.FAILOVER),
+    ]
+    assert made.rest == ("d", "x")
+
+
+def test_a_model_with_one_deployment_races_itself_only_when_asked_to() -> None:
+    assert started(planned(A)) == [("a", Role.PRIMARY)]
+    assert started(planned(A, mode=Mode.RACE)) == [("a", Role.PRIMARY), ("a", Role.RACE)]
+    assert planned(A, mode=Mode.HEDGE, hedge_delay_s=0.4).launches[1] == Launch("a", 0.4, Role.HEDGE)
+
+
+def test_a_deployment_is_launched_once_whatever_the_plan() -> None:
+    random = Random(11)
+    for _ in range(500):
+        everyone = []
+        for name in "abcdef":
+            state = random.choice(list(State))
+            due = state in {State.HALF_OPEN, State.OUT} and random.random() < 0.5
+            seen = random.choice([0, 50])
+            everyone.append(candidate(name, random.uniform(0.1, 2), events=seen, state=state, probe_due=due))
+        race = RaceSettings(
+            mode=random.choice(list(Mode)), budget=random.choice([0, 0.1, 1, 3]), width=random.randint(1, 5)
+        )
+        made = plan(everyone, race, prompt_tokens=random.choice([10, 50_000]), tokens=20, random=random)
+        names = [launch.deployment for launch in made.launches] + list(made.rest)
+        assert len(names) == len(set(names))
+        assert [launch.delay_s for launch in made.launches] == sorted(launch.delay_s for launch in made.launches)
+        assert bool(made.launches) != (made.retry_after_s is not None)
+        if made.launches:
+            assert made.launches[0].role is Role.PRIMARY

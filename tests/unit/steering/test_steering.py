@@ -1,0 +1,308 @@
+"""Steering as a whole: what attempts teach, and what the next plan makes of it."""
+
+from random import Random
+
+import pytest
+from structlog.testing import capture_logs
+
+from gateway.calls import Mode, Outcome, Role
+from gateway.settings.model import RaceSettings
+from gateway.steering.leaderboard import Leaderboard, Row
+from gateway.steering.planner import Plan
+from providers.errors import ErrorKind
+from tests.unit.steering.scene import MODEL, Scene
+
+
+def primary(plan: Plan) -> str:
+    return plan.launches[0].deployment
+
+
+def row_of(board: Leaderboard, deployment: str) -> Row:
+    return next(row for row in board.deployments if row.deployment == deployment)
+
+
+def test_later_calls_go_to_whoever_proved_faster() -> None:
+    scene = Scene()
+    scene.warm_up(a=1.2, b=0.2, c=1.5)
+    assert [primary(scene.plan()) for _ in range(20)] == ["b"] * 20
+    scene.now_s += 300
+    scene.warm_up(wins=60, a=0.2, b=3.0, c=3.0)
+    assert [primary(scene.plan()) for _ in range(20)] == ["a"] * 20
+
+
+def test_standings_are_read_from_a_snapshot_at_most_a_second_old() -> None:
+    scene = Scene(("a", "b"))
+    scene.warm_up(a=0.2, b=1.0)
+    scene.plan()
+    for _ in range(500):
+        scene.win("a", 5.0)
+    assert primary(scene.plan()) == "a"
+    scene.now_s += 1.0
+    assert primary(scene.plan()) == "b"
+
+
+def test_a_loser_that_is_always_cut_young_is_not_taken_for_slow_nor_for_broken() -> None:
+    """The trap: a breaker that counted lost races would open healthy deployments."""
+    scene = Scene(("a", "b"))
+    scene.warm_up(a=0.5, b=0.5)
+    for _ in range(200):
+        winner = scene.win("b", 0.3, Role.RACE)
+        loser = scene.lose("a", 0.3)
+        scene.finish(winner, loser)
+    assert scene.state("a") == "ok"
+
+
+def test_a_primary_overtaken_when_it_was_long_due_gets_a_strike() -> None:
+    scene = Scene(("a", "b"))
+    scene.warm_up(wins=200, a=0.3, b=0.3)
+    for calls in range(1, 5):
+        assert scene.state("a") == "ok", calls
+        scene.finish(scene.win("b", 0.3, Role.HEDGE), scene.lose("a", 0.6))
+    assert scene.state("a") == "open"
+
+
+def test_a_hedge_or_racer_that_loses_late_gets_no_strike() -> None:
+    scene = Scene(("a", "b"))
+    scene.warm_up(a=0.3, b=0.3)
+    for _ in range(10):
+        scene.finish(scene.win("a", 2.0), scene.lose("b", 2.0, Role.RACE))
+    assert scene.state("b") == "ok"
+
+
+def test_a_client_that_leaves_strikes_nobody_and_censors_the_age() -> None:
+    scene = Scene(("a",))
+    for _ in range(10):
+        start = scene.launch("a")
+        scene.finish(scene._end(start, Outcome.CLIENT_GONE, censored_at_ms=9000.0))
+    row = row_of(scene.steering.leaderboard(MODEL), "a")
+    assert (row.state, row.n, row.events, row.censored) == ("ok", 0, 0, 10)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ErrorKind.SERVER_ERROR,
+        ErrorKind.CONNECT_ERROR,
+        ErrorKind.CONNECT_TIMEOUT,
+        ErrorKind.TTFT_TIMEOUT,
+        ErrorKind.DISCONNECTED,
+        ErrorKind.STREAM_ERROR,
+        ErrorKind.UPSTREAM_EMPTY,
+        ErrorKind.INVALID_RESPONSE,
+    ],
+)
+def test_failures_before_the_first_token_are_errors_and_strikes(kind: ErrorKind) -> None:
+    scene = Scene(("a", "b"))
+    for _ in range(4):
+        scene.fail("a", kind)
+    row = row_of(scene.steering.leaderboard(MODEL), "a")
+    assert (row.n, row.error_rate, row.events, row.state) == (4, 1.0, 0, "open")
+
+
+def test_a_stream_that_breaks_after_its_first_token_is_an_error_and_no_strike() -> None:
+    scene = Scene(("a", "b"))
+    for _ in range(8):
+        start = scene.launch("a")
+        scene.steering.first_token(MODEL, 0, "a", 0.3)
+        scene._end(start, Outcome.FAILED, error_kind=ErrorKind.UPSTREAM_TRUNCATED, ttft_ms=300.0)
+    row = row_of(scene.steering.leaderboard(MODEL), "a")
+    assert (row.n, row.error_rate, row.events, row.state) == (8, 1.0, 8, "ok")
+
+
+def test_the_clients_own_fault_counts_nowhere() -> None:
+    scene = Scene(("a",))
+    scene.plan()
+    for _ in range(10):
+        scene.fail("a", ErrorKind.BAD_REQUEST)
+    row = row_of(scene.steering.leaderboard(MODEL), "a")
+    assert (row.n, row.censored, row.error_rate, row.state) == (0, 0, None, "ok")
+
+
+def test_a_429_cools_the_deployment_for_what_it_asked_and_is_neither_error_nor_event() -> None:
+    scene = Scene(("a", "b"))
+    scene.warm_up(a=0.2, b=0.9)
+    scene.fail("a", ErrorKind.RATE_LIMITED, retry_after_s=5.0)
+    assert [launch.deployment for launch in scene.plan().launches] == ["b"]
+    row = row_of(scene.steering.leaderboard(MODEL), "a")
+    assert (row.n, row.error_rate, row.state) == (30, 0.0, "cooling 5.0 s")
+    scene.now_s += 5.0
+    assert primary(scene.plan()) == "a"
+
+
+def test_when_every_deployment_cools_down_the_plan_says_when_to_come_back() -> None:
+    scene = Scene(("a", "b"))
+    scene.fail("a", ErrorKind.RATE_LIMITED, retry_after_s=9.0)
+    scene.fail("b", ErrorKind.RATE_LIMITED, retry_after_s=4.0)
+    scene.now_s += 1.0
+    plan = scene.plan()
+    assert (plan.launches, plan.rest, plan.retry_after_s) == ((), (), 3.0)
+
+
+def test_a_503_that_says_when_to_come_back_is_left_alone_until_then() -> None:
+    scene = Scene(("a", "b"))
+    scene.fail("a", ErrorKind.SERVER_ERROR, retry_after_s=2.0)
+    assert scene.state("a") == "cooling 2.0 s"
+
+
+@pytest.mark.parametrize("kind", [ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND])
+def test_a_refused_key_or_unknown_model_puts_the_deployment_out_loudly_and_once(kind: ErrorKind) -> None:
+    scene = Scene(("a", "b"))
+    scene.warm_up(a=0.2, b=0.9)
+    with capture_logs() as logs:
+        scene.fail("a", kind)
+        scene.fail("a", kind)
+    assert [(log["event"], log["log_level"], log["deployment"]) for log in logs] == [("steering.out", "warning", "a")]
+    assert scene.state("a") == "out"
+    assert "a" not in {*(launch.deployment for launch in scene.plan().launches), *scene.plan().rest}
+
+
+def test_a_reload_gives_a_deployment_that_was_out_another_chance_and_keeps_what_was_learned() -> None:
+    scene = Scene(("a", "b"))
+    scene.warm_up(a=0.2, b=0.9)
+    scene.fail("a", ErrorKind.PROVIDER_AUTH)
+    scene.steering.reset({MODEL: ("a", "b")})
+    assert scene.state("a") == "ok"
+    assert primary(scene.plan()) == "a"
+
+
+def test_a_tripped_deployment_is_probed_by_one_call_at_a_time_and_returns() -> None:
+    scene = Scene(("a", "b", "c"))
+    scene.warm_up(a=0.2, b=0.5, c=0.9)
+    for _ in range(4):
+        scene.fail("a")
+    assert primary(scene.plan()) == "b"
+    scene.now_s += 5.0
+    plans = [scene.plan(budget=0.1) for _ in range(10)]
+    assert [primary(plan) for plan in plans] == ["b"] * 10
+    probes = [launch for plan in plans for launch in plan.launches if launch.deployment == "a" and launch.delay_s == 0]
+    assert [probe.role for probe in probes] == [Role.EXPLORE]
+    with capture_logs() as logs:
+        scene.win("a", 0.2, Role.EXPLORE)
+    assert [log["event"] for log in logs] == ["steering.recovered"]
+    assert primary(scene.plan()) == "a"
+
+
+def test_what_is_in_flight_is_counted_here_and_now() -> None:
+    scene = Scene(("a", "b"))
+    scene.plan()
+    starts = [scene.launch("a") for _ in range(3)]
+    assert row_of(scene.steering.leaderboard(MODEL), "a").in_flight == 3
+    for start in starts:
+        scene._end(start, Outcome.LOST, censored_at_ms=100.0)
+    assert row_of(scene.steering.leaderboard(MODEL), "a").in_flight == 0
+
+
+@pytest.mark.parametrize(
+    ("budget", "most"), [(0.0, 0), (0.02, 140), (0.1, 520), (0.5, 2520), (1.0, 5020), (2.0, 10020)]
+)
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.RACE, Mode.HEDGE])
+def test_five_thousand_calls_start_no_more_extra_attempts_than_their_budget(
+    budget: float, most: int, mode: Mode
+) -> None:
+    """Four providers with slow tails, in virtual time. Extras may exceed the ratio by a burst, exploring by another."""
+    scene = Scene("abcd", seed=3)
+    world = Random(4)
+    medians_s = {"a": 0.25, "b": 0.33, "c": 0.45, "d": 0.6}
+    extras = 0
+    for _ in range(5000):
+        scene.now_s += world.expovariate(8.0)
+        plan = scene.plan(mode=mode, budget=budget, width=3)
+        running: list[tuple[float, str, Role, float]] = []
+        for launch in plan.launches:
+            if running and min(running)[0] <= launch.delay_s:
+                break
+            if not scene.steering.permit(MODEL, launch.role, budget):
+                continue
+            extras += launch.role not in {Role.PRIMARY, Role.FAILOVER}
+            tail = 6.0 if world.random() < 0.03 else 1.0
+            ttft_s = medians_s[launch.deployment] * world.lognormvariate(0, 0.4) * tail
+            running.append((launch.delay_s + ttft_s, launch.deployment, launch.role, launch.delay_s))
+        ended_s, *_ = min(running)
+        attempts = [
+            scene.win(name, at_s - delay_s, role) if at_s == ended_s else scene.lose(name, ended_s - delay_s, role)
+            for at_s, name, role, delay_s in running
+        ]
+        scene.finish(*attempts)
+    assert extras <= most
+    if mode is Mode.AUTO:
+        assert extras >= 0.8 * 5000 * min(budget, 1.0)
+    assert all(row.state == "ok" for row in scene.steering.leaderboard(MODEL).deployments)
+
+
+def test_a_permit_is_drawn_when_an_attempt_starts_not_when_it_is_planned() -> None:
+    scene = Scene()
+    for _ in range(100):
+        scene.plan(budget=0.1)
+    granted = sum(scene.steering.permit(MODEL, Role.HEDGE, 0.1) for _ in range(100))
+    assert granted == 20
+
+
+def test_exploring_may_overdraw_the_budget_by_a_burst_and_what_a_call_needs_is_free() -> None:
+    scene = Scene()
+    while scene.steering.permit(MODEL, Role.RACE, 0.1):
+        pass
+    assert sum(scene.steering.permit(MODEL, Role.EXPLORE, 0.1) for _ in range(100)) == 20
+    assert not scene.steering.permit(MODEL, Role.HEDGE, 0.1)
+    assert all(scene.steering.permit(MODEL, role, 0.1) for role in (Role.PRIMARY, Role.FAILOVER, Role.PROBE))
+
+
+def test_models_have_budgets_of_their_own() -> None:
+    scene = Scene()
+    while scene.steering.permit(MODEL, Role.RACE, 0.1):
+        pass
+    assert scene.steering.permit("another", Role.RACE, 0.1)
+
+
+def test_the_leaderboard_tells_each_deployments_figures() -> None:
+    scene = Scene(("a", "b"))
+    for _ in range(6):
+        scene.finish(scene.win("a", 0.4, speed_tps=80.0), scene.lose("b", 0.4, Role.RACE))
+    scene.finish(scene.win("b", 0.3), scene.fail("a"))
+    scene.plan()
+    board = scene.steering.leaderboard(MODEL)
+    assert [row.deployment for row in board.deployments] == ["a", "b"]
+    a, b = board.deployments
+    assert (a.n, a.events, a.censored, a.biased, a.in_flight) == (7, 6, 0, False, 0)
+    assert a.ttft_p50_ms == pytest.approx(400, rel=0.1)
+    assert a.ttft_p50_low_ms is not None
+    assert a.ttft_p50_high_ms is not None
+    assert a.ttft_p50_ms is not None
+    assert a.ttft_p50_low_ms <= a.ttft_p50_ms <= a.ttft_p50_high_ms
+    assert a.decode_tps == 80.0
+    assert a.error_rate == pytest.approx(1 / 7, abs=1e-4)
+    assert a.win_share == pytest.approx(6 / 7, abs=1e-4)
+    assert (b.n, b.events, b.censored, b.biased) == (1, 1, 6, True)
+    assert b.ttft_p50_ms is b.ttft_p99_ms is None  # one first token says nothing
+
+
+def test_a_quantile_that_the_samples_do_not_reach_is_unknown_not_infinite() -> None:
+    scene = Scene(("a",))
+    for _ in range(4):
+        scene.win("a", 0.2)
+    for _ in range(6):
+        scene.lose("a", 0.5)
+    row = row_of(scene.steering.leaderboard(MODEL), "a")
+    assert row.ttft_p50_ms is None
+    assert row.events == 4
+
+
+def test_configured_models_are_listed_before_anybody_calls_them() -> None:
+    scene = Scene()
+    scene.steering.reset({"idle": ("x", "y")})
+    (board,) = scene.steering.leaderboards()
+    assert [(row.deployment, row.n, row.ttft_p50_ms, row.decode_tps) for row in board.deployments] == [
+        ("x", 0, None, None),
+        ("y", 0, None, None),
+    ]
+
+
+def test_models_that_clients_named_once_are_forgotten() -> None:
+    scene = Scene(("x",))
+    scene.plan()
+    scene.fail("x", ErrorKind.NOT_FOUND)
+    scene.now_s += 700
+    scene.steering.plan("other", ("y",), RaceSettings(), prompt_class=0, prompt_tokens=1)
+    scene.now_s += 30
+    scene.steering.plan("other", ("y",), RaceSettings(), prompt_class=0, prompt_tokens=1)
+    assert [board.model for board in scene.steering.leaderboards()] == ["other"]
+    assert set(scene.steering._health) == {"y"}
