@@ -19,6 +19,7 @@ import msgspec
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
 from providers.json_stream import events_of_answer
+from providers.litellm_exchange import DONE, PumpedExchange, event
 
 # What a client may set. Litellm takes its own parameters by keyword too, addresses and credentials among them: those
 # come from the configuration (``extra_body``) or not at all.
@@ -58,7 +59,6 @@ _OURS = frozenset({"model", "stream", "stream_options"})  # asked by the exchang
 # The gateway's clocks end an attempt long before; litellm's own default is 6,000 s. It has one clock for everything
 # and does not say when it is connected, so a request's connect_timeout_s cannot be kept here.
 _TIMEOUT_S = 600.0
-_DONE = b"data: [DONE]\n\n"
 _PROVIDER_HEADER = "llm_provider-"  # litellm's prefix on the provider's own headers
 
 
@@ -133,7 +133,7 @@ class LiteLLMUpstream:
 
         """
         litellm = await self._litellm.module()
-        exchange = _LiteLLMExchange()
+        exchange = PumpedExchange()
         arguments = self._arguments(request, _CHAT_FIELDS)
         if request.upstream_stream:
             arguments |= {"stream": True, "stream_options": {"include_usage": True}}
@@ -175,7 +175,7 @@ class LiteLLMUpstream:
         if self._pumps:
             await asyncio.wait(self._pumps)
 
-    async def _pump(self, litellm: Any, arguments: dict[str, Any], exchange: "_LiteLLMExchange") -> None:
+    async def _pump(self, litellm: Any, arguments: dict[str, Any], exchange: PumpedExchange) -> None:
         """Ask, then put what comes into the exchange.
 
         Always inside litellm's own reading, never waiting for the reader: a cancellation is then raised where litellm
@@ -189,11 +189,14 @@ class LiteLLMUpstream:
             exchange.open(_headers(response))
             if arguments.get("stream"):
                 async for chunk in response:
-                    exchange.put(_event(chunk))
-                exchange.put(_DONE)
+                    exchange.put(event(chunk))
+                exchange.put(DONE)
             else:
                 exchange.put(events_of_answer(response.model_dump_json().encode(), self._secrets))
             exchange.end()
+        except asyncio.CancelledError:
+            exchange.end(UpstreamError(ErrorKind.DISCONNECTED, "the gateway closed the connection"))
+            raise
         except UpstreamError as error:
             exchange.end(error)
         except Exception as error:  # noqa: BLE001  # litellm raises whatever its many modules raise
@@ -225,86 +228,6 @@ class LiteLLMUpstream:
         return upstream_error(error, self._secrets, self._wall_clock(), opened=opened)
 
 
-class _LiteLLMExchange:
-    """An ``Exchange`` fed by the task that reads litellm's stream."""
-
-    def __init__(self) -> None:
-        self.status = 200
-        self.headers: Mapping[str, str] = {}
-        self.connect_ms: float | None = None  # litellm does not tell
-        self._pump: asyncio.Task[None] | None = None
-        self._opened = asyncio.Event()
-        self._arrived = asyncio.Event()
-        self._blocks: list[bytes] = []
-        self._ended = False
-        self._error: UpstreamError | None = None
-
-    async def read(self) -> bytes:
-        """Return what has arrived since the last read, waiting for more if nothing has, ``b""`` at the end."""
-        try:
-            await self._arrived.wait()
-        except asyncio.CancelledError:
-            self.abort()
-            raise
-        block = b"".join(self._blocks)
-        self._blocks.clear()
-        if not self._ended:
-            self._arrived.clear()
-        if not block and self._error is not None:
-            raise self._error
-        return block
-
-    def abort(self) -> None:
-        """Cancel the reading task, which closes the connection; harmless when it is over or aborted."""
-        if self._pump is not None:
-            self._pump.cancel()
-        self._blocks.clear()
-        self.end()
-
-    async def opened(self) -> None:
-        """Wait for the response's headers.
-
-        Raises:
-            UpstreamError: there were none.
-
-        """
-        await self._opened.wait()
-        if self._error is not None and not self._blocks:
-            raise self._error
-
-    def owned_by(self, pump: asyncio.Task[None]) -> None:
-        """Name the task that fills this exchange; its cancellation closes the connection."""
-        self._pump = pump
-
-    def open(self, headers: Mapping[str, str]) -> None:
-        """Note that the response has begun."""
-        self.headers = headers
-        self._opened.set()
-
-    def put(self, block: bytes) -> None:
-        """Add bytes of the event stream."""
-        self._blocks.append(block)
-        self._arrived.set()
-
-    def end(self, error: UpstreamError | None = None) -> None:
-        """Note the end of the stream; what was put before can still be read."""
-        if self._ended:
-            return
-        self._ended = True
-        self._error = error
-        self._opened.set()
-        self._arrived.set()
-
-
-def _event(chunk: Any) -> bytes:
-    """Return one of litellm's chunks as an event. Its usage comes with an idle choice, which OpenAI leaves out."""
-    data = chunk.model_dump(mode="json", exclude_none=True)
-    idle = all(not choice.get("delta") and not choice.get("finish_reason") for choice in data.get("choices", ()))
-    if "usage" in data and idle:
-        data["choices"] = []
-    return b"data: " + msgspec.json.encode(data) + b"\n\n"
-
-
 def _headers(response: Any) -> dict[str, str]:
     """Return the provider's response headers, as far as litellm passes them on."""
     passed = (getattr(response, "_hidden_params", None) or {}).get("additional_headers") or {}
@@ -321,6 +244,7 @@ def _import_litellm() -> Any:
     litellm: Any = importlib.import_module("litellm")
     litellm.suppress_debug_info = True  # else hints go to standard output
     litellm.telemetry = False
+    litellm.DEFAULT_MAX_RETRIES = 0  # embeddings take a max_retries of 0 for none given
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # its errors are raised, and logged by the gateway
     importlib.import_module("providers.litellm_errors")

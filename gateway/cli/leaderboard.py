@@ -1,28 +1,29 @@
 """``holeshot leaderboard``: who is fast now, as the running gateway sees it."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.terminal import fail, table, write_json
+from gateway.cli.terminal import console, fail, table, write_json
+
+Models = Sequence[Mapping[str, Any]]
 
 # The gateway's words, and ours above the column; a gateway of another version may send more or fewer.
 _COLUMNS = {
     "deployment": "deployment",
     "n": "n",
-    "events": "first tokens",
     "censored": "cut",
-    "ttft_p50_ms": "ttft p50",
+    "ttft_p50_ms": "p50",
     "ttft_p95_ms": "p95",
-    "ttft_p99_ms": "p99 ms",
+    "ttft_p99_ms": "p99",
     "decode_tps": "tok/s",
     "win_share": "won",
     "error_rate": "errors",
-    "score": "score",
     "state": "state",
-    "in_flight": "in flight",
+    "in_flight": "now",
 }
 
 
@@ -43,29 +44,45 @@ def leaderboard(  # noqa: PLR0917 - options are named on the command line
 
     Example: holeshot leaderboard --watch
     """
-    if as_json:
-        write_json({"models": _fetch(url, key, model)})
-        return
-    from rich.console import Console  # noqa: PLC0415 - only where it is needed
-    from rich.live import Live  # noqa: PLC0415 - likewise
+    from gateway.cli.remote import GatewayError  # noqa: PLC0415 - only where it is needed
 
-    console = Console()
-    if not watch:
-        console.print(_render(_fetch(url, key, model)))
-        return
     try:
-        with Live(
-            _render(_fetch(url, key, model)), console=console, auto_refresh=False, screen=console.is_terminal
-        ) as live:
-            while True:
-                time.sleep(interval_s)
-                live.update(_render(_fetch(url, key, model)), refresh=True)
-    except KeyboardInterrupt:
-        return
+        models = _fetch(url, key, model)
+    except GatewayError as error:
+        fail(str(error))
+    if as_json:
+        write_json({"models": models})
+    elif watch:
+        with suppress(KeyboardInterrupt):
+            _watch(lambda: _fetch(url, key, model), _render(models), interval_s)
+    else:
+        console().print(_render(models))
 
 
-def _fetch(url: str, key: str | None, model: str | None) -> list[Mapping[str, Any]]:
-    """Return the gateway's models, or end with one line that says why not."""
+def _watch(fetch: Callable[[], Models], first: Any, interval_s: float) -> None:
+    """Show ``first``, then what ``fetch`` gives, until interrupted; a gateway that is away is waited for."""
+    from rich.live import Live  # noqa: PLC0415 - only where it is needed
+
+    from gateway.cli.remote import GatewayError  # noqa: PLC0415 - likewise
+
+    screen = console()
+    with Live(first, console=screen, auto_refresh=False, screen=screen.is_terminal) as live:
+        while True:
+            time.sleep(interval_s)
+            try:
+                shown = _render(fetch())
+            except GatewayError as error:
+                shown = str(error)
+            live.update(shown, refresh=True)
+
+
+def _fetch(url: str, key: str | None, model: str | None) -> Models:
+    """Return the gateway's models, or the one asked for.
+
+    Raises:
+        GatewayError: there is no gateway, it refuses, or it does not know the model.
+
+    """
     import msgspec  # noqa: PLC0415 - only where it is needed
 
     from gateway.cli.remote import GatewayError, get  # noqa: PLC0415 - likewise
@@ -73,20 +90,16 @@ def _fetch(url: str, key: str | None, model: str | None) -> list[Mapping[str, An
     address = url.rstrip("/").removesuffix("/leaderboard") + "/leaderboard"
     try:
         models = msgspec.json.decode(get(address, key), type=dict[str, list[dict[str, Any]]])["models"]
-    except GatewayError as error:
-        fail(str(error))
     except (msgspec.DecodeError, KeyError):
-        fail(f"{address} does not answer as a gateway does")
-    if model is None:
-        return list(models)
-    wanted = [entry for entry in models if entry.get("model") == model]
-    if not wanted:
+        raise GatewayError(f"{address} does not answer as a gateway does") from None
+    wanted = [entry for entry in models if model is None or entry.get("model") == model]
+    if model is not None and not wanted:
         known = ", ".join(str(entry.get("model")) for entry in models) or "none yet: it fills with calls"
-        fail(f"no model {model!r} on the leaderboard; there are: {known}")
-    return list(wanted)
+        raise GatewayError(f"no model {model!r} on the leaderboard; there are: {known}")
+    return wanted
 
 
-def _render(models: list[Mapping[str, Any]]) -> Any:
+def _render(models: Models) -> Any:
     from rich.console import Group  # noqa: PLC0415 - only where it is needed
 
     if not models:
@@ -98,7 +111,9 @@ def _ranking(model: Mapping[str, Any]) -> Any:
     deployments = [row for row in model.get("deployments", []) if isinstance(row, Mapping)]
     shown = [name for name in _COLUMNS if any(name in row for row in deployments)] or ["deployment"]
     rows = [[_figure(name, row.get(name)) for name in shown] for row in deployments]
-    return table([_COLUMNS[name] for name in shown], rows, title=str(model.get("model", "?")))
+    return table(
+        [_COLUMNS[name] for name in shown], rows, title=f"{model.get('model', '?')}: first token in ms, decode in tok/s"
+    )
 
 
 def _figure(name: str, value: object) -> object:
@@ -109,4 +124,4 @@ def _figure(name: str, value: object) -> object:
         return f"{value:.1%}"
     if name.endswith("_ms"):
         return round(value)
-    return round(value, 1) if name == "decode_tps" else value
+    return f"{value:.1f}" if name == "decode_tps" else value

@@ -1,5 +1,6 @@
 """How a verb speaks: results on standard output, tables for a person's eyes, errors in one line on standard error."""
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -9,6 +10,11 @@ import typer
 OK = 0
 FAILED = 1
 MISUSED = 2  # a wrong option or, for `serve`, an unusable configuration; click's own code for the former
+
+_NARROWEST = 20  # characters a column of names keeps
+_PIPE_WIDTH = 250
+_ENDLESS = 100_000
+_FIGURE = re.compile(r"-?[\d,]+(\.\d+)?(e-?\d+)?%?")
 
 UNKNOWN = "–"  # noqa: RUF001 - the dash STEERING prints where a figure is not known
 
@@ -32,11 +38,28 @@ def write_json(value: Any) -> None:
     typer.echo(msgspec.json.format(encoded, indent=2).decode())
 
 
-def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """Write a table, figures to the right; in colours on a terminal unless ``NO_COLOR`` is set."""
+def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
+    """Write a table, figures to the right; in colours on a terminal unless ``NO_COLOR`` is set.
+
+    What is too wide for the screen is laid on its side, as many rows beside each other as there is room for.
+    """
+    screen = console()
+    upright = table(columns, rows, title=title)
+    if _fits(screen, upright) or not rows:
+        screen.print(upright)
+        return
+    beside = len(rows)
+    while beside > 1 and not _fits(screen, _on_its_side(columns, rows[:beside])):
+        beside -= 1
+    for start in range(0, len(rows), beside):
+        screen.print(_on_its_side(columns, rows[start : start + beside]))
+
+
+def console() -> Any:
+    """Return the console on standard output; what is not read by a person has room for every column."""
     from rich.console import Console  # noqa: PLC0415 - as above
 
-    Console().print(table(columns, rows, title=title))
+    return Console(width=None if on_a_terminal() else _PIPE_WIDTH)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Any:
@@ -45,13 +68,22 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: st
     from rich.table import Table  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415 - as above
 
-    shown = [list(row) for row in rows]
-    result = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    shown = [[cell(value, column) for column, value in zip(columns, row, strict=True)] for row in rows]
+    result = Table(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
+    )
     for index, column in enumerate(columns):
-        figures = any(_is_figure(row[index]) for row in shown)
-        result.add_column(Text(column), justify="right" if figures else "left", overflow="fold")
+        texts = [row[index] for row in shown if row[index] != UNKNOWN]
+        figures = bool(texts) and all(map(_FIGURE.fullmatch, texts))
+        result.add_column(
+            Text(column),
+            justify="right" if figures else "left",
+            overflow="fold",
+            no_wrap=figures,  # where it is narrow, names are folded and figures stay whole
+            min_width=len(column) if figures else min(max(map(len, texts), default=0), _NARROWEST),
+        )
     for row in shown:
-        result.add_row(*(Text(cell(value, column)) for column, value in zip(columns, row, strict=True)))
+        result.add_row(*map(Text, row))
     return result
 
 
@@ -62,10 +94,22 @@ def cell(value: object, column: str = "") -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if _is_figure(value):
-        digits = 0 if column.endswith("_ms") else 1 if column.endswith("_tps") else 6 if column.endswith("_usd") else 3
+        digits = 0 if column.endswith("_ms") else 1 if "_tps" in column else 6 if column.endswith("_usd") else 3
         return str(value) if isinstance(value, int) else f"{value:,.{digits}f}"
     return str(value)
 
 
 def _is_figure(value: object) -> bool:
     return isinstance(value, int | float) or type(value).__name__ == "Decimal"
+
+
+def _on_its_side(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Any:
+    """Return a table with a line for each column; the first column's values are its head."""
+    head, *rest = columns
+    turned = [[column, *(cell(row[index], column) for row in rows)] for index, column in enumerate(rest, start=1)]
+    return table([head, *(cell(row[0], head) for row in rows)], turned)
+
+
+def _fits(screen: Any, shown: Any) -> bool:
+    unbounded = screen.options.update(max_width=_ENDLESS)  # measured against the screen, everything would seem to fit
+    return bool(screen.measure(shown, options=unbounded).minimum <= screen.width)

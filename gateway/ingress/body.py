@@ -1,5 +1,6 @@
 """A request body, read once: its top level as raw JSON, and the few fields the gateway itself must understand."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -56,6 +57,7 @@ class _Tool(msgspec.Struct):
     type: str = "function"
 
 
+_NONEMPTY_ARRAY = re.compile(rb"\s*\[\s*[^\s\]]")  # of valid JSON; looks at its first bytes only
 _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -93,7 +95,7 @@ def read_chat(body: bytes, race_header: str | None) -> ChatBody:
     messages = fields.get("messages")
     if messages is None:
         raise InvalidRequest("'messages' is missing", param="messages")
-    if not _is_nonempty_array(bytes(messages)):
+    if not _NONEMPTY_ARRAY.match(messages):
         raise InvalidRequest("'messages' must be an array with at least one message", param="messages")
     options = _field(fields, "stream_options", _StreamOptions | None)
     return ChatBody(
@@ -152,11 +154,6 @@ def _field(fields: Mapping[str, msgspec.Raw], name: str, type_: Any) -> Any:
         return msgspec.json.decode(raw, type=type_)
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"{name!r} is not what it should be: {error}", param=name) from None
-
-
-def _is_nonempty_array(raw: bytes) -> bool:
-    text = raw.strip()
-    return text.startswith(b"[") and bool(text[1:-1].strip() if len(text) < 64 else text)  # noqa: PLR2004 - "[ ]" is short
 
 
 def _is_stateful(fields: Mapping[str, msgspec.Raw]) -> bool:

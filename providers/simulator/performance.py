@@ -35,6 +35,8 @@ from providers.simulator.wire import DONE, Answering, embeddings, error, event, 
 class Performance(ABC):
     """The steps that are the same however the answer is sent: waiting, refusing, dying."""
 
+    streams = False  # whether an error may come as an event; else it is a status
+
     def __init__(self, request: web.Request, visit: Visit) -> None:
         self.request = request
         self.visit = visit
@@ -58,8 +60,6 @@ class Performance(ABC):
                 case _:
                     await self.take(step)
         return await self.end()
-
-    streams = False
 
     @abstractmethod
     async def take(self, step: Step) -> None:

@@ -25,9 +25,6 @@ from providers.sse import events
 
 KEY = "the-very-secret-key"
 
-# Litellm leaves idle coroutines and sockets to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("default")
-
 
 class Messages:
     """A server that answers what the last user message tells it to."""
@@ -245,8 +242,10 @@ async def test_a_reader_cancelled_mid_stream_is_seen_by_the_provider(
 
 async def test_closing_the_upstream_ends_what_is_under_way(litellm: LiteLLM, anthropic: Messages) -> None:
     async with upstream_to(litellm, anthropic.base_url) as upstream:
-        await upstream.stream(tell("hang after two"))
+        exchange = await upstream.stream(tell("hang after two"))
     await anthropic.tally.reach(disconnects=1)
+    with pytest.raises(UpstreamError):
+        await read_all(exchange)
 
 
 async def test_a_client_cannot_set_litellm_s_own_parameters(upstream: LiteLLMUpstream, anthropic: Messages) -> None:

@@ -1,0 +1,89 @@
+"""The one answer of all measurements, 100 tokens, as a stream and as JSON, ready to be sent; and what proves it whole."""
+
+import json
+from typing import Any
+
+TOKENS = 100
+TOKEN = " token"
+TOKEN_MARK = b'"delta":{"content":'  # once per token in a stream
+DONE = b"data: [DONE]\n\n"
+
+_ID = "chatcmpl-9f2c4f6e8b0d4a1c"
+_CREATED = 1_760_000_000
+_MODEL = "benchmark-model"
+_USAGE = {"prompt_tokens": 40, "completion_tokens": TOKENS, "total_tokens": 40 + TOKENS}
+
+
+def _event(choices: list[Any], **more: Any) -> bytes:
+    chunk = {
+        "id": _ID,
+        "object": "chat.completion.chunk",
+        "created": _CREATED,
+        "model": _MODEL,
+        "system_fingerprint": "fp_benchmark",
+        "choices": choices,
+        **more,
+    }
+    return b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n"
+
+
+def _delta(delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
+    return _event([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}])
+
+
+def _framed(data: bytes) -> bytes:
+    """Return ``data`` as one chunk of HTTP/1.1: providers send each event as one."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+_ROLE = _framed(_delta({"role": "assistant", "content": ""}))
+_TEXT = _framed(_delta({"content": TOKEN}))
+_STOP = _framed(_delta({}, "stop"))
+_USAGE_CHUNK = _framed(_event([], usage=_USAGE))
+_END = _framed(DONE) + b"0\r\n\r\n"
+
+HEAD = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
+    b"cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n"
+)
+# What is written at one time when tokens are paced: one token each, the role with the first, the end with the last.
+PIECES = (_ROLE + _TEXT, *[_TEXT] * (TOKENS - 2), _TEXT + _STOP + _END)
+PIECES_WITH_USAGE = (*PIECES[:-1], _TEXT + _STOP + _USAGE_CHUNK + _END)
+STREAM = HEAD + b"".join(PIECES)
+STREAM_WITH_USAGE = HEAD + b"".join(PIECES_WITH_USAGE)
+
+_ANSWER = {
+    "id": _ID,
+    "object": "chat.completion",
+    "created": _CREATED,
+    "model": _MODEL,
+    "system_fingerprint": "fp_benchmark",
+    "choices": [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": TOKEN * TOKENS},
+            "logprobs": None,
+            "finish_reason": "stop",
+        }
+    ],
+    "usage": _USAGE,
+}
+_BODY = json.dumps(_ANSWER, separators=(",", ":")).encode()
+JSON_RESPONSE = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(_BODY)
+) + _BODY
+
+
+def is_whole_stream(body: bytes) -> bool:
+    """Tell whether a stream's body has every token, the finish reason and its end."""
+    return body.count(TOKEN_MARK) == TOKENS and b'"finish_reason":"stop"' in body and body.endswith(DONE)
+
+
+def is_whole_json(body: bytes) -> bool:
+    """Tell whether a JSON body has the whole text and the usage."""
+    answer = json.loads(body)
+    return bool(
+        answer["choices"][0]["message"]["content"] == TOKEN * TOKENS
+        and answer["usage"]["completion_tokens"] == TOKENS
+        and answer["object"] == "chat.completion"
+    )

@@ -1,0 +1,91 @@
+"""One answer from litellm as an ``Exchange``: its chunks as OpenAI's events, read by one task and taken by another."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from providers.errors import UpstreamError
+
+DONE = b"data: [DONE]\n\n"
+
+
+class PumpedExchange:
+    """An ``Exchange`` fed by the task that reads litellm's stream."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.headers: Mapping[str, str] = {}
+        self.connect_ms: float | None = None  # litellm does not tell
+        self._pump: asyncio.Task[None] | None = None
+        self._opened = asyncio.Event()
+        self._arrived = asyncio.Event()
+        self._blocks: list[bytes] = []
+        self._ended = False
+        self._error: UpstreamError | None = None
+
+    async def read(self) -> bytes:
+        """Return what has arrived since the last read, waiting for more if nothing has, ``b""`` at the end."""
+        try:
+            await self._arrived.wait()
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        block = b"".join(self._blocks)
+        self._blocks.clear()
+        if not self._ended:
+            self._arrived.clear()
+        if not block and self._error is not None:
+            raise self._error
+        return block
+
+    def abort(self) -> None:
+        """Cancel the reading task, which closes the connection; harmless when it is over or aborted."""
+        if self._pump is not None:
+            self._pump.cancel()
+        self._blocks.clear()
+        self.end()
+
+    async def opened(self) -> None:
+        """Wait for the response's headers.
+
+        Raises:
+            UpstreamError: there were none.
+
+        """
+        await self._opened.wait()
+        if self._error is not None and not self._blocks:
+            raise self._error
+
+    def owned_by(self, pump: asyncio.Task[None]) -> None:
+        """Name the task that fills this exchange; its cancellation closes the connection."""
+        self._pump = pump
+
+    def open(self, headers: Mapping[str, str]) -> None:
+        """Note that the response has begun."""
+        self.headers = headers
+        self._opened.set()
+
+    def put(self, block: bytes) -> None:
+        """Add bytes of the event stream."""
+        self._blocks.append(block)
+        self._arrived.set()
+
+    def end(self, error: UpstreamError | None = None) -> None:
+        """Note the end of the stream; what was put before can still be read."""
+        if self._ended:
+            return
+        self._ended = True
+        self._error = error
+        self._opened.set()
+        self._arrived.set()
+
+
+def event(chunk: Any) -> bytes:
+    """Return one of litellm's chunks as an event. Its usage comes with an idle choice, which OpenAI leaves out."""
+    data = chunk.model_dump(mode="json", exclude_none=True)
+    idle = all(not choice.get("delta") and not choice.get("finish_reason") for choice in data.get("choices", ()))
+    if "usage" in data and idle:
+        data["choices"] = []
+    return b"data: " + msgspec.json.encode(data) + b"\n\n"

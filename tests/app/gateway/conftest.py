@@ -1,0 +1,43 @@
+"""``serve`` puts a gateway on loopback; whatever a test does to it, nothing may be logged as a crash."""
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from structlog.typing import EventDict
+
+from gateway.ledger.database import migrate
+from tests.app.gateway.stage import Serve, serving
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite ledger without rows, to be copied: migrating costs more than most tests."""
+    path = tmp_path_factory.mktemp("ledger") / "holeshot.db"
+    asyncio.run(migrate(f"sqlite:///{path}"))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def logged() -> Iterator[list[EventDict]]:
+    """Everything logged, before masking."""
+    with structlog.testing.capture_logs() as entries:
+        yield entries
+    crashes = [entry for entry in entries if entry["event"] in {"request.crashed", "ledger.task_failed"}]
+    assert not crashes
+
+
+@pytest.fixture
+def serve(tmp_path: Path, migrated_file: Path) -> Serve:
+    """Serve a gateway: ``async with serve(alpha=script, beta=None, config={…}) as stage``."""
+
+    def start(*, config: dict[str, Any] | None = None, key: str = "unused", **scripts: Any) -> Any:
+        if not (tmp_path / "holeshot.db").exists():
+            shutil.copy(migrated_file, tmp_path / "holeshot.db")
+        return serving(tmp_path, scripts or {"alpha": None}, key=key, **(config or {}))
+
+    return start

@@ -1,0 +1,165 @@
+"""A real gateway on loopback, served as in production, in front of scripted providers."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import openai
+import yaml
+
+from gateway.app import Gateway
+from gateway.server import bind, listening
+from gateway.settings import Settings, load
+from gateway.steering.tally import event_field
+from providers.simulator.script import Step
+from providers.simulator.scripted import ScriptedProvider
+
+MODEL = "llama"  # the one model, with a deployment at every provider
+PROMPT: Sequence[Any] = ({"role": "user", "content": "Say hello."},)
+PATIENCE_S = 20.0  # a test that waits longer than this waits for what will not come
+
+
+class Stage:
+    """What a test has in its hands: the gateway, its providers, and clients of it."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        config: dict[str, Any],
+        folder: Path,
+        url: str,
+        providers: Mapping[str, ScriptedProvider],
+        http: aiohttp.ClientSession,
+        sdk: openai.AsyncOpenAI,
+    ) -> None:
+        self.gateway = gateway
+        self.config = config
+        self.folder = folder
+        self.url = url
+        self.providers = providers
+        self.http = http
+        self.sdk = sdk
+
+    def __getitem__(self, provider: str) -> ScriptedProvider:
+        return self.providers[provider]
+
+    @property
+    def requests(self) -> int:
+        """How many requests reached any provider."""
+        return sum(provider.counts.requests for provider in self.providers.values())
+
+    def post(self, body: Any = None, /, path: str = "/v1/chat/completions", **options: Any) -> Any:
+        """Post ``body``: JSON, or these very bytes."""
+        if isinstance(body, bytes):
+            options["headers"] = {"content-type": "application/json", **options.get("headers", {})}
+            return self.http.post(self.url + path, data=body, **options)
+        return self.http.post(self.url + path, json=body, **options)
+
+    def chat(self, headers: Mapping[str, str] | None = None, **fields: Any) -> Any:
+        """Ask for a chat completion: ``async with stage.chat(stream=True) as response``."""
+        return self.post(chat_body(**fields), headers=headers or {})
+
+    def get(self, path: str, **options: Any) -> Any:
+        return self.http.get(self.url + path, **options)
+
+    def prefer(self, *providers: str) -> None:
+        """Teach the leaderboard who is fast, in this order, so that the plan of the next call is known."""
+        for place, name in enumerate(providers):
+            samples = {event_field(f"{name}/m", prompt_class, 0.02 * 4**place): 50.0 for prompt_class in range(3)}
+            self.gateway.steering._board.add(MODEL, samples, time.time())
+
+    async def rows(self, query: str) -> list[dict[str, Any]]:
+        """Return what the ledger in SQLite answers once all that was recorded is in it."""
+        await self.gateway.ledger.flush()
+        with closing(sqlite3.connect(self.folder / "holeshot.db")) as connection:
+            connection.row_factory = sqlite3.Row
+            return [dict(row) for row in connection.execute(query)]
+
+    async def call(self) -> dict[str, Any]:
+        """Return the row of the only call there was."""
+        [row] = await self.rows("select * from calls")
+        return row
+
+    async def outcomes(self) -> dict[str, str]:
+        """Return how the attempts ended, by provider."""
+        return {row["provider"]: row["outcome"] for row in await self.rows("select provider, outcome from attempts")}
+
+
+Serve = Callable[..., AbstractAsyncContextManager[Stage]]  # the fixture ``serve``
+
+
+def configuration(folder: Path, base_urls: Mapping[str, str], **settings: Any) -> dict[str, Any]:
+    """Return a configuration that races everybody at once; ``settings`` are laid over it, sections merged."""
+    config: dict[str, Any] = {
+        "database_url": f"sqlite:///{folder / 'holeshot.db'}",
+        "spool_dir": str(folder / "spool"),
+        "replica": "stage",
+        "port": 0,
+        "log_format": "json",
+        "providers": {name: {"base_url": url, "api_key": f"upstream-{name}-secret"} for name, url in base_urls.items()},
+        "models": {
+            MODEL: {
+                "deployments": [f"{name}/m" for name in base_urls],
+                "race": {"mode": "race", "width": max(1, len(base_urls))},
+            }
+        },
+    }
+    return _merged(config, settings)
+
+
+def chat_body(**fields: Any) -> dict[str, Any]:
+    """Return the body of a chat completion with ``fields``."""
+    return {"model": MODEL, "messages": list(PROMPT), **fields}
+
+
+def single() -> dict[str, Any]:
+    """Return the settings that ask one provider after the other."""
+    return {"models": {MODEL: {"race": {"mode": "single"}}}}
+
+
+def write(config: Mapping[str, Any], folder: Path) -> Path:
+    """Write the configuration file and return its path."""
+    path = folder / "gateway.yaml"
+    path.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
+    return path
+
+
+def read(config: Mapping[str, Any], folder: Path) -> Settings:
+    """Return the settings as the command line would read them."""
+    return load(write(config, folder), {})
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, scripts: Mapping[str, Sequence[Step] | None], *, key: str = "unused", **settings: Any
+) -> AsyncIterator[Stage]:
+    """Serve a gateway with one provider for each script (None: an ordinary answer), until the block ends."""
+    async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
+        providers = {
+            name: await stack.enter_async_context(ScriptedProvider(script)) for name, script in scripts.items()
+        }
+        config = configuration(folder, {name: each.base_url for name, each in providers.items()}, **settings)
+        gateway = Gateway(read(config, folder))
+        await gateway.start()
+        stack.push_async_callback(gateway.close)
+        sock = bind("127.0.0.1", 0)
+        await stack.enter_async_context(listening(gateway, sock, grace_s=1.0))
+        url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        sdk = await stack.enter_async_context(
+            openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=PATIENCE_S)
+        )
+        yield Stage(gateway, config, folder, url, providers, http, sdk)
+
+
+def _merged(lower: dict[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(lower)
+    for name, value in upper.items():
+        below = result.get(name)
+        result[name] = _merged(below, value) if isinstance(below, dict) and isinstance(value, Mapping) else value
+    return result

@@ -1,0 +1,131 @@
+"""A failure before the first byte of the answer is invisible; after it nobody else answers."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from providers.simulator.script import (
+    Comment,
+    Delta,
+    Done,
+    Drop,
+    ErrorEvent,
+    Finish,
+    Hang,
+    Headers,
+    Raw,
+    RoleOnly,
+    Status,
+    Step,
+    answer,
+)
+from tests.app.gateway.stage import Serve, single
+
+FAST_CLOCK = {"timeouts": {"ttft_timeout_s": 0.05}}
+HTML = Status(200, b"<html><title>Gateway</title></html>", {"content-type": "text/html"})
+
+BEFORE_COMMIT: dict[str, tuple[Sequence[Step], str]] = {
+    "refuses with a 503": ([Status(503)], "server_error"),
+    "refuses the operator's key": ([Status(401)], "provider_auth"),
+    "does not know the model": ([Status(404)], "not_found"),
+    "is rate-limited": ([Status(429)], "rate_limited"),
+    "sends an error as its first event": ([ErrorEvent("overloaded")], "server_error"),
+    "sends a role and then an error": ([RoleOnly(), ErrorEvent("overloaded", None)], "stream_error"),
+    "hangs before headers": ([Hang()], "ttft_timeout"),
+    "hangs after its role": ([RoleOnly(), Hang()], "ttft_timeout"),
+    "sends nothing but comments": ([Comment(), Comment(), Hang()], "ttft_timeout"),
+    "drops the connection": ([Drop()], "disconnected"),
+    "drops the connection after its headers": ([Headers(), Drop()], "disconnected"),
+    "sends [DONE] alone": ([Done()], "upstream_empty"),
+    "ends without a word": ([Headers()], "upstream_empty"),
+    "sends a web page": ([HTML], "invalid_response"),
+    "sends broken JSON": ([Raw(b"data: {broken\n\n")], "invalid_response"),
+}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("script, kind", BEFORE_COMMIT.values(), ids=BEFORE_COMMIT)
+async def test_the_next_one_answers_when_the_first(
+    serve: Serve, script: Sequence[Step], kind: str, stream: bool
+) -> None:
+    async with serve(first=script, second=answer("from second"), config=single() | FAST_CLOCK) as stage:
+        stage.prefer("first", "second")
+        async with stage.chat(stream=stream) as response:
+            body = await response.read()
+        rows = await stage.rows("select provider, role, outcome, error_kind from attempts order by number")
+    assert response.status == 200
+    assert b"from second" in body
+    assert b"error" not in body
+    assert [(row["provider"], row["role"]) for row in rows] == [("first", "primary"), ("second", "failover")]
+    assert (rows[0]["error_kind"], rows[1]["outcome"]) == (kind, "won")
+
+
+AFTER_COMMIT: dict[str, tuple[Sequence[Step], str]] = {
+    "an error event": ([RoleOnly(), Delta("half"), ErrorEvent("overloaded")], "server_error"),
+    "a dropped connection": ([RoleOnly(), Delta("half"), Drop()], "disconnected"),
+    "silence": ([RoleOnly(), Delta("half"), Hang()], "stall_timeout"),
+    "an end without a finish reason": ([RoleOnly(), Delta("half")], "upstream_truncated"),
+    "an event that is no JSON": ([RoleOnly(), Delta("half"), Raw(b"data: {oops\n\n")], "invalid_response"),
+}
+
+
+@pytest.mark.parametrize("script, kind", AFTER_COMMIT.values(), ids=AFTER_COMMIT)
+async def test_a_stream_that_breaks_after_its_first_byte_ends_with_an_error_event_and_no_done(
+    serve: Serve, script: Sequence[Step], kind: str
+) -> None:
+    config = single() | {"timeouts": {"stall_timeout_s": 0.05}}
+    async with serve(first=script, second=answer("never"), config=config) as stage:
+        stage.prefer("first", "second")
+        async with stage.chat(stream=True) as response:
+            body = await response.read()
+        assert stage["second"].counts.requests == 0
+        call = await stage.call()
+    events = body.strip().split(b"\n\n")
+    assert response.status == 200
+    assert b"half" in events[-2]
+    assert events[-1].startswith(b'data: {"error":{"message":')
+    assert b"[DONE]" not in body
+    assert (call["status_code"], call["error_kind"]) == (200, kind)
+
+
+@pytest.mark.parametrize("script, kind", AFTER_COMMIT.values(), ids=AFTER_COMMIT)
+async def test_an_answer_that_is_being_gathered_still_fails_over(
+    serve: Serve, script: Sequence[Step], kind: str
+) -> None:
+    config = single() | {"timeouts": {"stall_timeout_s": 0.05}}
+    async with serve(first=script, second=answer("whole"), config=config) as stage:
+        stage.prefer("first", "second")
+        async with stage.chat() as response:
+            answered = await response.json()
+        rows = await stage.rows("select error_kind, outcome from attempts order by number")
+    assert answered["choices"][0]["message"]["content"] == "whole"
+    assert (rows[0]["error_kind"], rows[1]["outcome"]) == (kind, "won")
+
+
+async def test_a_bad_request_is_tried_once_more_elsewhere_and_then_returned(serve: Serve) -> None:
+    async with serve(a=[Status(400)], b=[Status(400)], c=answer("never"), config=single()) as stage:
+        stage.prefer("a", "b", "c")
+        async with stage.chat() as response:
+            assert response.status == 400
+        assert [stage[name].counts.requests for name in "abc"] == [1, 1, 0]
+        await stage.rows("select 1")
+        board = stage.gateway.steering.leaderboard("llama")
+    assert {row.error_rate for row in board.deployments} <= {None, 0.0}  # the client's own fault counts against nobody
+
+
+async def test_a_missing_done_is_added(serve: Serve) -> None:
+    async with serve(alpha=[RoleOnly(), Delta("all"), Finish()]) as stage:
+        async with stage.chat(stream=True) as response:
+            body = await response.read()
+        assert (await stage.call())["error_kind"] is None
+    assert body.endswith(b"data: [DONE]\n\n")
+    assert body.count(b"[DONE]") == 1
+
+
+async def test_embeddings_fail_over_one_after_the_other(serve: Serve) -> None:
+    async with serve(first=[Status(503)], second=None) as stage:
+        stage.prefer("first", "second")
+        async with stage.post({"model": "llama", "input": "x"}, path="/v1/embeddings") as response:
+            assert response.status == 200
+        assert response.headers["x-holeshot-provider"] == "second"
+        assert await stage.outcomes() == {"first": "failed", "second": "won"}

@@ -1,0 +1,92 @@
+import pytest
+
+from gateway.calls import TokensSource
+from gateway.racing.measurement import Measurement
+from providers.chunks import read_chunk
+from tests.unit.racing.track import ROLE, delta, event, usage
+
+
+def measured(*timetable: tuple[float, bytes]) -> Measurement:
+    """Return the measurement of an attempt launched at second 10 whose events came so many seconds later."""
+    measurement = Measurement(10.0)
+    for at, data in timetable:
+        measurement.event(read_chunk(data.removeprefix(b"data: ").strip()), 10.0 + at)
+    return measurement
+
+
+def tps(measurement: Measurement) -> float | None:
+    return measurement.decode_tps(measurement.tokens())
+
+
+def test_ttft_is_the_first_meaningful_delta_from_the_launch() -> None:
+    measurement = measured((0.1, ROLE), (0.5, delta("a")), (0.7, delta("b")))
+    assert measurement.since_start_ms(measurement.first_event_at) == 100
+    assert measurement.since_start_ms(measurement.first_at) == 500
+    assert measurement.since_start_ms(measurement.last_at) == 700
+
+
+def test_the_answers_ttft_leaves_reasoning_out() -> None:
+    measurement = measured((0.2, delta(reasoning_content="hm")), (0.9, delta("so")))
+    assert measurement.since_start_ms(measurement.first_at) == 200
+    assert measurement.since_start_ms(measurement.answer_at) == 900
+
+
+def test_decode_speed_is_tokens_but_one_over_the_time_between_first_and_last() -> None:
+    measurement = measured((0.5, delta("a")), (1.5, delta("b")), (2.5, delta("c")), (2.6, usage(completion=41)))
+    assert tps(measurement) == pytest.approx(20)
+    assert measurement.e2e_tps(measurement.tokens()) == pytest.approx(41 / 2.5)
+
+
+@pytest.mark.parametrize(
+    ("why", "timetable"),
+    [
+        ("one token", [(0.5, delta("a")), (1.5, delta("b")), (1.5, usage(completion=1))]),
+        ("one chunk, as of fake streaming", [(0.5, delta("all of it")), (0.5, usage(completion=100))]),
+        ("all within 20 ms", [(0.5, delta("a")), (0.519, delta("b")), (0.6, usage(completion=50))]),
+        ("faster than any provider", [(0.5, delta("a")), (0.6, delta("b")), (0.7, usage(completion=600))]),
+        ("no token at all", [(0.5, ROLE)]),
+    ],
+)
+def test_decode_speed_is_unknown_when_it_would_say_nothing(why: str, timetable: list[tuple[float, bytes]]) -> None:
+    assert tps(measured(*timetable)) is None, why
+
+
+def with_reasoning(reasoning: int, completion: int) -> bytes:
+    details = {"reasoning_tokens": reasoning}
+    return event(
+        choices=[], usage={"prompt_tokens": 1, "completion_tokens": completion, "completion_tokens_details": details}
+    )
+
+
+def test_hidden_reasoning_does_not_count_as_decoded() -> None:
+    measurement = measured((5.0, delta("a")), (6.0, delta("b")), (6.0, with_reasoning(900, 921)))
+    assert tps(measurement) == pytest.approx(20)
+
+
+def test_streamed_reasoning_counts_as_decoded() -> None:
+    thought = delta(reasoning="x" * 200)
+    measurement = measured((1.0, thought), (2.0, delta("b")), (2.0, with_reasoning(50, 101)))
+    assert tps(measurement) == pytest.approx(100)
+
+
+def test_summarised_thinking_makes_the_speed_unknown() -> None:
+    measurement = measured((1.0, delta(reasoning="in short")), (2.0, delta("b")), (2.0, with_reasoning(500, 600)))
+    assert tps(measurement) is None
+
+
+def test_tokens_are_estimated_from_characters_when_nobody_reports_them() -> None:
+    tokens = measured((0.5, delta("four")), (0.6, delta("fours"))).tokens()
+    assert tokens is not None
+    assert (tokens.completion, tokens.source) == (3, TokensSource.ESTIMATED)
+
+
+def test_reported_tokens_are_taken_as_they_are() -> None:
+    tokens = measured((0.5, delta("four")), (0.6, usage(prompt=7, completion=9))).tokens()
+    assert tokens is not None
+    assert (tokens.prompt, tokens.completion, tokens.source) == (7, 9, TokensSource.REPORTED)
+
+
+def test_gaps_are_those_between_meaningful_chunks() -> None:
+    measurement = measured((0.5, delta("a")), (0.6, ROLE), (0.7, delta("b")), (1.2, delta("c")))
+    assert measurement.itl_ms() == (pytest.approx(200), pytest.approx(500), pytest.approx(500))
+    assert measured((0.5, delta("a"))).itl_ms() == (None, None, None)
