@@ -1,7 +1,6 @@
 """The composition: settings in, a gateway out. The one file that knows every room."""
 
 import asyncio
-import functools
 import random
 import socket
 import time
@@ -19,18 +18,15 @@ from gateway.ingress.admission import Admission
 from gateway.ingress.context import Context
 from gateway.ingress.routes import application
 from gateway.ledger.writer import Ledger
-from gateway.settings.model import DeploymentSettings, ProviderSettings, Settings
+from gateway.settings.model import DeploymentSettings, Settings
 from gateway.steering.board import MemoryBoard
 from gateway.steering.redis_board import RedisBoard, connect
 from gateway.steering.steering import Steering
+from gateway.upstreams import Upstreams
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics
 from providers.catalog import Vendor, load_catalog
-from providers.exchange import Upstream
-from providers.litellm_upstream import LiteLLM, LiteLLMUpstream
-from providers.opening import open_upstream
 from providers.prices import Price, PriceTable
-from providers.transport import default_ssl_context
 
 
 class Recorders:
@@ -73,8 +69,7 @@ class Gateway:
 
     def __init__(self, settings: Settings) -> None:
         self._catalog = load_catalog()
-        self._litellm = LiteLLM()
-        self._ssl_context = functools.cache(default_ssl_context)
+        self._upstreams = Upstreams()
         self._tasks: set[asyncio.Task[None]] = set()
         replica = settings.replica or socket.gethostname()
         self.redis_board: RedisBoard | None = None
@@ -124,7 +119,7 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.context.fleet.aclose()
-        await self._litellm.aclose()
+        await self._upstreams.aclose()
         if self.redis_board is not None:
             await self.redis_board.close()
         await self.ledger.close()
@@ -141,9 +136,9 @@ class Gateway:
 
     def _warm_up(self, fleet: Fleet) -> None:
         """Have litellm imported, in the background, before one of its deployments enters a race."""
-        used = {id(item.upstream) for model in fleet.models.values() for item in model.deployments.values()}
-        if any(isinstance(up, LiteLLMUpstream) and id(up) in used for up in fleet.upstreams.values()):
-            self._own(self._litellm.warm_up())
+        upstreams = (item.upstream for model in fleet.models.values() for item in model.deployments.values())
+        if any(map(self._upstreams.needs_warming, upstreams)):
+            self._own(self._upstreams.warm_up())
 
     def _own(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -154,22 +149,9 @@ class Gateway:
         return Fleet(
             settings,
             self._catalog,
-            open_upstream=self._open,
+            open_upstream=self._upstreams.open,
             find_price=_prices(settings, self._catalog),
             previous=previous,
-        )
-
-    def _open(self, name: str, settings: ProviderSettings, vendor: Vendor | None) -> Upstream:
-        return open_upstream(
-            name,
-            vendor,
-            self._litellm,
-            self._ssl_context,
-            kind=settings.kind,
-            base_url=settings.base_url,
-            api_key=settings.api_key.get_secret_value() if settings.api_key is not None else None,
-            organization=settings.organization,
-            headers={key: value.get_secret_value() for key, value in settings.headers.items()},
         )
 
     def _readiness(self) -> dict[str, Any]:

@@ -109,7 +109,7 @@ async def _serve(settings: Settings, sock: socket.socket, path: Path | None, loa
                 fresh = given()
                 return fresh if fresh.providers else with_demo(fresh, base_urls)
 
-        await _prepare_schema(settings.database_url.get_secret_value())
+        await prepare_schema(settings.database_url.get_secret_value())
         gateway = Gateway(settings)
         await gateway.start()
         stack.push_async_callback(gateway.close)
@@ -122,7 +122,7 @@ async def _serve(settings: Settings, sock: socket.socket, path: Path | None, loa
     structlog.get_logger().info("gateway.stopped")
 
 
-async def _prepare_schema(url: str) -> None:
+async def prepare_schema(url: str) -> None:
     """See that the ledger's tables are there: SQLite is migrated by itself, Postgres only by its operator.
 
     Raises:

@@ -1,7 +1,6 @@
 """Every provider, asked for its list of models: whether it is there, takes the key, and has what is configured."""
 
 import asyncio
-import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import Protocol, runtime_checkable
@@ -10,10 +9,8 @@ import msgspec
 
 from gateway.settings.model import Settings
 from gateway.settings.presets import Catalog, vendor_of
+from gateway.upstreams import Upstreams
 from providers.errors import ErrorKind, UpstreamError
-from providers.litellm_upstream import LiteLLM
-from providers.opening import open_upstream
-from providers.transport import default_ssl_context
 
 _TIMEOUT_S = 15.0
 _STATES = {ErrorKind.PROVIDER_AUTH: "unauthorised", ErrorKind.NOT_FOUND: "no model list"}
@@ -46,21 +43,10 @@ class Liveness(msgspec.Struct, frozen=True):
 
 def open_listing(settings: Settings, catalog: Catalog) -> dict[str, ListsModels]:
     """Return an upstream for each provider that has a list of models; what goes through litellm has none."""
-    litellm = LiteLLM()  # never used, so never imported
-    ssl_context = functools.cache(default_ssl_context)
+    upstreams = Upstreams()
     opened: dict[str, ListsModels] = {}
     for name, provider in settings.providers.items():
-        upstream = open_upstream(
-            name,
-            vendor_of(name, provider, catalog),
-            litellm,
-            ssl_context,
-            kind=provider.kind,
-            base_url=provider.base_url,
-            api_key=provider.api_key.get_secret_value() if provider.api_key is not None else None,
-            organization=provider.organization,
-            headers={key: value.get_secret_value() for key, value in provider.headers.items()},
-        )
+        upstream = upstreams.open(name, provider, vendor_of(name, provider, catalog))
         if isinstance(upstream, ListsModels):
             opened[name] = upstream
     return opened
