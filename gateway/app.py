@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -20,13 +20,15 @@ from gateway.ingress.routes import application
 from gateway.ledger.writer import Ledger
 from gateway.settings.model import DeploymentSettings, Settings
 from gateway.steering.board import MemoryBoard
-from gateway.steering.redis_board import RedisBoard, connect
 from gateway.steering.steering import Steering
 from gateway.upstreams import Upstreams
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics
 from providers.catalog import Vendor, load_catalog
 from providers.prices import Price, PriceTable
+
+if TYPE_CHECKING:
+    from gateway.steering.redis_board import RedisBoard
 
 
 class Recorders:
@@ -72,9 +74,7 @@ class Gateway:
         self._upstreams = Upstreams()
         self._tasks: set[asyncio.Task[None]] = set()
         replica = settings.replica or socket.gethostname()
-        self.redis_board: RedisBoard | None = None
-        if settings.redis_url is not None:
-            self.redis_board = RedisBoard(connect(settings.redis_url.get_secret_value()), unix_clock=time.time)
+        self.redis_board = _redis_board(settings)
         board = self.redis_board or MemoryBoard()
         dice = random.Random()  # noqa: S311 - spreads load, guards nothing
         self.steering = Steering(board, clock=time.monotonic, unix_clock=time.time, random=dice)
@@ -164,6 +164,14 @@ class Gateway:
             "redis": None if self.redis_board is None else {"connected": self.redis_board.connected},
             "models": len(self.context.fleet.models),
         }
+
+
+def _redis_board(settings: Settings) -> "RedisBoard | None":
+    if settings.redis_url is None:
+        return None
+    from gateway.steering.redis_board import RedisBoard, connect  # noqa: PLC0415 - 14 MB that most do without
+
+    return RedisBoard(connect(settings.redis_url.get_secret_value()), unix_clock=time.time)
 
 
 async def _retire(old: Fleet, new: Fleet) -> None:
