@@ -14,8 +14,8 @@ START_LIMIT_S = 20.0
 
 
 @asynccontextmanager
-async def simulated_fleet() -> AsyncIterator[Mapping[str, str]]:
-    """Run the fleet and give its base URLs by provider.
+async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
+    """Run the fleet and give its base URLs by provider; ``seed`` draws its latencies and failures.
 
     Raises:
         RuntimeError: it does not start.
@@ -25,6 +25,9 @@ async def simulated_fleet() -> AsyncIterator[Mapping[str, str]]:
         sys.executable,
         "-m",
         "providers.simulator",
+        "--seed",
+        str(seed),
+        start_new_session=True,  # Ctrl-C is for this process, which lets streams end and then ends the fleet
         stdin=asyncio.subprocess.PIPE,  # closing it, by whatever end of this process, ends the fleet
         stdout=asyncio.subprocess.PIPE,
     )

@@ -7,6 +7,7 @@ from gateway.cli.init import init
 from gateway.cli.keys import keys
 from gateway.cli.leaderboard import leaderboard
 from gateway.cli.migrate import migrate
+from gateway.cli.race import race
 from gateway.cli.serve import serve
 from gateway.cli.sql import sql
 from gateway.cli.version import version
@@ -20,6 +21,7 @@ First steps:
   holeshot init           a configuration from the keys in your environment
   holeshot check --live   does every provider answer, and take its key?
   holeshot serve          then point any OpenAI SDK at http://127.0.0.1:4000/v1
+  holeshot race "Hello!"  watch one race, without a server
   holeshot leaderboard    who is fast now
   holeshot sql "select * from throughput"
 
@@ -44,6 +46,7 @@ def application() -> typer.Typer:
     app.add_typer(keys(), name="keys")
     app.command()(migrate)
     app.command()(sql)
+    app.command()(race)
     app.command()(leaderboard)
     app.command()(version)
     return app

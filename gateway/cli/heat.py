@@ -1,0 +1,176 @@
+"""A heat: one race of a prompt, run in this process with a gateway's own parts instead of through its socket."""
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import msgspec
+
+from gateway.app import Gateway
+from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallStart, Mode, Objective, Recorder
+from gateway.cli.lanes import Lanes
+from gateway.cli.views import View
+from gateway.errors import RaceFailed
+from gateway.fleet import Model
+from gateway.ingress.admission import LOCAL
+from gateway.ingress.body import ChatBody, read_chat
+from gateway.ingress.chat import race_settings
+from gateway.ingress.context import Context
+from gateway.racing.race import Race
+from gateway.server import prepare_schema
+from gateway.settings.model import RaceSettings, Settings
+
+TAGS = {"from": "holeshot race"}  # so that SQL can leave these calls out
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What to ask of whom. None leaves it to the model's configuration, or to the provider."""
+
+    model: str
+    prompt: str
+    system: str | None = None
+    max_tokens: int | None = None
+    mode: Mode | None = None
+    width: int | None = None
+
+    def body(self) -> ChatBody:
+        """Return it as the body of a streamed chat completion, understood.
+
+        Raises:
+            InvalidRequest: it makes no sense.
+
+        """
+        messages = [{"role": "user", "content": self.prompt}]
+        if self.system is not None:
+            messages.insert(0, {"role": "system", "content": self.system})
+        mode = self.mode or (Mode.RACE if self.width is not None else None)  # a width is a race's
+        race = {name: value for name, value in (("mode", mode), ("width", self.width)) if value is not None}
+        body = {"model": self.model, "messages": messages, "stream": True, "race": race}
+        if self.max_tokens is not None:
+            body["max_tokens"] = self.max_tokens
+        return read_chat(msgspec.json.encode(body), None)
+
+
+@asynccontextmanager
+async def open_gateway(settings: Settings, demo_starts: Callable[[], None]) -> AsyncIterator[Gateway]:
+    """Run a gateway without a socket; with no provider configured, on simulated ones, which ``demo_starts`` is told.
+
+    Raises:
+        LedgerError: the database cannot be used.
+        RuntimeError: the simulated providers do not start.
+
+    """
+    async with AsyncExitStack() as stack:
+        if not settings.providers:
+            from gateway.demo import simulated_fleet, with_demo  # noqa: PLC0415 - only for those without a key
+
+            demo_starts()
+            seed = random.randrange(2**32)  # noqa: S311 - or every first race would be the same
+            settings = with_demo(settings, await stack.enter_async_context(simulated_fleet(seed)))
+        await prepare_schema(settings.database_url.get_secret_value())
+        gateway = Gateway(settings)
+        stack.push_async_callback(gateway.close)
+        await gateway.start()
+        yield gateway
+
+
+async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
+    """Race ``question`` as the gateway would, for the ledger and the leaderboard and before the eyes of ``view``.
+
+    Returns the lanes as they ended; without a whole answer they have an ``error``.
+
+    Raises:
+        ApiError: there is no such race: the model is unknown, or the question makes no sense.
+
+    """
+    context = gateway.context
+    body = question.body()
+    model = context.fleet.find(body.model, adhoc=True)
+    settings = _affordable(race_settings(model.race, body, LOCAL))
+    call = _describe(context, model, body, settings)
+    steering = gateway.steering
+    plan = steering.plan(
+        model.name,
+        list(model.deployments),
+        settings,
+        prompt_class=call.prompt_class,
+        prompt_tokens=call.prompt_tokens,
+    )
+    lanes = Lanes(context.clock, view)
+    race = Race(
+        call,
+        model,
+        plan,
+        lanes,
+        _Both(context.recorder, lanes),
+        clock=context.clock,
+        permit=lambda role: steering.permit(model.name, role, settings.budget),
+        new_id=context.new_id,
+        utc_now=context.utc_now,
+    )
+    view.begins(lanes)
+    try:
+        with context.fleet.lease():
+            await race.run()
+    except RaceFailed as error:
+        lanes.error = f"{error.message}; `holeshot check --live` asks each provider"
+    finally:
+        view.ends(lanes)
+    return lanes
+
+
+def _describe(context: Context, model: Model, body: ChatBody, settings: RaceSettings) -> Call:
+    return Call(
+        id=context.new_id(),
+        received_at=context.clock(),
+        started_at=context.utc_now(),
+        client=None,
+        model=model.name,
+        endpoint="chat.completions",
+        streamed=True,
+        mode=settings.mode,
+        objective=Objective.FIRST_TOKEN,
+        win_on=settings.win_on,
+        prompt_class=body.prompt_class,
+        prompt_tokens=body.prompt_tokens,
+        wants_usage=False,
+        fields=body.fields,
+        headers={},
+        tags=TAGS,
+        replica=context.replica,
+        region=context.settings.region,
+    )
+
+
+def _affordable(settings: RaceSettings) -> RaceSettings:
+    """Return ``settings`` with the budget their width needs: who asks for a wide race here means it."""
+    if settings.mode is not Mode.RACE:
+        return settings
+    return settings.model_copy(update={"budget": max(settings.budget, settings.width - 1.0)})
+
+
+class _Both:
+    """The gateway's own recorder, and the lanes: what is seen here is in SQL as well."""
+
+    def __init__(self, recorder: Recorder, lanes: Lanes) -> None:
+        self._all: tuple[Recorder, Recorder] = (recorder, lanes)
+
+    def call_started(self, start: CallStart) -> None:
+        for each in self._all:
+            each.call_started(start)
+
+    def attempt_started(self, model: str, start: AttemptStart) -> None:
+        for each in self._all:
+            each.attempt_started(model, start)
+
+    def first_token(self, model: str, prompt_class: int, deployment: str, ttft_s: float) -> None:
+        for each in self._all:
+            each.first_token(model, prompt_class, deployment, ttft_s)
+
+    def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
+        for each in self._all:
+            each.attempt_ended(model, prompt_class, attempt)
+
+    def call_finished(self, record: CallRecord) -> None:
+        for each in self._all:
+            each.call_finished(record)

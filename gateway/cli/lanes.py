@@ -1,0 +1,174 @@
+"""One race as it can be seen from outside: a lane for each attempt, and the answer as it arrives."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart
+from gateway.racing.sink import ClientGone, Winner
+from providers.chunks import Chunk
+from providers.errors import UpstreamError
+
+_TEXT_KINDS = ("content", "refusal")
+_THOUGHT_KINDS = ("reasoning", "reasoning_content")
+
+
+class Lane:
+    """One attempt. Milliseconds count from its launch."""
+
+    def __init__(self, start: AttemptStart) -> None:
+        self.start = start
+        self.first_token_ms: float | None = None
+        self.won = False
+        self.ended_ms: float | None = None
+        self.record: AttemptRecord | None = None  # once it has ended
+
+    @property
+    def deployment(self) -> str:
+        """Who runs in it."""
+        return self.start.deployment
+
+
+class Spectator(Protocol):
+    """Who is told what happens in the lanes, as it happens."""
+
+    def changed(self, lane: Lane, at_ms: float) -> None:
+        """See a launch, a first token, the win or an end, ``at_ms`` after the call began."""
+
+    def said(self, text: str) -> None:
+        """Hear the next piece of the answer.
+
+        Raises:
+            OSError: nobody listens any more.
+
+        """
+
+
+class Lanes:
+    """A recorder and a sink that remember what they are told. ``clock`` is the gateway's own, monotonic seconds."""
+
+    streams = True
+
+    def __init__(self, clock: Callable[[], float], spectator: Spectator) -> None:
+        self.lanes: list[Lane] = []
+        self.record: CallRecord | None = None  # once the call has ended
+        self.error: str | None = None  # why there is no answer, or only half of one
+        self.tokens = 0  # of the answer so far: its meaningful chunks, which is a token each at most providers
+        self.claimed_ms: float | None = None  # the claim, since the call began
+        self._clock = clock
+        self._spectator = spectator
+        self._began_at: float | None = None
+        self._thoughts: list[str] = []
+        self._text: list[str] = []
+
+    @property
+    def answer(self) -> str:
+        """The answer so far."""
+        return "".join(self._text)
+
+    @property
+    def thoughts(self) -> str:
+        """The reasoning so far, where the winner shows it."""
+        return "".join(self._thoughts)
+
+    @property
+    def elapsed_ms(self) -> float:
+        """The age of the call, at its end if it has ended."""
+        if self.record is not None:
+            return self.record.total_ms
+        return 0.0 if self._began_at is None else (self._clock() - self._began_at) * 1000
+
+    @property
+    def winner(self) -> Lane | None:
+        """The lane that won."""
+        return next((lane for lane in self.lanes if lane.won), None)
+
+    def call_started(self, start: CallStart) -> None:
+        """Start the clock."""
+        since_ms = start.attempts[0].launch_offset_ms if start.attempts else 0.0
+        self._began_at = self._clock() - since_ms / 1000
+
+    def attempt_started(self, model: str, start: AttemptStart) -> None:
+        """Open a lane."""
+        del model
+        lane = Lane(start)
+        self.lanes.append(lane)
+        self._spectator.changed(lane, self.elapsed_ms)
+
+    def first_token(self, model: str, prompt_class: int, deployment: str, ttft_s: float) -> None:
+        """Mark the first token in its lane."""
+        del model, prompt_class
+        lane = next(
+            (
+                lane
+                for lane in self.lanes
+                if lane.deployment == deployment and lane.record is None and lane.first_token_ms is None
+            ),
+            None,
+        )
+        if lane is not None:
+            lane.first_token_ms = ttft_s * 1000
+            self._spectator.changed(lane, self.elapsed_ms)
+
+    def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
+        """Close a lane."""
+        del model, prompt_class
+        for lane in self.lanes:
+            if lane.start.id == attempt.id:
+                lane.record = attempt
+                lane.ended_ms = self.elapsed_ms - attempt.launch_offset_ms
+                self._spectator.changed(lane, self.elapsed_ms)
+
+    def call_finished(self, record: CallRecord) -> None:
+        """Keep the record, whose attempts know their cost."""
+        self.record = record
+        attempts = {attempt.id: attempt for attempt in record.attempts}
+        for lane in self.lanes:
+            lane.record = attempts.get(lane.start.id, lane.record)
+
+    async def begin(self, winner: Winner) -> None:
+        """Mark the winner, and forget what another may have said."""
+        self._text, self._thoughts, self.tokens = [], [], 0
+        self.claimed_ms = winner.ttft_ms
+        running = [lane for lane in self.lanes if lane.deployment == winner.deployment and lane.record is None]
+        for lane in running:
+            # Racing against itself, a deployment has two lanes; the one that won has its first token.
+            if len(running) == 1 or lane.first_token_ms is not None:
+                lane.won = True
+                self._spectator.changed(lane, self.elapsed_ms)
+                return
+
+    async def write(self, block: bytes, chunks: Sequence[Chunk]) -> None:
+        """Take what the chunks say."""
+        del block
+        for chunk in chunks:
+            if not chunk.meaningful:
+                continue
+            self.tokens += 1
+            thought, text = read_text(chunk.data)
+            self._thoughts.append(thought)
+            if text:
+                self._text.append(text)
+                try:
+                    self._spectator.said(text)
+                except OSError as error:
+                    raise ClientGone from error
+
+    async def end(self) -> None:
+        """Nothing to flush."""
+
+    async def fail(self, error: UpstreamError) -> None:
+        """Remember that the answer broke off."""
+        self.error = f"the answer broke off ({error.kind}: {error.message})"
+
+
+def read_text(data: bytes) -> tuple[str, str]:
+    """Return the reasoning and the text that the delta of an event's first choice adds."""
+    choices = msgspec.json.decode(data).get("choices") or [{}]
+    delta = choices[0].get("delta") or {}
+    thoughts = [delta[kind] for kind in _THOUGHT_KINDS if isinstance(delta.get(kind), str)][:1]
+    texts = [delta[kind] for kind in _TEXT_KINDS if isinstance(delta.get(kind), str)]
+    if isinstance(delta.get("content"), list):  # Mistral's reasoning models
+        texts += [part["text"] for part in delta["content"] if isinstance(part.get("text"), str)]
+    return "".join(thoughts), "".join(texts)

@@ -1,0 +1,127 @@
+"""``holeshot race``: one prompt, raced before your eyes."""
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from gateway.cli.configuration import ConfigOption, read_settings
+from gateway.cli.terminal import FAILED, MISUSED, fail, on_a_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gateway.cli.heat import Question
+    from gateway.cli.views import View
+    from gateway.settings import Settings
+
+STOPPED = 130  # by Ctrl-C; what a shell says of it
+
+
+def race(  # noqa: PLR0917 - options are named on the command line
+    prompt: Annotated[str, typer.Argument(help="What to ask; - reads it from standard input.")],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="A model, or provider/model,provider/model. [default: the first model]"),
+    ] = None,
+    mode: Annotated[
+        Literal["single", "race", "hedge", "auto"] | None, typer.Option(help="[default: the model's]")
+    ] = None,
+    width: Annotated[
+        int | None, typer.Option(min=1, max=8, help="How many start at once; implies --mode race.")
+    ] = None,
+    system: Annotated[str | None, typer.Option(help="A system prompt.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of the answer, at most.")] = None,
+    times: Annotated[int, typer.Option("-n", min=1, help="Races, one after the other, and who won how often.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a race, on a line of its own.")] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Race a prompt and watch.
+
+    Runs in this process, from the same configuration as `serve`, and into the same ledger and leaderboard; on simulated
+    providers where no key is set. When piped, standard output has the answer and nothing else.
+
+    The first race pays for connecting; -n 5 shows what it is like once that is done.
+
+    Example: holeshot race "Why is the sky blue?" -m groq/llama-3.3-70b-versatile,cerebras/llama-3.3-70b --width 2
+    """
+    if width is not None and mode not in (None, "race"):
+        fail(f"--width goes with --mode race, not {mode}", MISUSED)
+    text = sys.stdin.read() if prompt == "-" else prompt
+    if not text.strip():
+        fail("the prompt is empty", MISUSED)
+    settings, _ = read_settings(config)
+    from gateway.calls import Mode  # noqa: PLC0415 - the whole gateway, only now that it is wanted
+    from gateway.cli.heat import Question  # noqa: PLC0415 - likewise
+    from gateway.watching import logs  # noqa: PLC0415 - likewise
+
+    logs.configure("error", settings.log_format)  # what matters is shown here; a warning would tear the picture
+    question = Question(
+        model=model or "",
+        prompt=text,
+        system=system,
+        max_tokens=max_tokens,
+        mode=None if mode is None else Mode(mode),
+        width=width,
+    )
+    try:
+        answered = asyncio.run(_race(settings, question, _view(as_json=as_json, times=times), times))
+    except KeyboardInterrupt:
+        raise typer.Exit(STOPPED) from None
+    except BrokenPipeError:
+        _forget_standard_output()
+        raise typer.Exit(FAILED) from None
+    if not answered:
+        raise typer.Exit(FAILED)
+
+
+async def _race(settings: "Settings", question: "Question", view: "View", times: int) -> bool:
+    """Run the races; return whether all were answered."""
+    from gateway.cli.heat import open_gateway, run_heat  # noqa: PLC0415 - as above
+    from gateway.errors import ApiError  # noqa: PLC0415 - likewise
+    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
+
+    try:
+        async with open_gateway(settings, _tell_of_the_demo) as gateway:
+            question = _with_model(question, gateway.context.fleet.models)
+            heats = [await run_heat(gateway, question, view) for _ in range(times)]
+    except typer.Exit:  # a RuntimeError too, but one that has been told
+        raise
+    except (ApiError, LedgerError, RuntimeError) as error:
+        fail(str(error))
+    if times > 1:
+        view.sums_up([lanes.record for lanes in heats if lanes.record is not None])
+    if gateway.ledger.pending:
+        typer.echo(f"holeshot: the database is out of reach; the rows wait in {settings.spool_dir}", err=True)
+    return all(lanes.error is None for lanes in heats)
+
+
+def _with_model(question: "Question", models: "Iterable[str]") -> "Question":
+    """Return the question with whom to ask: the first model, unless one is named."""
+    import msgspec  # noqa: PLC0415 - as above
+
+    name = question.model or next(iter(models), None)
+    if name is None:
+        fail("no model is configured; name deployments: -m provider/model,provider/model", MISUSED)
+    return msgspec.structs.replace(question, model=name)
+
+
+def _view(*, as_json: bool, times: int) -> "View":
+    from gateway.cli.views import DrawnView, JsonView, PlainView  # noqa: PLC0415 - as above
+
+    if as_json:
+        return JsonView()
+    if on_a_terminal() and os.environ.get("TERM") not in ("dumb", "unknown"):
+        return DrawnView(brief=times > 1)
+    return PlainView()
+
+
+def _tell_of_the_demo() -> None:
+    typer.echo("no provider keys were found: racing simulated providers", err=True)
+
+
+def _forget_standard_output() -> None:
+    """Have nothing flushed at the end into a pipe that nobody reads any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

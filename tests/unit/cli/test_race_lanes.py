@@ -1,0 +1,275 @@
+"""Lanes: what is seen of a race, and how it is drawn."""
+
+import io
+from typing import Any
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from gateway.calls import AttemptStart, Mode, Outcome, Role
+from gateway.cli.heat import Question
+from gateway.cli.lanes import Lane, Lanes, read_text
+from gateway.cli.podium import rows
+from gateway.cli.track import Track, printable, summary
+from gateway.racing.sink import ClientGone, Winner
+from providers.chunks import read_chunk
+from tests.unit.ledger.records import NOON, call, failed, lost, start_of, won
+
+FAST, SLOW = "groq/llama", "together/llama"
+
+
+class Diary:
+    """A spectator that remembers."""
+
+    def __init__(self) -> None:
+        self.said_: list[str] = []
+        self.deaf = False
+
+    def changed(self, lane: Lane, at_ms: float) -> None:
+        """Nothing to remember."""
+
+    def said(self, text: str) -> None:
+        if self.deaf:
+            raise BrokenPipeError
+        self.said_.append(text)
+
+
+class Scene:
+    """Two lanes, and a clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.diary = Diary()
+        self.lanes = Lanes(lambda: self.now_s, self.diary)
+        self.fast = won("call", 1, id="1", deployment=FAST)
+        self.slow = lost("call", 2, id="2", deployment=SLOW)
+        self.record = call(self.fast, self.slow)
+        starts = tuple(
+            AttemptStart(each.id, each.number, NOON, each.role, each.provider, each.deployment, 0.0)
+            for each in (self.fast, self.slow)
+        )
+        self.lanes.call_started(msgspec.structs.replace(start_of(self.record), attempts=starts))
+        for each in starts:
+            self.lanes.attempt_started("llama", each)
+
+    async def claim(self, after_s: float = 0.2) -> None:
+        """Let the first lane win."""
+        self.now_s += after_s
+        self.lanes.first_token("llama", 0, FAST, after_s)
+        self.lanes.attempt_ended("llama", 0, self.slow)
+        exchange: Any = None
+        winner = Winner("groq", FAST, 2, after_s * 1000, 0.1, exchange)
+        await self.lanes.begin(winner)
+
+    async def say(self, *tokens: str, kind: str = "content") -> None:
+        """Let the winner say something."""
+        for token in tokens:
+            chunk = read_chunk(msgspec.json.encode({"choices": [{"index": 0, "delta": {kind: token}}]}))
+            await self.lanes.write(b"", [chunk])
+
+    def finish(self) -> None:
+        """End the call."""
+        self.lanes.attempt_ended("llama", 0, self.fast)
+        self.lanes.call_finished(self.record)
+
+    def drawn(self, width: int = 100, height: int = 20, encoding: str = "utf-8", shown: Any = "tail") -> list[str]:
+        """Return the picture, line by line."""
+        file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        console = Console(file=file, width=width, height=height, color_system=None, legacy_windows=False)
+        console.print(Track(self.lanes, shown))
+        file.flush()
+        buffer: Any = file.buffer
+        return [line.rstrip() for line in buffer.getvalue().decode(encoding).splitlines()]
+
+
+def test_a_lane_runs_from_its_launch_until_it_is_cut() -> None:
+    scene = Scene()
+    scene.now_s += 0.1
+
+    first, second, *_ = scene.drawn()
+
+    assert first.startswith("groq/llama      primary  ━")
+    assert first.endswith("100 ms  launched")
+    assert second.startswith("together/llama  race     ━")
+
+
+async def test_the_winner_runs_on_and_the_loser_shows_where_it_was_cancelled() -> None:
+    scene = Scene()
+    await scene.claim()
+    scene.now_s += 0.05
+
+    first, second, *_ = scene.drawn()
+
+    assert "●━" in first
+    assert "200 ms  won" in first
+    assert "✕" in second
+    assert second.endswith("200 ms  cancelled")
+
+
+async def test_the_speed_of_the_winner_is_estimated_until_its_row_says_it() -> None:
+    scene = Scene()
+    await scene.claim()
+    await scene.say(*["word "] * 21)
+    scene.now_s += 0.5
+
+    assert scene.drawn()[0].endswith("won, ~40 tok/s")
+    scene.finish()
+    assert scene.drawn()[0].endswith("won, 60 tok/s")
+
+
+async def test_the_answer_follows_and_of_a_long_one_the_end_is_shown() -> None:
+    scene = Scene()
+    await scene.claim()
+    await scene.say(*(f"line {number}\n" for number in range(30)), "the end")
+
+    picture = scene.drawn(height=12)
+
+    assert picture[-1] == "the end"
+    assert len(picture) < 12
+    assert "line 0" not in picture
+    assert "line 0" in scene.drawn(height=12, shown="whole")
+
+
+async def test_a_narrow_terminal_loses_the_bar_before_the_facts() -> None:
+    scene = Scene()
+    await scene.claim()
+
+    first, second, *_ = scene.drawn(width=44)
+
+    assert all(len(line) <= 44 for line in (first, second))
+    assert "━" not in first
+    assert "200 ms" in first
+    assert second.endswith("cancelled")
+
+
+async def test_a_terminal_without_unicode_gets_letters() -> None:
+    scene = Scene()
+    await scene.claim()
+
+    first, second, *_ = scene.drawn(encoding="ascii")
+
+    assert "-o" in first
+    assert "-x" in second
+
+
+def test_a_failed_lane_names_its_cause() -> None:
+    scene = Scene()
+    scene.lanes.attempt_ended("llama", 0, failed("call", 2, id="2", deployment=SLOW))
+
+    assert scene.drawn()[1].endswith("server_error 503")
+
+
+def test_a_hedge_starts_where_it_was_launched() -> None:
+    scene = Scene()
+    scene.now_s += 0.1
+    hedge = AttemptStart("3", 3, NOON, Role.HEDGE, "openai", "openai/gpt", 100.0)
+    scene.lanes.attempt_started("llama", hedge)
+    scene.now_s += 0.05
+
+    line = scene.drawn()[2]
+
+    assert line.startswith("openai/gpt      hedge         ")
+    assert line.endswith("50 ms  launched")
+
+
+async def test_a_model_cannot_steer_the_terminal() -> None:
+    scene = Scene()
+    await scene.claim()
+    await scene.say("\x1b[2J", "\x9b", "safe\ttext")
+
+    assert printable("\x1b[2Jsafe\n") == "[2Jsafe\n"
+    assert "\x1b" not in "".join(scene.drawn())
+
+
+async def test_reasoning_is_shown_but_is_no_part_of_the_answer() -> None:
+    scene = Scene()
+    await scene.claim()
+    await scene.say("Hm.", kind="reasoning_content")
+    await scene.say("Yes.")
+
+    assert (scene.lanes.thoughts, scene.lanes.answer) == ("Hm.", "Yes.")
+    assert scene.diary.said_ == ["Yes."]
+    assert scene.drawn()[-3:] == ["Hm.", "", "Yes."]
+
+
+async def test_a_spectator_that_left_is_a_client_that_is_gone() -> None:
+    scene = Scene()
+    await scene.claim()
+    scene.diary.deaf = True
+
+    with pytest.raises(ClientGone):
+        await scene.say("Hello")
+
+
+async def test_racing_against_itself_the_lane_with_the_token_wins() -> None:
+    scene = Scene()
+    for lane in scene.lanes.lanes:
+        lane.start = msgspec.structs.replace(lane.start, deployment=FAST)
+    first, second = scene.lanes.lanes
+    second.first_token_ms = 50.0
+
+    exchange: Any = None
+    await scene.lanes.begin(Winner("groq", FAST, 2, 50.0, 0.1, exchange))
+
+    assert (first.won, second.won) == (False, True)
+
+
+def test_text_is_found_in_parts_and_refusals_too() -> None:
+    def event(delta: dict[str, Any]) -> bytes:
+        return msgspec.json.encode({"choices": [{"delta": delta}]})
+
+    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "yes"}]
+    assert read_text(event({"content": parts})) == ("", "yes")
+    assert read_text(event({"refusal": "no"})) == ("", "no")
+    assert read_text(event({"reasoning": "a", "reasoning_content": "a"})) == ("a", "")
+    assert read_text(b'{"choices": []}') == ("", "")
+
+
+def test_the_summary_has_the_figures_that_are_known() -> None:
+    record = call(won("c", 1), lost("c", 2), ttft_ms=123.4, total_ms=12_345.0, completion_tokens=80, launched=2)
+
+    assert summary(record) == "TTFT 123 ms · total 12.3 s · 60.0 tok/s · 80 tokens · 2 launched"
+    priced = msgspec.structs.replace(record, cost_usd=0.00012, duplicate_cost_usd=0.00002)
+    assert summary(priced).endswith("2 launched · $0.000120, losers $0.000020")
+
+
+def test_the_podium_counts_wins_and_takes_the_ttft_of_all_calls_last() -> None:
+    calls = [
+        call(won("a", 1, deployment=FAST, ttft_ms=100.0), lost("a", 2, deployment=SLOW), ttft_ms=110.0),
+        call(won("b", 1, deployment=FAST, ttft_ms=300.0), lost("b", 2, deployment=SLOW), ttft_ms=310.0),
+        call(failed("c", 1, deployment=FAST), won("c", 2, deployment=SLOW, ttft_ms=200.0), ttft_ms=900.0),
+        call(failed("d", 1, deployment=FAST), ttft_ms=None),
+    ]
+
+    assert [row[:6] for row in rows(calls)] == [
+        (FAST, 4, 2, 0, 2, 200.0),
+        (SLOW, 3, 1, 2, 0, 200.0),
+        ("all", 7, 3, 2, 2, 310.0),
+    ]
+
+
+def test_a_question_is_a_streamed_chat_completion() -> None:
+    body = Question("llama", "Why?", system="Be brief.", max_tokens=9, width=3).body()
+
+    assert (body.stream, body.model, body.race.mode, body.race.width) == (True, "llama", Mode.RACE, 3)
+    assert msgspec.json.decode(body.fields["messages"]) == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Why?"},
+    ]
+    assert bytes(body.fields["max_tokens"]) == b"9"
+
+
+def test_a_question_leaves_to_the_model_what_is_not_said() -> None:
+    body = Question("llama", "Why?").body()
+
+    assert (body.race.mode, body.race.width) == (None, None)
+    assert "max_tokens" not in body.fields
+
+
+def test_a_call_that_was_stopped_says_so() -> None:
+    scene = Scene()
+    gone = lost("call", 1, id="1", deployment=FAST, outcome=Outcome.CLIENT_GONE)
+    scene.lanes.attempt_ended("llama", 0, gone)
+
+    assert scene.drawn()[0].endswith("stopped")
