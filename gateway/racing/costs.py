@@ -14,7 +14,7 @@ from gateway.calls import AttemptRecord, Outcome, TokensSource
 from gateway.fleet import Deployment
 from providers.prices import cost_usd
 
-_CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
+_SENT = frozenset({Outcome.WON, Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
 
 
 class Bill(msgspec.Struct, frozen=True):
@@ -26,10 +26,14 @@ class Bill(msgspec.Struct, frozen=True):
 
 
 def settle(
-    attempts: Sequence[AttemptRecord], winner: AttemptRecord | None, deployments: Mapping[str, Deployment]
+    attempts: Sequence[AttemptRecord],
+    winner: AttemptRecord | None,
+    deployments: Mapping[str, Deployment],
+    estimated_prompt_tokens: int,
 ) -> Bill:
-    """Return the bill of one call."""
-    prompt_tokens = winner.prompt_tokens if winner is not None else None
+    """Return the bill of one call. The estimate stands in where not even the winner's provider counted the prompt."""
+    reported = winner.prompt_tokens if winner is not None else None
+    prompt_tokens = estimated_prompt_tokens if reported is None else reported
     priced = tuple(_priced(record, deployments[record.deployment], prompt_tokens) for record in attempts)
     winner_id = winner.id if winner is not None else None
     return Bill(
@@ -39,11 +43,12 @@ def settle(
     )
 
 
-def _priced(record: AttemptRecord, deployment: Deployment, prompt_tokens: int | None) -> AttemptRecord:
-    cut = record.outcome in _CUT
-    if cut and record.prompt_tokens is None and prompt_tokens is not None:
-        # The same prompt, counted by the winner's tokenizer.
-        record = msgspec.structs.replace(record, prompt_tokens=prompt_tokens, tokens_source=TokensSource.ESTIMATED)
+def _priced(record: AttemptRecord, deployment: Deployment, prompt_tokens: int) -> AttemptRecord:
+    if record.prompt_tokens is None and (record.outcome in _SENT or record.completion_tokens):
+        # The same prompt, counted by another tokenizer, or guessed.
+        record = msgspec.structs.replace(
+            record, prompt_tokens=prompt_tokens, tokens_source=record.tokens_source or TokensSource.ESTIMATED
+        )
     if deployment.price is None or record.prompt_tokens is None:
         return record
     cost = cost_usd(

@@ -28,7 +28,7 @@ def call_record(
     overhead_ms: float | None,
 ) -> CallRecord:
     """Return the record of ``call`` as it ended, its attempts priced."""
-    bill = settle(attempts, winner, deployments)
+    bill = settle(attempts, winner, deployments, call.prompt_tokens)
     return CallRecord(
         **_facts(call),
         launched=len(attempts),
