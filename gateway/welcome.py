@@ -1,30 +1,28 @@
 """What a person reads when the gateway has started: how to use it, ready to be pasted."""
 
+import os
+import shutil
+import sys
+from pathlib import Path
+
 from gateway.settings.model import Settings
 
 
 def welcome(settings: Settings, url: str) -> str:
     """Return the lines to try, for the first model there is."""
-    simulated = all(name.startswith("sim-") for name in settings.providers)
     model = next(iter(settings.models), "PROVIDER/MODEL")
     key = "$HOLESHOT_KEY" if settings.clients else "none"
     authorization = f" \\\n  -H 'authorization: Bearer {key}'" if settings.clients else ""
-    if simulated:
-        first = (
-            f"No provider keys were found, so {len(settings.providers)} simulated ones race, over real HTTP\n"
-            "on loopback. For real ones set, say, GROQ_API_KEY and CEREBRAS_API_KEY, then run `holeshot init`.\n"
-        )
-    else:
-        first = f"Racing {len(settings.providers)} providers for {len(settings.models)} models.\n"
+    python, holeshot = _program("python"), _program("holeshot")
     return f"""
-{first}
+{_who_races(settings)}
 Try it:
 
   curl -N {url}/v1/chat/completions{authorization} \\
   -H 'content-type: application/json' \\
   -d '{{"model": "{model}", "stream": true, "messages": [{{"role": "user", "content": "Why race?"}}]}}'
 
-  python - <<'PY'
+  {python} - <<'PY'
 from openai import OpenAI
 client = OpenAI(base_url="{url}/v1", api_key="{key}")
 for chunk in client.chat.completions.create(
@@ -35,7 +33,26 @@ PY
 
 Then ask who was fast:
 
-  holeshot sql "select * from throughput"
-  holeshot leaderboard
+  {holeshot} leaderboard{f" --url {url}" if not url.endswith(":4000") else ""}
+  {holeshot} sql "select * from throughput"
 
 """  # noqa: S608 - text for people; the SQL in it is an example
+
+
+def _who_races(settings: Settings) -> str:
+    number = len(settings.providers)
+    if all(name.startswith("sim-") for name in settings.providers):
+        return (
+            f"No provider keys were found, so {number} simulated providers race, over real HTTP on loopback.\n"
+            "For real ones set, say, GROQ_API_KEY and CEREBRAS_API_KEY, then run `holeshot init`.\n"
+        )
+    return f"{number} providers race for {len(settings.models)} models.\n"
+
+
+def _program(name: str) -> str:
+    """Return what to type for a program of this environment: its name where the path finds it."""
+    program = Path(sys.executable).parent / name
+    found = shutil.which(name)
+    if found is not None and Path(found).absolute() == program.absolute():
+        return name
+    return os.path.relpath(program) if program.exists() else name
