@@ -190,7 +190,7 @@ class _Reloader:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        seen = self._state()
+        seen = None  # the first look always reads: the file may have changed while we started
         while True:
             try:
                 await asyncio.wait_for(self._wanted.wait(), FILE_LOOK_S)

@@ -94,7 +94,7 @@ class Admission:
         return client
 
     def _find(self, key: str) -> Client:
-        digest = hashlib.sha256(key.encode()).hexdigest()
+        digest = hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()  # a header's bytes as they came
         found: Client | None = None
         for known, client in self._clients:  # all of them, so that the time says nothing about which
             if hmac.compare_digest(known, digest):

@@ -74,6 +74,8 @@ def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
 
     """
     try:
+        if not body.isascii():
+            body.decode()  # msgspec does not look into the strings it leaves raw
         return _TOP.decode(body)
     except msgspec.ValidationError:
         raise InvalidRequest("the body must be a JSON object") from None
@@ -81,6 +83,8 @@ def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from None
     except UnicodeDecodeError:
         raise InvalidRequest("the body is not valid UTF-8") from None
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deeply") from None
 
 
 def read_chat(body: bytes, race_header: str | None) -> ChatBody:
@@ -133,7 +137,7 @@ def read_tags(header: str | None) -> dict[str, str]:
         return {}
     if header.lstrip().startswith("{"):
         try:
-            tags = msgspec.json.decode(header, type=dict[str, str])
+            tags = msgspec.json.decode(_header_bytes(header), type=dict[str, str])
         except msgspec.DecodeError as error:
             raise InvalidRequest(f"x-holeshot-tags is no JSON object of strings: {error}") from None
     else:
@@ -172,7 +176,7 @@ def _is_set(raw: msgspec.Raw | None) -> bool:
 
 def _race(raw: msgspec.Raw | None, header: str | None) -> RaceOverride:
     """Read the override: an object, or just a mode. The body goes before the header."""
-    source, text = ("race", bytes(raw)) if raw is not None else ("x-holeshot-race", (header or "").strip().encode())
+    source, text = ("race", bytes(raw)) if raw is not None else ("x-holeshot-race", _header_bytes(header or ""))
     if not text or text == b"null":
         return RaceOverride()
     if not text.startswith((b"{", b'"')):
@@ -187,3 +191,8 @@ def _race(raw: msgspec.Raw | None, header: str | None) -> RaceOverride:
             param=source,
         ) from None
     return override if isinstance(override, RaceOverride) else RaceOverride(mode=override)
+
+
+def _header_bytes(header: str) -> bytes:
+    """Return a header's value in UTF-8; what was none in it (aiohttp escapes it as surrogates) as question marks."""
+    return header.strip().encode(errors="replace")

@@ -43,6 +43,11 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
         return _response(error)
     except web.HTTPException as error:
         return _response(_translate(request, error))
+    except web.RequestPayloadError:
+        request.content.feed_eof()  # aiohttp would read on for the rest, and log what it meets as unhandled
+        response = _response(InvalidRequest("the body cannot be read: is it what its content-encoding says?"))
+        response.force_close()
+        return response
     except Exception:  # noqa: BLE001 - the last line of defence: a client is told nothing of our insides
         structlog.get_logger().exception("request.crashed", method=request.method, path=request.path)
         return _response(InternalError("the gateway made a mistake; its log has the details"))

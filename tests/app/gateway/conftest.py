@@ -32,12 +32,17 @@ def logged() -> Iterator[list[EventDict]]:
 
 
 @pytest.fixture
-def serve(tmp_path: Path, migrated_file: Path) -> Serve:
+def folder(tmp_path: Path, migrated_file: Path) -> Path:
+    """A folder with a ledger, for one gateway."""
+    shutil.copy(migrated_file, tmp_path / "holeshot.db")
+    return tmp_path
+
+
+@pytest.fixture
+def serve(folder: Path) -> Serve:
     """Serve a gateway: ``async with serve(alpha=script, beta=None, config={…}) as stage``."""
 
     def start(*, config: dict[str, Any] | None = None, key: str = "unused", **scripts: Any) -> Any:
-        if not (tmp_path / "holeshot.db").exists():
-            shutil.copy(migrated_file, tmp_path / "holeshot.db")
-        return serving(tmp_path, scripts or {"alpha": None}, key=key, **(config or {}))
+        return serving(folder, scripts or {"alpha": None}, key=key, **(config or {}))
 
     return start

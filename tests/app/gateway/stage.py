@@ -1,6 +1,7 @@
 """A real gateway on loopback, served as in production, in front of scripted providers."""
 
 import asyncio
+import io
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -29,6 +30,7 @@ class Stage:
 
     def __init__(
         self,
+        *,
         gateway: Gateway,
         config: dict[str, Any],
         folder: Path,
@@ -55,7 +57,7 @@ class Stage:
 
     def post(self, body: Any = None, /, path: str = "/v1/chat/completions", **options: Any) -> Any:
         """Post ``body``: JSON, or these very bytes."""
-        if isinstance(body, bytes):
+        if isinstance(body, bytes | io.BytesIO):
             options["headers"] = {"content-type": "application/json", **options.get("headers", {})}
             return self.http.post(self.url + path, data=body, **options)
         return self.http.post(self.url + path, json=body, **options)
@@ -124,6 +126,7 @@ def single() -> dict[str, Any]:
 
 def write(config: Mapping[str, Any], folder: Path) -> Path:
     """Write the configuration file and return its path."""
+    folder.mkdir(exist_ok=True)
     path = folder / "gateway.yaml"
     path.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
     return path
@@ -154,7 +157,7 @@ async def serving(
         sdk = await stack.enter_async_context(
             openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=PATIENCE_S)
         )
-        yield Stage(gateway, config, folder, url, providers, http, sdk)
+        yield Stage(gateway=gateway, config=config, folder=folder, url=url, providers=providers, http=http, sdk=sdk)
 
 
 def _merged(lower: dict[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:

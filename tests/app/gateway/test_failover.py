@@ -1,5 +1,6 @@
 """A failure before the first byte of the answer is invisible; after it nobody else answers."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -11,6 +12,7 @@ from providers.simulator.script import (
     Drop,
     ErrorEvent,
     Finish,
+    Gate,
     Hang,
     Headers,
     Raw,
@@ -21,7 +23,7 @@ from providers.simulator.script import (
 )
 from tests.app.gateway.stage import Serve, single
 
-FAST_CLOCK = {"timeouts": {"ttft_timeout_s": 0.05}}
+IMPATIENT = {"providers": {"first": {"timeouts": {"ttft_timeout_s": 0.05, "stall_timeout_s": 0.05}}}}
 HTML = Status(200, b"<html><title>Gateway</title></html>", {"content-type": "text/html"})
 
 BEFORE_COMMIT: dict[str, tuple[Sequence[Step], str]] = {
@@ -44,11 +46,11 @@ BEFORE_COMMIT: dict[str, tuple[Sequence[Step], str]] = {
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("script, kind", BEFORE_COMMIT.values(), ids=BEFORE_COMMIT)
+@pytest.mark.parametrize(("script", "kind"), BEFORE_COMMIT.values(), ids=BEFORE_COMMIT)
 async def test_the_next_one_answers_when_the_first(
     serve: Serve, script: Sequence[Step], kind: str, stream: bool
 ) -> None:
-    async with serve(first=script, second=answer("from second"), config=single() | FAST_CLOCK) as stage:
+    async with serve(first=script, second=answer("from second"), config=single() | IMPATIENT) as stage:
         stage.prefer("first", "second")
         async with stage.chat(stream=stream) as response:
             body = await response.read()
@@ -61,39 +63,43 @@ async def test_the_next_one_answers_when_the_first(
 
 
 AFTER_COMMIT: dict[str, tuple[Sequence[Step], str]] = {
-    "an error event": ([RoleOnly(), Delta("half"), ErrorEvent("overloaded")], "server_error"),
-    "a dropped connection": ([RoleOnly(), Delta("half"), Drop()], "disconnected"),
-    "silence": ([RoleOnly(), Delta("half"), Hang()], "stall_timeout"),
-    "an end without a finish reason": ([RoleOnly(), Delta("half")], "upstream_truncated"),
-    "an event that is no JSON": ([RoleOnly(), Delta("half"), Raw(b"data: {oops\n\n")], "invalid_response"),
+    "an error event": ([ErrorEvent("overloaded")], "server_error"),
+    "a dropped connection": ([Drop()], "disconnected"),
+    "silence": ([Hang()], "stall_timeout"),
+    "an end without a finish reason": ([], "upstream_truncated"),
+    "an event that is no JSON": ([Raw(b"data: {oops\n\n")], "invalid_response"),
 }
 
 
-@pytest.mark.parametrize("script, kind", AFTER_COMMIT.values(), ids=AFTER_COMMIT)
+@pytest.mark.parametrize(("ending", "kind"), AFTER_COMMIT.values(), ids=AFTER_COMMIT)
 async def test_a_stream_that_breaks_after_its_first_byte_ends_with_an_error_event_and_no_done(
-    serve: Serve, script: Sequence[Step], kind: str
+    serve: Serve, ending: Sequence[Step], kind: str
 ) -> None:
+    seen = asyncio.Event()
+    script = [RoleOnly(), Delta("half"), Gate(seen), *ending]
     config = single() | {"timeouts": {"stall_timeout_s": 0.05}}
     async with serve(first=script, second=answer("never"), config=config) as stage:
         stage.prefer("first", "second")
         async with stage.chat(stream=True) as response:
-            body = await response.read()
+            body = await response.content.readuntil(b"half")
+            seen.set()
+            body += await response.read()
         assert stage["second"].counts.requests == 0
         call = await stage.call()
     events = body.strip().split(b"\n\n")
     assert response.status == 200
     assert b"half" in events[-2]
     assert events[-1].startswith(b'data: {"error":{"message":')
-    assert b"[DONE]" not in body
+    assert b"data: [DONE]" not in body
     assert (call["status_code"], call["error_kind"]) == (200, kind)
 
 
-@pytest.mark.parametrize("script, kind", AFTER_COMMIT.values(), ids=AFTER_COMMIT)
+@pytest.mark.parametrize(("ending", "kind"), AFTER_COMMIT.values(), ids=AFTER_COMMIT)
 async def test_an_answer_that_is_being_gathered_still_fails_over(
-    serve: Serve, script: Sequence[Step], kind: str
+    serve: Serve, ending: Sequence[Step], kind: str
 ) -> None:
-    config = single() | {"timeouts": {"stall_timeout_s": 0.05}}
-    async with serve(first=script, second=answer("whole"), config=config) as stage:
+    script = [RoleOnly(), Delta("half"), *ending]
+    async with serve(first=script, second=answer("whole"), config=single() | IMPATIENT) as stage:
         stage.prefer("first", "second")
         async with stage.chat() as response:
             answered = await response.json()
@@ -108,7 +114,6 @@ async def test_a_bad_request_is_tried_once_more_elsewhere_and_then_returned(serv
         async with stage.chat() as response:
             assert response.status == 400
         assert [stage[name].counts.requests for name in "abc"] == [1, 1, 0]
-        await stage.rows("select 1")
         board = stage.gateway.steering.leaderboard("llama")
     assert {row.error_rate for row in board.deployments} <= {None, 0.0}  # the client's own fault counts against nobody
 

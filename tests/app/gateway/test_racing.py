@@ -12,9 +12,13 @@ BOTH = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"
 
 
 @BOTH
-async def test_the_first_meaningful_delta_wins_and_the_loser_sees_its_client_hang_up(serve: Serve, stream: bool) -> None:
-    async with serve(fast=answer("from fast"), slow=[RoleOnly(), Hang()]) as stage:
-        await asyncio.gather(hold(stage.chat(stream=stream)), stage["slow"].reach(disconnects_before_first_token=1))
+async def test_the_first_meaningful_delta_wins_and_the_loser_sees_its_client_hang_up(
+    serve: Serve, stream: bool
+) -> None:
+    async with serve(fast=None, slow=[RoleOnly(), Hang()]) as stage:
+        stage["fast"].script = [Gate(stage["slow"].requested), *answer("from fast")]
+        assert b"from fast" in await hold(stage.chat(stream=stream))
+        await stage["slow"].reach(disconnects_before_first_token=1)
         assert await stage.outcomes() == {"fast": "won", "slow": "lost"}
         assert stage["fast"].counts.disconnects == 0
         assert stage["fast"].counts.in_flight == stage["slow"].counts.in_flight == 0
@@ -22,18 +26,16 @@ async def test_the_first_meaningful_delta_wins_and_the_loser_sees_its_client_han
 
 @BOTH
 async def test_a_loser_that_has_not_even_sent_headers_is_cut_too(serve: Serve, stream: bool) -> None:
-    go = asyncio.Event()
-    async with serve(fast=[Gate(go), *answer("from fast")], silent=[Hang()]) as stage:
-        call = asyncio.create_task(hold(stage.chat(stream=stream)))
-        await stage["silent"].requested.wait()
-        go.set()
-        assert b"from fast" in await call
+    async with serve(fast=None, silent=[Hang()]) as stage:
+        stage["fast"].script = [Gate(stage["silent"].requested), *answer("from fast")]
+        assert b"from fast" in await hold(stage.chat(stream=stream))
         await stage["silent"].reach(disconnects_before_first_token=1)
 
 
 async def test_the_loser_is_cut_before_the_winner_has_finished(serve: Serve) -> None:
     go_on = asyncio.Event()
-    async with serve(fast=[Delta("a"), Gate(go_on), *answer("b")], slow=[Hang()]) as stage:
+    async with serve(fast=None, slow=[Hang()]) as stage:
+        stage["fast"].script = [Gate(stage["slow"].requested), Delta("a"), Gate(go_on), *answer("b")]
         async with stage.chat(stream=True) as response:
             await response.content.readline()
             await stage["slow"].reach(disconnects_before_first_token=1)  # while the winner still streams
@@ -42,38 +44,31 @@ async def test_the_loser_is_cut_before_the_winner_has_finished(serve: Serve) -> 
 
 
 async def test_neither_a_role_nor_a_comment_nor_an_empty_delta_wins(serve: Serve) -> None:
-    early, go = asyncio.Event(), asyncio.Event()
     empty = Chunk({"choices": [{"index": 0, "delta": {"content": "", "tool_calls": []}}]})
     filtered = Chunk({"choices": [], "prompt_filter_results": []})
-    noisy = [filtered, RoleOnly(), Comment(), empty, Gate(early), Hang()]
-    async with serve(noisy=noisy, quick=[Gate(go), *answer("real")]) as stage:
-        call = asyncio.create_task(hold(stage.chat(stream=True)))
-        await stage["noisy"].requested.wait()
-        go.set()
-        assert b"real" in await call
+    async with serve(noisy=[filtered, RoleOnly(), Comment(), empty, Hang()], quick=None) as stage:
+        stage["quick"].script = [Gate(stage["noisy"].requested), *answer("real")]
+        assert b"real" in await hold(stage.chat(stream=True))
         assert await stage.outcomes() == {"noisy": "lost", "quick": "won"}
 
 
-async def test_reasoning_wins_unless_only_the_answer_may(serve: Serve) -> None:
-    for win_on, winner in (("any", "thinker"), ("answer", "talker")):
-        go = asyncio.Event()
-        async with serve(
-            thinker=[Reasoning("Hm"), Gate(go), Hang()] if win_on == "answer" else [Reasoning("Hm"), *answer("x")],
-            talker=[Gate(go), *answer("Yes")],
-        ) as stage:
-            call = asyncio.create_task(hold(stage.chat(stream=True, race={"win_on": win_on})))
-            await stage["thinker"].requested.wait()
-            await stage["talker"].requested.wait()
-            if win_on == "answer":
-                go.set()
-            await call
-            assert (await stage.outcomes())[winner] == "won"
-        (stage.folder / "holeshot.db").unlink()
+async def test_reasoning_wins(serve: Serve) -> None:
+    async with serve(thinker=[Reasoning("Hm"), *answer("x")], silent=[Hang()]) as stage:
+        await hold(stage.chat(stream=True))
+        assert await stage.outcomes() == {"thinker": "won", "silent": "lost"}
+
+
+async def test_reasoning_does_not_win_where_only_an_answer_may(serve: Serve) -> None:
+    async with serve(thinker=[Reasoning("Hm"), Hang()], talker=None) as stage:
+        stage["talker"].script = [Gate(stage["thinker"].requested), *answer("Yes")]
+        await hold(stage.chat(stream=True, race={"win_on": "answer"}))
+        assert (await stage.outcomes())["talker"] == "won"
 
 
 async def test_a_hedge_starts_only_when_the_first_is_late(serve: Serve) -> None:
     race = {"mode": "hedge", "hedge_delay_s": 0.02}
-    async with serve(first=[Hang()], second=answer("hedged"), config={"models": {MODEL: {"race": race}}}) as stage:
+    async with serve(first=[Hang()], second=None, config={"models": {MODEL: {"race": race}}}) as stage:
+        stage["second"].script = [Gate(stage["first"].requested), *answer("hedged")]
         stage.prefer("first", "second")
         assert b"hedged" in await hold(stage.chat())
         rows = await stage.rows("select provider, role, outcome from attempts order by number")
@@ -103,20 +98,22 @@ async def test_one_deployment_may_race_against_itself(serve: Serve) -> None:
         await stage["only"].reach(requests=2, disconnects_before_first_token=1)
 
 
-async def test_an_answer_without_a_token_wins_only_when_nobody_else_runs(serve: Serve) -> None:
-    empty = [RoleOnly(), Finish("content_filter"), Done()]
-    async with serve(empty=empty, good=answer("something")) as stage:
+async def test_an_answer_without_a_token_waits_for_those_that_still_run(serve: Serve) -> None:
+    async with serve(empty=[RoleOnly(), Finish("content_filter"), Done()], good=None) as stage:
+        stage["good"].script = [Gate(stage["empty"].requested), *answer("something")]
         assert b"something" in await hold(stage.chat())
-    (stage.folder / "holeshot.db").unlink()
-    async with serve(empty=empty) as stage:
+
+
+async def test_an_answer_without_a_token_wins_when_nobody_else_runs(serve: Serve) -> None:
+    async with serve(empty=[RoleOnly(), Finish("content_filter"), Done()]) as stage:
         assert b"content_filter" in await hold(stage.chat())
 
 
 async def test_an_upstream_that_cannot_stream_is_raced_on_its_whole_body(serve: Serve) -> None:
-    go = asyncio.Event()
     deployments: list[Any] = [{"deployment": "whole/m", "upstream_stream": False}, "stream/m"]
     config = {"models": {MODEL: {"deployments": deployments}}}
-    async with serve(whole=answer("all at once"), stream=[Gate(go), Hang()], config=config) as stage:
+    async with serve(whole=None, stream=[Hang()], config=config) as stage:
+        stage["whole"].script = [Gate(stage["stream"].requested), *answer("all at once")]
         body = await hold(stage.chat(stream=True))
         assert stage["whole"].received[0].body["stream"] is False
         await stage["stream"].reach(disconnects_before_first_token=1)

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from providers.simulator.script import Done, Finish, Gate, Raw, RoleOnly, Usage, answer
+from providers.simulator.script import Done, Finish, Gate, Raw, RoleOnly, Step, Usage, answer
 from providers.simulator.wire import DONE, Answering, event, usage
 from tests.app.gateway.stage import Serve
 
 ODD = (
     b'data: {"zz":1,  "choices" : [{"delta":{"content":"h\\u00e9","vendor_field":[1, 2]},"index":0}],"id":"x"}\r\n\r\n'
     b": a comment\n\n"
-    b"event: vendor\nid: 7\ndata: {\ndata:  \"choices\": [], \"note\": \"\xe2\x80\xa8\"}\n\n"
+    b'event: vendor\nid: 7\ndata: {\ndata:  "choices": [], "note": "\xe2\x80\xa8"}\n\n'
     b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop","logprobs":null}],"x_extra":{"a":1e3}}\n\n'
 )
 
@@ -36,7 +36,7 @@ async def test_an_event_that_arrives_in_pieces_leaves_in_whole(serve: Serve) -> 
 
 async def test_each_token_is_forwarded_without_waiting_for_the_next(serve: Serve) -> None:
     gates = [asyncio.Event() for _ in range(3)]
-    script = [RoleOnly()]
+    script: list[Step] = [RoleOnly()]
     for number, gate in enumerate(gates):
         script += [*answer(f"<{number}>")[1:2], Gate(gate)]
     async with serve(alpha=[*script, Finish(), Done()]) as stage, stage.chat(stream=True) as response:
@@ -48,7 +48,7 @@ async def test_each_token_is_forwarded_without_waiting_for_the_next(serve: Serve
 
 
 @pytest.mark.parametrize(
-    "options, kept",
+    ("options", "kept"),
     [(None, False), ({"include_usage": False}, False), ({"include_usage": True}, True)],
     ids=["not asked for", "declined", "asked for"],
 )
@@ -84,7 +84,10 @@ async def test_an_event_of_megabytes_passes(serve: Serve) -> None:
 
 async def test_what_was_sent_upstream_is_the_clients_body_with_little_changed(serve: Serve) -> None:
     async with serve() as stage:
-        body = b'{"model":"llama","messages":[{"role":"user","content":"\\u00e9"}],"temperature":0.10,"vendor":{"x":1},"race":"single"}'
+        body = (
+            b'{"model":"llama","messages":[{"role":"user","content":"\\u00e9"}],'
+            b'"temperature":0.10,"vendor":{"x":1},"race":"single"}'
+        )
         async with stage.post(body) as response:
             assert response.status == 200
         sent = stage["alpha"].received[0].body

@@ -1,0 +1,87 @@
+"""A gateway as a process of its own, ``python -m gateway.cli serve``: started, watched by its log, and signalled."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.app.gateway.stage import PATIENCE_S, write
+
+CHECKOUT = Path(__file__).parents[3]
+
+
+class GatewayProcess:
+    """The running process; ``url`` is where it listens, ``logged`` its log so far."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.url = ""
+        self.logged: list[dict[str, Any]] = []
+        self.stderr = b""
+        self._process = process
+        self._news = asyncio.Event()
+        self._reader = asyncio.create_task(self._read())
+        self._reader.add_done_callback(lambda _: self._news.set())
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Wait for its end and return the exit code."""
+        await self._reader
+        return await self._process.wait()
+
+    async def event(self, name: str, count: int = 1) -> dict[str, Any]:
+        """Wait until it has logged the event ``name`` so often; return the last of them."""
+        while len(self.events(name)) < count and not self._reader.done():
+            self._news.clear()
+            await self._news.wait()
+        found = self.events(name)
+        assert len(found) >= count, self.stderr.decode()
+        return found[count - 1]
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        return [entry for entry in self.logged if entry["event"] == name]
+
+    async def _read(self) -> None:
+        assert self._process.stderr is not None
+        async for line in self._process.stderr:
+            self.stderr += line
+            try:
+                self.logged.append(msgspec.json.decode(line, type=dict[str, Any]))
+            except msgspec.DecodeError:
+                self.logged.append({"event": "garbled", "line": line})
+            self._news.set()
+
+
+@asynccontextmanager
+async def started(config: Mapping[str, Any], folder: Path, **environ: str) -> AsyncIterator[GatewayProcess]:
+    """Start a gateway with ``config`` and wait until it serves; stop it, if it still runs, when the block ends."""
+    path = write(config, folder)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
+    clean = {name: value for name, value in clean.items() if not name.endswith(("_KEY", "_TOKEN"))}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "gateway.cli",
+        "serve",
+        "--config",
+        str(path),
+        cwd=CHECKOUT,
+        env={**clean, **environ},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    running = GatewayProcess(process)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            running.url = (await running.event("gateway.started"))["url"]
+            yield running
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await running.ended()

@@ -1,0 +1,86 @@
+"""Which headers cross the gateway: by a list, in both directions."""
+
+from providers.simulator.script import Headers, answer
+from tests.app.gateway.stage import MODEL, Serve
+
+SENT = {
+    "authorization": "Bearer the-clients-own",
+    "x-api-key": "the-clients-own",
+    "cookie": "session=the-clients-own",
+    "x-forwarded-for": "203.0.113.7",
+    "x-custom": "private",
+    "user-agent": "their-agent/1.0",
+    "accept-encoding": "br",
+    "openai-organization": "org-of-the-client",
+    "x-holeshot-tags": "a=b",
+    "openai-beta": "assistants=v2",
+    "anthropic-version": "2023-06-01",
+    "anthropic-beta": "tools",
+    "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+}
+PASSED = {name: SENT[name] for name in ("openai-beta", "anthropic-version", "anthropic-beta", "traceparent")}
+OURS = {"host", "accept", "authorization", "content-type", "content-length", "accept-encoding", "user-agent"}
+
+
+async def test_the_upstream_sees_its_own_key_and_the_headers_on_the_list(serve: Serve) -> None:
+    async with serve(alpha=None, beta=None) as stage:
+        async with stage.chat(SENT) as response:
+            assert response.status == 200
+        for name, provider in stage.providers.items():
+            [received] = provider.received
+            assert received.headers["authorization"] == f"Bearer upstream-{name}-secret"
+            assert received.headers["accept-encoding"] == "identity"
+            assert received.headers["user-agent"] == "holeshot"
+            assert {key: received.headers.get(key) for key in PASSED} == PASSED
+            assert received.headers.keys() <= OURS | PASSED.keys()
+            assert "the-clients-own" not in str(received)
+
+
+async def test_embeddings_send_no_more_than_that(serve: Serve) -> None:
+    async with serve() as stage:
+        async with stage.post({"model": MODEL, "input": "x"}, path="/v1/embeddings", headers=SENT) as response:
+            assert response.status == 200
+        [received] = stage["alpha"].received
+    assert received.headers["authorization"] == "Bearer upstream-alpha-secret"
+    assert received.headers.keys() <= OURS | PASSED.keys()
+
+
+async def test_a_provider_gets_the_headers_its_operator_configured(serve: Serve) -> None:
+    provider = {"organization": "org-ours", "headers": {"x-title": "race", "openai-beta": "ours"}}
+    async with serve(config={"providers": {"alpha": provider}}) as stage:
+        async with stage.chat(SENT) as response:
+            assert response.status == 200
+        headers = stage["alpha"].received[0].headers
+    assert (headers["openai-organization"], headers["x-title"], headers["openai-beta"]) == ("org-ours", "race", "ours")
+
+
+async def test_the_client_sees_no_upstream_header_but_those_on_the_list(serve: Serve) -> None:
+    upstream = {
+        "set-cookie": "session=upstream",
+        "server": "secret-server/1.0",
+        "x-request-id": "req-1",
+        "x-ratelimit-remaining-tokens": "99",
+        "x-internal-node": "10.0.0.1",
+        "openai-organization": "org-ours",
+        "access-control-allow-origin": "*",
+        "x-holeshot-provider": "impostor",
+    }
+    async with serve(alpha=[Headers(upstream), *answer("Hi")]) as stage:
+        for stream in (False, True):
+            async with stage.chat(stream=stream) as response:
+                await response.read()
+            names = {name.lower() for name in response.headers}
+            assert response.headers["x-holeshot-upstream-request-id"] == "req-1"
+            assert response.headers["x-ratelimit-remaining-tokens"] == "99"
+            assert response.headers["x-holeshot-provider"] == "alpha"
+            assert "secret-server" not in response.headers["server"]
+            foreign = {name for name in names if not name.startswith(("x-holeshot-", "x-ratelimit-"))}
+            assert foreign <= {
+                "content-type",
+                "content-length",
+                "transfer-encoding",
+                "cache-control",
+                "x-accel-buffering",
+                "date",
+                "server",
+            }

@@ -1,0 +1,121 @@
+"""What a race leaves in the ledger: one call, its attempts, and figures that agree with each other."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from providers.simulator.script import Hang, RoleOnly, Status, Usage, answer
+from tests.app.gateway.stage import MODEL, Serve, Stage
+
+PRICE = {"input": 1.0, "output": 2.0}
+
+
+def priced(*providers: str) -> dict[str, Any]:
+    deployments = [{"deployment": f"{name}/m", "price_per_mtok": PRICE} for name in providers]
+    return {"region": "eu", "models": {MODEL: {"deployments": deployments}}}
+
+
+async def race(stage: Stage, **fields: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    async with stage.chat(**fields) as response:
+        await response.read()
+    call = await stage.call()
+    assert response.headers["x-holeshot-call-id"] == call["id"]
+    return call, await stage.rows("select * from attempts order by number")
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_the_figures_of_a_race_agree_with_each_other(serve: Serve, stream: bool) -> None:
+    scripts = {"fast": answer("a", "b", "c"), "slow": [RoleOnly(), Hang()]}
+    async with serve(**scripts, config=priced(*scripts)) as stage:
+        call, attempts = await race(stage, stream=stream)
+    assert (call["model"], call["endpoint"], call["mode"]) == (MODEL, "chat.completions", "race")
+    assert (call["streamed"], call["status_code"], call["error_kind"]) == (stream, 200, None)
+    assert (call["replica"], call["region"], call["client"], call["prompt_class"]) == ("stage", "eu", None, 0)
+    assert 0 < call["ttft_ms"] <= call["total_ms"]
+    assert 0 <= call["overhead_ms"] <= call["ttft_ms"]
+    age = datetime.now(UTC) - datetime.fromisoformat(call["started_at"]).replace(tzinfo=UTC)
+    assert timedelta() <= age < timedelta(minutes=1)
+
+    assert call["launched"] == len(attempts) == 2
+    assert [row["number"] for row in attempts] == [1, 2]
+    assert {row["call_id"] for row in attempts} == {call["id"]}
+    by_name = {row["provider"]: row for row in attempts}
+    won, lost = by_name["fast"], by_name["slow"]
+    assert (won["outcome"], lost["outcome"]) == ("won", "lost")
+    assert won["id"] == call["winner_attempt_id"]
+
+    assert won["connect_ms"] <= won["headers_ms"] <= won["first_event_ms"] <= won["ttft_ms"] <= won["last_token_ms"]
+    assert won["launch_offset_ms"] + won["ttft_ms"] == pytest.approx(call["ttft_ms"], abs=0.01)
+    assert won["ttft_ms"] == won["ttft_answer_ms"]
+    assert (won["censored_at_ms"], won["error_kind"], won["status_code"]) == (None, None, 200)
+
+    assert lost["censored_at_ms"] > 0
+    assert (lost["ttft_ms"], lost["error_kind"], lost["decode_tps"]) == (None, None, None)
+
+
+async def test_tokens_and_dollars_of_winner_and_loser(serve: Serve) -> None:
+    scripts = {"fast": [*answer("a", "b", "c")[:-2], Usage(100, 40)], "slow": [Hang()]}
+    async with serve(**scripts, config=priced(*scripts)) as stage:
+        call, attempts = await race(stage)
+    won, lost = sorted(attempts, key=lambda row: row["outcome"], reverse=True)
+    assert (call["prompt_tokens"], call["completion_tokens"]) == (100, 40)
+    assert (won["tokens_source"], lost["tokens_source"]) == ("reported", "estimated")
+    assert (won["cost_usd"], won["cost_is_lower_bound"]) == (pytest.approx(180e-6), False)
+    assert (lost["cost_usd"], lost["cost_is_lower_bound"]) == (pytest.approx(100e-6), True)
+    assert call["cost_usd"] == pytest.approx(280e-6)
+    assert call["duplicate_cost_usd"] == pytest.approx(100e-6)
+
+
+async def test_a_call_nobody_answered_is_a_row_as_well(serve: Serve) -> None:
+    async with serve(alpha=[Status(503)], beta=[Status(429)]) as stage:
+        call, attempts = await race(stage)
+    assert (call["status_code"], call["error_kind"]) == (502, "all_providers_failed")
+    assert (call["winner_attempt_id"], call["ttft_ms"], call["launched"]) == (None, None, 2)
+    assert {(row["status_code"], row["error_kind"]) for row in attempts} == {
+        (503, "server_error"),
+        (429, "rate_limited"),
+    }
+    assert {(row["outcome"], row["censored_at_ms"], row["ttft_ms"]) for row in attempts} == {("failed", None, None)}
+
+
+async def test_ids_order_by_time_and_every_call_has_its_own(serve: Serve) -> None:
+    async with serve(alpha=None, beta=None) as stage:
+        for _ in range(10):
+            async with stage.chat() as response:
+                await response.read()
+        calls = await stage.rows("select id from calls order by started_at")
+        orphans = await stage.rows("select * from attempts where call_id not in (select id from calls)")
+        winners = await stage.rows(
+            "select call_id from attempts where outcome = 'won' group by call_id having count(*) = 1"
+        )
+    assert [row["id"] for row in calls] == sorted({row["id"] for row in calls})
+    assert (len(calls), len(winners), orphans) == (10, 10, [])
+
+
+async def test_a_kept_connection_has_no_connect_time(serve: Serve) -> None:
+    async with serve() as stage:
+        for _ in range(2):
+            async with stage.chat() as response:
+                await response.read()
+        first, second = await stage.rows("select connect_ms from attempts order by started_at")
+    assert first["connect_ms"] > 0
+    assert second["connect_ms"] is None
+
+
+async def test_the_views_speak_of_the_calls(serve: Serve) -> None:
+    async with serve(alpha=answer("a", "b"), beta=[Hang()]) as stage:
+        await race(stage)
+        [throughput] = await stage.rows("select * from throughput where deployment = 'alpha/m'")
+        [value] = await stage.rows("select * from race_value")
+    assert throughput["deployment"] == "alpha/m"
+    assert value["model"] == MODEL
+
+
+async def test_every_row_is_there_once_the_gateway_has_closed(serve: Serve) -> None:
+    async with serve() as stage:
+        for _ in range(5):
+            async with stage.chat() as response:
+                await response.read()
+    assert stage.gateway.ledger.pending == 0
+    assert list((stage.folder / "spool").iterdir()) == []

@@ -1,0 +1,93 @@
+"""After many calls of every kind nothing is left: no task, no connection in use, no lease, nothing in flight."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import aiohttp
+
+from providers.openai_compatible import OpenAICompatible
+from providers.simulator.script import Delta, Drop, ErrorEvent, Hang, RoleOnly, Status, Step, answer
+from tests.app.gateway.stage import MODEL, Serve, Stage, chat_body
+
+BACKGROUND = {"ledger.ship", "ledger.disk", "ledger.adopt"}
+MIXED: Sequence[Sequence[Step]] = (
+    answer("a", "b"),
+    [RoleOnly(), Hang()],
+    [Status(503)],
+    [Delta("half"), Drop()],
+    [Delta("half"), ErrorEvent()],
+    [Status(400)],
+    [RoleOnly(), Delta("a"), Hang()],
+)
+
+
+def busy(stage: Stage) -> dict[str, int]:
+    """Return the connections in use, by provider."""
+    counts = {}
+    for name, upstream in stage.gateway.context.fleet.upstreams.items():
+        assert isinstance(upstream, OpenAICompatible)
+        connector = upstream._transport._connector
+        counts[name] = len(connector._acquired) if connector is not None else 0
+    return counts
+
+
+async def leave_early(stage: Stage, tokens: int) -> None:
+    """Ask for a stream and hang up, before it begins or after some tokens."""
+    call: Any = asyncio.ensure_future(stage.http.post(f"{stage.url}/v1/chat/completions", json=chat_body(stream=True)))
+    if tokens:
+        response = await call
+        await response.content.readline()
+        response.close()
+        return
+    asked = [asyncio.ensure_future(each.reach(requests=each.counts.requests + 1)) for each in stage.providers.values()]
+    await asyncio.wait({call, *asked}, return_when=asyncio.FIRST_COMPLETED)
+    for waiting in (call, *asked):
+        waiting.cancel()
+    for ended in await asyncio.gather(call, *asked, return_exceptions=True):
+        if isinstance(ended, aiohttp.ClientResponse):
+            ended.close()
+
+
+async def test_a_hundred_mixed_calls_leave_nothing_behind(serve: Serve) -> None:
+    config = {
+        "timeouts": {"ttft_timeout_s": 0.2, "stall_timeout_s": 0.2},
+        "models": {MODEL: {"race": {"mode": "race", "width": 2, "budget": 1.0}}},
+    }
+    async with serve(alpha=None, beta=None, gamma=None, config=config) as stage:
+        at_rest = {task for task in asyncio.all_tasks() if not task.done()}
+        for number in range(25):
+            for place, provider in enumerate(stage.providers.values()):
+                provider.once(MIXED[(number + 2 * place) % len(MIXED)])
+            await asyncio.gather(
+                settle(stage, stream=True), settle(stage, stream=False), leave_early(stage, 0), leave_early(stage, 1)
+            )
+        await stage.gateway.context.fleet.idle()
+
+        rows = await stage.rows("select status_code, count(*) as n from calls group by 1")
+        assert sum(row["n"] for row in rows) == 100
+        assert {row["status_code"] for row in rows} >= {200, 499}
+        assert await stage.rows("select * from attempts where call_id not in (select id from calls)") == []
+        assert busy(stage) == {"alpha": 0, "beta": 0, "gamma": 0}
+        for row in stage.gateway.steering.leaderboard(MODEL).deployments:
+            assert row.in_flight == 0
+        assert names(asyncio.all_tasks() - at_rest) <= {
+            "RequestHandler.start"
+        }  # kept connections, both sides being here
+        assert timers_of("gateway") == []
+    assert not {task.get_name() for task in asyncio.all_tasks()} & BACKGROUND
+
+
+def names(tasks: Iterable[asyncio.Task[Any]]) -> set[str]:
+    return {task.get_coro().__qualname__ for task in tasks if not task.done()}  # type: ignore[union-attr] # a coroutine
+
+
+def timers_of(package: str) -> list[str]:
+    loop: Any = asyncio.get_running_loop()
+    waiting = [handle._callback for handle in loop._scheduled if not handle.cancelled()]
+    return [repr(callback) for callback in waiting if getattr(callback, "__module__", "").startswith(package)]
+
+
+async def settle(stage: Stage, **fields: Any) -> None:
+    async with stage.chat(**fields) as response:
+        await response.read()

@@ -1,0 +1,159 @@
+"""The gateway as a real process: signals, reloading, and its end."""
+
+import asyncio
+import copy
+import signal
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, RoleOnly, Step, answer
+from providers.simulator.scripted import ScriptedProvider
+from tests.app.gateway.process import GatewayProcess, started
+from tests.app.gateway.stage import chat_body, configuration, write
+
+
+def ask(http: aiohttp.ClientSession, gateway: GatewayProcess, **fields: Any) -> Any:
+    return http.post(f"{gateway.url}/v1/chat/completions", json=chat_body(**fields))
+
+
+def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(folder / "holeshot.db")) as connection:
+        return connection.execute(query).fetchall()
+
+
+@asynccontextmanager
+async def gateway_before(
+    folder: Path, script: list[Step] | None = None, **settings: Any
+) -> AsyncIterator[tuple[GatewayProcess, ScriptedProvider, aiohttp.ClientSession, dict[str, Any]]]:
+    async with ScriptedProvider(script) as provider, aiohttp.ClientSession() as http:
+        config = configuration(folder, {"alpha": provider.base_url}, **settings)
+        async with started(config, folder) as gateway:
+            yield gateway, provider, http, config
+
+
+async def test_it_migrates_serves_and_flushes_when_it_is_told_to_stop(tmp_path: Path) -> None:
+    async with gateway_before(tmp_path) as (gateway, _, http, _):
+        async with ask(http, gateway) as response:
+            assert response.status == 200
+            call_id = response.headers["x-holeshot-call-id"]
+        gateway.send(signal.SIGTERM)
+        assert await gateway.ended() == 0
+    assert rows(tmp_path, "select id, status_code from calls") == [(call_id, 200)]
+    assert list((tmp_path / "spool").iterdir()) == []
+    [line] = gateway.events("call.finished")
+    assert (line["id"], line["status"], line["winner"]) == (call_id, 200, "alpha/m")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+async def test_a_stream_under_way_ends_before_the_process_does(folder: Path, number: signal.Signals) -> None:
+    go = asyncio.Event()
+    script = [RoleOnly(), Delta("a"), Gate(go), *answer("b")[1:]]
+    async with gateway_before(folder, script) as (gateway, _, http, _):
+        async with ask(http, gateway, stream=True) as response:
+            await response.content.readuntil(b'"a"')
+            gateway.send(number)
+            await gateway.event("gateway.stopping")
+            go.set()
+            assert (await response.read()).endswith(b"data: [DONE]\n\n")
+        assert await gateway.ended() == 0
+    assert rows(folder, "select status_code, error_kind from calls") == [(200, None)]
+
+
+async def test_a_stream_that_does_not_end_is_cut_after_the_grace_time(folder: Path) -> None:
+    async with gateway_before(folder, [RoleOnly(), Delta("a"), Hang()], shutdown_grace_s=0.1) as (
+        gateway,
+        provider,
+        http,
+        _,
+    ):
+        async with ask(http, gateway, stream=True) as response:
+            await response.content.readuntil(b'"a"')
+            gateway.send(signal.SIGTERM)
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await response.read()
+        assert await gateway.ended() == 0
+        await provider.reach(disconnects_mid_stream=1)
+    assert len(rows(folder, "select * from calls")) == 1
+
+
+async def test_sighup_reloads_and_an_invalid_file_changes_nothing(folder: Path) -> None:
+    async with gateway_before(folder) as (gateway, _, http, config):
+        changed = copy.deepcopy(config)
+        changed["models"]["second"] = {"deployments": ["alpha/other"]}
+        write(changed, folder)
+        gateway.send(signal.SIGHUP)
+        await gateway.event("configuration.reloaded")
+        async with ask(http, gateway, model="second") as response:
+            assert response.status == 200
+
+        (folder / "gateway.yaml").write_text("models: {second: {deploymnets: [alpha/x]}}\n")
+        gateway.send(signal.SIGHUP)
+        problem = await gateway.event("configuration.invalid")
+        assert "deployments" in problem["problem"]  # what was meant
+        async with ask(http, gateway, model="second") as response:
+            assert response.status == 200
+
+        write(config, folder)
+        gateway.send(signal.SIGHUP)
+        await gateway.event("configuration.reloaded", 2)
+        async with ask(http, gateway, model="second") as response:
+            assert response.status == 404
+
+
+async def test_a_changed_file_is_noticed_without_a_signal(folder: Path) -> None:
+    async with gateway_before(folder) as (gateway, _, http, config):
+        config["models"]["second"] = {"deployments": ["alpha/other"]}
+        write(config, folder)
+        await gateway.event("configuration.reloaded")
+        async with ask(http, gateway, model="second") as response:
+            assert response.status == 200
+
+
+async def test_what_needs_a_restart_is_said(folder: Path) -> None:
+    async with gateway_before(folder) as (gateway, _, _, config):
+        write(config | {"replica": "another"}, folder)
+        gateway.send(signal.SIGHUP)
+        assert (await gateway.event("configuration.needs_restart"))["settings"] == ["replica"]
+
+
+async def test_no_secret_is_on_standard_error_whatever_the_provider_says(folder: Path) -> None:
+    script: list[Step] = [ErrorEvent("no such key upstream-alpha-secret")]
+    async with gateway_before(folder, script, log_level="debug") as (gateway, provider, http, _):
+        async with ask(http, gateway) as response:
+            assert response.status == 502
+        await gateway.event("call.finished")
+        assert provider.received[0].headers["authorization"] == "Bearer upstream-alpha-secret"
+    assert b"upstream-alpha-secret" not in gateway.stderr
+
+
+async def test_the_losers_are_cut_on_the_loop_it_runs_in_production_too(folder: Path) -> None:
+    async with (
+        ScriptedProvider() as fast,
+        ScriptedProvider([Hang()]) as slow,
+        aiohttp.ClientSession() as http,
+    ):
+        config = configuration(folder, {"fast": fast.base_url, "slow": slow.base_url})
+        async with started(config, folder) as gateway:
+            for number in range(5):
+                go = asyncio.Event()
+                fast.once([Gate(go), *answer("fast")])
+                async with asyncio.TaskGroup() as group:
+                    call = group.create_task(fetch(ask(http, gateway, stream=True)))
+                    await slow.reach(requests=number + 1)
+                    go.set()
+                assert b"fast" in call.result()
+            await slow.reach(disconnects_before_first_token=5)
+            assert (slow.counts.requests, slow.counts.in_flight) == (5, 0)
+    assert rows(folder, "select outcome, count(*) from attempts group by 1 order by 1") == [("lost", 5), ("won", 5)]
+
+
+async def fetch(request: Any) -> bytes:
+    async with request as response:
+        body: bytes = await response.read()
+        return body
