@@ -5,7 +5,7 @@ answers (a plain JSON body, another vendor's events, litellm's objects), an exch
 chat-completions event stream, so a race compares like with like.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -38,6 +38,7 @@ class Exchange(Protocol):
     status: int
     headers: Mapping[str, str]  # the provider's response headers, lower-case names
     connect_ms: float | None  # time to connect, DNS and TLS included; None when a kept connection was reused
+    secrets: Sequence[str]  # what must not show up in a message: the key, and the like
 
     async def read(self) -> bytes:
         """Return the next bytes of the event stream, as they came, ``b""`` at its end.

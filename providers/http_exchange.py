@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.json_stream import events_of_answer
-from providers.redaction import MASK
+from providers.redaction import redact
 from providers.repairs import Repair
 from providers.sse import EventSplitter
 from providers.transport import Response, UpstreamErrors
 
 _MIB = 1024 * 1024
 _LARGEST_ANSWER_BYTES = 128 * _MIB  # of a whole body; two thousand embeddings are some 80 MiB
-_SHORTEST_MASKED_BYTES = 16  # a key like "ollama" is a word an answer may well contain
 
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _FIELD = re.compile(rb"(?:data|event|id|retry)?:")
@@ -28,11 +27,10 @@ class HttpExchange:
 
     def __init__(self, response: Response, secrets: Sequence[str]) -> None:
         self.status = response.status
-        self.headers: Mapping[str, str] = lower_case(response)
+        self.headers = _masked(lower_case(response), secrets)
         self.connect_ms = response.connect_ms
         self._response = response
-        self._secrets = secrets
-        self._masked = [secret.encode() for secret in secrets if len(secret) >= _SHORTEST_MASKED_BYTES]
+        self.secrets = secrets
         self._is_stream = False
 
     async def read(self) -> bytes:
@@ -54,9 +52,7 @@ class HttpExchange:
 
     async def _read_events(self) -> bytes:
         with UpstreamErrors():
-            data = await self._response.content.readany()
-        # Bytes are forwarded as they come, but an error that echoes our key must not travel further.
-        return self._mask(data) if b'"error"' in data else data
+            return await self._response.content.readany()
 
     async def _first_events(self) -> bytes:
         head = b""
@@ -67,16 +63,11 @@ class HttpExchange:
         declared = "event-stream" in self.headers.get("content-type", "")
         if _FIELD.match(start) or (declared and start[:1] not in {b"{", b"[", b"<"}):
             return head
-        return events_of_answer(await self._rest_of_body(head), self._secrets)
+        return events_of_answer(await self._rest_of_body(head), self.secrets)
 
     async def _rest_of_body(self, head: bytes) -> bytes:
         with UpstreamErrors():
             return await read_body(self._response, _LARGEST_ANSWER_BYTES, head)
-
-    def _mask(self, data: bytes) -> bytes:
-        for secret in self._masked:
-            data = data.replace(secret, MASK.encode())
-        return data
 
 
 class RepairedExchange:
@@ -86,6 +77,7 @@ class RepairedExchange:
         self.status = exchange.status
         self.headers = exchange.headers
         self.connect_ms = exchange.connect_ms
+        self.secrets = exchange.secrets
         self._exchange = exchange
         self._repairs = repairs
         self._splitter = EventSplitter()
@@ -131,6 +123,12 @@ async def read_body(response: Response, limit_bytes: int, head: bytes = b"") -> 
 def lower_case(response: Response) -> dict[str, str]:
     """Return a response's headers under lower-case names."""
     return {name.lower(): value for name, value in response.headers.items()}
+
+
+def _masked(headers: Mapping[str, str], secrets: Sequence[str]) -> Mapping[str, str]:
+    """Return ``headers`` without our key: a provider may echo it in one that goes on to the client."""
+    masked = {name: value for name, value in headers.items() if any(secret in value for secret in secrets)}
+    return {**headers, **{name: redact(value, secrets) for name, value in masked.items()}} if masked else headers
 
 
 def _is_undecided(head: bytes) -> bool:

@@ -1,7 +1,7 @@
 """One answer from litellm as an ``Exchange``: its chunks as OpenAI's events, read by one task and taken by another."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ class PumpedExchange:
 
     def __init__(self) -> None:
         self.status = 200
+        self.secrets: Sequence[str] = ()  # what litellm says of errors is redacted before it gets here
         self.headers: Mapping[str, str] = {}
         self.connect_ms: float | None = None  # litellm does not tell
         self._pump: asyncio.Task[None] | None = None

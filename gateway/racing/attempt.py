@@ -157,12 +157,16 @@ class Attempt:
         chunks: list[Chunk] = []
         forward: list[bytes] = []
         dropped = False
+        secrets = self.exchange.secrets if self.exchange is not None else ()
         drop_usage = self._call.streamed and not self._call.wants_usage
         for event in events(block):
             if not event.data:
                 forward.append(event.raw)
                 continue
-            chunk = read_chunk(event.data)
+            try:
+                chunk = read_chunk(event.data, secrets)
+            except UpstreamError as error:
+                return b"".join(forward), chunks, error
             if chunk.error is not None:
                 return b"".join(forward), chunks, chunk.error
             clocks.event(now, meaningful=chunk.meaningful)

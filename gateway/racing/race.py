@@ -213,7 +213,8 @@ class Race:
         if not self._candidates:
             return False
         name = self._candidates.popleft()
-        if self.clock() - self.call.received_at >= self._model.deployments[name].clocks.ttft_s:
+        late = self.clock() - self.call.received_at >= self._model.deployments[name].clocks.ttft_s
+        if late and len(self._attempts) > 1:  # whoever hung through the whole clock alone is still replaced once
             return False
         self._go(self._prepare(name, Role.FAILOVER))
         return True

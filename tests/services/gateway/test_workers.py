@@ -15,7 +15,6 @@ from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.stage import MODEL, chat_body, configuration
 
 CALLS = 24
-BUFFERED = {"PYTHONUNBUFFERED": ""}  # unbuffered, a log line and its end are two writes, and the workers' lines mix
 
 
 async def chat(gateway: GatewayProcess) -> str:
@@ -46,7 +45,7 @@ async def test_two_workers_share_port_ledger_and_leaderboard(tmp_path: Path, pos
     stores = {"database_url": postgres_url, "redis_url": redis_url, "workers": 2}
     async with ScriptedProvider() as fast, ScriptedProvider([Hang()]) as slow:
         config = configuration(tmp_path, {"fast": fast.base_url, "slow": slow.base_url}, **stores)
-        async with started(config, tmp_path, **BUFFERED) as gateway:
+        async with started(config, tmp_path) as gateway:
             workers = {(await gateway.event("gateway.started", 2))["pid"], gateway.events("gateway.started")[0]["pid"]}
             assert len(workers) == 2
             made = await asyncio.gather(*(chat(gateway) for _ in range(CALLS)))
@@ -66,7 +65,7 @@ async def test_a_worker_that_dies_is_replaced_and_its_rows_are_not_lost(
     stores = {"database_url": postgres_url, "redis_url": redis_url, "workers": 2}
     async with ScriptedProvider() as provider:
         config = configuration(tmp_path, {"alpha": provider.base_url}, **stores)
-        async with started(config, tmp_path, **BUFFERED) as gateway:
+        async with started(config, tmp_path) as gateway:
             victim = (await gateway.event("gateway.started", 2))["pid"]
             made = await asyncio.gather(*(chat(gateway) for _ in range(CALLS)))
             os.kill(victim, signal.SIGKILL)

@@ -343,6 +343,20 @@ def test_no_first_token_in_time_is_a_timeout_that_comments_do_not_put_off() -> N
     assert track.recorder.records[0].total_ms == pytest.approx(10_000)
 
 
+def test_whoever_hangs_alone_through_the_whole_clock_is_still_replaced() -> None:
+    clocks = Clocks(connect_s=5, ttft_s=10, stall_s=60, total_s=None)
+    track = Track(hangs("hung"), answers("b", 0.5), launches=[("hung", 0.0, Role.PRIMARY)], rest=["b"], clocks=clocks)
+    assert run(track.run()).ttft_ms == pytest.approx(10_500)
+    assert track.outcomes == {"hung": "timeout", "b": "won"}
+
+
+def test_good_events_that_share_a_read_with_nonsense_are_forwarded() -> None:
+    track = Track(Timetable("a", [(0.1, delta("good") + b"data: {broken\n\n")]))
+    record = run(track.run())
+    assert track.sink.bytes == delta("good")  # type: ignore[union-attr]
+    assert record.error_kind == "invalid_response"
+
+
 def test_silence_between_events_is_a_stall_that_comments_do_not_put_off() -> None:
     steps = [(0.1, delta("a")), *((float(second), b": ping\n\n") for second in range(1, 60))]
     track = Track(Timetable("a", steps), clocks=Clocks(connect_s=5, ttft_s=100, stall_s=7, total_s=None))

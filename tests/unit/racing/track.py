@@ -62,6 +62,7 @@ class TimetableExchange:
 
     status = 200
     connect_ms: float | None = 1.0
+    secrets: Sequence[str] = ()
 
     def __init__(self, upstream: "Timetable", steps: Sequence[tuple[float, Step]], started: float) -> None:
         self.headers: Mapping[str, str] = {"x-request-id": upstream.name, "x-ratelimit-remaining-requests": "7"}
