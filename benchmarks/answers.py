@@ -1,4 +1,4 @@
-"""The one answer of all measurements, 100 tokens, as a stream and as JSON, ready to be sent; and what proves it whole."""
+"""The answer of all measurements, 100 tokens, as a stream and as JSON, ready to be sent, and what proves it whole."""
 
 import json
 from typing import Any

@@ -8,6 +8,7 @@ import asyncio
 import re
 import sys
 from time import perf_counter
+from typing import cast
 
 import msgspec
 import uvloop
@@ -82,8 +83,7 @@ class Connection(asyncio.Protocol):
         self._first_token_at: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
         self._call()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -163,7 +163,7 @@ def _request(order: Order) -> bytes:
 
 def _unchunked(received: bytearray, start: int) -> bytes:
     """Return the body of a chunked response that is complete."""
-    parts = []
+    parts: list[bytearray] = []
     while True:
         line_end = received.index(b"\r\n", start)
         size = int(received[start:line_end], 16)
@@ -181,8 +181,10 @@ def main() -> None:
     order = msgspec.json.decode(parser.parse_args().order, type=Order)
     try:
         outcome = uvloop.run(run(order))
-    except (BrokenAnswerError, TimeoutError, OSError) as error:
-        sys.exit(f"load: {error or 'it took too long'}")
+    except TimeoutError:
+        sys.exit(f"load: not done within {_LIMIT_S:g} s")
+    except (BrokenAnswerError, OSError) as error:
+        sys.exit(f"load: {error}")
     sys.stdout.buffer.write(msgspec.json.encode(outcome))
 
 

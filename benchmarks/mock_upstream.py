@@ -1,7 +1,7 @@
 """The upstream of all measurements: chat completions from prebuilt bytes behind a bare asyncio protocol.
 
-The path's first element says how it answers: ``/burst`` at once and in one write, ``/late`` like it but only after a
-while (the loser of a race), ``/paced`` one token every 5 ms. Whoever asks for no stream gets one JSON body.
+The path's first element says how it answers: ``/burst`` at once and in one write, ``/soon`` and ``/late`` like it but
+after a while (the two sides of a race), ``/paced`` one token every 5 ms. Whoever asks for no stream gets one JSON body.
 ``GET /counts`` tells how many requests were begun, answered, and cut before or after their first byte.
 """
 
@@ -10,12 +10,13 @@ import json
 import re
 import sys
 from collections import Counter
+from typing import cast
 
 import uvloop
 
 from benchmarks.answers import HEAD, JSON_RESPONSE, PIECES, PIECES_WITH_USAGE, STREAM, STREAM_WITH_USAGE
 
-LATE_S = 0.05
+WAITS_S = {b"soon": 0.005, b"late": 0.1}
 PACE_S = 0.005
 
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
@@ -35,8 +36,7 @@ class Connection(asyncio.Protocol):
         self._answering = False  # part of the answer is sent
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
 
     def connection_lost(self, error: Exception | None) -> None:
         del error
@@ -61,8 +61,8 @@ class Connection(asyncio.Protocol):
             self._answer(request)
 
     def _answer(self, request: bytes) -> None:
-        path = request.split(b" ", 2)[1]
-        if path == b"/counts":
+        behaviour = request.split(b"/", 2)[1].split(b" ")[0]
+        if behaviour == b"counts":
             self._send_counts()
             return
         self._counts["begun"] += 1
@@ -70,15 +70,15 @@ class Connection(asyncio.Protocol):
             self._finish(JSON_RESPONSE)
             return
         with_usage = b'"include_usage"' in request
-        if path.startswith(b"/paced"):
+        if behaviour == b"paced":
             self._answering = True
             self._write(HEAD)
             self._pace(PIECES_WITH_USAGE if with_usage else PIECES, 0, self._loop.time())
             return
         answer = STREAM_WITH_USAGE if with_usage else STREAM
-        if path.startswith(b"/late"):
+        if wait_s := WAITS_S.get(behaviour):
             self._silent = True
-            self._timer = self._loop.call_later(LATE_S, self._finish, answer)
+            self._timer = self._loop.call_later(wait_s, self._finish, answer)
         else:
             self._finish(answer)
 

@@ -3,12 +3,11 @@
 import hashlib
 import http.client
 import json
-import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -57,9 +56,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+def running(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
     """Run ``command``, what it says going nowhere, until the block ends."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     try:
         yield process
     finally:
@@ -127,7 +126,10 @@ def write_config(folder: Path, upstream_port: int, port: int) -> Path:
 
     A provider for each behaviour of the mock; a model for each way of racing them.
     """
-    behaviours = {"burst": "burst", "burst-too": "burst", "late": "late", "paced": "paced", "paced-too": "paced"}
+    behaviours = {name: name for name in ("burst", "soon", "late", "paced")} | {
+        "soon-too": "soon",
+        "paced-too": "paced",
+    }
 
     def model(mode: str, *providers: str) -> dict[str, Any]:
         return {"deployments": [f"{name}/benchmark-model" for name in providers], "race": {"mode": mode}}
@@ -148,8 +150,10 @@ def write_config(folder: Path, upstream_port: int, port: int) -> Path:
         },
         "models": {
             "single": model("single", "burst"),
-            "race-late": model("race", "burst", "late"),
-            "race-tie": model("race", "burst", "burst-too"),
+            "burst-race": model("race", "burst", "late"),
+            "soon-single": model("single", "soon"),
+            "soon-race": model("race", "soon", "late"),
+            "soon-tie": model("race", "soon", "soon-too"),
             "paced-single": model("single", "paced"),
             "paced-race": model("race", "paced", "paced-too"),
         },
@@ -158,8 +162,3 @@ def write_config(folder: Path, upstream_port: int, port: int) -> Path:
     path = folder / "gateway.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False))
     return path
-
-
-def environment_names_proxy() -> bool:
-    """Tell whether the environment would send loopback calls through a proxy."""
-    return any(name.lower() == "http_proxy" for name in os.environ) and "127.0.0.1" not in os.environ.get("NO_PROXY", "")

@@ -50,6 +50,11 @@ class _AbortingHandler(ResponseHandler):
     def close(self) -> None:
         self.abort()
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        # aiohttp calls this for every HTTP chunk that is read, which are as many as tokens, paused or not.
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
 
 class _Connector(aiohttp.TCPConnector):
     """aiohttp's connector, making connections that abort and know how long they took to be made."""

@@ -7,8 +7,9 @@ import msgspec
 
 from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart
 from gateway.racing.sink import ClientGone, Winner
-from providers.chunks import Chunk
+from providers.chunks import Chunk, read_chunk
 from providers.errors import UpstreamError
+from providers.sse import events
 
 _TEXT_KINDS = ("content", "refusal")
 _THOUGHT_KINDS = ("reasoning", "reasoning_content")
@@ -139,10 +140,9 @@ class Lanes:
                 self._spectator.changed(lane, self.elapsed_ms)
                 return
 
-    async def write(self, block: bytes, chunks: Sequence[Chunk]) -> None:
+    async def write(self, block: bytes, chunks: Sequence[Chunk] | None) -> None:
         """Take what the chunks say."""
-        del block
-        for chunk in chunks:
+        for chunk in [read_chunk(event.data) for event in events(block)] if chunks is None else chunks:
             if not chunk.meaningful:
                 continue
             self.tokens += 1

@@ -36,21 +36,19 @@ class StreamingSink:
         except ConnectionError as error:
             raise ClientGone from error
 
-    async def write(self, block: bytes, chunks: Sequence[Chunk]) -> None:
+    async def write(self, block: bytes, chunks: Sequence[Chunk] | None) -> None:
         """Forward ``block`` as it is."""
         del chunks
         await self._send(block)
 
     async def end(self) -> None:
         """Send [DONE] and the end of the response."""
-        await self._send(DONE)
-        await self._finish()
+        await self._finish(DONE)
 
     async def fail(self, error: UpstreamError) -> None:
         """Send an error event and end without [DONE], so that SDKs raise and take no half for a whole."""
         body = {"message": error.message, "type": "upstream_error", "param": None, "code": error.kind}
-        await self._send(b"data: " + msgspec.json.encode({"error": body}) + b"\n\n")
-        await self._finish()
+        await self._finish(b"data: " + msgspec.json.encode({"error": body}) + b"\n\n")
 
     def drop(self) -> None:
         """Break the connection of a response that has begun and cannot be ended properly."""
@@ -64,9 +62,9 @@ class StreamingSink:
         except ConnectionError as error:
             raise ClientGone from error
 
-    async def _finish(self) -> None:
+    async def _finish(self, last: bytes) -> None:
         assert self.response is not None
         try:
-            await self.response.write_eof()
+            await self.response.write_eof(last)
         except ConnectionError as error:
             raise ClientGone from error

@@ -1,7 +1,7 @@
 """Putting rows into the two tables, each exactly once however often it is tried."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 import asyncpg
@@ -87,19 +87,16 @@ async def _insert_sqlite(engine: AsyncEngine, rows: Rows) -> None:
                         f"insert into {table} ({', '.join(columns)}) values ({marks}) "  # noqa: S608 - our names
                         "on conflict (id) do nothing"
                     )
-                    await connection.exec_driver_sql(statement, [_for_sqlite(row) for row in values])
+                    position = columns.index("started_at")
+                    await connection.exec_driver_sql(statement, [_for_sqlite(row, position) for row in values])
         except _BAD_ROWS as error:
             raise RowsRejectedError(_first_line(error)) from error
 
 
-def _for_sqlite(row: Row) -> Row:
-    """Write instants as SQLite's own functions read them: UTC, without a zone."""
-    return tuple(
-        value.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
-        if isinstance(value, datetime)
-        else value
-        for value in row
-    )
+def _for_sqlite(row: Row, position: int) -> Row:
+    """Write the instant as SQLite's own functions read it: UTC, without a zone."""
+    instant = row[position].astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+    return (*row[:position], instant, *row[position + 1 :])
 
 
 def _first_line(error: Exception) -> str:

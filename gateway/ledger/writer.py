@@ -20,7 +20,7 @@ from gateway.ledger.shipper import Shipper
 from gateway.ledger.spool import Spool, sync_files
 
 BATCH_MAX_ENTRIES = 500
-SHIP_INTERVAL_S = 0.5
+SHIP_INTERVAL_S = 1.0  # a batch costs much the same, whatever is in it
 SYNC_INTERVAL_S = 1.0  # as much as a power loss may take
 ADOPT_INTERVAL_S = 15.0
 BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.5, 30.0

@@ -13,11 +13,11 @@ from gateway.calls import AttemptRecord, AttemptStart, Call, Outcome, WinOn
 from gateway.fleet import Deployment
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.measurement import Measurement
+from gateway.racing.reading import AnswerReader, Block
 from gateway.racing.sink import ClientGone
-from providers.chunks import Chunk, read_chunk
+from providers.chunks import Chunk
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
-from providers.sse import EventSplitter, events
 
 if TYPE_CHECKING:
     from gateway.racing.race import Race
@@ -50,8 +50,7 @@ class Attempt:
         self._kept_chunks: list[Chunk] = []
         self._kept_bytes = 0
         self._claimed = False
-        self._finished = False  # a finish reason was seen
-        self._done = False  # [DONE] was seen
+        self._reader: AnswerReader | None = None
 
     async def run(self) -> None:
         """Be the attempt's task: ask, claim, pump. Never raises but when cancelled."""
@@ -114,79 +113,46 @@ class Attempt:
 
     async def _pump(self, exchange: Exchange, clocks: AttemptClocks) -> None:
         """Read events until the answer is whole: kept until the claim, then passed to the sink."""
-        splitter = EventSplitter()
-        while not self._done:
+        reader = self._reader = AnswerReader(
+            self.measurement, clocks, exchange.secrets, drop_usage=self._call.streamed and not self._call.wants_usage
+        )
+        while not reader.done:
             data = await exchange.read()
             now = self._clock()
-            block = splitter.feed(data) if data else splitter.rest()
-            forward, chunks, broken = self._understand(block, now, clocks)
-            if not self._claimed:
-                self._kept.append(forward)
-                self._kept_chunks += chunks
-                if self._token_at() is not None:
-                    self._first_token()
-                    if not await self._claim(now, exchange, clocks):
-                        return
-            elif forward:
-                await self._write(forward, chunks, clocks)
-            if broken is not None:
-                raise broken
+            block = reader.read(data, now)
+            if self._claimed:
+                if block.forward:
+                    await self._write(block.forward, block.chunks, clocks)
+            elif not await self._keep(block, now, exchange, clocks):
+                return
+            if block.error is not None:
+                raise block.error
             if not data:
                 break
         await self._end(exchange, clocks)
+
+    async def _keep(self, block: Block, now: float, exchange: Exchange, clocks: AttemptClocks) -> bool:
+        """Keep what came before the claim; claim at the first token. Return False when that is lost."""
+        self._kept.append(block.forward)
+        self._kept_chunks += block.chunks or ()
+        self._kept_bytes += len(block.forward)
+        if self._token_at() is not None:
+            self._first_token()
+            return await self._claim(now, exchange, clocks)
+        if self._kept_bytes > UNCLAIMED_BYTES:
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"{self._kept_bytes} bytes without a first token")
+        return True
 
     async def _end(self, exchange: Exchange, clocks: AttemptClocks) -> None:
         """Judge the stream that has ended; win with it if it is whole."""
         clocks.stop()
         if not self._claimed:
             await self._claim_at_end(exchange, clocks)
-        elif not (self._finished or self._done):
+        elif not self._is_whole:
             raise UpstreamError(ErrorKind.UPSTREAM_TRUNCATED, "the stream ended without a finish reason or [DONE]")
         if self._claimed:
             await self._won()
             await self._drain(exchange)
-
-    def _understand(
-        self, block: bytes, now: float, clocks: AttemptClocks
-    ) -> tuple[bytes, list[Chunk], UpstreamError | None]:
-        """Return what of ``block`` to forward, what it says, and the error it breaks off with, if any.
-
-        [DONE] is held back: the call is recorded first, then the sink writes it. A chunk that carries usage alone is
-        dropped from a stream when it was us who asked for it, not the client.
-        """
-        chunks: list[Chunk] = []
-        forward: list[bytes] = []
-        dropped = False
-        secrets = self.exchange.secrets if self.exchange is not None else ()
-        drop_usage = self._call.streamed and not self._call.wants_usage
-        for event in events(block):
-            if not event.data:
-                forward.append(event.raw)
-                continue
-            try:
-                chunk = read_chunk(event.data, secrets)
-            except UpstreamError as error:
-                return b"".join(forward), chunks, error
-            if chunk.error is not None:
-                return b"".join(forward), chunks, chunk.error
-            clocks.event(now, meaningful=chunk.meaningful)
-            self.measurement.event(chunk, now)
-            chunks.append(chunk)
-            if chunk.finished:
-                self._finished = True
-                clocks.finish()
-            if chunk.done:
-                self._done = dropped = True
-                break
-            if chunk.usage_only and drop_usage:
-                dropped = True
-            else:
-                forward.append(event.raw)
-        if not self._claimed:
-            self._kept_bytes += len(block)
-            if self._kept_bytes > UNCLAIMED_BYTES:
-                raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"{self._kept_bytes} bytes without a first token")
-        return (b"".join(forward) if dropped else block), chunks, None
 
     async def _claim(self, now: float, exchange: Exchange, clocks: AttemptClocks) -> bool:
         """Claim the win, and if it is ours write what was kept."""
@@ -199,16 +165,17 @@ class Attempt:
 
     async def _claim_at_end(self, exchange: Exchange, clocks: AttemptClocks) -> None:
         """Judge an answer that ended before it could claim: broken, or complete but empty of what wins."""
-        if not (self._finished or self.measurement.meaningful):
-            raise UpstreamError(
-                ErrorKind.UPSTREAM_EMPTY, "[DONE] without an answer" if self._done else "the answer is empty"
-            )
-        if not (self._finished or self._done):
+        reader = self._reader
+        assert reader is not None
+        if not (reader.finished or self.measurement.meaningful):
+            message = "[DONE] without an answer" if reader.done else "the answer is empty"
+            raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, message)
+        if not self._is_whole:
             raise UpstreamError(ErrorKind.UPSTREAM_TRUNCATED, "the stream ended without a finish reason or [DONE]")
         await self._race.alone(self)
         await self._claim(self._clock(), exchange, clocks)
 
-    async def _write(self, block: bytes, chunks: Sequence[Chunk], clocks: AttemptClocks) -> None:
+    async def _write(self, block: bytes, chunks: Sequence[Chunk] | None, clocks: AttemptClocks) -> None:
         clocks.pause()  # a slow reader must not look like a silent provider
         await self._race.sink.write(block, chunks)
         clocks.resume()
@@ -221,6 +188,10 @@ class Attempt:
                     pass
         except (TimeoutError, UpstreamError):
             exchange.abort()
+
+    @property
+    def _is_whole(self) -> bool:
+        return self._reader is not None and (self._reader.finished or self._reader.done)
 
     def _token_at(self) -> float | None:
         """When the delta came that this call is won on."""
@@ -236,7 +207,8 @@ class Attempt:
 
     async def _broke(self, error: UpstreamError) -> None:
         """Take what ended the stream early: after the finish reason, the answer is whole all the same."""
-        if self._claimed and self._finished and error.kind in _ENDS:
+        finished = self._reader is not None and self._reader.finished
+        if self._claimed and finished and error.kind in _ENDS:
             await self._won()
         else:
             await self._failed(error)

@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from gateway.racing.sink import Winner
-from providers.chunks import Chunk
+from providers.chunks import Chunk, read_chunk
 from providers.errors import UpstreamError
+from providers.sse import events
 
 _ONCE = frozenset({"role", "id", "type", "index", "object", "name"})  # sent whole, sometimes repeatedly: never pieces
 
@@ -44,6 +45,7 @@ class _PlainChunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 _PLAIN = msgspec.json.Decoder(_PlainChunk)
+_PLAINS = msgspec.json.Decoder(list[_PlainChunk])
 
 
 class GatheringSink:
@@ -62,9 +64,12 @@ class GatheringSink:
         self.winner = winner
         self._answer, self._choices, self._texts = {}, {}, {}
 
-    async def write(self, block: bytes, chunks: Sequence[Chunk]) -> None:
-        """Merge the chunks; ``block`` says the same and is not needed."""
-        del block
+    async def write(self, block: bytes, chunks: Sequence[Chunk] | None) -> None:
+        """Merge the chunks; ``block`` says the same, and is parsed only where nobody has."""
+        if chunks is None:
+            if self._add_block(block):
+                return
+            chunks = [read_chunk(event.data) for event in events(block)]
         for chunk in chunks:
             if chunk.done:
                 continue
@@ -100,16 +105,35 @@ class GatheringSink:
         self._answer.pop("choices", None)
         return msgspec.json.encode({**self._answer, "object": "chat.completion", "choices": choices})
 
+    def _add_block(self, block: bytes) -> bool:
+        """Add a block of ``data: {...}`` events in one go, if all of them say nothing new."""
+        events_as_array = b"[" + block[6:-2].replace(b"\n\ndata: ", b",") + b"]"
+        try:
+            plains = _PLAINS.decode(events_as_array)
+        except msgspec.DecodeError:
+            return False
+        if not all(map(self._knows, plains)):
+            return False
+        for plain in plains:
+            self._add(plain)
+        return True
+
     def _add_plain(self, data: bytes) -> bool:
         try:
             plain = _PLAIN.decode(data)
         except msgspec.ValidationError:
             return False
-        for choice in plain.choices:
-            if choice.index not in self._choices:
-                return False
-            self._texts.setdefault(choice.index, []).append(choice.delta.content)
+        if not self._knows(plain):
+            return False
+        self._add(plain)
         return True
+
+    def _knows(self, plain: _PlainChunk) -> bool:
+        return all(choice.index in self._choices for choice in plain.choices)
+
+    def _add(self, plain: _PlainChunk) -> None:
+        for choice in plain.choices:
+            self._texts.setdefault(choice.index, []).append(choice.delta.content)
 
     def _merge(self, chunk: dict[str, Any]) -> None:
         for key, value in chunk.items():

@@ -79,6 +79,17 @@ class Measurement:
             self.gaps.append(now - (self.last_at or now))
         self.last_at = now
 
+    def plain(self, number: int, chars: int, now: float) -> None:
+        """Take so many events that add ``chars`` of text in all, about, and arrived together; not the first ones."""
+        self.meaningful += number
+        self.chars += chars
+        if self.answer_at is None:
+            self.answer_at = now
+        self.gaps.append(now - (self.last_at or now))
+        if number > 1:
+            self.gaps.extend([0.0] * (number - 1))
+        self.last_at = now
+
     def since_start_ms(self, instant: float | None) -> float | None:
         """Return ``instant`` as milliseconds from the launch."""
         return None if instant is None else round((instant - self.started) * 1000, 3)

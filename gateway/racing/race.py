@@ -72,6 +72,12 @@ class Race:
             ApiError: nobody answered, and nothing has been sent to the client.
 
         """
+        try:
+            return await self._run()
+        finally:
+            self._let_go()
+
+    async def _run(self) -> CallRecord:
         if not self._plan.launches:
             wait_s = self._plan.retry_after_s or 1.0
             error = AllRateLimited(f"every deployment of {self.call.model!r} is cooling down", retry_after_s=wait_s)
@@ -165,6 +171,13 @@ class Race:
         self._defect = self._defect or defect
         self._abandon(InternalError)
         self._over.set()
+
+    def _let_go(self) -> None:
+        """Undo the circles of references, so that a call's memory is free at its end and not at the next collection."""
+        self._attempts.clear()
+        self._empty.clear()
+        self.winner = None
+        self._group = None
 
     def _start(self) -> None:
         self._first_launch_at = self.clock()

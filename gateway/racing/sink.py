@@ -37,8 +37,8 @@ class Sink(Protocol):
     async def begin(self, winner: Winner) -> None:
         """Take the winner. Called once for each claim, before its first ``write``."""
 
-    async def write(self, block: bytes, chunks: Sequence[Chunk]) -> None:
-        """Take whole events, as bytes and as what they say."""
+    async def write(self, block: bytes, chunks: Sequence[Chunk] | None) -> None:
+        """Take whole events, as bytes and as what they say: None where each only adds text and none is parsed."""
 
     async def end(self) -> None:
         """Take the end of the answer. The call is already recorded."""

@@ -146,7 +146,7 @@ class RememberingSink:
         assert self.winner is None, "a committed answer was taken over"
         self.winner = winner
 
-    async def write(self, block: bytes, chunks: Sequence[Chunk]) -> None:
+    async def write(self, block: bytes, chunks: Sequence[Chunk] | None) -> None:
         self.blocks.append(block)
         if self._gone_after is not None and len(self.blocks) >= self._gone_after:
             raise ClientGone

@@ -1,0 +1,93 @@
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.racing.clocks import AttemptClocks
+from gateway.racing.measurement import Measurement
+from gateway.racing.reading import AnswerReader
+from tests.unit.racing.track import CLOCKS, DONE, FINISH, ROLE, delta, event, usage
+
+PLAIN = st.text(min_size=1).map(delta)
+ODD = st.sampled_from(
+    [
+        FINISH,
+        ROLE,
+        usage(),
+        b": ping\n\n",
+        delta(reasoning_content="hm"),
+        delta("text", reasoning="hm"),
+        delta(tool_calls=[{"index": 0, "function": {"name": "f", "arguments": "{}"}}]),
+        event(choices=[{"index": 0, "delta": {"content": "x"}}], usage={"completion_tokens": 3}),
+        event(choices=[{"index": 0, "delta": {"content": "last"}, "finish_reason": "stop"}]),
+        event(choices=[{"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {"content": "b"}}]),
+        delta("x").replace(b"\n\n", b"\r\n\r\n"),
+        delta(refusal="no"),
+    ]
+)
+
+
+def read(reads: list[bytes]) -> tuple[dict[str, Any], list[bool], bytes]:
+    """Return what a reader makes of these reads: the measurement, which blocks were plain, what is forwarded."""
+
+    async def main() -> tuple[dict[str, Any], list[bool], bytes]:
+        task = asyncio.current_task()
+        assert task is not None
+        clocks = AttemptClocks(CLOCKS, task, lambda: 0.0)
+        measurement = Measurement(0.0)
+        reader = AnswerReader(measurement, clocks, (), drop_usage=True)
+        blocks = [reader.read(data, float(number)) for number, data in enumerate(reads, start=1)]
+        clocks.stop()
+        facts = {name: getattr(measurement, name) for name in Measurement.__slots__}
+        facts |= {"gaps": list(measurement.gaps), "finished": reader.finished, "done": reader.done}
+        return facts, [block.chunks is None for block in blocks], b"".join(block.forward for block in blocks)
+
+    return asyncio.run(main())
+
+
+@given(st.lists(st.one_of(PLAIN, ODD), max_size=6), st.lists(st.one_of(PLAIN, PLAIN, ODD), max_size=6))
+def test_a_block_is_understood_as_its_events_are_one_by_one(before: list[bytes], together: list[bytes]) -> None:
+    first = [delta("first"), *before]
+    as_one, _, forwarded = read([*first, b"".join(together)])
+    # The same without the usual blank is never taken for plain, but parsed.
+    unusual = [block.replace(b"data: ", b"data:") for block in [*first, b"".join(together)]]
+    one_by_one, plain, as_parsed = read(unusual)
+    assert not any(plain)
+    assert as_parsed.replace(b"data:", b"data: ") == forwarded
+    as_one["chars"] = one_by_one["chars"] = 0  # an estimate, see below
+    as_one["gaps"], one_by_one["gaps"] = sorted(as_one["gaps"]), sorted(one_by_one["gaps"])
+    assert as_one == one_by_one
+
+
+def test_text_and_nothing_else_is_plain_in_either_style_of_json() -> None:
+    assert read([delta("a"), delta("b") + delta("c")])[1] == [False, True]
+    python_style = delta("b").replace(b'":', b'": ').replace(b',"', b', "')
+    assert read([python_style, python_style * 3])[1] == [False, True]
+
+
+def test_text_that_looks_like_fields_is_still_only_text() -> None:
+    tricky = delta('"finish_reason":"stop" "usage":{ "content":""')
+    facts, plain, _ = read([delta("a"), tricky])
+    assert plain == [False, True]
+    assert not facts["finished"]
+
+
+@pytest.mark.parametrize("odd", [FINISH, usage(), DONE, b": ping\n\n", event(error={"message": "no"})])
+def test_whatever_says_more_than_text_is_parsed(odd: bytes) -> None:
+    assert read([delta("a"), delta("b") + odd])[1] == [False, False]
+
+
+def test_characters_of_plain_blocks_are_counted_by_their_length() -> None:
+    facts, plain, _ = read([delta("four"), delta("five5") + delta("sixsix")])
+    assert plain == [False, True]
+    assert facts["chars"] == 15
+
+
+def test_chunks_of_plain_blocks_are_valid_json_all_the_same() -> None:
+    _, _, forwarded = read([delta("a"), delta("b") + delta("c"), FINISH])
+    assert [msgspec.json.decode(item[6:])["object"] for item in forwarded.split(b"\n\n") if item] == [
+        "chat.completion.chunk"
+    ] * 4
