@@ -14,7 +14,7 @@ from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.stage import chat_body, configuration
 
-STREAMS = 20
+STREAMS = 50
 
 
 async def stream(
