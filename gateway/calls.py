@@ -23,9 +23,12 @@ class Mode(StrEnum):
 
 
 class Objective(StrEnum):
-    """What a race is won on."""
+    """What a call is to be good at."""
 
+    AUTO = "auto"  # by the request: streamed chat first_token; whole answers, tools and JSON schemas completion
     FIRST_TOKEN = "first_token"  # noqa: S105 - a token of text
+    COMPLETION = "completion"  # the whole answer soonest: TTFT + n / (tok/s)
+    COST = "cost"  # the cheapest that meets ttft_ms and min_tok_s; raced only when it looks like missing them
 
 
 class WinOn(StrEnum):
@@ -77,7 +80,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str  # "chat.completions", "embeddings"
     streamed: bool
     mode: Mode
-    objective: Objective
+    objective: Objective  # never auto: resolved
     win_on: WinOn
     prompt_class: int  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
     prompt_tokens: int  # estimated from the size of the body
@@ -99,6 +102,7 @@ class AttemptStart(msgspec.Struct, frozen=True):
     provider: str
     deployment: str
     launch_offset_ms: float  # since the call was received
+    audited: bool = False  # watched beyond the claim if it loses, so that its figures are not censored
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +129,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     error_kind: str | None = None
     error_message: str | None = None  # redacted
     retry_after_s: float | None = None  # what a 429 or 503 asked for; not a column, the cool-down needs it
+    headroom: float | None = None  # 0 to 1, what the provider's rate limit still leaves; not a column either
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     reasoning_tokens: int | None = None
@@ -154,6 +159,7 @@ class CallStart(msgspec.Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str]
     replica: str
     region: str | None
+    win_on: WinOn = WinOn.ANY
     attempts: tuple[AttemptStart, ...]
 
 
@@ -172,6 +178,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str]
     replica: str
     region: str | None
+    win_on: WinOn = WinOn.ANY
     launched: int  # attempts started
     winner_attempt_id: str | None
     status_code: int  # what the client was answered; 499 when it hung up
@@ -200,7 +207,7 @@ class Recorder(Protocol):
     def attempt_started(self, model: str, start: AttemptStart) -> None:
         """Hear of each launch; ``attempt_ended`` follows for every one."""
 
-    def first_token(self, model: str, prompt_class: int, deployment: str, ttft_s: float) -> None:
+    def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
         """Hear of an attempt's first token (by the model's ``win_on``), ``ttft_s`` seconds after its launch."""
 
     def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
@@ -208,3 +215,6 @@ class Recorder(Protocol):
 
     def call_finished(self, record: CallRecord) -> None:
         """Hear of the call's end, before the last byte goes to the client."""
+
+    def attempt_audited(self, attempt: AttemptRecord) -> None:
+        """Hear of an audited loser that ended after its call was recorded: its row follows the call's."""

@@ -6,23 +6,25 @@ cut aborts it.
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway.calls import AttemptRecord, AttemptStart, Call, Outcome, WinOn
 from gateway.fleet import Deployment
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.measurement import Measurement
-from gateway.racing.reading import AnswerReader, Block
+from gateway.racing.reading import AnswerReader, Block, joined
 from gateway.racing.sink import ClientGone
-from providers.chunks import Chunk
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
+from providers.rate_limits import headroom
 
 if TYPE_CHECKING:
     from gateway.racing.race import Race
 
 UNCLAIMED_BYTES = 8 * 2**20  # a provider that sends this much before its first token is broken
+AUDIT_LINGER_S = 2.0  # an audited loser may take so much longer for its first token
+AUDIT_TOKENS = 32  # and is then watched for so many, for its speed,
+AUDIT_TOKENS_S = 10.0  # but no longer than this
 DRAIN_S = 0.25  # how long after [DONE] the end of the body may take before its connection is given up
 
 _ENDS = frozenset({ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT})
@@ -45,18 +47,22 @@ class Attempt:
         self._race = race
         self._call = call
         self._clock = race.clock
+        self._loop = race.loop
         self._clocks: AttemptClocks | None = None
-        self._kept: list[bytes] = []  # what came before the claim
-        self._kept_chunks: list[Chunk] = []
+        self._kept: list[Block] = []  # what came before the claim
         self._kept_bytes = 0
+        self._announced = False  # its first token was told of
         self._claimed = False
+        self._held: asyncio.Future[None] | None = None  # done when the hold is over, one way or the other
+        self._watched = False  # a loser, audited
+        self._watch_timer: asyncio.TimerHandle | None = None
         self._reader: AnswerReader | None = None
+        self.draining = False  # answered; only its connection is still busy
 
     async def run(self) -> None:
         """Be the attempt's task: ask, claim, pump. Never raises but when cancelled."""
-        task = asyncio.current_task()
-        assert task is not None
-        clocks = self._clocks = AttemptClocks(self.deployment.clocks, task, self._clock)
+        assert self.task is not None
+        clocks = AttemptClocks(self.deployment.clocks, self.task, self._clock, self._loop)
         try:
             await self._run(clocks)
         except ClientGone:
@@ -66,12 +72,28 @@ class Attempt:
         finally:
             clocks.stop()
             self._drop()
+            self.end(Outcome.INTERRUPTED)  # of no effect unless nobody has said how it ended
+            if self._watched:
+                self._watch_until(None)
+                self._race.audited(self)
 
     def cut(self, outcome: Outcome) -> None:
         """Stop as ``outcome``. The provider sees it at once; the task, cancelled, ends on its own."""
         self.end(outcome)
         if self.task is not None:
             self.task.cancel()
+
+    def released(self) -> None:
+        """Have won after being held: what was kept goes out at once."""
+        if self._held is not None and not self._held.done():
+            self._held.set_result(None)
+
+    def audit(self) -> None:
+        """Lose, but be watched: up to 2 s longer for the first token, then some tokens for the speed."""
+        self._watched = True
+        self._kept = []
+        self.released()
+        self._watch_until(AUDIT_LINGER_S if self._token_at() is None else AUDIT_TOKENS_S)
 
     def end(self, outcome: Outcome) -> None:
         """Fix the attempt's record, unless it is fixed, and let go of the provider."""
@@ -117,13 +139,15 @@ class Attempt:
             self.measurement, clocks, exchange.secrets, drop_usage=self._call.streamed and not self._call.wants_usage
         )
         while not reader.done:
-            data = await exchange.read()
+            data = await (exchange.read() if self._held is None else self._read_held(exchange, clocks))
             now = self._clock()
             block = reader.read(data, now)
             if self._claimed:
                 if block.forward:
-                    await self._write(block.forward, block.chunks, clocks)
-            elif not await self._keep(block, now, exchange, clocks):
+                    await self._write(block, clocks)
+            elif block.error is not None:
+                raise block.error  # before commit a failure is invisible, even if a token came with it
+            elif not await self._stay(block, now, clocks):
                 return
             if block.error is not None:
                 raise block.error
@@ -131,39 +155,78 @@ class Attempt:
                 break
         await self._end(exchange, clocks)
 
-    async def _keep(self, block: Block, now: float, exchange: Exchange, clocks: AttemptClocks) -> bool:
-        """Keep what came before the claim; claim at the first token. Return False when that is lost."""
-        self._kept.append(block.forward)
-        self._kept_chunks += block.chunks or ()
-        self._kept_bytes += len(block.forward)
-        if self._token_at() is not None:
-            self._first_token()
-            return await self._claim(now, exchange, clocks)
-        if self._kept_bytes > UNCLAIMED_BYTES:
-            raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"{self._kept_bytes} bytes without a first token")
-        return True
-
     async def _end(self, exchange: Exchange, clocks: AttemptClocks) -> None:
         """Judge the stream that has ended; win with it if it is whole."""
         clocks.stop()
+        if self._watched:
+            self.end(Outcome.SUPERSEDED)
+            return
+        if self._held is not None:
+            self._race.release(self)  # the whole answer is here: there is nothing left to wait for
+            await self._begin(clocks, self._clock())
         if not self._claimed:
-            await self._claim_at_end(exchange, clocks)
+            await self._claim_at_end(clocks)
         elif not self._is_whole:
             raise UpstreamError(ErrorKind.UPSTREAM_TRUNCATED, "the stream ended without a finish reason or [DONE]")
         if self._claimed:
             await self._won()
             await self._drain(exchange)
 
-    async def _claim(self, now: float, exchange: Exchange, clocks: AttemptClocks) -> bool:
-        """Claim the win, and if it is ours write what was kept."""
-        self._claimed = await self._race.claim(self, now, exchange)
-        if self._claimed:
-            kept, chunks = b"".join(self._kept), self._kept_chunks
-            self._kept, self._kept_chunks = [], []
-            await self._write(kept, chunks, clocks)
-        return self._claimed
+    async def _stay(self, block: Block, now: float, clocks: AttemptClocks) -> bool:
+        """Go on without having won: keep what came, bid at the first token. Return False when there is no point."""
+        if not self._watched:
+            self._keep(block)
+        if not self._announced and self._token_at() is not None:
+            self._announce()
+            if not self._watched:
+                return await self._bid(now, clocks)
+            self._watch_until(AUDIT_TOKENS_S)
+        if self._watched and self.measurement.meaningful >= AUDIT_TOKENS:
+            self.end(Outcome.SUPERSEDED)
+            return False
+        return True
 
-    async def _claim_at_end(self, exchange: Exchange, clocks: AttemptClocks) -> None:
+    def _keep(self, block: Block) -> None:
+        self._kept.append(block)
+        self._kept_bytes += len(block.forward)
+        if self._kept_bytes > UNCLAIMED_BYTES:
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"{self._kept_bytes} bytes without a first token")
+
+    async def _bid(self, now: float, clocks: AttemptClocks) -> bool:
+        """Claim the win; return whether to go on: as the winner, held, or watched."""
+        won = self._race.bid(self, now)
+        if won:
+            await self._begin(clocks, now)
+        elif won is None:
+            self._held = self._loop.create_future()
+        return won is not False or self._watched
+
+    async def _begin(self, clocks: AttemptClocks, now: float) -> None:
+        """Start to answer, with what was kept."""
+        self._held = None
+        self._claimed = True
+        await self._race.begin(self, now)
+        kept, self._kept = self._kept, []
+        await self._write(joined(kept), clocks)
+
+    async def _read_held(self, exchange: Exchange, clocks: AttemptClocks) -> bytes:
+        """Read on while held, so that the times of its tokens are right; begin as soon as the hold is over."""
+        assert self._held is not None
+        reading = asyncio.ensure_future(exchange.read())
+        try:
+            waiting: set[asyncio.Future[Any]] = {reading, self._held}
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if self._held.done():
+                self._held = None
+                if not self._watched:
+                    await self._begin(clocks, self._clock())
+            return await reading
+        finally:
+            if not reading.done():
+                reading.cancel()
+                await asyncio.wait({reading})
+
+    async def _claim_at_end(self, clocks: AttemptClocks) -> None:
         """Judge an answer that ended before it could claim: broken, or complete but empty of what wins."""
         reader = self._reader
         assert reader is not None
@@ -173,21 +236,34 @@ class Attempt:
         if not self._is_whole:
             raise UpstreamError(ErrorKind.UPSTREAM_TRUNCATED, "the stream ended without a finish reason or [DONE]")
         await self._race.alone(self)
-        await self._claim(self._clock(), exchange, clocks)
+        now = self._clock()
+        if self._race.bid(self, now):
+            await self._begin(clocks, now)
 
-    async def _write(self, block: bytes, chunks: Sequence[Chunk] | None, clocks: AttemptClocks) -> None:
+    def _watch_until(self, seconds: float | None) -> None:
+        """Be cut in so many seconds; None: never."""
+        if self._watch_timer is not None:
+            self._watch_timer.cancel()
+            self._watch_timer = None
+        if seconds is not None:
+            self._watch_timer = self._loop.call_later(seconds, self.cut, Outcome.LOST)
+
+    async def _write(self, block: Block, clocks: AttemptClocks) -> None:
         clocks.pause()  # a slow reader must not look like a silent provider
-        await self._race.sink.write(block, chunks)
+        await self._race.sink.write(block)
         clocks.resume()
 
     async def _drain(self, exchange: Exchange) -> None:
         """Read to the end of the body, so that the connection can be used again."""
+        self.draining = True
+        timer = self._loop.call_later(DRAIN_S, exchange.abort)
         try:
-            async with asyncio.timeout(DRAIN_S):
-                while await exchange.read():
-                    pass
-        except (TimeoutError, UpstreamError):
+            while await exchange.read():
+                pass
+        except UpstreamError:
             exchange.abort()
+        finally:
+            timer.cancel()
 
     @property
     def _is_whole(self) -> bool:
@@ -198,12 +274,13 @@ class Attempt:
         measurement = self.measurement
         return measurement.answer_at if self._call.win_on is WinOn.ANSWER else measurement.first_at
 
-    def _first_token(self) -> None:
+    def _announce(self) -> None:
+        """Tell of the first token."""
         at = self._token_at()
         assert at is not None
-        self._race.recorder.first_token(
-            self._call.model, self._call.prompt_class, self.deployment.name, at - self.measurement.started
-        )
+        self._announced = True
+        call = self._call
+        self._race.recorder.first_token(call.model, call.prompt_class, self.start, at - self.measurement.started)
 
     async def _broke(self, error: UpstreamError) -> None:
         """Take what ended the stream early: after the finish reason, the answer is whole all the same."""
@@ -244,6 +321,7 @@ class Attempt:
             deployment=self.start.deployment,
             launch_offset_ms=self.start.launch_offset_ms,
             outcome=outcome,
+            audited=self.start.audited,
             connect_ms=measurement.connect_ms,
             headers_ms=measurement.since_start_ms(measurement.headers_at),
             first_event_ms=measurement.since_start_ms(measurement.first_event_at),
@@ -255,6 +333,7 @@ class Attempt:
             error_kind=error.kind if error else None,
             error_message=error.message if error else None,
             retry_after_s=error.retry_after_s if error else None,
+            headroom=headroom(exchange.headers) if exchange is not None else None,
             prompt_tokens=tokens.prompt if tokens else None,
             completion_tokens=tokens.completion if tokens else None,
             reasoning_tokens=tokens.reasoning if tokens else None,

@@ -33,11 +33,13 @@ class AttemptClocks:
         "_timer",
     )
 
-    def __init__(self, clocks: Clocks, task: asyncio.Task[None], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, clocks: Clocks, task: asyncio.Task[None], clock: Callable[[], float], loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._clocks = clocks
         self._task = task
         self._clock = clock
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._started = self._quiet_since = clock()
         self._first_token = False
         self._paused_at: float | None = None

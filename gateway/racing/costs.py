@@ -1,9 +1,10 @@
 """What a call's attempts cost, as far as it can be known: a loser's tokens are on nobody's bill but the operator's.
 
 A winner is priced by the usage its provider reported. A loser was cut before it could report anything, but it was
-sent the same prompt: that much it cost at least, so its figure is a lower bound. An attempt that failed before its
-first token is taken as free, one without a known price as unknown (None), and a sum with an unknown part as unknown
-only when nothing in it is known.
+sent the same prompt: that much it cost at least, so its figure is a lower bound, unless the vendor is known to stop
+the bill when one hangs up; one known not to is taken to bill an answer as long as the winner's. An attempt that failed
+before its first token is taken as free, one without a known price as unknown (None), and a sum with an unknown part
+as unknown only when nothing in it is known.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from gateway.calls import AttemptRecord, Outcome, TokensSource
 from gateway.fleet import Deployment
 from providers.prices import cost_usd
 
+_CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
 _SENT = frozenset({Outcome.WON, Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
 
 
@@ -34,7 +36,8 @@ def settle(
     """Return the bill of one call. The estimate stands in where not even the winner's provider counted the prompt."""
     reported = winner.prompt_tokens if winner is not None else None
     prompt_tokens = estimated_prompt_tokens if reported is None else reported
-    priced = tuple(_priced(record, deployments[record.deployment], prompt_tokens) for record in attempts)
+    whole = winner.completion_tokens if winner is not None else None
+    priced = tuple(_priced(record, deployments[record.deployment], prompt_tokens, whole) for record in attempts)
     winner_id = winner.id if winner is not None else None
     return Bill(
         attempts=priced,
@@ -43,7 +46,11 @@ def settle(
     )
 
 
-def _priced(record: AttemptRecord, deployment: Deployment, prompt_tokens: int) -> AttemptRecord:
+def _priced(
+    record: AttemptRecord, deployment: Deployment, prompt_tokens: int, whole_answer: int | None
+) -> AttemptRecord:
+    billed_on = record.outcome in _CUT and deployment.bills_after_disconnect is True
+    completion_tokens = (whole_answer if billed_on else None) or record.completion_tokens or 0
     if record.prompt_tokens is None and (record.outcome in _SENT or record.completion_tokens):
         # The same prompt, counted by another tokenizer, or guessed.
         record = msgspec.structs.replace(
@@ -51,13 +58,16 @@ def _priced(record: AttemptRecord, deployment: Deployment, prompt_tokens: int) -
         )
     if deployment.price is None or record.prompt_tokens is None:
         return record
+    stops = record.outcome in _CUT and deployment.bills_after_disconnect is False
     cost = cost_usd(
         deployment.price,
         prompt_tokens=record.prompt_tokens,
-        completion_tokens=record.completion_tokens or 0,
+        completion_tokens=completion_tokens,
         cached_tokens=record.cached_tokens or 0,
     )
-    return msgspec.structs.replace(record, cost_usd=cost, cost_is_lower_bound=record.outcome is not Outcome.WON)
+    return msgspec.structs.replace(
+        record, cost_usd=cost, cost_is_lower_bound=record.outcome is not Outcome.WON and not stops
+    )
 
 
 def _sum(costs: Sequence[float | None]) -> float | None:

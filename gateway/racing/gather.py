@@ -6,14 +6,14 @@ of one list; log probabilities are appended; everything else, and every field ou
 last one seen.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from gateway.racing.reading import Block
 from gateway.racing.sink import Winner
 from providers.chunks import Chunk, read_chunk
-from providers.errors import UpstreamError
+from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
 
 _ONCE = frozenset({"role", "id", "type", "index", "object", "name"})  # sent whole, sometimes repeatedly: never pieces
@@ -44,6 +44,8 @@ class _PlainChunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     usage: None = None
 
 
+# What merging meets when a provider's JSON is valid and yet not what it should be.
+_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError, KeyError)
 _PLAIN = msgspec.json.Decoder(_PlainChunk)
 _PLAINS = msgspec.json.Decoder(list[_PlainChunk])
 
@@ -64,19 +66,23 @@ class GatheringSink:
         self.winner = winner
         self._answer, self._choices, self._texts = {}, {}, {}
 
-    async def write(self, block: bytes, chunks: Sequence[Chunk] | None) -> None:
-        """Merge the chunks; ``block`` says the same, and is parsed only where nobody has."""
-        if chunks is None:
-            if self._add_block(block):
-                return
-            chunks = [read_chunk(event.data) for event in events(block)]
-        for chunk in chunks:
-            if chunk.done:
-                continue
-            # The first chunk is always merged in full: it brings the fields that plain ones merely repeat.
-            if chunk.meaningful and self._answer and self._add_plain(chunk.data):
-                continue
-            self._merge(msgspec.json.decode(chunk.data))
+    async def write(self, block: Block) -> None:
+        """Merge what the events say.
+
+        Raises:
+            UpstreamError: it is JSON, but no chat completion; another attempt may still answer.
+
+        """
+        try:
+            for part in block.parts:
+                if part.chunks is None and self._add_block(part.data):
+                    continue
+                chunks = part.chunks
+                for chunk in [read_chunk(item.data) for item in events(part.data)] if chunks is None else chunks:
+                    self._take(chunk)
+        except _MALFORMED as error:
+            message = f"sent a chunk that is none: {type(error).__name__}"
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
 
     async def end(self) -> None:
         """Nothing to flush."""
@@ -104,6 +110,13 @@ class GatheringSink:
             choices.append(choice)
         self._answer.pop("choices", None)
         return msgspec.json.encode({**self._answer, "object": "chat.completion", "choices": choices})
+
+    def _take(self, chunk: Chunk) -> None:
+        if chunk.done:
+            return
+        # The first chunk is always merged in full: it brings the fields that plain ones merely repeat.
+        if not (chunk.meaningful and self._answer and self._add_plain(chunk.data)):
+            self._merge(msgspec.json.decode(chunk.data))
 
     def _add_block(self, block: bytes) -> bool:
         """Add a block of ``data: {...}`` events in one go, if all of them say nothing new."""
@@ -141,6 +154,8 @@ class GatheringSink:
                 self._answer[key] = value
         for piece in chunk.get("choices") or ():
             index = piece.get("index") or 0
+            if not isinstance(index, int):
+                index = 0
             choice = self._choices.setdefault(index, {"index": index, "message": {}})
             for key, value in piece.items():
                 if key == "delta":
@@ -156,7 +171,9 @@ class GatheringSink:
                 self._texts.setdefault(index, []).append(value)
                 message.setdefault("content", "")
             elif key == "tool_calls" and isinstance(value, list):
-                calls = message.setdefault("tool_calls", [])
+                calls = message.get("tool_calls")
+                if not isinstance(calls, list):
+                    calls = message["tool_calls"] = []
                 for call in value:
                     _merge_tool_call(calls, call)
             else:

@@ -21,17 +21,21 @@ def call_record(
     winner: AttemptRecord | None,
     deployments: Mapping[str, Deployment],
     *,
+    launched: int,
     status_code: int,
     error_kind: str | None,
     ttft_ms: float | None,
     total_ms: float,
     overhead_ms: float | None,
 ) -> CallRecord:
-    """Return the record of ``call`` as it ended, its attempts priced."""
+    """Return the record of ``call`` as it ended, its attempts priced.
+
+    ``launched`` may be more than ``attempts``: audited ones may still be under way.
+    """
     bill = settle(attempts, winner, deployments, call.prompt_tokens)
     return CallRecord(
         **_facts(call),
-        launched=len(attempts),
+        launched=launched,
         winner_attempt_id=winner.id if winner is not None else None,
         status_code=status_code,
         error_kind=error_kind,

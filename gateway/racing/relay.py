@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, Outcome, Recorder, Role, TokensSource
-from gateway.errors import AllRateLimited, ClientDisconnected, RaceFailed, race_failed
+from gateway.errors import AllRateLimited, ApiError, ClientDisconnected, RaceFailed, race_failed
 from gateway.fleet import Deployment, Model
 from gateway.racing.recording import call_record, call_start
 from gateway.steering.planner import Plan
@@ -38,6 +38,7 @@ class Relay:
         clock: Callable[[], float],
         new_id: Callable[[], str],
         utc_now: Callable[[], datetime],
+        cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
     ) -> None:
         self._call = call
         self._model = model
@@ -45,6 +46,7 @@ class Relay:
         self._recorder = recorder
         self._new_id = new_id
         self._utc_now = utc_now
+        self._cancelled_as = cancelled_as
         self._clock = clock
         self._attempts: list[AttemptRecord] = []
 
@@ -75,14 +77,15 @@ class Relay:
                 failures.append((name, error))
                 self._end(start, _outcome(error), began, error=error)
             except asyncio.CancelledError:
-                self._end(start, Outcome.CLIENT_GONE, began)
-                self._close(None, ClientDisconnected.status, ClientDisconnected.code)
+                reason = self._cancelled_as()
+                self._end(start, Outcome.CLIENT_GONE if reason is ClientDisconnected else Outcome.INTERRUPTED, began)
+                self._close(None, reason.status, reason.code)
                 raise
             else:
                 # The whole answer is its first token: one embedder is better than another by how soon it answers.
                 ttft_s = self._clock() - began
-                self._recorder.first_token(self._call.model, self._call.prompt_class, name, ttft_s)
-                winner = self._end(start, Outcome.WON, began, answer=answer)
+                self._recorder.first_token(self._call.model, self._call.prompt_class, start, ttft_s)
+                winner = self._end(start, Outcome.WON, began, answer=answer, ttft_s=ttft_s)
                 return self._close(winner, answer.status, None), answer
             if sum(error.kind is ErrorKind.BAD_REQUEST for _, error in failures) >= MAX_CLIENT_FAULTS:
                 break
@@ -122,6 +125,7 @@ class Relay:
         *,
         answer: Answer | None = None,
         error: UpstreamError | None = None,
+        ttft_s: float | None = None,
     ) -> AttemptRecord:
         prompt_tokens = _prompt_tokens(answer.body) if answer is not None else None
         record = AttemptRecord(
@@ -136,6 +140,7 @@ class Relay:
             outcome=outcome,
             connect_ms=answer.connect_ms if answer else None,
             headers_ms=answer.headers_ms if answer else None,
+            ttft_ms=None if ttft_s is None else round(ttft_s * 1000, 3),
             censored_at_ms=round((self._clock() - began) * 1000, 3) if outcome is Outcome.CLIENT_GONE else None,
             status_code=answer.status if answer else (error.status if error else None),
             error_kind=error.kind if error else None,
@@ -158,6 +163,7 @@ class Relay:
             self._attempts,
             winner,
             self._model.deployments,
+            launched=len(self._attempts),
             status_code=status_code,
             error_kind=error_kind,
             ttft_ms=None,

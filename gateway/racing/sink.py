@@ -1,11 +1,10 @@
 """Where the winner's answer goes: forwarded as it comes, or gathered into one JSON body."""
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
-from providers.chunks import Chunk
+from gateway.racing.reading import Block
 from providers.errors import UpstreamError
 from providers.exchange import Exchange
 
@@ -37,8 +36,8 @@ class Sink(Protocol):
     async def begin(self, winner: Winner) -> None:
         """Take the winner. Called once for each claim, before its first ``write``."""
 
-    async def write(self, block: bytes, chunks: Sequence[Chunk] | None) -> None:
-        """Take whole events, as bytes and as what they say: None where each only adds text and none is parsed."""
+    async def write(self, block: Block) -> None:
+        """Take whole events."""
 
     async def end(self) -> None:
         """Take the end of the answer. The call is already recorded."""

@@ -4,6 +4,7 @@ from typing import Any
 import msgspec
 
 from gateway.racing.gather import GatheringSink
+from gateway.racing.reading import Block, Part
 from gateway.racing.sink import Winner
 from providers.chunks import read_chunk
 from tests.unit.racing.track import DONE, FINISH, ROLE, Timetable, TimetableExchange, delta, event, usage
@@ -17,7 +18,7 @@ def gathered(*blocks: bytes) -> Any:
             Winner(provider="a", deployment="a", launched=1, ttft_ms=1.0, overhead_ms=0.1, exchange=exchange)
         )
         for block in blocks:
-            await sink.write(block, [read_chunk(block.removeprefix(b"data: ").strip())])
+            await sink.write(Block(block, (Part(block, [read_chunk(block.removeprefix(b"data: ").strip())]),)))
         return msgspec.json.decode(sink.body())
 
     return asyncio.run(main())
@@ -115,3 +116,11 @@ def test_a_repeated_role_is_no_longer_role_and_an_empty_name_forgets_nothing() -
 def test_a_null_does_not_erase_what_was_said() -> None:
     answer = gathered(choice(delta={"content": "a"}), FINISH, choice(delta={}, finish_reason=None))
     assert answer["choices"][0]["finish_reason"] == "stop"
+
+
+def test_tool_calls_that_are_null_at_first_are_none_yet() -> None:
+    answer = gathered(
+        choice(delta={"role": "assistant", "content": None, "tool_calls": None}),
+        choice(delta={"tool_calls": [{"index": 0, "id": "t", "function": {"name": "f", "arguments": "{}"}}]}),
+    )
+    assert answer["choices"][0]["message"]["tool_calls"][0]["id"] == "t"

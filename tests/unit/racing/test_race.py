@@ -3,9 +3,10 @@ import asyncio
 import pytest
 
 from gateway.calls import Outcome, Role, WinOn
-from gateway.errors import AllProvidersFailed, AllRateLimited, AllTimedOut, RejectedByProvider
+from gateway.errors import AllProvidersFailed, AllRateLimited, AllTimedOut, RejectedByProvider, ShuttingDown
 from gateway.fleet import Clocks
 from gateway.racing.gather import GatheringSink
+from gateway.racing.reading import Block
 from providers.errors import ErrorKind, UpstreamError
 from providers.prices import Price
 from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Timetable, Track, delta, event, usage
@@ -303,11 +304,11 @@ def test_an_error_as_the_first_event_fails_over() -> None:
 
 def test_what_came_before_an_error_in_the_same_read_is_forwarded() -> None:
     both = delta("half") + event(error={"message": "overloaded", "code": 503})
-    track = Track(Timetable("a", [(0.1, both)]))
+    track = Track(Timetable("a", [(0.1, delta("first ")), (0.2, both)]))
     run(track.run())
     sink = track.sink
     assert isinstance(sink, RememberingSink)
-    assert sink.bytes == delta("half")
+    assert sink.bytes == delta("first ") + delta("half")
     assert sink.failure is not None
 
 
@@ -351,9 +352,9 @@ def test_whoever_hangs_alone_through_the_whole_clock_is_still_replaced() -> None
 
 
 def test_good_events_that_share_a_read_with_nonsense_are_forwarded() -> None:
-    track = Track(Timetable("a", [(0.1, delta("good") + b"data: {broken\n\n")]))
+    track = Track(Timetable("a", [(0.1, delta("first ")), (0.2, delta("good") + b"data: {broken\n\n")]))
     record = run(track.run())
-    assert track.sink.bytes == delta("good")  # type: ignore[union-attr]
+    assert track.sink.bytes == delta("first ") + delta("good")  # type: ignore[union-attr]
     assert record.error_kind == "invalid_response"
 
 
@@ -367,9 +368,9 @@ def test_silence_between_events_is_a_stall_that_comments_do_not_put_off() -> Non
 
 def test_a_slow_reader_is_no_stalled_provider() -> None:
     class SlowReader(RememberingSink):
-        async def write(self, block: bytes, chunks: object) -> None:
+        async def write(self, block: Block) -> None:
             await asyncio.sleep(30)
-            await super().write(block, ())
+            await super().write(block)
 
     clocks = Clocks(connect_s=5, ttft_s=100, stall_s=7, total_s=None)
     track = Track(answers("a", 0.1, "x", "y"), sink=SlowReader(), clocks=clocks)
@@ -423,10 +424,67 @@ def test_losers_are_charged_the_prompt_as_a_lower_bound() -> None:
 
 def test_a_defect_of_ours_leaves_nothing_behind_and_is_recorded() -> None:
     class Broken(RememberingSink):
-        async def write(self, block: bytes, chunks: object) -> None:
+        async def write(self, block: Block) -> None:
             raise ZeroDivisionError
 
     track = Track(answers("a", 0.1), answers("b", 5.0), sink=Broken())
     with pytest.raises(ZeroDivisionError):
         run(track.run())
     assert track.recorder.records[0].error_kind == "internal_error"
+
+
+def test_a_call_that_the_stopping_gateway_cuts_is_not_put_down_to_the_client() -> None:
+    async def main() -> None:
+        race = track.race()
+        race._cancelled_as = lambda: ShuttingDown
+        task = asyncio.create_task(race.run())
+        await asyncio.sleep(0.5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    track = Track(answers("a", 5.0))
+    run(main())
+    assert track.outcomes == {"a": "interrupted"}
+    assert (track.recorder.records[0].status_code, track.recorder.records[0].error_kind) == (503, "shutting_down")
+
+
+def test_a_first_token_that_comes_with_an_error_commits_to_nothing() -> None:
+    both = delta("half") + event(error={"message": "overloaded", "code": 503})
+    track = Track(Timetable("breaks", [(0.1, both)]), answers("fine", 0.2))
+    assert run(track.run()).error_kind is None
+    assert track.outcomes == {"breaks": "failed", "fine": "won"}
+
+
+def test_a_gathered_winner_proves_the_request_right_after_anothers_400() -> None:
+    dies = Timetable("dies", [(0.2, delta("half")), (0.5, UpstreamError(ErrorKind.DISCONNECTED, "reset"))])
+    picky = refuses("picky", ErrorKind.BAD_REQUEST, 400, at=0.1)
+    launches = [("dies", 0.0, Role.PRIMARY), ("picky", 0.0, Role.RACE)]
+    track = Track(dies, picky, answers("b", 0.1), launches=launches, rest=["b"], sink=GatheringSink(), streamed=False)
+    assert run(track.run()).status_code == 200
+
+
+def test_json_that_is_no_completion_fails_over() -> None:
+    odd = b'data: {"choices":[{"index":0,"delta":{"content":"x","tool_calls":[7]}}]}\n\n'
+    track = Track(
+        Timetable("odd", [(0.1, odd), (0.1, FINISH), (0.1, DONE)]),
+        answers("b", 0.1),
+        launches=[("odd", 0.0, Role.PRIMARY)],
+        rest=["b"],
+        sink=GatheringSink(),
+        streamed=False,
+    )
+    assert run(track.run()).status_code == 200
+    assert track.recorder.records[0].attempts[0].error_kind == "invalid_response"
+
+
+@pytest.mark.parametrize(
+    ("bills", "cost_usd", "lower_bound"), [(None, 0.1, True), (False, 0.1, False), (True, 0.6, True)]
+)
+def test_a_losers_cost_depends_on_whether_its_vendor_stops_the_bill(
+    bills: bool | None, cost_usd: float, lower_bound: bool
+) -> None:
+    price = Price(input_usd=0.01, output_usd=0.1)
+    track = Track(answers("slow", 5.0), answers("quick", 0.1), price=price, bills_after_disconnect=bills)
+    lost = run(track.run()).attempts[0]
+    assert (lost.cost_usd, lost.cost_is_lower_bound) == (pytest.approx(cost_usd), lower_bound)

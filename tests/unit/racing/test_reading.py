@@ -36,19 +36,26 @@ def read(reads: list[bytes]) -> tuple[dict[str, Any], list[bool], bytes]:
     async def main() -> tuple[dict[str, Any], list[bool], bytes]:
         task = asyncio.current_task()
         assert task is not None
-        clocks = AttemptClocks(CLOCKS, task, lambda: 0.0)
+        clocks = AttemptClocks(CLOCKS, task, lambda: 0.0, asyncio.get_running_loop())
         measurement = Measurement(0.0)
         reader = AnswerReader(measurement, clocks, (), drop_usage=True)
         blocks = [reader.read(data, float(number)) for number, data in enumerate(reads, start=1)]
         clocks.stop()
         facts = {name: getattr(measurement, name) for name in Measurement.__slots__}
         facts |= {"gaps": list(measurement.gaps), "finished": reader.finished, "done": reader.done}
-        return facts, [block.chunks is None for block in blocks], b"".join(block.forward for block in blocks)
+        return (
+            facts,
+            [all(part.chunks is None for part in block.parts) for block in blocks],
+            b"".join(block.forward for block in blocks),
+        )
 
     return asyncio.run(main())
 
 
-@given(st.lists(st.one_of(PLAIN, ODD), max_size=6), st.lists(st.one_of(PLAIN, PLAIN, ODD), max_size=6))
+@given(
+    st.lists(st.one_of(PLAIN, ODD), max_size=6),
+    st.lists(st.one_of(PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, ODD), max_size=40),
+)
 def test_a_block_is_understood_as_its_events_are_one_by_one(before: list[bytes], together: list[bytes]) -> None:
     first = [delta("first"), *before]
     as_one, _, forwarded = read([*first, b"".join(together)])
@@ -73,6 +80,14 @@ def test_text_that_looks_like_fields_is_still_only_text() -> None:
     facts, plain, _ = read([delta("a"), tricky])
     assert plain == [False, True]
     assert not facts["finished"]
+
+
+def test_a_burst_that_holds_the_whole_answer_is_parsed_only_at_its_ends() -> None:
+    burst = [ROLE, *(delta(f"text {number}") for number in range(100)), FINISH, usage(), DONE]
+    facts, _, forwarded = read([b"".join(burst)])
+    assert forwarded == b"".join(burst[:-2])
+    assert (facts["meaningful"], facts["finished"], facts["done"]) == (100, True, True)
+    assert facts["usage"].completion_tokens == 5
 
 
 @pytest.mark.parametrize("odd", [FINISH, usage(), DONE, b": ping\n\n", event(error={"message": "no"})])

@@ -21,10 +21,11 @@ from gateway.calls import (
 from gateway.fleet import Clocks, Deployment, Model
 from gateway.racing.gather import GatheringSink
 from gateway.racing.race import Race
+from gateway.racing.reading import Block
 from gateway.racing.sink import ClientGone, Winner
+from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import RaceSettings
 from gateway.steering.planner import Launch, Plan
-from providers.chunks import Chunk
 from providers.errors import UpstreamError
 from providers.exchange import Answer, Exchange, Request
 from providers.prices import Price
@@ -146,8 +147,8 @@ class RememberingSink:
         assert self.winner is None, "a committed answer was taken over"
         self.winner = winner
 
-    async def write(self, block: bytes, chunks: Sequence[Chunk] | None) -> None:
-        self.blocks.append(block)
+    async def write(self, block: Block) -> None:
+        self.blocks.append(block.forward)
         if self._gone_after is not None and len(self.blocks) >= self._gone_after:
             raise ClientGone
 
@@ -172,6 +173,7 @@ class RememberingRecorder:
         self.first_tokens: list[tuple[str, float]] = []
         self.ended: list[AttemptRecord] = []
         self.records: list[CallRecord] = []
+        self.audited: list[AttemptRecord] = []
 
     def call_started(self, start: CallStart) -> None:
         self.heard.append("call_started")
@@ -181,9 +183,9 @@ class RememberingRecorder:
         self.heard.append(f"started {start.deployment}")
         self.launched.append(start)
 
-    def first_token(self, model: str, prompt_class: int, deployment: str, ttft_s: float) -> None:
-        self.heard.append(f"first token {deployment}")
-        self.first_tokens.append((deployment, round(ttft_s, 6)))
+    def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
+        self.heard.append(f"first token {start.deployment}")
+        self.first_tokens.append((start.deployment, round(ttft_s, 6)))
 
     def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
         self.heard.append(f"{attempt.outcome} {attempt.deployment}")
@@ -192,6 +194,10 @@ class RememberingRecorder:
     def call_finished(self, record: CallRecord) -> None:
         self.heard.append("call_finished")
         self.records.append(record)
+
+    def attempt_audited(self, attempt: AttemptRecord) -> None:
+        self.heard.append(f"audited {attempt.deployment}")
+        self.audited.append(attempt)
 
 
 CLOCKS = Clocks(connect_s=5.0, ttft_s=120.0, stall_s=120.0, total_s=None)
@@ -213,19 +219,27 @@ class Track:
         clocks: Clocks = CLOCKS,
         price: Price | None = None,
         permits: int = 100,
+        audited: Sequence[str] = (),
+        decode_s: Mapping[str, float] | None = None,
+        bills_after_disconnect: bool | None = None,
     ) -> None:
         self.upstreams = {upstream.name: upstream for upstream in upstreams}
         self.recorder = RememberingRecorder()
+        self.tasks = AttemptTasks()
         self.sink = sink or RememberingSink()
         self._permits = permits
         names = list(self.upstreams)
         if launches is None:
             launches = [(names[0], 0.0, Role.PRIMARY), *((name, 0.0, Role.RACE) for name in names[1:])]
         self.plan = Plan(
-            launches=tuple(Launch(deployment=name, delay_s=delay, role=role) for name, delay, role in launches),
+            launches=tuple(
+                Launch(deployment=name, delay_s=delay, role=role, audited=name in audited)
+                for name, delay, role in launches
+            ),
             rest=tuple(rest),
             mode=Mode.RACE,
             rescue_s=rescue_s,
+            decode_s=decode_s or {},
         )
         self.model = Model(
             name="m",
@@ -237,7 +251,7 @@ class Track:
                     upstream=upstream,
                     clocks=clocks,
                     price=price,
-                    bills_after_disconnect=None,
+                    bills_after_disconnect=bills_after_disconnect,
                     extra_body={},
                     upstream_stream=True,
                 )
@@ -277,8 +291,9 @@ class Track:
             self.plan,
             self.sink,
             self.recorder,
+            tasks=self.tasks,
             clock=asyncio.get_running_loop().time,
-            permit=self._permit,
+            permit=lambda launch: self._permit(launch.role),
             new_id=lambda: f"attempt-{next(self._ids)}",
             utc_now=lambda: now,
         )

@@ -1,0 +1,56 @@
+"""Holding back a first token: under ``completion`` a slower starter that decodes faster may still be the better answer.
+
+When attempt *i* delivers first while *j* with a smaller predicted decode time still runs, *i* is held for at most
+min(5 s, decode_i - min_j decode_j): longer, and even the fastest decoder could not make up for it (STEERING, 1.3).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from gateway.racing.attempt import Attempt
+
+HOLD_MAX_S = 5.0  # a client waits no longer for what is only predicted
+
+
+class Hold:
+    """At most one attempt, held. ``release`` is called with it when its time is up."""
+
+    def __init__(
+        self, decode_s: Mapping[str, float], release: Callable[[Attempt], None], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.leader: Attempt | None = None
+        self._decode_s = decode_s  # seconds each deployment should need for the answer; empty: nobody is ever held
+        self._release = release
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, attempt: Attempt, others: Iterable[Attempt]) -> bool:
+        """Hold ``attempt`` if one of ``others`` may be worth waiting for; return whether it is held."""
+        own_s = self._of(attempt)
+        hold_s = min(HOLD_MAX_S, max((own_s - self._of(other) for other in others), default=0.0))
+        if hold_s <= 0:
+            return False
+        self.leader = attempt
+        self._timer = self._loop.call_later(hold_s, self._release, attempt)
+        return True
+
+    def overtakes(self, attempt: Attempt) -> bool:
+        """Tell whether ``attempt`` is a better answer than the one held."""
+        return self.leader is not None and self._of(attempt) < self._of(self.leader)
+
+    def failed(self, attempt: Attempt, running: Iterable[Attempt]) -> None:
+        """Take a failure: of the held one itself, or of one it was held for."""
+        if attempt is self.leader:
+            self.end()
+        elif self.leader is not None and all(self._of(other) >= self._of(self.leader) for other in running):
+            self._release(self.leader)
+
+    def end(self) -> None:
+        """Hold nobody any more."""
+        self.leader = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _of(self, attempt: Attempt) -> float:
+        return self._decode_s.get(attempt.deployment.name, 0.0)

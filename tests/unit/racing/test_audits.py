@@ -1,0 +1,99 @@
+import asyncio
+
+import pytest
+
+from gateway.calls import CallRecord, Outcome
+from providers.errors import ErrorKind, UpstreamError
+from providers.prices import Price
+from tests.unit.racing.test_race import answers
+from tests.unit.racing.track import RememberingSink, Timetable, Track, delta
+from tests.unit.racing.virtual_time import run
+
+
+async def to_the_end(track: Track) -> CallRecord:
+    """Run the race, then wait for the audits it leaves behind."""
+    record = await track.run()
+    await asyncio.sleep(60)
+    return record
+
+
+def test_an_audited_loser_is_watched_for_its_first_token_and_not_censored() -> None:
+    track = Track(answers("slow", 1.5), answers("quick", 0.2), audited=["slow", "quick"])
+    run(to_the_end(track))
+    (slow,) = track.recorder.audited
+    assert (slow.outcome, slow.ttft_ms, slow.censored_at_ms) == (Outcome.SUPERSEDED, pytest.approx(1500), None)
+    assert track.recorder.first_tokens == [("quick", 0.2), ("slow", 1.5)]
+    assert all(record.audited for record in track.recorder.ended)
+
+
+def test_a_client_never_waits_for_an_audit() -> None:
+    track = Track(answers("slow", 1.5), answers("quick", 0.2), audited=["slow", "quick"])
+    record = run(to_the_end(track))
+    assert record.total_ms == pytest.approx(200)
+    assert [attempt.deployment for attempt in record.attempts] == ["quick"]
+    assert record.launched == 2
+
+
+def test_an_audited_loser_is_cut_after_two_more_seconds_without_a_token() -> None:
+    track = Track(answers("slow", 9.0), answers("quick", 0.2), audited=["slow", "quick"])
+    run(to_the_end(track))
+    (slow,) = track.recorder.audited
+    assert (slow.outcome, slow.censored_at_ms) == (Outcome.LOST, pytest.approx(2200))
+    assert track.upstreams["slow"].aborts == 1
+
+
+def test_an_audited_loser_is_cut_once_its_speed_is_known() -> None:
+    slow = Timetable("slow", [(1.0 + 0.1 * number, delta("four")) for number in range(1000)])
+    track = Track(slow, answers("quick", 0.2), audited=["slow", "quick"])
+    run(to_the_end(track))
+    (record,) = track.recorder.audited
+    assert (record.completion_tokens, record.last_token_ms) == (32, pytest.approx(4100))
+    assert slow.aborts == 1
+
+
+def test_an_audited_loser_that_ends_before_its_call_is_in_the_calls_record() -> None:
+    track = Track(answers("slow", 0.5), answers("quick", 0.2, *"abcdefghijkl", gap=1.0), audited=["slow", "quick"])
+    record = run(to_the_end(track))
+    assert [attempt.outcome for attempt in record.attempts] == ["superseded", "won"]
+    assert track.recorder.audited == []
+
+
+def test_an_audited_loser_is_cut_at_once_when_the_client_leaves() -> None:
+    quick = answers("quick", 0.2, *"abcdefgh", gap=0.1)
+    track = Track(answers("slow", 1.5), quick, audited=["slow", "quick"], sink=RememberingSink(gone_after=3))
+    run(track.run())
+    assert track.upstreams["slow"].aborts == 1
+    assert track.outcomes == {"slow": "client_gone", "quick": "client_gone"}
+
+
+def test_an_audited_loser_that_fails_costs_the_call_nothing() -> None:
+    bad = Timetable("bad", [(0.5, UpstreamError(ErrorKind.SERVER_ERROR, "no", status=500))])
+    track = Track(bad, answers("quick", 0.2), audited=["bad", "quick"])
+    record = run(to_the_end(track))
+    assert record.error_kind is None
+    assert track.recorder.audited[0].outcome is Outcome.FAILED
+
+
+def test_only_audited_losers_are_watched() -> None:
+    track = Track(answers("cut", 1.0), answers("watched", 1.0), answers("quick", 0.2), audited=["watched", "quick"])
+    run(to_the_end(track))
+    assert [record.outcome for record in track.recorder.ended] == ["lost", "won", "superseded"]
+
+
+def test_an_audit_is_paid_for_in_the_ledger() -> None:
+    price = Price(input_usd=0.01, output_usd=0.1)
+    track = Track(answers("slow", 1.5), answers("quick", 0.2), audited=["slow", "quick"], price=price)
+    run(to_the_end(track))
+    (slow,) = track.recorder.audited
+    assert slow.cost_usd == pytest.approx(0.6)
+
+
+def test_stopping_the_gateway_ends_audits_and_records_them() -> None:
+    async def main() -> None:
+        await track.run()
+        await track.tasks.close()
+
+    track = Track(answers("slow", 1.5), answers("quick", 0.2), audited=["slow", "quick"])
+    run(main())
+    assert track.upstreams["slow"].aborts == 1
+    assert [record.outcome for record in track.recorder.audited] == ["interrupted"]

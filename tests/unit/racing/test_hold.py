@@ -1,0 +1,131 @@
+import asyncio
+
+import pytest
+
+from gateway.calls import Role
+from gateway.racing.gather import GatheringSink
+from providers.errors import ErrorKind, UpstreamError
+from tests.unit.racing.test_race import answers
+from tests.unit.racing.track import DONE, FINISH, ROLE, Timetable, Track, delta
+from tests.unit.racing.virtual_time import run
+
+SPEEDS = {"slow-decoder": 10.0, "fast-decoder": 2.0}
+
+
+def test_a_faster_decoder_overtakes_within_the_hold() -> None:
+    slow = answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0)
+    track = Track(slow, answers("fast-decoder", 1.2), decode_s=SPEEDS)
+    record = run(track.run())
+    assert track.outcomes == {"slow-decoder": "superseded", "fast-decoder": "won"}
+    assert record.ttft_ms == pytest.approx(1200)
+    assert track.sink.bytes.startswith(delta(role="assistant", content=""))  # type: ignore[union-attr]
+    assert b"from fast-decoder" in track.sink.bytes  # type: ignore[union-attr]
+
+
+def test_a_held_attempt_wins_when_its_time_is_up_and_what_was_kept_goes_out_at_once() -> None:
+    slow = answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0)
+    track = Track(slow, answers("fast-decoder", 30.0), decode_s=SPEEDS)
+    record = run(track.run())
+    assert track.outcomes == {"slow-decoder": "won", "fast-decoder": "lost"}
+    assert record.ttft_ms == pytest.approx(5200)  # the moment of release
+    assert record.attempts[0].ttft_ms == pytest.approx(200)  # the provider's own
+    assert track.sink.blocks[0].count(b"data:") == 6  # type: ignore[union-attr]
+
+
+def test_the_hold_lasts_no_longer_than_the_gain() -> None:
+    slow = answers("slow-decoder", 0.2, *"abc", gap=3.0)
+    track = Track(slow, answers("fast-decoder", 30.0), decode_s={"slow-decoder": 3.5, "fast-decoder": 2.0})
+    assert run(track.run()).ttft_ms == pytest.approx(1700)
+
+
+def test_nobody_is_held_for_a_slower_decoder() -> None:
+    track = Track(answers("fast-decoder", 0.2), answers("slow-decoder", 0.3), decode_s=SPEEDS)
+    assert run(track.run()).ttft_ms == pytest.approx(200)
+
+
+def test_a_slower_decoder_does_not_overtake() -> None:
+    slow = answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0)
+    speeds = {**SPEEDS, "third": 11.0}
+    track = Track(slow, answers("third", 0.5), answers("fast-decoder", 30.0), decode_s=speeds)
+    run(track.run())
+    assert track.outcomes == {"slow-decoder": "won", "third": "superseded", "fast-decoder": "lost"}
+
+
+def test_a_whole_answer_is_not_held_any_longer() -> None:
+    track = Track(answers("slow-decoder", 0.2, "a", "b"), answers("fast-decoder", 30.0), decode_s=SPEEDS)
+    assert run(track.run()).total_ms == pytest.approx(300)
+
+
+def test_nothing_is_launched_while_holding() -> None:
+    slow = answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0)
+    launches = [("slow-decoder", 0.0, Role.PRIMARY), ("fast-decoder", 0.0, Role.RACE), ("late", 1.0, Role.HEDGE)]
+    track = Track(slow, answers("fast-decoder", 30.0), answers("late", 0.1), launches=launches, decode_s=SPEEDS)
+    run(track.run())
+    assert track.upstreams["late"].requests == []
+
+
+def test_a_held_attempt_that_breaks_leaves_the_race_to_the_others() -> None:
+    error = UpstreamError(ErrorKind.DISCONNECTED, "reset")
+    slow = Timetable("slow-decoder", [(0.2, delta("half")), (0.5, error)])
+    track = Track(slow, answers("fast-decoder", 1.2), decode_s=SPEEDS)
+    record = run(track.run())
+    assert track.outcomes == {"slow-decoder": "failed", "fast-decoder": "won"}
+    assert (record.error_kind, record.ttft_ms) == (None, pytest.approx(1200))
+
+
+def test_a_held_attempt_wins_at_once_when_the_one_it_waits_for_fails() -> None:
+    fast = Timetable("fast-decoder", [(1.0, UpstreamError(ErrorKind.SERVER_ERROR, "no", status=500))])
+    track = Track(answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0), fast, decode_s=SPEEDS)
+    assert run(track.run()).ttft_ms == pytest.approx(1000)
+
+
+def test_a_client_that_leaves_during_the_hold_stops_everybody() -> None:
+    async def main() -> None:
+        task = asyncio.create_task(track.run())
+        await asyncio.sleep(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    slow = answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0)
+    track = Track(slow, answers("fast-decoder", 30.0), decode_s=SPEEDS)
+    run(main())
+    assert (slow.aborts, track.upstreams["fast-decoder"].aborts) == (1, 1)
+
+
+def test_a_gathered_answer_is_held_alike() -> None:
+    sink = GatheringSink()
+    track = Track(
+        answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0),
+        Timetable("fast-decoder", [(1.0, delta("quick")), (1.1, FINISH), (1.1, None)]),
+        decode_s=SPEEDS,
+        sink=sink,
+        streamed=False,
+    )
+    run(track.run())
+    assert b'"content":"quick"' in sink.body()
+
+
+def test_two_empty_answers_do_not_wait_for_each_other() -> None:
+    def empty(name: str, at: float) -> Timetable:
+        return Timetable(name, [(at, ROLE), (at, FINISH), (at, DONE), (at, None)])
+
+    track = Track(empty("slow-decoder", 0.2), empty("fast-decoder", 0.4), decode_s=SPEEDS)
+    assert run(track.run()).total_ms == pytest.approx(400)
+
+
+def test_nobody_replaces_the_failure_that_ends_a_hold() -> None:
+    fast = Timetable("fast-decoder", [(1.0, UpstreamError(ErrorKind.SERVER_ERROR, "no", status=500))])
+    launches = [("slow-decoder", 0.0, Role.PRIMARY), ("fast-decoder", 0.0, Role.RACE)]
+    slow = answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0)
+    track = Track(slow, fast, answers("third", 60.0), launches=launches, rest=["third"], decode_s=SPEEDS)
+    run(track.run())
+    assert track.upstreams["third"].requests == []
+
+
+def test_who_is_let_go_during_a_hold_stands_by() -> None:
+    slow = Timetable("slow-decoder", [(0.2, delta("half")), (8.0, UpstreamError(ErrorKind.DISCONNECTED, "reset"))])
+    speeds = {**SPEEDS, "third": 11.0}
+    fast = Timetable("fast-decoder", [(7.0, UpstreamError(ErrorKind.SERVER_ERROR, "no", status=500))] * 2)
+    track = Track(slow, answers("third", 0.5), fast, decode_s=speeds, sink=GatheringSink(), streamed=False)
+    assert run(track.run()).status_code == 200
