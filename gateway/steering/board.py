@@ -11,13 +11,16 @@ class Board(Protocol):
     """Where samples go and standings come from. No method waits for anything. ``unix_s`` is the time now."""
 
     def add(self, model: str, counts: Mapping[str, float], unix_s: float) -> None:
-        """Count what just happened, by field."""
+        """Count by field what became known of an attempt launched at ``unix_s``: now, or minutes ago."""
 
     def version(self, model: str, unix_s: float) -> int:
         """Return a number that changes with the model's counts. A shared board keeps up with whom it is asked about."""
 
     def counts(self, model: str, unix_s: float, *, half_life_s: float) -> Counts:
         """Return the sum over all slots kept, each halved per ``half_life_s`` of its age (infinite: plain sums)."""
+
+    def slots(self, model: str, unix_s: float) -> Mapping[int, Counts]:
+        """Return the plain counts of each slot kept."""
 
     def models(self) -> tuple[str, ...]:
         """Return the models that something is known of."""
@@ -26,10 +29,11 @@ class Board(Protocol):
 class Slots:
     """The counts of one model by slot, slot number = floor(unix time / 30)."""
 
-    __slots__ = ("_slots", "version")
+    __slots__ = ("_slots", "_sum", "version")
 
     def __init__(self) -> None:
         self._slots: dict[int, Counts] = {}
+        self._sum: _Sum | None = None
         self.version = 0
 
     def __bool__(self) -> bool:
@@ -38,19 +42,36 @@ class Slots:
     def add(self, slot: int, counts: Mapping[str, float]) -> None:
         """Add to one slot."""
         add_counts(self._slots.setdefault(slot, {}), counts)
+        if self._sum is not None:
+            self._sum.add(slot, counts)
         self.version += 1
 
     def replace(self, slot: int, counts: Counts) -> None:
         """Set one slot to what is known better elsewhere."""
-        if self._slots.get(slot) != counts:
-            self._slots[slot] = counts
+        before = self._slots.get(slot, {})
+        if before == counts:
+            return
+        self._slots[slot] = counts
+        if self._sum is not None:
+            changes = {field: amount - before.get(field, 0.0) for field, amount in counts.items()}
+            changes |= {field: -amount for field, amount in before.items() if field not in counts}
+            self._sum.add(slot, {field: change for field, change in changes.items() if change})
+        self.version += 1
+
+    def drop(self, slot: int) -> None:
+        """Forget one slot."""
+        if self._slots.pop(slot, None) is not None:
+            self._sum = None
             self.version += 1
 
     def expire(self, now_slot: int) -> None:
         """Drop slots that are kept no longer."""
         for slot in [slot for slot in self._slots if slot <= now_slot - SLOTS_KEPT]:
-            del self._slots[slot]
-            self.version += 1
+            self.drop(slot)
+
+    def of(self, slot: int) -> Mapping[str, float]:
+        """Return the counts of one slot."""
+        return self._slots.get(slot, {})
 
     def items(self) -> list[tuple[int, Counts]]:
         """Return the slots with their counts."""
@@ -58,9 +79,37 @@ class Slots:
 
     def sum_into(self, total: Counts, now_slot: int, half_life_s: float) -> None:
         """Add all slots kept to ``total``, each weighted by its age: w_k = 0.5^(30 k / half-life)."""
+        if not self._slots:
+            return
+        if self._sum is None or self._sum.of != (now_slot, half_life_s):
+            self._sum = _Sum(now_slot, half_life_s)
+            for slot, counts in self._slots.items():
+                self._sum.add(slot, counts)
+        if total:
+            add_counts(total, self._sum.counts)
+        else:
+            total.update(self._sum.counts)
+
+    def add_into(self, slots: dict[int, Counts], now_slot: int) -> None:
+        """Add each slot kept to its like in ``slots``."""
         for slot, counts in self._slots.items():
             if now_slot - SLOTS_KEPT < slot:
-                add_counts(total, counts, 0.5 ** (SLOT_S * max(0, now_slot - slot) / half_life_s))
+                add_counts(slots.setdefault(slot, {}), counts)
+
+
+class _Sum:
+    """The weighted sum of slots as of one slot, kept up to date: adding up ten minutes anew each second is dear."""
+
+    __slots__ = ("counts", "of")
+
+    def __init__(self, now_slot: int, half_life_s: float) -> None:
+        self.of = (now_slot, half_life_s)
+        self.counts: Counts = {}
+
+    def add(self, slot: int, counts: Mapping[str, float]) -> None:
+        now_slot, half_life_s = self.of
+        if now_slot - SLOTS_KEPT < slot:
+            add_counts(self.counts, counts, 0.5 ** (SLOT_S * max(0, now_slot - slot) / half_life_s))
 
 
 class MemoryBoard:
@@ -92,6 +141,13 @@ class MemoryBoard:
             slots.sum_into(total, slot_of(unix_s), half_life_s)
         return total
 
+    def slots(self, model: str, unix_s: float) -> Mapping[int, Counts]:
+        """Return the plain counts of each slot kept."""
+        kept: dict[int, Counts] = {}
+        if (slots := self._models.get(model)) is not None:
+            slots.add_into(kept, slot_of(unix_s))
+        return kept
+
     def models(self) -> tuple[str, ...]:
         """Return the models with samples."""
         return tuple(self._models)
@@ -99,7 +155,7 @@ class MemoryBoard:
     def _turn(self, unix_s: float) -> int:
         """Return the open slot. As one begins, forget old ones, and models nobody has called since."""
         slot = slot_of(unix_s)
-        if slot == self._slot:
+        if slot <= self._slot:
             return slot
         self._slot = slot
         for model, slots in list(self._models.items()):

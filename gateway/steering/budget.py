@@ -3,7 +3,7 @@
 from gateway.calls import Role
 from gateway.steering.constants import BURST_TOKENS
 
-_FREE = frozenset({Role.PRIMARY, Role.FAILOVER, Role.PROBE})  # of these a call needs one anyway, or nobody waits for it
+FREE = frozenset({Role.PRIMARY, Role.FAILOVER, Role.PROBE})  # of these a call needs one anyway, or nobody waits for it
 
 
 class Budget:
@@ -25,7 +25,7 @@ class Budget:
 
     def draw(self, role: Role, ratio: float) -> bool:
         """Return whether an attempt in this role may start now, and charge it."""
-        if role in _FREE:
+        if role in FREE:
             return True
         floor = 1.0 - BURST_TOKENS if role is Role.EXPLORE else 1.0
         if ratio <= 0 or self.tokens < floor:

@@ -26,18 +26,33 @@ FIXED_PRIOR_MEDIAN_S = (0.6, 0.9, 1.8)  # by prompt class: a typical hosted mode
 FIXED_PRIOR_SIGMA = 1.0  # of ln(seconds): wide, it must not argue with samples
 MEAN_CAP_S = 30.0  # the mean is restricted to this, so that one hung attempt does not outweigh all others
 ERROR_PRIOR = (0.05, 5.0)  # errors, attempts: 1 %
+SPEED_PRIOR = (2.0, 1 / 30)  # tokens, seconds of decoding: 60 tok/s, outvoted by one loser watched for 32 tokens
+SPEED_KNOWN_S = 0.5  # with less decoding watched lately, nothing is held against a deployment's speed
+ANSWER_PRIOR = (250.0, 100.0)  # tokens per answer, answers: chat and extraction mixed
 SUCCESS_FLOOR = 0.1  # an error rate can lengthen a score at most tenfold
 
 # Choosing
 NEAR = 1.5  # deployments within this factor of the best share the traffic: herding, unseen congestion
 SPREAD_EXPONENT = 12  # draw weight (best/score)^12: 10 % slower gets a third of the draws
 EXPLORE_SHARE = 0.02  # of calls try the least seen deployment on a spare slot
+MEETS_QUANTILE = 0.9  # objective cost: keeps ttft_ms who does so nine times in ten; the tenth is what the hedge is for
+HEADROOM_LOW = 0.2  # with less of a rate limit left, the draw weight falls in proportion, before a 429 comes
+HEADROOM_WEIGHT_MIN = 0.02  # nobody is shut out by what may be an old figure
+HEADROOM_WINDOW_S = 60.0  # limits are per minute and refill steadily: what was used has come back after one
 COLD_EVENTS = 3  # with fewer first tokens a primary is unknown and gets company at once
 HEDGE_SHARE = 0.1  # hedging at the 90 % quantile costs this much; a larger budget buys races
 HEDGE_MIN_S, HEDGE_MAX_S = 0.05, 10.0
 RESCUE_FACTOR = 4.0  # times the primary's q95: it hangs
 RESCUE_MIN_S, RESCUE_MAX_S = 1.5, 15.0
 NEXT_AT_LATEST_S = 20.0  # the next candidate starts by then, whatever the estimates say
+
+# Load
+LOAD_PRIOR = 2.0  # in samples x variance of ln(1 + in flight): a dozen first tokens do not yet make a law
+ELASTICITY_DOUBT = 2.0  # standard errors taken off the slope: where nobody queues, chance must not keep us away
+ELASTICITY_MAX = 1.5
+LOAD_GAIN = 4.0  # what this replica has in flight is a part of what is there, and a queue grows faster than its fit
+CROWDING_MAX = 16.0  # to either side; nobody queues longer and is still asked
+CROWDED = 1.5  # a budget's racer that is so crowded starts as a hedge instead: it would slow what it is to speed up
 
 # The budget
 BURST_TOKENS = 20.0  # extra attempts a quiet model has saved up; the bucket starts full
@@ -53,7 +68,10 @@ UNPROBED_S = 60.0  # half-open and nobody probed it (calls in mode single never 
 OUT_PROBE_EVERY_S = 60.0  # a refused key or unknown model is mended by hand, if at all
 PRICE_STEP_S, PRICE_MAX_S = 0.2, 10.0  # added to the score by each 429: scarce capacity is for when it is worth it
 PRICE_HALF_LIFE_S = 120.0
+PRICE_MIN_S = 0.001  # less is nothing
 
 # The published leaderboard
 PUBLISH_EVENTS = 3  # below this many first tokens a quantile says nothing
 Z_95 = 1.96  # half-width of a 95 % interval in standard errors
+RACED_SHARE, AUDITED_SAMPLES = 0.25, 30  # calls raced from the start, and audited attempts, from which on these speak
+BUFFERED_ANSWERS = 20  # the last so many are asked whether they came at once

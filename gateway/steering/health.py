@@ -8,17 +8,20 @@ import msgspec
 from gateway.steering.constants import (
     COOL_MAX_S,
     COOL_MIN_S,
+    HEADROOM_WINDOW_S,
     OPEN_MAX_S,
     OPEN_S,
     OUT_PROBE_EVERY_S,
     PRICE_HALF_LIFE_S,
     PRICE_MAX_S,
+    PRICE_MIN_S,
     PRICE_STEP_S,
     PROBE_EVERY_S,
     PROBE_FACTOR,
     STRIKES,
     UNPROBED_S,
 )
+from gateway.steering.load import Load
 
 _LONG_AGO_S = float("-inf")
 
@@ -41,13 +44,18 @@ class Condition(msgspec.Struct, frozen=True):
     probe_due: bool  # half-open or out, and not tried lately
     in_flight: int
     price_s: float
+    headroom: float = 1.0  # 0 to 1, what its rate limit should leave by now
+    crowding: float = 1.0  # by what the load there multiplies the time to first token that counts
 
 
 class Health:
     """What happened to one deployment here. Instants are seconds of any one monotonic clock."""
 
     __slots__ = (
+        "_calm",
         "_cooling_until_s",
+        "_headroom",
+        "_headroom_at_s",
         "_open_until_s",
         "_opens",
         "_out",
@@ -56,10 +64,15 @@ class Health:
         "_probed_at_s",
         "_strikes",
         "in_flight",
+        "load",
     )
 
     def __init__(self) -> None:
         self.in_flight = 0
+        self.load = Load()
+        self._calm: Condition | None = None  # the last condition, while nothing has happened and nothing is to pass
+        self._headroom = 1.0
+        self._headroom_at_s = _LONG_AGO_S
         self._cooling_until_s = _LONG_AGO_S
         self._strikes = 0
         self._opens = 0
@@ -71,23 +84,48 @@ class Health:
 
     def condition(self, now_s: float) -> Condition:
         """Return the health at ``now_s``."""
+        calm = self._calm
+        if calm is not None:
+            return calm
         state = self._state(now_s)
-        return Condition(
+        condition = Condition(
             state,
             max(0.0, self._cooling_until_s - now_s),
             self._probe_due(state, now_s),
             self.in_flight,
-            self._price(now_s) if self._price_s else 0.0,
+            self._price(now_s),
+            self._headroom_left(now_s),
+            self.load.crowding(self.in_flight),
         )
+        if state is State.OK and self._open_until_s is None and not condition.price_s and condition.headroom == 1.0:
+            self._calm = condition
+        return condition
+
+    def launched(self) -> int:
+        """Take a launch; return how many others were in flight."""
+        self._calm = None
+        self.in_flight += 1
+        return self.in_flight - 1
+
+    def ended(self) -> None:
+        """Take the end of an attempt."""
+        self._calm = None
+        self.in_flight = max(0, self.in_flight - 1)
+
+    def answered(self, prompt_class: int, in_flight: int, ttft_s: float, now_s: float) -> None:
+        """Take a first token of an attempt launched beside ``in_flight`` others."""
+        self._calm = None
+        self.load.seen(prompt_class, in_flight, ttft_s, now_s)
 
     def rate_limited(self, retry_after_s: float | None, now_s: float) -> None:
         """Take a 429: leave it alone as long as it asks, and think twice before asking it again."""
-        self.cool(retry_after_s, now_s)
+        self.cool(retry_after_s, now_s)  # which also ends the calm
         self._price_s = min(PRICE_MAX_S, self._price(now_s) + PRICE_STEP_S)
         self._price_at_s = now_s
 
     def cool(self, retry_after_s: float | None, now_s: float) -> None:
         """Leave it alone for ``retry_after_s``, within reason."""
+        self._calm = None
         cool_s = min(COOL_MAX_S, max(COOL_MIN_S, retry_after_s or 0.0))
         self._cooling_until_s = max(self._cooling_until_s, now_s + cool_s)
 
@@ -105,6 +143,7 @@ class Health:
     def refuse(self, now_s: float) -> bool:
         """Take a refused key or an unknown model; return whether that is news."""
         news = not self._out
+        self._calm = None
         self._out = True
         self._probed_at_s = now_s  # it has just been tried
         return news
@@ -126,6 +165,12 @@ class Health:
         if self._open_until_s is not None and now_s >= self._open_until_s and age_s >= PROBE_FACTOR * q95_s:
             self._open(now_s)
 
+    def limit_left(self, headroom: float, now_s: float) -> None:
+        """Take what the provider says its rate limit leaves, 0 to 1."""
+        self._headroom, self._headroom_at_s = headroom, now_s
+        if headroom < 1.0:
+            self._calm = None
+
     def probed(self, now_s: float) -> None:
         """Note that it is being tried."""
         self._probed_at_s = now_s
@@ -135,6 +180,7 @@ class Health:
         self._out = False
 
     def _open(self, now_s: float) -> None:
+        self._calm = None
         self._open_until_s = now_s + min(OPEN_MAX_S, OPEN_S * 2.0 ** min(self._opens, 10))
         self._opens += 1
         self._strikes = 0
@@ -157,4 +203,18 @@ class Health:
         return state is State.OUT and now_s - self._probed_at_s >= OUT_PROBE_EVERY_S
 
     def _price(self, now_s: float) -> float:
-        return self._price_s * exp2((self._price_at_s - now_s) / PRICE_HALF_LIFE_S)
+        if not self._price_s:
+            return 0.0
+        price_s = self._price_s * exp2((self._price_at_s - now_s) / PRICE_HALF_LIFE_S)
+        if price_s < PRICE_MIN_S:
+            self._price_s = 0.0
+        return price_s
+
+    def _headroom_left(self, now_s: float) -> float:
+        """Return the last known headroom, refilled steadily since."""
+        if self._headroom >= 1.0:
+            return 1.0
+        left = self._headroom + (now_s - self._headroom_at_s) / HEADROOM_WINDOW_S
+        if left >= 1.0:
+            self._headroom = 1.0
+        return min(1.0, left)

@@ -1,86 +1,201 @@
-"""The published leaderboard: what the last ten minutes say about each deployment, losers included."""
+"""The published leaderboard: what plain counts over a stated window say about each deployment, losers included.
+
+Nothing here is decayed and nothing is a prior's, so that the ledger's rows give the same figures: the view
+``leaderboard`` computes them in SQL.
+"""
 
 from collections.abc import Iterable, Mapping
-from math import isfinite
+from math import inf, isfinite
+from typing import Literal
 
 import msgspec
 
-from gateway.steering.constants import PUBLISH_EVENTS
+from gateway.steering.constants import (
+    AUDITED_SAMPLES,
+    BUFFERED_ANSWERS,
+    PUBLISH_EVENTS,
+    RACED_SHARE,
+    SLOT_S,
+    SLOTS_KEPT,
+)
 from gateway.steering.health import Condition, State
-from gateway.steering.survival import dense, kaplan_meier, median_interval_s
-from gateway.steering.tally import Tally, merged
+from gateway.steering.intervals import Quantile, quantiles
+from gateway.steering.survival import dense
+from gateway.steering.tally import CALLS, RACED, Counts, Tally, add_counts, merged, read_tallies
+
+WINDOW_S = SLOT_S * SLOTS_KEPT  # of the board; its last half-minute is still running
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One deployment. A figure that cannot be known yet is None."""
+    """One deployment. A figure that cannot be known is None; from the ledger, so is what only a gateway knows."""
 
+    rank: int | None  # by TTFT: the median, then the p95
     deployment: str
-    state: str  # "ok", "cooling 3.2 s", "open", "half-open", "out"
-    score: float  # what the policy expects, in seconds: decayed, with its prior and the price of scarcity
+    state: str | None  # "ok", "cooling 3.2 s", "open", "half-open", "out"
+    headroom: float | None  # 0 to 1, what the provider's rate limit should leave by now
+    score: float | None  # what the policy expects of it, in seconds: decayed, with its prior and the price of scarcity
     n: int  # attempts that ended with a first token or an error
     events: int  # first tokens
     censored: int  # attempts cut before theirs
-    ttft_p50_ms: float | None  # Kaplan-Meier over first tokens and cut attempts
-    ttft_p50_low_ms: float | None  # its 95 % interval
+    rate_limited: int  # 429s
+    audited: int  # of first tokens and cut attempts, those whose attempt was watched on after it had lost
+    basis: Literal["all", "audited"]  # the attempts whose TTFT is published
+    biased: bool  # of those some were cut: with correlated providers the quantiles are too low
+    ttft_p50_ms: float | None  # Kaplan-Meier over first tokens and cut attempts, with its 95 % interval
+    ttft_p50_low_ms: float | None
     ttft_p50_high_ms: float | None
     ttft_p95_ms: float | None
+    ttft_p95_low_ms: float | None
+    ttft_p95_high_ms: float | None
     ttft_p99_ms: float | None
-    decode_tps: float | None
+    ttft_p99_low_ms: float | None
+    ttft_p99_high_ms: float | None
+    decode_tps: float | None  # tokens after the first over the seconds they took, all answers pooled
+    e2e_tps: float | None  # tokens over the seconds since the launch, likewise
+    buffered: bool  # answers come at once out of a buffer: decode_tps says nothing, it is ranked by e2e_tps
+    speed_rank: int | None
     error_rate: float | None
     win_share: float | None  # of the model's answered calls
-    in_flight: int  # here, now
-    biased: bool  # losers were cut before their first token: with correlated providers the quantiles are too low
+    in_flight: int | None  # here, now
 
 
 class Leaderboard(msgspec.Struct, frozen=True):
-    """One model: its deployments, those that may be asked first, by score."""
+    """One model: its deployments, in the order in which the policy likes them, else by rank."""
 
     model: str
+    window_s: float  # launched so many seconds ago at most: an attempt counts where it began
     prompt_class: int  # the one the scores are for: the busiest
     deployments: tuple[Row, ...]
 
 
-def rank(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Return the rows in the order in which the policy likes them."""
-    return tuple(sorted(rows, key=lambda row: (row.state != State.OK, row.score, row.deployment)))
+class Window(msgspec.Struct, frozen=True):
+    """The plain counts of one model over the published window."""
+
+    tallies: Mapping[str, Tally]
+    buffered: frozenset[str]
+    won: float
+    raced_share: float  # of calls, those with a second attempt from the start
+
+    @property
+    def busiest_class(self) -> int:
+        """The prompt class with the most attempts; 0 when there were none."""
+        attempts: dict[int, float] = {}
+        for tally in self.tallies.values():
+            for histograms in (tally.events, tally.censored):
+                for prompt_class, histogram in histograms.items():
+                    attempts[prompt_class] = attempts.get(prompt_class, 0.0) + sum(histogram.values())
+        return max(attempts, key=lambda prompt_class: attempts[prompt_class], default=0)
 
 
-def row(deployment: str, tally: Tally, model_won: float, score_s: float, condition: Condition) -> Row:
-    """Describe a deployment from its plain (undecayed) tally; ``model_won`` is the sum of the model's wins."""
-    events = dense(merged(tally.events.values()))
-    censored = dense(merged(tally.censored.values()))
-    seen = round(sum(events))
-    known = seen >= PUBLISH_EVENTS
-    curve = kaplan_meier(events, censored)
-    low_s, high_s = median_interval_s(events, censored)
-    return Row(
-        deployment=deployment,
-        state=_state(condition),
-        score=round(score_s, 4),
-        n=round(tally.n),
-        events=seen,
-        censored=round(sum(censored)),
-        ttft_p50_ms=_ms(curve.quantile_s(0.50)) if known else None,
-        ttft_p50_low_ms=_ms(low_s) if known else None,
-        ttft_p50_high_ms=_ms(high_s) if known else None,
-        ttft_p95_ms=_ms(curve.quantile_s(0.95)) if known else None,
-        ttft_p99_ms=_ms(curve.quantile_s(0.99)) if known else None,
-        decode_tps=round(tally.tok / tally.sec, 1) if tally.sec > 0 else None,
-        error_rate=round(tally.err / tally.n, 4) if tally.n else None,
-        win_share=round(tally.won / model_won, 4) if model_won else None,
-        in_flight=condition.in_flight,
-        biased=any(censored),
+def read_window(slots: Mapping[int, Mapping[str, float]]) -> Window:
+    """Add up the slots of one model."""
+    total: Counts = {}
+    for counts in slots.values():
+        add_counts(total, counts)
+    tallies = read_tallies(total)
+    return Window(
+        tallies,
+        _buffered(slots),
+        won=sum(tally.won for tally in tallies.values()),
+        raced_share=total.get(RACED, 0.0) / total[CALLS] if total.get(CALLS) else 0.0,
     )
 
 
-def busiest_class(tallies: Mapping[str, Tally]) -> int:
-    """Return the prompt class with the most attempts; 0 when there were none."""
-    attempts: dict[int, float] = {}
-    for tally in tallies.values():
-        for histograms in (tally.events, tally.censored):
-            for prompt_class, histogram in histograms.items():
-                attempts[prompt_class] = attempts.get(prompt_class, 0.0) + sum(histogram.values())
-    return max(attempts, key=lambda prompt_class: attempts[prompt_class], default=0)
+def row(deployment: str, window: Window, *, score_s: float | None = None, condition: Condition | None = None) -> Row:
+    """Describe a deployment; it gets its ranks from ``rank``."""
+    tally = window.tallies.get(deployment) or Tally()
+    events, censored = dense(merged(tally.events.values())), dense(merged(tally.censored.values()))
+    audited_events = dense(merged(tally.audited_events.values()))
+    audited_censored = dense(merged(tally.audited_censored.values()))
+    audited = sum(audited_events) + sum(audited_censored)
+    use_audited = window.raced_share >= RACED_SHARE and audited >= AUDITED_SAMPLES
+    basis = (audited_events, audited_censored) if use_audited else (events, censored)
+    p50, p95, p99 = _published(*basis)
+    return Row(
+        rank=None,
+        deployment=deployment,
+        state=_state(condition) if condition is not None else None,
+        headroom=round(condition.headroom, 3) if condition is not None else None,
+        score=round(score_s, 4) if score_s is not None else None,
+        n=round(tally.n),
+        events=round(sum(events)),
+        censored=round(sum(censored)),
+        rate_limited=round(tally.lim),
+        audited=round(audited),
+        basis="audited" if use_audited else "all",
+        biased=not use_audited and any(censored),
+        ttft_p50_ms=_ms(p50.value_s),
+        ttft_p50_low_ms=_ms(p50.low_s),
+        ttft_p50_high_ms=_ms(p50.high_s),
+        ttft_p95_ms=_ms(p95.value_s),
+        ttft_p95_low_ms=_ms(p95.low_s),
+        ttft_p95_high_ms=_ms(p95.high_s),
+        ttft_p99_ms=_ms(p99.value_s),
+        ttft_p99_low_ms=_ms(p99.low_s),
+        ttft_p99_high_ms=_ms(p99.high_s),
+        decode_tps=round(tally.tok / tally.sec, 1) if tally.sec > 0 else None,
+        e2e_tps=round(tally.etok / tally.esec, 1) if tally.esec > 0 else None,
+        buffered=deployment in window.buffered,
+        speed_rank=None,
+        error_rate=round(tally.err / tally.n, 4) if tally.n else None,
+        win_share=round(tally.won / window.won, 4) if window.won else None,
+        in_flight=condition.in_flight if condition is not None else None,
+    )
+
+
+def of_counts(model: str, slots: Mapping[int, Mapping[str, float]], window_s: float) -> Leaderboard:
+    """Return what is published of counts alone, without a gateway at work: those of the ledger."""
+    window = read_window(slots)
+    return Leaderboard(model, window_s, window.busiest_class, rank(row(name, window) for name in window.tallies))
+
+
+def rank(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """Return the rows with their ranks, in the order in which the policy likes them; by rank where it was not asked."""
+    rows = tuple(rows)
+    by_ttft = [each for each in rows if each.ttft_p50_ms is not None]
+    by_ttft.sort(key=lambda each: (each.ttft_p50_ms, _last(each.ttft_p95_ms), each.deployment))
+    by_speed = [each for each in rows if _speed(each) is not None]
+    by_speed.sort(key=lambda each: (-(_speed(each) or 0.0), each.deployment))
+    ranks = {each.deployment: place for place, each in enumerate(by_ttft, start=1)}
+    speed_ranks = {each.deployment: place for place, each in enumerate(by_speed, start=1)}
+    ranked = (
+        msgspec.structs.replace(each, rank=ranks.get(each.deployment), speed_rank=speed_ranks.get(each.deployment))
+        for each in rows
+    )
+    return tuple(sorted(ranked, key=_liking))
+
+
+def _published(events: list[float], censored: list[float]) -> tuple[Quantile, ...]:
+    if round(sum(events)) < PUBLISH_EVENTS:
+        return (_UNKNOWN,) * len(_SHARES)
+    return quantiles(events, censored, _SHARES)
+
+
+def _buffered(slots: Mapping[int, Mapping[str, float]]) -> frozenset[str]:
+    """Return whose answers come out of a buffer: at least half of the last 20, by whole slots, the newest first."""
+    answers: dict[str, float] = {}
+    bursts: dict[str, float] = {}
+    for slot in sorted(slots, reverse=True):
+        counts = slots[slot]
+        for field, amount in counts.items():
+            if field.endswith("|ans"):
+                name = field.removesuffix("|ans")
+                if answers.get(name, 0.0) < BUFFERED_ANSWERS:
+                    answers[name] = answers.get(name, 0.0) + amount
+                    bursts[name] = bursts.get(name, 0.0) + counts.get(f"{name}|burst", 0.0)
+    return frozenset(name for name, count in answers.items() if count >= PUBLISH_EVENTS and bursts[name] >= count / 2)
+
+
+def _speed(row: Row) -> float | None:
+    return row.e2e_tps if row.buffered else row.decode_tps
+
+
+def _liking(row: Row) -> tuple[bool, float, float, str]:
+    return row.state not in {State.OK, None}, _last(row.score), _last(row.rank), row.deployment
+
+
+def _last(value: float | None) -> float:
+    return inf if value is None else value
 
 
 def _state(condition: Condition) -> str:
@@ -91,3 +206,7 @@ def _state(condition: Condition) -> str:
 
 def _ms(seconds: float) -> float | None:
     return round(seconds * 1000, 1) if isfinite(seconds) else None
+
+
+_SHARES = (0.50, 0.95, 0.99)
+_UNKNOWN = Quantile(inf, inf, inf)

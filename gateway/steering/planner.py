@@ -1,19 +1,25 @@
-"""The planner: who is launched for a call, and when. Pure: estimates, health, settings, randomness in, launches out."""
+"""The planner: who is launched for a call, and when. Pure: candidates, settings, randomness in, launches out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from random import Random
 
 import msgspec
 
-from gateway.calls import Mode, Role
+from gateway.calls import Mode, Objective, Role
 from gateway.settings.model import RaceSettings
+from gateway.steering.candidates import Candidate, Terms, Tier
 from gateway.steering.constants import (
     BURST_TOKENS,
     COLD_EVENTS,
+    CROWDED,
     EXPLORE_SHARE,
+    HEADROOM_LOW,
+    HEADROOM_WEIGHT_MIN,
     HEDGE_MAX_S,
     HEDGE_MIN_S,
     HEDGE_SHARE,
+    MEETS_QUANTILE,
     NEAR,
     NEXT_AT_LATEST_S,
     RESCUE_FACTOR,
@@ -21,8 +27,8 @@ from gateway.steering.constants import (
     RESCUE_MIN_S,
     SPREAD_EXPONENT,
 )
-from gateway.steering.health import Condition, State
-from gateway.steering.standings import Estimate
+from gateway.steering.explanation import Explanation, Why
+from gateway.steering.health import State
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -31,6 +37,8 @@ class Launch(msgspec.Struct, frozen=True):
     deployment: str
     delay_s: float
     role: Role
+    audited: bool = False  # a loser is watched a little longer, so that its figures are not censored
+    why: Why | None = None  # the rule behind it
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -48,40 +56,34 @@ class Plan(msgspec.Struct, frozen=True):
     mode: Mode  # as asked for
     retry_after_s: float | None = None
     rescue_s: float | None = None
+    decode_s: Mapping[str, float] = {}  # under ``completion``: how long each should need after its first token
+    cost_usd: Mapping[str, float] = {}  # what a whole attempt should cost at list price; only under ``usd_per_day``
     reasons: tuple[str, ...] = ()  # what was unusual about this plan, for people
+    explanation: Explanation | None = None  # on request
 
 
-class Candidate(msgspec.Struct, frozen=True):
-    """A deployment as the planner sees it."""
-
-    deployment: str
-    estimate: Estimate
-    condition: Condition
-    score_s: float  # predicted seconds, the price of its scarcity included; lower is better
-
-
-def plan(
-    candidates: Sequence[Candidate], race: RaceSettings, *, prompt_tokens: int, tokens: float, random: Random
-) -> Plan:
+def plan(candidates: Sequence[Candidate], race: RaceSettings, terms: Terms, *, tokens: float, random: Random) -> Plan:
     """Choose the launches of one call.
 
-    ``candidates`` are the model's deployments, each once; ``prompt_tokens`` is an estimate; ``tokens`` is what the
-    budget holds now (STEERING, section 1.3).
+    ``candidates`` are the model's deployments, each once; ``tokens`` is what the budget holds now (STEERING, section
+    1.3).
     """
-    ready = [each for each in candidates if each.condition.state is State.OK]
-    tripped = [each for each in candidates if each.condition.state in _TRIPPED]
-    probe = next((each for each in candidates if each.condition.probe_due), None)
-    if not ready:
+    well = ready(candidates)
+    if not well:
         cooling = [each.condition.cooling_s for each in candidates if each.condition.state is State.COOLING]
-        if not tripped and cooling:
-            return Plan((), (), race.mode, retry_after_s=min(cooling), reasons=("all are cooling down",))
-        ready, tripped, probe = tripped or list(candidates), [], None
-        if not ready:
+        if not cooling:
             return Plan((), (), race.mode)
+        return Plan((), (), race.mode, retry_after_s=min(cooling), reasons=("all are cooling down",))
+    tripped: list[Candidate] = []
+    probe = None
+    if len(well) < len(candidates) and well[0].condition.state is State.OK:
+        tripped = sorted((each for each in candidates if each.condition.state in _TRIPPED), key=preference)
+        probe = next((each for each in candidates if each.condition.probe_due), None)
 
-    primary = _draw(ready, random)
-    others = sorted((each for each in ready if each is not primary), key=_score)
-    draft = _Draft(primary, others, race, random, long_prompt=prompt_tokens > race.max_prompt_tokens)
+    ranked = sorted(well, key=preference)
+    primary = _draw(*near(ranked), random)
+    others = [each for each in ranked if each is not primary]
+    draft = _Draft(primary, others, race, terms, random)
     rescue_s = None
     if race.mode is not Mode.SINGLE:
         if race.budget > 0:
@@ -91,23 +93,42 @@ def plan(
     planned = {launch.deployment for launch in draft.launches}
     return Plan(
         tuple(sorted(draft.launches, key=_delay)),
-        tuple(each.deployment for each in (*others, *sorted(tripped, key=_score)) if each.deployment not in planned),
+        tuple([each.deployment for each in (*others, *tripped) if each.deployment not in planned]),
         race.mode,
         rescue_s=rescue_s,
+        decode_s={each.deployment: each.decode_s for each in well} if terms.objective is Objective.COMPLETION else {},
         reasons=tuple(draft.reasons),
     )
 
 
-def _draw(ready: Sequence[Candidate], random: Random) -> Candidate:
-    """Choose among the near-best: two draws, the better the likelier, and of these the one with less in flight.
+def ready(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return those that may be asked: the healthy; if there are none, the broken; all, if none of them only cools."""
+    for states in (_HEALTHY, _TRIPPED):
+        if found := [each for each in candidates if each.condition.state in states]:
+            return found
+    return [] if any(each.condition.state is State.COOLING for each in candidates) else list(candidates)
+
+
+def near(ranked: Sequence[Candidate]) -> tuple[list[Candidate], list[float]]:
+    """Return those of ``ranked``, best first, that may become the primary, and their weights in the draw.
+
+    They are of the best one's tier, under ``cost`` as cheap as it, and near its score: (best/score)^12, less for whom a
+    rate limit leaves little.
+    """
+    best = ranked[0]
+    tier, rank_usd, best_s, limit_s = best.tier, best.rank_usd, best.score_s, NEAR * best.score_s
+    chosen = [each for each in ranked if each.score_s <= limit_s and each.tier == tier and each.rank_usd == rank_usd]
+    return chosen, [(best_s / each.score_s) ** SPREAD_EXPONENT * _headroom_weight(each) for each in chosen]
+
+
+def _draw(chosen: Sequence[Candidate], weights: Sequence[float], random: Random) -> Candidate:
+    """Draw twice, and take the one with less in flight.
 
     Replicas that see the same standings would otherwise all send to the same winner.
     """
-    best_s = min(each.score_s for each in ready)
-    near = [each for each in ready if each.score_s <= NEAR * best_s]
-    if len(near) == 1:
-        return near[0]
-    first, second = random.choices(near, [(best_s / each.score_s) ** SPREAD_EXPONENT for each in near], k=2)
+    if len(chosen) == 1:
+        return chosen[0]
+    first, second = random.choices(chosen, weights, k=2)
     return second if second.condition.in_flight < first.condition.in_flight else first
 
 
@@ -115,43 +136,63 @@ class _Draft:
     """A plan in the making: the primary, and who of the spare deployments is launched beside it."""
 
     def __init__(
-        self, primary: Candidate, others: Sequence[Candidate], race: RaceSettings, random: Random, *, long_prompt: bool
+        self, primary: Candidate, others: Sequence[Candidate], race: RaceSettings, terms: Terms, random: Random
     ) -> None:
-        self.launches = [Launch(primary.deployment, 0.0, Role.PRIMARY)]
-        self.reasons = ["long prompt: hedged"] if long_prompt else []
+        self._long_prompt = terms.prompt_tokens > race.max_prompt_tokens
+        self.launches = [Launch(primary.deployment, 0.0, Role.PRIMARY, why=Why.DRAWN)]
+        self.reasons = ["long prompt: hedged"] if self._long_prompt else []
         self._primary = primary
         self._others = others
-        self._spare = [each.deployment for each in others]  # not launched yet, best first
+        self._spare = list(others)  # not launched yet, best first
         self._race = race
+        self._thrifty = terms.objective is Objective.COST
         self._random = random
-        self._long_prompt = long_prompt
 
     def add_second(self, probe: Candidate | None, tokens: float) -> None:
         """Fill the second slot, beside the primary from the start, with whom something is to be learned of.
 
         That is a broken deployment that may have recovered, now and then the least seen, or anyone when the primary is
-        new. No user waits for them. All but the first stay away from long prompts: every attempt pays its prefill.
+        new. No user waits for them. All but the first stay away from long prompts: every attempt pays its prefill; and
+        under ``cost`` from the dearer ones, who would not be chosen however fast they are.
         """
-        race, others, random = self._race, self._others, self._random
+        race, random = self._race, self._random
         if probe is not None:
-            self._launch(probe.deployment, 0.0, Role.EXPLORE, "probe")
-        elif self._long_prompt or not others or (race.mode is Mode.RACE and race.width > len(others)):
+            self._explore(probe, Why.PROBE)
             return
-        elif random.random() < EXPLORE_SHARE:
-            least_seen = min(others, key=lambda each: each.estimate.events * (0.5 + random.random()))
-            self._launch(least_seen.deployment, 0.0, Role.EXPLORE, "explore")
-        elif race.mode is Mode.AUTO and self._primary.estimate.events < COLD_EVENTS and tokens >= BURST_TOKENS / 2:
-            self._launch(others[0].deployment, 0.0, Role.RACE, "cold start")
+        if self._long_prompt or not self._others or (race.mode is Mode.RACE and race.width > len(self._others)):
+            return
+        if random.random() < EXPLORE_SHARE:
+            usd = self._primary.rank_usd
+            if free := [each for each in self._others if each.rank_usd <= usd and each.tier < Tier.FULL]:
+                least_seen = min(free, key=lambda each: each.estimate.events * (0.5 + random.random()))
+                self._explore(least_seen, Why.EXPLORE)
+        elif (
+            race.mode is Mode.AUTO
+            and not self._thrifty
+            and self._primary.estimate.events < COLD_EVENTS
+            and tokens >= BURST_TOKENS / 2
+            and self._others[0].tier < Tier.FULL
+        ):
+            self._launch(self._others[0], 0.0, Role.RACE, Why.COLD_START)
+            self.reasons.append(Why.COLD_START)
 
     def add_late_and_raced(self, *, alone: bool) -> None:
         """Add hedges and racers, as many as the mode or the budget wants.
 
         A deployment ``alone`` at its model races itself only when asked to by mode: that cuts a slow tail too.
         """
-        delays = self._delays_s()
-        spare = [self._primary.deployment] * len(delays) if alone and self._race.mode is not Mode.AUTO else self._spare
-        for deployment, delay_s in zip(tuple(spare), delays, strict=False):
-            self._launch(deployment, delay_s, Role.HEDGE if delay_s > 0 or self._race.mode is Mode.HEDGE else Role.RACE)
+        rivals = [each for each in self._spare if each.tier <= self._primary.tier and each.tier < Tier.FULL]
+        if self._thrifty and self._race.mode is Mode.AUTO:
+            self._add_before_the_deadline(rivals)
+            return
+        starts = self._starts()
+        if alone and self._race.mode is not Mode.AUTO and self._primary.tier < Tier.FULL:
+            rivals = [self._primary] * len(starts)
+        for rival, (delay_s, why) in zip(rivals, starts, strict=False):
+            if why is Why.BUDGET and rival.condition.crowding > CROWDED:
+                self._launch(rival, self._late_s(HEDGE_SHARE), Role.HEDGE, Why.CROWDED)
+            else:
+                self._launch(rival, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)
 
     def add_rescues(self) -> float:
         """Let two spare ones stand by for a primary that hangs; return when the first of them starts, in seconds.
@@ -159,46 +200,70 @@ class _Draft:
         A call in such trouble needs another attempt anyway, so they are not extra.
         """
         rescue_s = min(RESCUE_MAX_S, max(RESCUE_MIN_S, RESCUE_FACTOR * self._primary.estimate.q95_s))
-        for number, deployment in enumerate(self._spare[:2], start=1):
-            self._launch(deployment, min(NEXT_AT_LATEST_S, number * rescue_s), Role.FAILOVER)
+        for number, spare in enumerate(self._spare[:2], start=1):
+            self._launch(spare, min(NEXT_AT_LATEST_S, number * rescue_s), Role.FAILOVER, Why.RESCUE)
         return rescue_s
 
-    def _delays_s(self) -> list[float]:
-        """Return when each further attempt starts."""
+    def _add_before_the_deadline(self, rivals: Sequence[Candidate]) -> None:
+        """Under ``cost``: when the primary looks like missing ``ttft_ms``, start the cheapest that can still keep it.
+
+        It starts at the last instant at which it probably can: until then the primary may yet save its price.
+        """
+        if self._race.ttft_ms is None:
+            return
+        late_s = self._race.ttft_ms / 1000
+        for rival in rivals:
+            delay_s = late_s - rival.estimate.curve.quantile_s(MEETS_QUANTILE)
+            if delay_s > 0:
+                self._launch(rival, max(HEDGE_MIN_S, delay_s), Role.HEDGE, Why.DEADLINE)
+                return
+
+    def _starts(self) -> list[tuple[float, Why]]:
+        """Return when each further attempt starts, and why then."""
         race = self._race
-        share = min(race.budget, HEDGE_SHARE)
-        late_s = min(HEDGE_MAX_S, max(HEDGE_MIN_S, self._primary.estimate.curve.quantile_s(1.0 - share)))
-        if race.mode is Mode.HEDGE:
-            asked_s = late_s if race.hedge_delay_s is None else race.hedge_delay_s
-            return [max(asked_s, late_s) if self._long_prompt else asked_s]
-        if self._long_prompt:
-            return [late_s]
+        late = (self._late_s(min(race.budget, HEDGE_SHARE)), Why.LATE)
+        if race.mode is Mode.HEDGE and race.hedge_delay_s is not None:
+            asked = (race.hedge_delay_s, Why.ASKED_DELAY)
+            return [max(asked, late) if self._long_prompt else asked]
+        if race.mode is Mode.HEDGE or self._long_prompt:
+            return [late]
         if race.mode is Mode.RACE:
-            return [0.0] * (race.width - len(self.launches))
+            return [(0.0, Why.WIDTH)] * (race.width - len(self.launches))
         # A tenth of an attempt per call pays for hedges; what the budget holds above that buys races at t = 0. Above
         # one attempt per call they get wider.
-        delays = [0.0 if self._random.random() < (race.budget - HEDGE_SHARE) / (1.0 - HEDGE_SHARE) else late_s]
+        raced = (0.0, Why.BUDGET)
+        starts = [raced if self._random.random() < (race.budget - HEDGE_SHARE) / (1.0 - HEDGE_SHARE) else late]
         beyond = race.budget - 1.0
         while beyond > 0:
             if beyond >= 1 or self._random.random() < beyond:
-                delays.append(0.0)
+                starts.append(raced)
             beyond -= 1.0
-        return delays
+        return starts
 
-    def _launch(self, deployment: str, delay_s: float, role: Role, reason: str | None = None) -> None:
-        self.launches.append(Launch(deployment, delay_s, role))
-        if deployment in self._spare:
-            self._spare.remove(deployment)
-        if reason is not None:
-            self.reasons.append(reason)
+    def _late_s(self, share: float) -> float:
+        """Return when only a ``share`` of the primary's first tokens is still to come."""
+        return min(HEDGE_MAX_S, max(HEDGE_MIN_S, self._primary.estimate.curve.quantile_s(1.0 - share)))
+
+    def _explore(self, candidate: Candidate, why: Why) -> None:
+        """Try ``candidate`` beside the primary, and watch whoever of the two loses: both figures are whole then."""
+        self.launches[0] = msgspec.structs.replace(self.launches[0], audited=True)
+        self._launch(candidate, 0.0, Role.EXPLORE, why, audited=True)
+        self.reasons.append(why)
+
+    def _launch(self, candidate: Candidate, delay_s: float, role: Role, why: Why, *, audited: bool = False) -> None:
+        self.launches.append(Launch(candidate.deployment, delay_s, role, audited, why))
+        if candidate in self._spare:
+            self._spare.remove(candidate)
 
 
-def _score(candidate: Candidate) -> float:
-    return candidate.score_s
+def _headroom_weight(candidate: Candidate) -> float:
+    headroom = candidate.condition.headroom
+    return 1.0 if headroom >= HEADROOM_LOW else max(HEADROOM_WEIGHT_MIN, headroom / HEADROOM_LOW)
 
 
-def _delay(launch: Launch) -> float:
-    return launch.delay_s
+preference = attrgetter("tier", "rank_usd", "score_s")
+_delay = attrgetter("delay_s")
 
-
+_HEALTHY = frozenset({State.OK})
 _TRIPPED = frozenset({State.OPEN, State.HALF_OPEN})
+_RACED = frozenset({Why.WIDTH, Why.BUDGET})

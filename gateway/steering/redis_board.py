@@ -2,117 +2,117 @@
 
 One hash per model and slot, ``holeshot:{model}:<slot number>``: a single hash tag, so that all keys of a model lie on
 one node of a cluster. While Redis is away this replica steers by what it knows, keeps what it counts, and merges it
-later.
+later; to a Redis that lost its data every replica gives back what it had contributed.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import count
+from math import ceil
+from sys import intern
+from typing import Any
 from uuid import uuid4
 
-import msgspec
 import structlog
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from gateway.steering.board import Slots, slot_of
-from gateway.steering.constants import (
-    FLUSH_S,
-    KEY_EXPIRY_S,
-    LATE_MERGE_S,
-    REDIS_TIMEOUT_S,
-    SLOT_S,
-    SLOTS_KEPT,
-)
+from gateway.steering.board import slot_of
+from gateway.steering.constants import FLUSH_S, KEY_EXPIRY_S, LATE_MERGE_S, REDIS_TIMEOUT_S, SLOT_S, SLOTS_KEPT
+from gateway.steering.contributions import NEVER_S, Contributions, Part
+from gateway.steering.spending import Spending
 from gateway.steering.tally import Counts
 
 _log = structlog.get_logger(__name__)
 
-# Applies a batch unless its id is known: KEYS are the id and the slots, ARGV the expiry and, for each slot, the number
-# of its fields followed by fields and amounts. HINCRBYFLOAT adds whole numbers exactly, and unlike HINCRBY never stops
-# half way because a field holds a fraction.
+# Adds one replica's parts to the slots KEYS, each once. ARGV: the replica's own field, the expiry, and for each slot
+# the number of the part that must have come before, the number of this one, how many fields follow, fields and amounts.
+# A slot's number is kept in its own hash, so it shares the slot's fate: a repeated part finds itself there, and a part
+# whose predecessor is missing is not added. Returns the number each slot had. HINCRBYFLOAT adds whole numbers exactly,
+# and unlike HINCRBY never stops half way because a field holds a fraction.
 APPLY = """
-if not redis.call('SET', KEYS[1], '1', 'NX', 'EX', ARGV[1]) then
-  return 0
-end
-local at = 2
-for slot = 2, #KEYS do
-  local fields = tonumber(ARGV[at])
-  at = at + 1
-  for _ = 1, fields do
-    redis.call('HINCRBYFLOAT', KEYS[slot], ARGV[at], ARGV[at + 1])
-    at = at + 2
+local at, found = 3, {}
+for slot = 1, #KEYS do
+  local before, number, fields = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
+  local last = redis.call('HGET', KEYS[slot], ARGV[1]) or '0'
+  found[slot] = last
+  if last == before then
+    for field = at + 3, at + 1 + 2 * fields, 2 do
+      redis.call('HINCRBYFLOAT', KEYS[slot], ARGV[field], ARGV[field + 1])
+    end
+    redis.call('HSET', KEYS[slot], ARGV[1], number)
+    redis.call('EXPIRE', KEYS[slot], ARGV[2])
+    found[slot] = number
   end
-  redis.call('EXPIRE', KEYS[slot], ARGV[1])
+  at = at + 3 + 2 * fields
 end
-return 1
+return found
 """
 
+FLUSH_FIELDS = 20_000  # in one round, more or less: 20 ms of Redis' time, and of ours, when it comes back after minutes
+RESTORING_S = 3.0  # after a loss everything is looked at each second: within one all replicas notice and give back
+DAY_EXPIRY_S = 2 * 86_400  # of a day's dollars: kept until no replica's clock can be in that day
 
-class _Batch(msgspec.Struct, frozen=True):
-    """Counts on their way. They keep their id until Redis has confirmed them, so a repeated batch counts once."""
-
-    id: str
-    slots: Slots
-
-
-class _Model:
-    """One model as this replica knows it: what Redis has, plus what Redis has not confirmed yet."""
-
-    __slots__ = ("asked_at_s", "pending", "read_all_at_s", "sealed", "shared", "version")
-
-    def __init__(self) -> None:
-        self.shared = Slots()
-        self.pending = Slots()
-        self.sealed: _Batch | None = None
-        self.asked_at_s = 0.0
-        self.read_all_at_s: float | None = None
-        self.version = 0
+_MARK = "@"  # before a replica's own field; no other begins with it
 
 
 class RedisBoard:
-    """A board shared through Redis (or Valkey).
+    """A board shared through Redis (or Valkey), and with it what ``spending`` must know of the other replicas.
 
     ``start`` and ``close`` own the task that keeps it in step; ``sync`` is one step of it. ``unix_clock`` must be
-    roughly the same on all replicas; ``new_id`` names batches and must never repeat on any of them.
+    roughly the same on all replicas; ``new_id`` names this one and must never repeat on any of them.
     """
 
     def __init__(
-        self, redis: Redis, *, unix_clock: Callable[[], float], new_id: Callable[[], str] = lambda: uuid4().hex
+        self,
+        redis: Redis,
+        *,
+        unix_clock: Callable[[], float],
+        spending: Spending | None = None,
+        new_id: Callable[[], str] = lambda: uuid4().hex,
     ) -> None:
         self._redis = redis
-        self._apply = redis.register_script(APPLY)
         self._unix_clock = unix_clock
-        self._new_id = new_id
-        self._models: dict[str, _Model] = {}
+        self._spending = spending or Spending(unix_clock)
+        self._field = _MARK + new_id()
+        self._numbers = count(1)
+        self._models: dict[str, Contributions] = {}
+        self._restoring_until_s = NEVER_S
         self._task: asyncio.Task[None] | None = None
         self._away = False
 
     def add(self, model: str, counts: Mapping[str, float], unix_s: float) -> None:
-        """Count what just happened; it is known here at once and everywhere after the next two syncs."""
+        """Count what is known here at once and everywhere after the next two syncs."""
         known = self._of(model)
-        known.asked_at_s = unix_s
-        known.pending.add(slot_of(unix_s), counts)
-        known.version += 1
+        known.ask(unix_s)
+        known.add(slot_of(unix_s), counts)
 
     def version(self, model: str, unix_s: float) -> int:
         """Return a number that changes with the counts; models that are asked about are kept up to date."""
         known = self._of(model)
-        known.asked_at_s = unix_s
+        known.ask(unix_s)
         return known.version
 
     def counts(self, model: str, unix_s: float, *, half_life_s: float) -> Counts:
         """Return the weighted sum over all slots kept, of all replicas."""
         total: Counts = {}
-        for slots in _parts(self._of(model)):
+        for slots in self._of(model).parts():
             slots.sum_into(total, slot_of(unix_s), half_life_s)
         return total
 
+    def slots(self, model: str, unix_s: float) -> Mapping[int, Counts]:
+        """Return the plain counts of each slot kept, of all replicas."""
+        kept: dict[int, Counts] = {}
+        for slots in self._of(model).parts():
+            slots.add_into(kept, slot_of(unix_s))
+        return kept
+
     def models(self) -> tuple[str, ...]:
         """Return the models with samples."""
-        return tuple(model for model, known in self._models.items() if any(_parts(known)))
+        return tuple(model for model, known in self._models.items() if any(known.parts()))
 
     @property
     def connected(self) -> bool:
@@ -134,15 +134,12 @@ class RedisBoard:
         await self._redis.aclose()
 
     async def sync(self) -> bool:
-        """Flush and read once, within two seconds; return whether Redis was there. Its absence is no error."""
+        """Flush and read, in one round trip or two; return whether Redis was there. Its absence is no error."""
         unix_s = self._unix_clock()
         self._forget(unix_s)
         try:
-            async with asyncio.timeout(2 * REDIS_TIMEOUT_S):
-                for model, known in list(self._models.items()):
-                    await self._flush(model, known)
-                for model, known in list(self._models.items()):
-                    await self._read(model, known, unix_s)
+            if await self._exchange(unix_s):
+                await self._exchange(unix_s)
         except (RedisError, OSError, TimeoutError, ValueError) as error:
             if not self._away:
                 _log.warning("steering.redis_away", error=type(error).__name__, hint="steering on local memory")
@@ -154,84 +151,136 @@ class RedisBoard:
         return True
 
     async def _keep_in_step(self) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time()
         while True:
-            await asyncio.sleep(FLUSH_S)
+            due = max(due + FLUSH_S, loop.time())  # a slow Redis is not asked more often for it
+            await asyncio.sleep(due - loop.time())
             await self.sync()
 
-    async def _flush(self, model: str, known: _Model) -> None:
-        """Send what is pending. A batch that may have arrived is sent again before a new one is made."""
-        for _ in range(2):
-            if known.sealed is None:
-                if not known.pending:
-                    return
-                known.sealed, known.pending = _Batch(self._new_id(), known.pending), Slots()
-            batch = known.sealed
-            slots = batch.slots.items()
-            arguments: list[str] = [str(KEY_EXPIRY_S)]
-            for _, counts in slots:
-                arguments.append(str(len(counts)))
-                for field, amount in counts.items():
-                    arguments += (field, repr(amount))
-            await self._apply(
-                keys=[_key(model, f"batch:{batch.id}"), *(_key(model, slot) for slot, _ in slots)], args=arguments
-            )
-            for slot, counts in slots:
-                known.shared.add(slot, counts)  # until the next read brings them back
-            known.sealed = None
+    async def _exchange(self, unix_s: float) -> bool:
+        """Send what is not confirmed, then read; return whether there is more to send at once.
 
-    async def _read(self, model: str, known: _Model, unix_s: float) -> None:
-        """Bring back the open slot and the one before; now and then all, for what was flushed late."""
-        now_slot, version = slot_of(unix_s), known.shared.version
-        all_due = known.read_all_at_s is None or not 0 <= unix_s - known.read_all_at_s < LATE_MERGE_S
-        slots = range(now_slot - (SLOTS_KEPT - 1 if all_due else 1), now_slot + 1)
+        The replies are taken in the order of the questions.
+        """
+        again = any(known.resends for known in self._models.values())
+        flushed = self._sealed()
+        read = self._due(unix_s)
+        day, spent = self._spending.own_usd()
+        spenders = tuple(spent)
         pipeline = self._redis.pipeline(transaction=False)
-        for slot in slots:
-            pipeline.hgetall(_key(model, slot))
-        for slot, fields in zip(slots, await pipeline.execute(), strict=True):
-            if fields:  # a slot that Redis has lost is not lost here
-                known.shared.replace(slot, {_text(field): float(amount) for field, amount in fields.items()})
-        known.version += known.shared.version != version
-        if all_due:
-            known.read_all_at_s = unix_s
+        for model, _, parts in flushed:
+            keys = [_key(model, part.slot) for part in parts]
+            pipeline.eval(APPLY, len(keys), *keys, self._field, str(KEY_EXPIRY_S), *_arguments(parts))
+        for model in spenders:
+            key = _key(model, f"usd:{day}")
+            pipeline.hset(key, self._field, repr(spent[model]))
+            pipeline.expire(key, DAY_EXPIRY_S)
+            pipeline.hgetall(key)
+        for model, _, slots in read:
+            for slot in slots:
+                pipeline.hgetall(_key(model, slot))
+        async with asyncio.timeout(2 * REDIS_TIMEOUT_S):
+            replies = iter(await pipeline.execute(raise_on_error=False))
+        lost = False
+        for _, known, parts in flushed:
+            lost |= known.confirm(parts, [int(found) for found in _answer(replies)])
+        for model in spenders:
+            _, _, shares = (_answer(replies) for _ in range(3))
+            others_usd = sum(float(usd) for field, usd in shares.items() if field != self._field)
+            self._spending.learn(day, model, others_usd)
+        for _, known, slots in read:
+            lost |= await self._take(known, slots, replies)
+            if len(slots) == SLOTS_KEPT:
+                known.read_all_at_s = unix_s
+        if lost:
+            _log.warning("steering.redis_lost_data", hint="this replica gives back what it had counted")
+            self._restoring_until_s = unix_s + RESTORING_S
+        return again or lost
 
-    def _of(self, model: str) -> _Model:
+    def _sealed(self) -> list[tuple[str, Contributions, tuple[Part, ...]]]:
+        """Return what to send, of as many models as one round takes."""
+        sealed = []
+        left = FLUSH_FIELDS
+        for model, known in self._models.items():
+            parts = known.seal(lambda: next(self._numbers), left)
+            if parts:
+                sealed.append((model, known, parts))
+                left -= sum(len(part.counts) for part in parts)
+        return sealed
+
+    def _due(self, unix_s: float) -> list[tuple[str, Contributions, range]]:
+        """Return what to read of the models in use: the open slot and the one before, and of some in turn all slots.
+
+        All slots of each are read every half minute, for what was flushed late; and at once when a model comes into
+        use, so that a replica that joins late is right.
+        """
+        now_slot = slot_of(unix_s)
+        newest = range(now_slot - 1, now_slot + 1)
+        everything = range(now_slot - SLOTS_KEPT + 1, now_slot + 1)
+        used = {model: known for model, known in self._models.items() if known.asked_at_s > unix_s - SLOT_S}
+        if unix_s < self._restoring_until_s:
+            return [(model, known, everything) for model, known in self._models.items()]
+        aged = [model for model, known in used.items() if known.read_all_at_s <= unix_s - LATE_MERGE_S]
+        aged.sort(key=lambda model: used[model].read_all_at_s)
+        turns = ceil(len(used) * FLUSH_S / LATE_MERGE_S)
+        whole = {model for at, model in enumerate(aged) if at < turns or used[model].read_all_at_s == NEVER_S}
+        return [(model, known, everything if model in whole else newest) for model, known in used.items()]
+
+    async def _take(self, known: Contributions, slots: range, replies: Iterator[Any]) -> bool:
+        """Take slots as Redis has them; return whether it has lost what this replica contributed."""
+        lost = False
+        for slot in slots:
+            fields: Mapping[str, str] = _answer(replies)
+            marks = {field: number for field, number in fields.items() if field.startswith(_MARK)}
+            if marks and known.has_read(slot, marks):
+                continue
+            counts = {intern(field): float(amount) for field, amount in fields.items() if field not in marks}
+            lost |= known.take(slot, counts, marks, mine=self._field)
+            await asyncio.sleep(0)  # a call may go first: with many deployments a slot has a thousand fields
+        return lost
+
+    def _of(self, model: str) -> Contributions:
         known = self._models.get(model)
         if known is None:
-            known = self._models[model] = _Model()
+            known = self._models[model] = Contributions()
         return known
 
     def _forget(self, unix_s: float) -> None:
         """Drop slots too old to matter, and models nobody has called or asked about since."""
         now_slot = slot_of(unix_s)
         for model, known in list(self._models.items()):
-            for slots in _parts(known):
-                slots.expire(now_slot)
-            if known.sealed is not None and not known.sealed.slots:
-                known.sealed = None
+            known.expire(now_slot)
             if known.asked_at_s < unix_s - SLOTS_KEPT * SLOT_S:
                 del self._models[model]
 
 
-def connect(url: str) -> Redis:
+def connect(url: str, timeout_s: float = REDIS_TIMEOUT_S) -> Redis:
     """Return a client that gives up on a silent Redis within a second."""
     return Redis.from_url(
         url,
-        socket_timeout=REDIS_TIMEOUT_S,
-        socket_connect_timeout=REDIS_TIMEOUT_S,
+        decode_responses=True,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
         retry=Retry(NoBackoff(), 0),  # the next round is the retry
     )
 
 
-def _parts(known: _Model) -> tuple[Slots, ...]:
-    if known.sealed is None:
-        return (known.shared, known.pending)
-    return (known.shared, known.pending, known.sealed.slots)
+def _arguments(parts: Iterable[Part]) -> Iterable[str]:
+    for part in parts:
+        yield from (str(part.before), str(part.number), str(len(part.counts)))
+        for field, amount in part.counts.items():
+            yield from (field, repr(amount))
+
+
+def _answer(replies: Iterator[Any]) -> Any:
+    """Return the next reply; an error that Redis gave in its place is raised."""
+    reply = next(replies)
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
 
 
 def _key(model: str, suffix: object) -> str:
     tag = model.replace("{", "%7B").replace("}", "%7D")  # braces of its own would move the hash tag
     return f"holeshot:{{{tag}}}:{suffix}"
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value

@@ -6,7 +6,7 @@ import msgspec
 
 from gateway.steering.board import Board, slot_of
 from gateway.steering.constants import HALF_LIFE_S, SLOT_S, SLOTS_KEPT, STANDINGS_AGE_S
-from gateway.steering.standings import Standings, standings
+from gateway.steering.standings import Standings, answer_tokens, standings
 from gateway.steering.tally import Tally, read_tallies
 
 
@@ -14,6 +14,12 @@ class _Snapshot(msgspec.Struct):
     checked_at_s: float
     key: tuple[int, int]  # board version and slot: what the standings were made of
     standings: Standings
+
+
+class _Tallied(msgspec.Struct, frozen=True):
+    key: tuple[int, int]
+    tallies: dict[str, Tally]
+    answer_tokens: float
 
 
 class Snapshots:
@@ -24,7 +30,7 @@ class Snapshots:
         self._clock = clock
         self._unix_clock = unix_clock
         self._snapshots: dict[tuple[str, int], _Snapshot] = {}
-        self._tallies: dict[str, tuple[tuple[int, int], dict[str, Tally]]] = {}  # read once for all prompt classes
+        self._tallies: dict[str, _Tallied] = {}  # read once for all prompt classes
 
     def of(self, model: str, prompt_class: int) -> Standings:
         """Return standings at most a second old."""
@@ -52,14 +58,15 @@ class Snapshots:
         unix_s = self._unix_clock()
         key = (self._board.version(model, unix_s), slot_of(unix_s))
         if snapshot is None or snapshot.key != key:
-            snapshot = _Snapshot(now_s, key, standings(self._tallied(model, key, unix_s), prompt_class))
-            self._snapshots[model, prompt_class] = snapshot
+            known = self._tallied(model, key, unix_s)
+            made = standings(known.tallies, prompt_class, known.answer_tokens)
+            snapshot = self._snapshots[model, prompt_class] = _Snapshot(now_s, key, made)
         snapshot.checked_at_s = now_s
         return snapshot
 
-    def _tallied(self, model: str, key: tuple[int, int], unix_s: float) -> dict[str, Tally]:
+    def _tallied(self, model: str, key: tuple[int, int], unix_s: float) -> _Tallied:
         known = self._tallies.get(model)
-        if known is None or known[0] != key:
-            known = (key, read_tallies(self._board.counts(model, unix_s, half_life_s=HALF_LIFE_S)))
-            self._tallies[model] = known
-        return known[1]
+        if known is None or known.key != key:
+            counts = self._board.counts(model, unix_s, half_life_s=HALF_LIFE_S)
+            known = self._tallies[model] = _Tallied(key, read_tallies(counts), answer_tokens(counts))
+        return known

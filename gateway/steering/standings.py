@@ -6,17 +6,20 @@ from operator import add
 import msgspec
 
 from gateway.steering.constants import (
+    ANSWER_PRIOR,
     BUCKETS,
     ERROR_PRIOR,
     FIXED_PRIOR_EVENTS,
     FIXED_PRIOR_MEDIAN_S,
     FIXED_PRIOR_SIGMA,
     PRIOR_EVENTS,
+    SPEED_KNOWN_S,
+    SPEED_PRIOR,
     SUCCESS_FLOOR,
 )
 from gateway.steering.histogram import lognormal_masses
 from gateway.steering.survival import Curve, dense, kaplan_meier
-from gateway.steering.tally import Tally, merged
+from gateway.steering.tally import OUTPUT_TOKENS, REQUESTS, Tally, merged
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -26,6 +29,13 @@ class Estimate(msgspec.Struct, frozen=True):
     curve: Curve  # attempt TTFT
     q95_s: float
     score_s: float  # restricted mean TTFT over the chance of success; lower is better
+    error_rate: float = 0.01  # chance that the next attempt fails
+    decode_tps: float = 60.0  # tokens per second after the first
+    speed_known: bool = False  # enough decoding was watched to hold it against the deployment
+
+    def slower_than(self, floor_tps: float) -> bool:
+        """Tell whether it is known to decode more slowly. Who never won was never timed, and gets the chance."""
+        return self.speed_known and self.decode_tps < floor_tps
 
 
 class Standings(msgspec.Struct, frozen=True):
@@ -33,13 +43,14 @@ class Standings(msgspec.Struct, frozen=True):
 
     estimates: Mapping[str, Estimate]
     unseen: Estimate
+    answer_tokens: float = ANSWER_PRIOR[0]  # n_hat: output tokens per call of this model
 
     def of(self, deployment: str) -> Estimate:
         """Return the estimate of ``deployment``."""
         return self.estimates.get(deployment, self.unseen)
 
 
-def standings(tallies: Mapping[str, Tally], prompt_class: int) -> Standings:
+def standings(tallies: Mapping[str, Tally], prompt_class: int, answer_tokens: float = ANSWER_PRIOR[0]) -> Standings:
     """Estimate every deployment of a model from its weighted tallies.
 
     Each histogram is topped up with 4 events spread as the model's deployments together answer (the pool), and the pool
@@ -47,13 +58,30 @@ def standings(tallies: Mapping[str, Tally], prompt_class: int) -> Standings:
     """
     pool = _pool(tallies, prompt_class)
     estimates = {name: _estimate(tally, prompt_class, pool) for name, tally in tallies.items()}
-    return Standings(estimates, _estimate(Tally(), prompt_class, pool))
+    return Standings(estimates, _estimate(Tally(), prompt_class, pool), answer_tokens)
+
+
+def answer_tokens(counts: Mapping[str, float]) -> float:
+    """Return n_hat, the expected output tokens of the model's next answer, from its decayed counts."""
+    prior_tokens, prior_answers = ANSWER_PRIOR
+    return (counts.get(OUTPUT_TOKENS, 0.0) + prior_tokens * prior_answers) / (counts.get(REQUESTS, 0.0) + prior_answers)
 
 
 def error_rate(tally: Tally) -> float:
     """Return the chance that the next attempt fails: (err + 0.05) / (n + 5)."""
     errors, attempts = ERROR_PRIOR
     return (tally.err + errors) / (tally.n + attempts)
+
+
+def decode_tps(tally: Tally) -> float:
+    """Return the expected decode speed: (tok + 2) / (sec + 1/30) tokens per second.
+
+    Guessed tokens stand in as long as the provider counted hardly any: a loser, watched for a while, never tells.
+    """
+    tokens, seconds = SPEED_PRIOR
+    if tally.sec >= SPEED_KNOWN_S:
+        return (tally.tok + tokens) / (tally.sec + seconds)
+    return (tally.tok + tally.gtok + tokens) / (tally.sec + tally.gsec + seconds)
 
 
 def _pool(tallies: Mapping[str, Tally], prompt_class: int) -> list[float]:
@@ -72,11 +100,15 @@ def _estimate(tally: Tally, prompt_class: int, pool: list[float]) -> Estimate:
     own = tally.events.get(prompt_class, {})
     cut = tally.censored.get(prompt_class)
     curve = kaplan_meier(list(map(add, dense(own), pool)), dense(cut) if cut else _NONE)
+    fails = error_rate(tally)
     return Estimate(
         events=sum(own.values()),
         curve=curve,
         q95_s=curve.quantile_s(0.95),
-        score_s=curve.mean_s() / max(SUCCESS_FLOOR, 1.0 - error_rate(tally)),
+        score_s=curve.mean_s() / max(SUCCESS_FLOOR, 1.0 - fails),
+        error_rate=fails,
+        decode_tps=decode_tps(tally),
+        speed_known=tally.sec + tally.gsec >= SPEED_KNOWN_S,
     )
 
 

@@ -6,45 +6,56 @@ drive it through a day in seconds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
 from random import Random
 
+import msgspec
 import structlog
 
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, Outcome, Role, TokensSource
+from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, Objective, Outcome, Role
 from gateway.settings.model import RaceSettings
 from gateway.steering import planner
 from gateway.steering.board import Board, slot_of
 from gateway.steering.budget import Budget
+from gateway.steering.candidates import Terms, candidates, costs_usd, expected_tokens
+from gateway.steering.explainer import explained
+from gateway.steering.explanation import Explanation
 from gateway.steering.health import Health
-from gateway.steering.leaderboard import Leaderboard, busiest_class, rank, row
-from gateway.steering.planner import Candidate, Plan
+from gateway.steering.leaderboard import WINDOW_S, Leaderboard, rank, read_window, row
+from gateway.steering.planner import Launch, Plan
+from gateway.steering.samples import BROKEN, CUT, of_end, of_token
 from gateway.steering.snapshots import Snapshots
-from gateway.steering.tally import (
-    OUTPUT_TOKENS,
-    REQUESTS,
-    Counts,
-    Tally,
-    censored_field,
-    event_field,
-    read_tallies,
-)
+from gateway.steering.spending import Spending
+from gateway.steering.tally import OUTPUT_TOKENS, REQUESTS, Counts
 from providers.errors import ErrorKind
+from providers.prices import Price
 
 _log = structlog.get_logger(__name__)
 
 _OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
-_CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
-_BROKEN = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED})
+
+
+class _Launched(msgspec.Struct, frozen=True):
+    unix_s: float  # a sample counts in the slot its attempt began in
+    in_flight: int  # others there at its deployment, of this replica
 
 
 class Steering:
     """The policy at work in one replica, for all models."""
 
     def __init__(
-        self, board: Board, *, clock: Callable[[], float], unix_clock: Callable[[], float], random: Random
+        self,
+        board: Board,
+        *,
+        clock: Callable[[], float],
+        unix_clock: Callable[[], float],
+        random: Random,
+        spending: Spending | None = None,
+        on_refused: Callable[[str, str], None] | None = None,
     ) -> None:
+        """Steer by ``board``. ``on_refused`` hears of each extra attempt refused: its model, and by which limit."""
         self._board = board
+        self._spending = spending or Spending(unix_clock)
+        self._on_refused = on_refused
         self._clock = clock  # monotonic seconds
         self._unix_clock = unix_clock  # seconds since 1970, for slots that replicas agree on
         self._random = random
@@ -53,67 +64,108 @@ class Steering:
         self._budgets: dict[str, Budget] = {}
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model
         self._planned: dict[str, tuple[str, ...]] = {}  # by model as last planned: clients may name their own
+        self._launched: dict[str, _Launched] = {}  # attempts under way, by id
         self._slot = 0
 
     def plan(
-        self, model: str, deployments: Sequence[str], race: RaceSettings, *, prompt_class: int, prompt_tokens: int
+        self,
+        model: str,
+        deployments: Sequence[str],
+        race: RaceSettings,
+        *,
+        objective: Objective,
+        prompt_class: int,
+        prompt_tokens: int,
+        max_tokens: int | None = None,
+        prices: Mapping[str, Price] | None = None,
+        limits: Mapping[str, int] | None = None,
+        explain: bool = False,
     ) -> Plan:
-        """Choose who runs a call, when. Counts the call towards the model's budget."""
+        """Choose who runs a call, when. Counts the call towards the model's budget.
+
+        ``objective`` is resolved, never auto; ``max_tokens`` is what the request allows the answer; ``prices`` and
+        ``limits`` (``max_in_flight``) are by deployment, where known. ``explain`` fills ``Plan.explanation``.
+        """
+        self._budget(model).accrue(race.budget)
+        terms = Terms(objective, prompt_tokens, max_tokens, prices, limits)
+        plan = self._planned_for(model, deployments, race, terms, prompt_class, explain=explain)
         now_s = self._clock()
-        names = self._planned.get(model)
-        if names != tuple(deployments):
-            names = self._planned[model] = tuple(dict.fromkeys(deployments))
-        budget = self._budget(model)
-        budget.accrue(race.budget)
-        standings = self._snapshots.of(model, prompt_class)
-        candidates = []
-        for name in names:
-            estimate = standings.of(name)
-            condition = self._health_of(name).condition(now_s)
-            candidates.append(Candidate(name, estimate, condition, estimate.score_s + condition.price_s))
-        plan = planner.plan(candidates, race, prompt_tokens=prompt_tokens, tokens=budget.tokens, random=self._random)
         for launch in plan.launches:
             if launch.role is Role.EXPLORE:
                 self._health[launch.deployment].probed(now_s)
         self._forget()
         return plan
 
-    def permit(self, model: str, role: Role, ratio: float) -> bool:
+    def explain(
+        self,
+        model: str,
+        deployments: Sequence[str],
+        race: RaceSettings,
+        *,
+        objective: Objective,
+        prompt_class: int,
+        prompt_tokens: int,
+        max_tokens: int | None = None,
+        prices: Mapping[str, Price] | None = None,
+        limits: Mapping[str, int] | None = None,
+    ) -> Explanation:
+        """Explain what would be planned for the next call like this, without counting it."""
+        terms = Terms(objective, prompt_tokens, max_tokens, prices, limits)
+        plan = self._planned_for(model, deployments, race, terms, prompt_class, explain=True)
+        assert plan.explanation is not None
+        return plan.explanation
+
+    def permit(self, model: str, launch: Launch, race: RaceSettings, *, cost_usd: float | None) -> bool:
         """Return whether an attempt may start now, and charge it if it is extra.
 
-        Asked at the instant the attempt would start. ``ratio`` is the call's ``race.budget``.
+        Asked at the instant the attempt would start. ``cost_usd`` is what it may cost at list price
+        (``Plan.cost_usd``), None when no price of the model is known.
         """
-        return self._budget(model).draw(role, ratio)
+        if not self._affordable(model, race, cost_usd) or not self._budget(model).draw(launch.role, race.budget):
+            if self._on_refused is not None:
+                self._on_refused(model, self.refused_by(model, race, cost_usd=cost_usd))
+            return False
+        if cost_usd is not None and race.usd_per_day is not None:
+            self._spending.charge(model, cost_usd)
+        return True
+
+    def refused_by(self, model: str, race: RaceSettings, *, cost_usd: float | None) -> str:
+        """Return which limit stands in the way of an extra attempt refused just now: budget or usd_per_day."""
+        return "budget" if self._affordable(model, race, cost_usd) else "usd_per_day"
 
     def call_started(self, start: CallStart) -> None:
         """Nothing to learn yet."""
 
     def attempt_started(self, model: str, start: AttemptStart) -> None:  # noqa: ARG002 - the Recorder's signature
         """Count it in flight."""
-        self._health_of(start.deployment).in_flight += 1
+        others = self._health_of(start.deployment).launched()
+        self._launched[start.id] = _Launched(self._unix_clock(), others)
 
-    def first_token(self, model: str, prompt_class: int, deployment: str, ttft_s: float) -> None:
+    def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
         """Count an event, and believe that the deployment is well."""
-        self._count(model, {event_field(deployment, prompt_class, ttft_s): 1.0})
-        q95_s = self._q95_s(model, prompt_class, deployment)
-        if self._health_of(deployment).delivered(ttft_s, q95_s, self._clock()):
+        deployment, launched, now_s = start.deployment, self._launched.get(start.id), self._clock()
+        health = self._health_of(deployment)
+        if launched is None:
+            self._count(model, of_token(start, prompt_class, ttft_s))
+        else:
+            self._count(model, of_token(start, prompt_class, ttft_s), launched.unix_s)
+            health.answered(prompt_class, launched.in_flight, ttft_s, now_s)
+        if health.delivered(ttft_s, self._q95_s(model, prompt_class, deployment), now_s):
             _log.info("steering.recovered", model=model, deployment=deployment)
 
     def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
         """Count what became of it: an event's attempt, a censored age, or an error."""
         health = self._health_of(attempt.deployment)
-        health.in_flight = max(0, health.in_flight - 1)
-        if attempt.outcome in _BROKEN:
+        health.ended()
+        if attempt.headroom is not None:
+            health.limit_left(attempt.headroom, self._clock())
+        launched = self._launched.pop(attempt.id, None)
+        self._count(model, of_end(attempt, prompt_class), None if launched is None else launched.unix_s)
+        if attempt.outcome in BROKEN:
             self._broken(model, attempt, health)
-        elif attempt.outcome in _CUT and attempt.censored_at_ms is not None:
-            age_s = attempt.censored_at_ms / 1000
-            self._count(model, {censored_field(attempt.deployment, prompt_class, age_s): 1.0})
-            health.cut(age_s, self._q95_s(model, prompt_class, attempt.deployment), self._clock())
-        elif attempt.outcome is Outcome.WON or attempt.outcome in _CUT:
-            counts = {f"{attempt.deployment}|n": 1.0, **_speed(attempt)}
-            if attempt.outcome is Outcome.WON:
-                counts[f"{attempt.deployment}|won"] = 1.0
-            self._count(model, counts)
+        elif attempt.outcome in CUT and attempt.censored_at_ms is not None:
+            q95_s = self._q95_s(model, prompt_class, attempt.deployment)
+            health.cut(attempt.censored_at_ms / 1000, q95_s, self._clock())
 
     def call_finished(self, record: CallRecord) -> None:
         """Learn how long answers are, and whether the primary hung.
@@ -135,17 +187,16 @@ class Steering:
     def leaderboard(self, model: str) -> Leaderboard:
         """Return what is published of one model, up to this instant."""
         now_s = self._clock()
-        tallies = read_tallies(self._board.counts(model, self._unix_clock(), half_life_s=inf))
-        prompt_class = busiest_class(tallies)
+        window = read_window(self._board.slots(model, self._unix_clock()))
+        prompt_class = window.busiest_class
         standings = self._snapshots.fresh(model, prompt_class)
-        won = sum(tally.won for tally in tallies.values())
         rows = []
-        for name in self._configured.get(model) or self._planned.get(model) or tuple(tallies):
+        for name in self._configured.get(model) or self._planned.get(model) or tuple(window.tallies):
             health = self._health.get(name) or Health()
             condition = health.condition(now_s)
             score_s = standings.of(name).score_s + condition.price_s
-            rows.append(row(name, tallies.get(name, Tally()), won, score_s, condition))
-        return Leaderboard(model, prompt_class, rank(rows))
+            rows.append(row(name, window, score_s=score_s, condition=condition))
+        return Leaderboard(model, WINDOW_S, prompt_class, rank(rows))
 
     def leaderboards(self) -> tuple[Leaderboard, ...]:
         """Return what is published of every model known, by name."""
@@ -164,6 +215,41 @@ class Steering:
         for model in models:
             self._board.version(model, self._unix_clock())
 
+    def _planned_for(
+        self,
+        model: str,
+        deployments: Sequence[str],
+        race: RaceSettings,
+        terms: Terms,
+        prompt_class: int,
+        *,
+        explain: bool,
+    ) -> Plan:
+        now_s = self._clock()
+        standings = self._snapshots.of(model, prompt_class)
+        known = self._health
+        conditions = {
+            name: (known.get(name) or self._health_of(name)).condition(now_s)
+            for name in self._names(model, deployments)
+        }
+        field = candidates(conditions, standings, race, terms)
+        tokens = self._budget(model).tokens
+        plan = planner.plan(field, race, terms, tokens=tokens, random=self._random)
+        if race.usd_per_day is not None:
+            costs = costs_usd(conditions, expected_tokens(standings, terms), terms)
+            plan = msgspec.structs.replace(plan, cost_usd=costs)
+        if explain:
+            answer_tokens = expected_tokens(standings, terms)
+            explanation = explained(plan, field, race, terms, answer_tokens=answer_tokens, tokens=tokens)
+            plan = msgspec.structs.replace(plan, explanation=explanation)
+        return plan
+
+    def _names(self, model: str, deployments: Sequence[str]) -> tuple[str, ...]:
+        names = self._planned.get(model)
+        if names != tuple(deployments):
+            names = self._planned[model] = tuple(dict.fromkeys(deployments))
+        return names
+
     def _broken(self, model: str, attempt: AttemptRecord, health: Health) -> None:
         name, kind, now_s = attempt.deployment, attempt.error_kind, self._clock()
         if kind == ErrorKind.BAD_REQUEST:
@@ -171,7 +257,6 @@ class Steering:
         if kind == ErrorKind.RATE_LIMITED:
             health.rate_limited(attempt.retry_after_s, now_s)
             return
-        self._count(model, {f"{name}|n": 1.0, f"{name}|err": 1.0})
         if kind in _OPERATORS:
             if health.refuse(now_s):
                 _log.warning("steering.out", model=model, deployment=name, kind=kind, hint=_HINTS[ErrorKind(kind)])
@@ -185,8 +270,14 @@ class Steering:
         if self._health_of(deployment).strike(self._clock()):
             _log.warning("steering.opened", model=model, deployment=deployment, cause=cause)
 
-    def _count(self, model: str, counts: Counts) -> None:
-        self._board.add(model, counts, self._unix_clock())
+    def _count(self, model: str, counts: Counts, unix_s: float | None = None) -> None:
+        if counts:
+            self._board.add(model, counts, self._unix_clock() if unix_s is None else unix_s)
+
+    def _affordable(self, model: str, race: RaceSettings, cost_usd: float | None) -> bool:
+        if race.usd_per_day is None or cost_usd is None:
+            return True
+        return self._spending.may_spend(model, cost_usd, race.usd_per_day)
 
     def _q95_s(self, model: str, prompt_class: int, deployment: str) -> float:
         return self._snapshots.of(model, prompt_class).of(deployment).q95_s
@@ -214,16 +305,6 @@ class Steering:
         self._budgets = {model: budget for model, budget in self._budgets.items() if model in models}
         used = {name for names in (*self._configured.values(), *self._planned.values()) for name in names}
         self._health = {name: health for name, health in self._health.items() if name in used or health.in_flight}
-
-
-def _speed(attempt: AttemptRecord) -> Counts:
-    """Return decode tokens and seconds, if known and the provider's own count."""
-    if attempt.decode_tps is None or attempt.tokens_source is not TokensSource.REPORTED:
-        return {}
-    if attempt.last_token_ms is None or attempt.ttft_ms is None:
-        return {}
-    seconds = (attempt.last_token_ms - attempt.ttft_ms) / 1000
-    return {f"{attempt.deployment}|tok": attempt.decode_tps * seconds, f"{attempt.deployment}|sec": seconds}
 
 
 _HINTS = {

@@ -7,11 +7,11 @@ A loser cut at 0.4 s says that its first token would have come later than that. 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from math import inf, sqrt
+from math import inf
 
 import msgspec
 
-from gateway.steering.constants import BUCKETS, MEAN_CAP_S, Z_95
+from gateway.steering.constants import BUCKETS, MEAN_CAP_S
 from gateway.steering.histogram import edge_s, mid_s
 
 _ROUNDING = 1e-9  # 0.9 reached by adding tenths is reached
@@ -67,27 +67,6 @@ def kaplan_meier(events: Sequence[float], censored: Sequence[float]) -> Curve:
             survival *= 1.0 - seen / risk
         reached.append(1.0 - survival)
     return Curve(tuple(reached))
-
-
-def median_interval_s(events: Sequence[float], censored: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % interval of the median in seconds (Greenwood's variance; Brookmeyer and Crowley 1982).
-
-    It consists of the buckets whose survival is not significantly different from one half; infinite where the samples
-    do not reach.
-    """
-    survival, spread = 1.0, 0.0
-    low, high = inf, inf
-    for index, (seen, risk) in enumerate(zip(events, _at_risk(events, censored), strict=True)):
-        if seen > 0:
-            survival *= 1.0 - seen / risk
-            spread += seen / (risk * (risk - seen)) if risk - seen > _ROUNDING else 0.0
-        error = Z_95 * survival * sqrt(spread)
-        if low == inf and survival - error <= 0.5:  # noqa: PLR2004 - the median
-            low = edge_s(index)
-        if survival + error <= 0.5:  # noqa: PLR2004 - the median
-            high = edge_s(index + 1)
-            break
-    return low, high
 
 
 def dense(sparse: Mapping[int, float]) -> list[float]:

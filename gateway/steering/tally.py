@@ -2,11 +2,16 @@
 
 A slot is a mapping of fields to numbers, in memory as in a Redis hash, so that replicas merge by adding:
 ``deployment|class|e17`` first tokens by bucket of the attempt's TTFT, ``deployment|class|c17`` cut attempts by bucket
-of their age, ``deployment|n``, ``|err`` (attempts ended with a first token or an error), ``|tok``, ``|sec`` (decode),
-``|won``, and for the whole model ``req``, ``out`` (calls answered and their output tokens).
+of their age, and ``ae17``, ``ac17`` those of them that were audited. ``deployment|n``, ``|err`` (attempts ended with a
+first token or an error), ``|lim`` (429s), ``|won``, ``|tok``, ``|sec`` (decode), ``|gtok``, ``|gsec`` (decode
+where the tokens are guessed, which no figure is published of), ``|etok``, ``|esec`` (end to end),
+``|ans``, ``|burst`` (answers whose speed could be known; those that came at once, out of a buffer). For the whole model
+``calls``, ``raced`` (those with a second attempt from the start), ``req``, ``out`` (calls answered, their tokens).
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from sys import intern
 from typing import TypeAlias
 
 import msgspec
@@ -17,22 +22,29 @@ Counts: TypeAlias = dict[str, float]
 Sparse: TypeAlias = dict[int, float]  # bucket -> count
 
 REQUESTS, OUTPUT_TOKENS = "req", "out"
+CALLS, RACED = "calls", "raced"
+
+_FIELDS_KNOWN = 65_536  # places kept of fields read before: ten busy models of 20 deployments have 40,000
 
 
-def event_field(deployment: str, prompt_class: int, ttft_s: float) -> str:
+def event_field(deployment: str, prompt_class: int, ttft_s: float, *, audited: bool = False) -> str:
     """Name the count of first tokens like this one."""
-    return f"{deployment}|{prompt_class}|e{bucket(ttft_s)}"
+    return f"{deployment}|{prompt_class}|{'ae' if audited else 'e'}{bucket(ttft_s)}"
 
 
-def censored_field(deployment: str, prompt_class: int, age_s: float) -> str:
+def censored_field(deployment: str, prompt_class: int, age_s: float, *, audited: bool = False) -> str:
     """Name the count of attempts cut at such an age."""
-    return f"{deployment}|{prompt_class}|c{bucket(age_s)}"
+    return f"{deployment}|{prompt_class}|{'ac' if audited else 'c'}{bucket(age_s)}"
 
 
 def add_counts(into: Counts, more: Mapping[str, float], weight: float = 1.0) -> None:
-    """Add ``weight`` times ``more`` to ``into``."""
+    """Add ``weight`` times ``more`` to ``into``. Twenty slots share the names of their fields: they are interned."""
     for field, amount in more.items():
-        into[field] = into.get(field, 0.0) + weight * amount
+        known = into.get(field)
+        if known is None:
+            into[intern(field)] = weight * amount
+        else:
+            into[field] = known + weight * amount
 
 
 class Tally(msgspec.Struct):
@@ -40,29 +52,41 @@ class Tally(msgspec.Struct):
 
     n: float = 0.0
     err: float = 0.0
+    lim: float = 0.0
+    won: float = 0.0
     tok: float = 0.0
     sec: float = 0.0
-    won: float = 0.0
+    gtok: float = 0.0
+    gsec: float = 0.0
+    etok: float = 0.0
+    esec: float = 0.0
+    ans: float = 0.0
+    burst: float = 0.0
     events: dict[int, Sparse] = {}
     censored: dict[int, Sparse] = {}
+    audited_events: dict[int, Sparse] = {}
+    audited_censored: dict[int, Sparse] = {}
 
 
 def read_tallies(counts: Mapping[str, float]) -> dict[str, Tally]:
     """Sort the fields of one model by deployment. Fields unknown to this version are passed over."""
     tallies: dict[str, Tally] = {}
     for field, amount in counts.items():
-        owner, _, name = field.rpartition("|")
-        if not owner:
+        place = _place(field)
+        if place is None:
             continue
-        if name in _TOTALS:
-            tally = _of(tallies, owner)
-            setattr(tally, name, getattr(tally, name) + amount)
+        deployment, name, prompt_class, index = place
+        tally = tallies.get(deployment)
+        if tally is None:
+            tally = tallies[deployment] = Tally()
+        if prompt_class is None:
+            setattr(tally, name, amount)
             continue
-        deployment, _, prompt_class = owner.rpartition("|")
-        if name[:1] in _HISTOGRAMS and name[1:].isdecimal() and prompt_class.isdecimal():
-            tally = _of(tallies, deployment)
-            histograms = tally.events if name[0] == "e" else tally.censored
-            histograms.setdefault(int(prompt_class), {})[int(name[1:])] = amount
+        histograms: dict[int, Sparse] = getattr(tally, name)
+        histogram = histograms.get(prompt_class)
+        if histogram is None:
+            histogram = histograms[prompt_class] = {}
+        histogram[index] = amount
     return tallies
 
 
@@ -75,12 +99,21 @@ def merged(histograms: Iterable[Sparse]) -> Sparse:
     return total
 
 
-def _of(tallies: dict[str, Tally], deployment: str) -> Tally:
-    tally = tallies.get(deployment)
-    if tally is None:
-        tally = tallies[deployment] = Tally()
-    return tally
+@lru_cache(maxsize=_FIELDS_KNOWN)
+def _place(field: str) -> tuple[str, str, int | None, int] | None:
+    """Return where a field belongs: deployment, name in its tally, prompt class and bucket, if it is a histogram's."""
+    owner, _, name = field.rpartition("|")
+    if not owner:
+        return None
+    if name in _TOTALS:
+        return owner, name, None, 0
+    kind, index = name.rstrip(_DIGITS), name.lstrip(_KINDS)
+    deployment, _, prompt_class = owner.rpartition("|")
+    if kind in _HISTOGRAMS and index.isdecimal() and prompt_class.isdecimal():
+        return intern(deployment), _HISTOGRAMS[kind], int(prompt_class), int(index)
+    return None
 
 
-_TOTALS = frozenset({"n", "err", "tok", "sec", "won"})
-_HISTOGRAMS = frozenset({"e", "c"})
+_TOTALS = frozenset({"n", "err", "lim", "won", "tok", "sec", "gtok", "gsec", "etok", "esec", "ans", "burst"})
+_HISTOGRAMS = {"e": "events", "c": "censored", "ae": "audited_events", "ac": "audited_censored"}
+_KINDS, _DIGITS = "aec", "0123456789"

@@ -1,6 +1,6 @@
 """A stage for steering tests: one replica on a clock of its own, and words for what attempts do to it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from random import Random
 
@@ -16,9 +16,10 @@ from gateway.calls import (
 )
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import Board, MemoryBoard
-from gateway.steering.planner import Plan
+from gateway.steering.planner import Launch, Plan
 from gateway.steering.steering import Steering
 from providers.errors import ErrorKind
+from providers.prices import Price
 
 MODEL = "llama"
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -42,10 +43,36 @@ class Scene:
         )
         self._attempts = 0
 
-    def plan(self, *, mode: Mode = Mode.AUTO, budget: float = 1.0, prompt_tokens: int = 100, **race: float) -> Plan:
+    def plan(
+        self,
+        *,
+        objective: Objective = Objective.FIRST_TOKEN,
+        mode: Mode = Mode.AUTO,
+        budget: float = 1.0,
+        prompt_tokens: int = 100,
+        max_tokens: int | None = None,
+        prices: Mapping[str, Price] | None = None,
+        limits: Mapping[str, int] | None = None,
+        explain: bool = False,
+        **race: float,
+    ) -> Plan:
         """Plan a short chat call."""
-        settings = RaceSettings.model_validate({"mode": mode, "budget": budget, **race})
-        return self.steering.plan(MODEL, self.deployments, settings, prompt_class=0, prompt_tokens=prompt_tokens)
+        return self.steering.plan(
+            MODEL,
+            self.deployments,
+            RaceSettings.model_validate({"mode": mode, "budget": budget, **race}),
+            objective=objective,
+            prompt_class=0,
+            prompt_tokens=prompt_tokens,
+            max_tokens=max_tokens,
+            prices=prices,
+            limits=limits,
+            explain=explain,
+        )
+
+    def permit(self, role: Role, budget: float, *, model: str = MODEL) -> bool:
+        """Ask whether an attempt in this role may start."""
+        return self.steering.permit(model, Launch("a", 0.0, role), RaceSettings(budget=budget), cost_usd=None)
 
     def launch(self, deployment: str, role: Role = Role.PRIMARY) -> AttemptStart:
         """Start an attempt."""
@@ -59,7 +86,7 @@ class Scene:
     ) -> AttemptRecord:
         """Run an attempt that delivers after ``ttft_s`` and streams for two seconds."""
         start = self.launch(deployment, role)
-        self.steering.first_token(MODEL, 0, deployment, ttft_s)
+        self.steering.first_token(MODEL, 0, start, ttft_s)
         return self._end(
             start,
             Outcome.WON,
@@ -123,7 +150,7 @@ class Scene:
                 self.win(deployment, seconds)
         self.now_s += 1.0
 
-    def state(self, deployment: str) -> str:
+    def state(self, deployment: str) -> str | None:
         """The deployment's state as published."""
         rows = self.steering.leaderboard(MODEL).deployments
         return next(row.state for row in rows if row.deployment == deployment)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.steering.board import MemoryBoard, Slots, slot_of
+from gateway.steering.tally import add_counts
 
 NOW_S = 1_800_000_000.0
 
@@ -65,3 +66,46 @@ def test_merging_boards_is_adding_their_counts(
     for field, amount in told(other).items():
         apart[field] = apart.get(field, 0.0) + amount
     assert told(one, other) == pytest.approx(apart)
+
+
+changes = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "replace", "drop", "sum"]),
+        st.integers(0, 25),
+        st.dictionaries(st.sampled_from(["a|n", "a|0|e3", "b|1|c9"]), st.integers(1, 5).map(float)),
+    ),
+    max_size=30,
+)
+
+
+@given(changes)
+def test_the_sum_kept_up_to_date_is_the_sum_of_all_slots(
+    changes: list[tuple[str, int, dict[str, float]]],
+) -> None:
+    slots = Slots()
+    for kind, slot, counts in changes:
+        if kind == "add":
+            slots.add(slot, counts)
+        elif kind == "replace":
+            slots.replace(slot, counts)
+        elif kind == "drop":
+            slots.drop(slot)
+        else:
+            slots.sum_into({}, 20 + slot % 2, 120.0)
+    kept, anew = dict[str, float](), dict[str, float]()
+    slots.sum_into(kept, 21, 120.0)
+    for slot, counts in slots.items():
+        if slot > 1:
+            add_counts(anew, counts, 0.5 ** (30 * max(0, 21 - slot) / 120))
+    assert {field: amount for field, amount in kept.items() if amount > 1e-9} == pytest.approx(
+        {field: amount for field, amount in anew.items() if amount}
+    )
+
+
+def test_what_an_attempt_of_minutes_ago_adds_does_not_turn_the_clock_back() -> None:
+    board = MemoryBoard()
+    board.add("m", {"a|n": 1.0}, NOW_S)
+    board.add("m", {"a|n": 2.0}, NOW_S - 300)
+    board.add("m", {"a|n": 4.0}, NOW_S - 900)  # longer ago than the board remembers
+    assert board.counts("m", NOW_S, half_life_s=inf) == {"a|n": 3.0}
+    assert board.slots("m", NOW_S) == {slot_of(NOW_S): {"a|n": 1.0}, slot_of(NOW_S) - 10: {"a|n": 2.0}}

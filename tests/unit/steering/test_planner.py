@@ -5,15 +5,18 @@ from random import Random
 
 import pytest
 
-from gateway.calls import Mode, Role
+from gateway.calls import Mode, Objective, Role
 from gateway.settings.model import RaceSettings
+from gateway.steering.candidates import Candidate, Terms
 from gateway.steering.health import Condition, State
 from gateway.steering.histogram import bucket
-from gateway.steering.planner import Candidate, Launch, Plan, plan
+from gateway.steering.planner import Plan, plan
 from gateway.steering.standings import Estimate
 from gateway.steering.survival import dense, kaplan_meier
 
 HEALTHY = Condition(State.OK, 0.0, probe_due=False, in_flight=0, price_s=0.0)
+ASKED = Terms(Objective.FIRST_TOKEN, 1)
+OBJECTIVES = (Objective.FIRST_TOKEN, Objective.COMPLETION, Objective.COST)
 NEVER, ALWAYS = 0.999, 0.0  # draws that take no chance, or every one
 
 
@@ -43,11 +46,17 @@ def planned(
     tokens: float = 20.0,
     prompt_tokens: int = 100,
     draws: tuple[float, ...] = (NEVER,),
+    objective: Objective = Objective.FIRST_TOKEN,
     **race: float,
 ) -> Plan:
     """Plan a call; by default no draw explores, and none races but when the budget makes it certain."""
     settings = RaceSettings.model_validate({"mode": mode, "budget": budget, **race})
-    return plan(candidates, settings, prompt_tokens=prompt_tokens, tokens=tokens, random=Draws(*draws))
+    return plan(candidates, settings, Terms(objective, prompt_tokens), tokens=tokens, random=Draws(*draws))
+
+
+def launched(made: Plan) -> list[tuple[str, float, Role]]:
+    """Who starts, when and as what."""
+    return [(launch.deployment, launch.delay_s, launch.role) for launch in made.launches]
 
 
 def started(made: Plan) -> list[tuple[str, Role]]:
@@ -74,9 +83,7 @@ def test_an_economy_budget_hedges_at_the_quantile_that_it_pays_for() -> None:
 def test_between_economy_and_race_two_a_share_of_calls_is_raced() -> None:
     random = Random(5)
     race = RaceSettings(budget=0.55)
-    roles = Counter(
-        plan((A, B), race, prompt_tokens=1, tokens=0.0, random=random).launches[1].role for _ in range(2000)
-    )
+    roles = Counter(plan((A, B), race, ASKED, tokens=0.0, random=random).launches[1].role for _ in range(2000))
     assert roles[Role.RACE] == pytest.approx(1000, abs=80)
     assert roles[Role.HEDGE] == pytest.approx(960, abs=80)
 
@@ -97,9 +104,7 @@ def test_traffic_is_spread_over_the_near_best_and_no_further() -> None:
     random = Random(1)
     near = (candidate("a", 0.30), candidate("b", 0.32), candidate("c", 0.44), candidate("d", 0.46))
     race = RaceSettings(mode=Mode.SINGLE)
-    chosen = Counter(
-        plan(near, race, prompt_tokens=1, tokens=0.0, random=random).launches[0].deployment for _ in range(3000)
-    )
+    chosen = Counter(plan(near, race, ASKED, tokens=0.0, random=random).launches[0].deployment for _ in range(3000))
     weights = {"a": 1.0, "b": (0.30 / 0.32) ** 12, "c": (0.30 / 0.44) ** 12}
     total = sum(weights.values())
     for name, weight in weights.items():
@@ -147,7 +152,7 @@ def test_two_of_the_others_stand_by_for_a_primary_that_hangs() -> None:
     made = planned(A, B, C, D, E)
     late_s = 4 * A.estimate.q95_s
     assert 1.2 < late_s < 1.5
-    assert made.launches[2:] == (Launch("c", 1.5, Role.FAILOVER), Launch("d", 3.0, Role.FAILOVER))
+    assert launched(made)[2:] == [("c", 1.5, Role.FAILOVER), ("d", 3.0, Role.FAILOVER)]
     assert made.rest == ("e",)
     assert made.rescue_s == 1.5
 
@@ -174,7 +179,7 @@ def test_with_every_breaker_open_somebody_is_asked_all_the_same() -> None:
     made = planned(
         candidate("a", 0.3, state=State.OPEN), candidate("b", 0.9, state=State.HALF_OPEN, probe_due=True), budget=0.1
     )
-    assert made.launches[0] == Launch("a", 0.0, Role.PRIMARY)
+    assert launched(made)[0] == ("a", 0.0, Role.PRIMARY)
     assert [launch.role for launch in made.launches] == [Role.PRIMARY, Role.HEDGE]
 
 
@@ -199,7 +204,7 @@ def test_with_all_out_one_is_asked_so_that_the_client_learns_why() -> None:
 def test_single_is_never_two_at_once() -> None:
     probe = candidate("x", 0.1, state=State.HALF_OPEN, probe_due=True)
     made = planned(A, B, C, probe, mode=Mode.SINGLE, draws=(ALWAYS,))
-    assert made.launches == (Launch("a", 0.0, Role.PRIMARY),)
+    assert launched(made) == [("a", 0.0, Role.PRIMARY)]
     assert made.rest == ("b", "c", "x")
     assert made.rescue_s is None
 
@@ -207,7 +212,7 @@ def test_single_is_never_two_at_once() -> None:
 def test_race_starts_as_many_as_its_width_at_once() -> None:
     made = planned(A, B, C, D, mode=Mode.RACE, width=3)
     assert started(made) == [("a", Role.PRIMARY), ("b", Role.RACE), ("c", Role.RACE)]
-    assert made.launches[3] == Launch("d", 1.5, Role.FAILOVER)
+    assert launched(made)[3] == ("d", 1.5, Role.FAILOVER)
 
 
 def test_in_a_race_of_given_width_exploring_takes_a_racers_place() -> None:
@@ -220,8 +225,8 @@ def test_in_a_race_of_given_width_exploring_takes_a_racers_place() -> None:
 
 
 def test_hedge_starts_the_second_after_its_delay_or_the_policys_quantile() -> None:
-    assert planned(A, B, mode=Mode.HEDGE, hedge_delay_s=0.7).launches[1] == Launch("b", 0.7, Role.HEDGE)
-    assert planned(A, B, mode=Mode.HEDGE, hedge_delay_s=0.0).launches[1] == Launch("b", 0.0, Role.HEDGE)
+    assert launched(planned(A, B, mode=Mode.HEDGE, hedge_delay_s=0.7))[1] == ("b", 0.7, Role.HEDGE)
+    assert launched(planned(A, B, mode=Mode.HEDGE, hedge_delay_s=0.0))[1] == ("b", 0.0, Role.HEDGE)
     assert planned(A, B, mode=Mode.HEDGE).launches[1].delay_s == A.estimate.curve.quantile_s(0.9)
 
 
@@ -230,7 +235,7 @@ def test_a_long_prompt_is_hedged_not_raced(mode: Mode) -> None:
     new = candidate("a", 0.3, events=0)
     made = planned(new, B, C, mode=mode, prompt_tokens=16_001, draws=(ALWAYS,), hedge_delay_s=0.0)
     assert started(made) == [("a", Role.PRIMARY)]
-    assert made.launches[1] == Launch("b", A.estimate.curve.quantile_s(0.9), Role.HEDGE)
+    assert launched(made)[1] == ("b", A.estimate.curve.quantile_s(0.9), Role.HEDGE)
     assert "long prompt: hedged" in made.reasons
 
 
@@ -248,7 +253,7 @@ def test_a_budget_of_nothing_starts_nothing_extra_but_still_rescues() -> None:
 def test_a_model_with_one_deployment_races_itself_only_when_asked_to() -> None:
     assert started(planned(A)) == [("a", Role.PRIMARY)]
     assert started(planned(A, mode=Mode.RACE)) == [("a", Role.PRIMARY), ("a", Role.RACE)]
-    assert planned(A, mode=Mode.HEDGE, hedge_delay_s=0.4).launches[1] == Launch("a", 0.4, Role.HEDGE)
+    assert launched(planned(A, mode=Mode.HEDGE, hedge_delay_s=0.4))[1] == ("a", 0.4, Role.HEDGE)
 
 
 def test_a_deployment_is_launched_once_whatever_the_plan() -> None:
@@ -263,7 +268,9 @@ def test_a_deployment_is_launched_once_whatever_the_plan() -> None:
         race = RaceSettings(
             mode=random.choice(list(Mode)), budget=random.choice([0, 0.1, 1, 3]), width=random.randint(1, 5)
         )
-        made = plan(everyone, race, prompt_tokens=random.choice([10, 50_000]), tokens=20, random=random)
+        made = plan(
+            everyone, race, Terms(random.choice(OBJECTIVES), random.choice([10, 50_000])), tokens=20, random=random
+        )
         names = [launch.deployment for launch in made.launches] + list(made.rest)
         assert len(names) == len(set(names))
         assert [launch.delay_s for launch in made.launches] == sorted(launch.delay_s for launch in made.launches)

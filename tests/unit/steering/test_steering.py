@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.calls import Mode, Outcome, Role
+from gateway.calls import Mode, Objective, Outcome, Role
 from gateway.settings.model import RaceSettings
 from gateway.steering.leaderboard import Leaderboard, Row
 from gateway.steering.planner import Plan
@@ -103,7 +103,7 @@ def test_a_stream_that_breaks_after_its_first_token_is_an_error_and_no_strike() 
     scene = Scene(("a", "b"))
     for _ in range(8):
         start = scene.launch("a")
-        scene.steering.first_token(MODEL, 0, "a", 0.3)
+        scene.steering.first_token(MODEL, 0, start, 0.3)
         scene._end(start, Outcome.FAILED, error_kind=ErrorKind.UPSTREAM_TRUNCATED, ttft_ms=300.0)
     row = row_of(scene.steering.leaderboard(MODEL), "a")
     assert (row.n, row.error_rate, row.events, row.state) == (8, 1.0, 8, "ok")
@@ -211,7 +211,7 @@ def test_five_thousand_calls_start_no_more_extra_attempts_than_their_budget(
         for launch in plan.launches:
             if running and min(running)[0] <= launch.delay_s:
                 break
-            if not scene.steering.permit(MODEL, launch.role, budget):
+            if not scene.permit(launch.role, budget):
                 continue
             extras += launch.role not in {Role.PRIMARY, Role.FAILOVER}
             tail = 6.0 if world.random() < 0.03 else 1.0
@@ -233,24 +233,24 @@ def test_a_permit_is_drawn_when_an_attempt_starts_not_when_it_is_planned() -> No
     scene = Scene()
     for _ in range(100):
         scene.plan(budget=0.1)
-    granted = sum(scene.steering.permit(MODEL, Role.HEDGE, 0.1) for _ in range(100))
+    granted = sum(scene.permit(Role.HEDGE, 0.1) for _ in range(100))
     assert granted == 20
 
 
 def test_exploring_may_overdraw_the_budget_by_a_burst_and_what_a_call_needs_is_free() -> None:
     scene = Scene()
-    while scene.steering.permit(MODEL, Role.RACE, 0.1):
+    while scene.permit(Role.RACE, 0.1):
         pass
-    assert sum(scene.steering.permit(MODEL, Role.EXPLORE, 0.1) for _ in range(100)) == 20
-    assert not scene.steering.permit(MODEL, Role.HEDGE, 0.1)
-    assert all(scene.steering.permit(MODEL, role, 0.1) for role in (Role.PRIMARY, Role.FAILOVER, Role.PROBE))
+    assert sum(scene.permit(Role.EXPLORE, 0.1) for _ in range(100)) == 20
+    assert not scene.permit(Role.HEDGE, 0.1)
+    assert all(scene.permit(role, 0.1) for role in (Role.PRIMARY, Role.FAILOVER, Role.PROBE))
 
 
 def test_models_have_budgets_of_their_own() -> None:
     scene = Scene()
-    while scene.steering.permit(MODEL, Role.RACE, 0.1):
+    while scene.permit(Role.RACE, 0.1):
         pass
-    assert scene.steering.permit("another", Role.RACE, 0.1)
+    assert scene.permit(Role.RACE, 0.1, model="another")
 
 
 def test_the_leaderboard_tells_each_deployments_figures() -> None:
@@ -301,8 +301,12 @@ def test_models_that_clients_named_once_are_forgotten() -> None:
     scene.plan()
     scene.fail("x", ErrorKind.NOT_FOUND)
     scene.now_s += 700
-    scene.steering.plan("other", ("y",), RaceSettings(), prompt_class=0, prompt_tokens=1)
+    scene.steering.plan(
+        "other", ("y",), RaceSettings(), objective=Objective.FIRST_TOKEN, prompt_class=0, prompt_tokens=1
+    )
     scene.now_s += 30
-    scene.steering.plan("other", ("y",), RaceSettings(), prompt_class=0, prompt_tokens=1)
+    scene.steering.plan(
+        "other", ("y",), RaceSettings(), objective=Objective.FIRST_TOKEN, prompt_class=0, prompt_tokens=1
+    )
     assert [board.model for board in scene.steering.leaderboards()] == ["other"]
     assert set(scene.steering._health) == {"y"}

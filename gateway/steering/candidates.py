@@ -1,0 +1,97 @@
+"""Candidates: a model's deployments as one call sees them, scored by what the call is to be good at."""
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from math import inf
+
+import msgspec
+
+from gateway.calls import Objective
+from gateway.settings.model import RaceSettings
+from gateway.steering.constants import MEETS_QUANTILE
+from gateway.steering.health import Condition
+from gateway.steering.standings import Estimate, Standings
+from providers.prices import Price
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What one call asks for, and what its model's deployments cost and can take."""
+
+    objective: Objective  # resolved, never auto
+    prompt_tokens: int  # estimated
+    max_tokens: int | None = None  # what the request allows the answer
+    prices: Mapping[str, Price] | None = None  # by deployment, where known
+    limits: Mapping[str, int] | None = None  # max_in_flight by deployment, where set
+
+
+class Tier(IntEnum):
+    """Who is asked first, whatever the score: those of a later tier only when an earlier one is empty."""
+
+    FREE = 0
+    MISSES = 1  # below the floor on tok/s, or under ``cost`` too late
+    FULL = 2  # as many in flight as it may have
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A deployment as the planner sees it."""
+
+    deployment: str
+    estimate: Estimate
+    condition: Condition
+    score_s: float  # predicted seconds to what the objective wants, the price of scarcity included; lower is better
+    decode_s: float = 0.0  # predicted seconds from the first to the last token
+    tier: Tier = Tier.FREE
+    rank_usd: float = 0.0  # under ``cost`` what the call should cost here: the cheapest is asked; otherwise 0
+
+
+def candidates(
+    conditions: Mapping[str, Condition], standings: Standings, race: RaceSettings, terms: Terms
+) -> list[Candidate]:
+    """Score the deployments whose ``conditions`` are given, in their order.
+
+    first_token: mean TTFT / (1 - error rate) x crowding + price of scarcity; completion: the same + answer tokens /
+    (tok/s) (STEERING, section 1.2). Under ``cost`` those who keep ``ttft_ms`` and ``min_tok_s`` by the estimates
+    compete on dollars, and on the time to first token when they cost the same.
+    """
+    objective, limits, floor_tps = terms.objective, terms.limits, race.min_tok_s
+    answer_tokens = expected_tokens(standings, terms)
+    whole = objective is Objective.COMPLETION
+    late_s = race.ttft_ms / 1000 if objective is Objective.COST and race.ttft_ms is not None else None
+    costs = costs_usd(conditions, answer_tokens, terms) if objective is Objective.COST else {}
+    estimates, unseen = standings.estimates, standings.unseen
+    made = []
+    for name, condition in conditions.items():
+        estimate = estimates.get(name, unseen)
+        decode_s = answer_tokens / estimate.decode_tps
+        tier = Tier.FREE
+        if limits and condition.in_flight >= limits.get(name, inf):
+            tier = Tier.FULL
+        elif (floor_tps is not None and estimate.slower_than(floor_tps)) or (
+            late_s is not None and estimate.curve.quantile_s(MEETS_QUANTILE) > late_s
+        ):
+            tier = Tier.MISSES
+        score_s = estimate.score_s * condition.crowding + condition.price_s + (decode_s if whole else 0.0)
+        made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, costs.get(name, 0.0)))
+    return made
+
+
+def expected_tokens(standings: Standings, terms: Terms) -> float:
+    """Return how many tokens the answer should have: n_hat, or what the request allows if that is less."""
+    if terms.max_tokens is None:
+        return standings.answer_tokens
+    return min(standings.answer_tokens, max(1, terms.max_tokens))
+
+
+def costs_usd(names: Iterable[str], answer_tokens: float, terms: Terms) -> dict[str, float]:
+    """Return what a whole attempt should cost at list price, US dollars.
+
+    A deployment without a price counts as the dearest known one; empty when none is known.
+    """
+    prices = terms.prices or {}
+    known = {
+        name: terms.prompt_tokens * price.input_usd + answer_tokens * price.output_usd
+        for name in names
+        if (price := prices.get(name)) is not None
+    }
+    dearest = max(known.values(), default=None)
+    return {} if dearest is None else {name: known.get(name, dearest) for name in names}

@@ -1,0 +1,154 @@
+"""The explainer: puts a plan into words and numbers. Runs on request only, and decides nothing."""
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+
+from gateway.calls import Objective
+from gateway.settings.model import RaceSettings
+from gateway.steering.budget import FREE
+from gateway.steering.candidates import Candidate, Terms, Tier, costs_usd
+from gateway.steering.constants import (
+    COLD_EVENTS,
+    EXPLORE_SHARE,
+    HEDGE_SHARE,
+    MEETS_QUANTILE,
+    RESCUE_FACTOR,
+)
+from gateway.steering.explanation import Explanation, Prospect, Start, Why
+from gateway.steering.health import State
+from gateway.steering.planner import Launch, Plan, near, preference, ready
+
+
+def explained(
+    plan: Plan,
+    candidates: Sequence[Candidate],
+    race: RaceSettings,
+    terms: Terms,
+    *,
+    answer_tokens: float,
+    tokens: float,
+) -> Explanation:
+    """Explain ``plan``, made of ``candidates`` when the budget held ``tokens``."""
+    chances = _chances(candidates)
+    by_name = {each.deployment: each for each in candidates}
+    costs = costs_usd(by_name, answer_tokens, terms)
+    facts = _facts(plan, by_name, race, chances, tokens) if plan.launches else {}
+    ranked = sorted(candidates, key=lambda each: (each.condition.state is not State.OK, *preference(each)))
+    return Explanation(
+        objective=terms.objective,
+        mode=plan.mode,
+        prompt_tokens=terms.prompt_tokens,
+        answer_tokens=round(answer_tokens, 1),
+        ttft_ms=race.ttft_ms,
+        min_tok_s=race.min_tok_s,
+        budget=race.budget,
+        budget_tokens=round(tokens, 2),
+        deployments=tuple(_prospect(each, race, terms, chances, costs) for each in ranked),
+        launches=tuple(_start(launch, facts, by_name[launch.deployment]) for launch in plan.launches),
+        rest=plan.rest,
+        retry_after_s=plan.retry_after_s,
+        notes=plan.reasons,
+    )
+
+
+def _prospect(
+    candidate: Candidate, race: RaceSettings, terms: Terms, chances: Mapping[str, float], costs: Mapping[str, float]
+) -> Prospect:
+    name, estimate, condition = candidate.deployment, candidate.estimate, candidate.condition
+    price = (terms.prices or {}).get(name)
+    return Prospect(
+        deployment=name,
+        state=condition.state,
+        events=round(estimate.events, 2),
+        ttft_mean_s=round(estimate.curve.mean_s(), 4),
+        ttft_p50_s=_reached(estimate.curve.quantile_s(0.5)),
+        ttft_p95_s=_reached(estimate.q95_s),
+        error_rate=round(estimate.error_rate, 4),
+        decode_tps=round(estimate.decode_tps, 1),
+        decode_s=round(candidate.decode_s, 4),
+        input_usd_per_mtok=None if price is None else round(price.input_usd * 1e6, 6),
+        output_usd_per_mtok=None if price is None else round(price.output_usd * 1e6, 6),
+        cost_usd=None if price is None else costs[name],
+        scarcity_s=round(condition.price_s, 4),
+        headroom=round(condition.headroom, 4),
+        crowding=round(condition.crowding, 3),
+        in_flight=condition.in_flight,
+        max_in_flight=(terms.limits or {}).get(name),
+        score_s=round(candidate.score_s, 4),
+        passed_over=_passed_over(candidate, race, terms),
+        near=name in chances,
+        draw=round(chances.get(name, 0.0), 4),
+    )
+
+
+def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms) -> str | None:
+    if candidate.condition.state is not State.OK:
+        return str(candidate.condition.state)
+    if candidate.tier is Tier.FULL:
+        return "as many in flight as max_in_flight allows"
+    if candidate.tier is Tier.FREE:
+        return None
+    if race.min_tok_s is not None and candidate.estimate.slower_than(race.min_tok_s):
+        return f"decodes below min_tok_s {race.min_tok_s:g}"
+    assert terms.objective is Objective.COST
+    return f"too often later than ttft_ms {race.ttft_ms:g}"
+
+
+def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate) -> Start:
+    why = _WORDS[launch.why].format(
+        events=itself.estimate.events, meets_s=itself.estimate.curve.quantile_s(MEETS_QUANTILE), **facts
+    )
+    return Start(launch.deployment, round(launch.delay_s, 4), launch.role, launch.audited, launch.role not in FREE, why)
+
+
+def _chances(candidates: Sequence[Candidate]) -> dict[str, float]:
+    """Return the probability of becoming the primary: of two draws the one with less in flight, the first on ties."""
+    well = ready(candidates)
+    if not well:
+        return {}
+    chosen, weights = near(sorted(well, key=preference))
+    total = sum(weights)
+    chances = {}
+    for one, weight in zip(chosen, weights, strict=True):
+        load = one.condition.in_flight
+        # as the first it stays unless the second has less in flight; as the second it must have less itself
+        stays = sum(w for other, w in zip(chosen, weights, strict=True) if other.condition.in_flight >= load)
+        takes = sum(w for other, w in zip(chosen, weights, strict=True) if other.condition.in_flight > load)
+        chances[one.deployment] = weight * (stays + takes) / total**2
+    return chances
+
+
+def _facts(
+    plan: Plan, by_name: Mapping[str, Candidate], race: RaceSettings, chances: Mapping[str, float], tokens: float
+) -> dict[str, object]:
+    """Return what the sentences about launches speak of."""
+    primary = plan.launches[0].deployment
+    return {
+        "race": race,
+        "tokens": tokens,
+        "primary": by_name[primary].estimate,
+        "draw": chances[primary],
+        "near": len(chances),
+        "share": 1.0 - min(race.budget, HEDGE_SHARE),
+    }
+
+
+def _reached(seconds: float) -> float | None:
+    return round(seconds, 4) if isfinite(seconds) else None
+
+
+_WORDS = {
+    Why.DRAWN: "drawn with probability {draw:.2f} out of {near} near the best",
+    Why.PROBE: "probe: it was broken and may have recovered",
+    Why.EXPLORE: f"explore: the least seen, {{events:.1f}} first tokens lately; {EXPLORE_SHARE:.0%} of calls do so",
+    Why.COLD_START: "cold start: the primary has {primary.events:.1f} first tokens of the "
+    f"{COLD_EVENTS} to be known by",
+    Why.WIDTH: "mode race, width {race.width}; {tokens:.1f} extra attempts saved up",
+    Why.BUDGET: "raced: a budget of {race.budget:g} extra attempts per call, {tokens:.1f} saved up",
+    Why.LATE: "hedge: {share:.0%} of the primary's first tokens come sooner; {tokens:.1f} extra attempts saved up",
+    Why.CROWDED: "hedge: {share:.0%} of the primary's first tokens come sooner; too much in flight there to race it",
+    Why.ASKED_DELAY: "hedge: hedge_delay_s as set",
+    Why.DEADLINE: "hedge: the last moment at which it keeps ttft_ms {race.ttft_ms:g} if it takes {meets_s:.3f} s",
+    Why.RESCUE: f"rescue: the primary hangs, {RESCUE_FACTOR:g} x its q95 of {{primary.q95_s:.3f}} s within limits",
+    None: "",
+}

@@ -1,0 +1,82 @@
+"""An explanation: a plan with every number behind it and the reason for each launch, for the person who pays.
+
+Times are seconds, money is US dollars; a figure that is not known, or never reached, is None. Every record becomes
+JSON by ``msgspec.json.encode`` or ``msgspec.to_builtins``.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from gateway.calls import Mode, Objective, Role
+
+
+class Why(StrEnum):
+    """The rule behind a launch."""
+
+    DRAWN = "drawn"  # the primary
+    PROBE = "probe"  # broken or out, may have recovered
+    EXPLORE = "explore"  # least seen
+    COLD_START = "cold start"  # the primary is new
+    WIDTH = "width"  # mode race
+    BUDGET = "budget"  # the share of calls that is raced
+    LATE = "late"  # hedge at the primary's quantile
+    CROWDED = "crowded"  # would be raced, but has too much in flight
+    ASKED_DELAY = "asked delay"  # hedge at hedge_delay_s
+    DEADLINE = "deadline"  # objective cost: the last instant at which it can still keep ttft_ms
+    RESCUE = "rescue"  # the primary hangs
+
+
+class Start(msgspec.Struct, frozen=True):
+    """One launch of the plan."""
+
+    deployment: str
+    delay_s: float  # after the call began
+    role: Role
+    audited: bool  # watched beyond the claim if it loses
+    extra: bool  # draws on the budget when it starts
+    why: str
+
+
+class Prospect(msgspec.Struct, frozen=True, kw_only=True):
+    """One deployment as the policy sees it for this call."""
+
+    deployment: str
+    state: str  # "ok", "cooling", "open", "half-open", "out"
+    events: float  # first tokens seen lately with such prompts; older ones count less
+    ttft_mean_s: float  # predicted for an attempt; whatever is beyond 30 s counts as 30 s
+    ttft_p50_s: float | None
+    ttft_p95_s: float | None
+    error_rate: float  # chance that the next attempt fails
+    decode_tps: float  # predicted tokens per second after the first
+    decode_s: float  # predicted time from the first to the last token of this answer
+    input_usd_per_mtok: float | None
+    output_usd_per_mtok: float | None
+    cost_usd: float | None  # of this call if it is answered here
+    scarcity_s: float  # added to the score by recent 429s
+    headroom: float  # 0 to 1: what its rate limit leaves; 1 when it says nothing
+    crowding: float  # what the load there multiplies ttft_mean_s by in the score; 1: nobody queues
+    in_flight: int  # attempts of this replica under way
+    max_in_flight: int | None
+    score_s: float  # what is compared; lower is better
+    passed_over: str | None  # why it is asked after the others, whatever its score
+    near: bool  # near enough to the best to be drawn as the primary
+    draw: float  # probability of becoming the primary
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan and what led to it."""
+
+    objective: Objective
+    mode: Mode
+    prompt_tokens: int  # estimated
+    answer_tokens: float  # expected
+    ttft_ms: float | None  # what the call asks for
+    min_tok_s: float | None
+    budget: float  # extra attempts per call
+    budget_tokens: float  # extra attempts saved up now
+    deployments: tuple[Prospect, ...]  # the primary's place is drawn among the first
+    launches: tuple[Start, ...]
+    rest: tuple[str, ...]  # who follows, one after the other, when all of them fail
+    retry_after_s: float | None  # nobody is launched: when to come back
+    notes: tuple[str, ...]  # what is unusual about this plan

@@ -1,0 +1,92 @@
+"""What one attempt adds to the board."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gateway.calls import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
+from gateway.steering.samples import of_end, of_token
+from gateway.steering.tally import read_tallies
+
+NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+
+
+def ended(outcome: Outcome, *, number: int = 3, role: Role = Role.HEDGE, **facts: Any) -> dict[str, float]:
+    record = AttemptRecord(
+        id="1", call_id="c", number=number, started_at=NOON, role=role, provider="p", deployment="a",
+        launch_offset_ms=0.0, outcome=outcome, **facts,
+    )  # fmt: skip
+    return of_end(record, 1)
+
+
+def answered(**facts: Any) -> dict[str, float]:
+    known = {"ttft_ms": 200.0, "last_token_ms": 2200.0, "completion_tokens": 101, "decode_tps": 50.0}
+    return ended(Outcome.WON, **({"tokens_source": TokensSource.REPORTED} | known | facts))
+
+
+@pytest.mark.parametrize("audited", [False, True])
+def test_a_first_token_is_an_event_and_an_audited_one_twice(audited: bool) -> None:
+    start = AttemptStart("1", 1, NOON, Role.PRIMARY, "p", "a", 0.0, audited)
+    assert of_token(start, 2, 0.020) == ({"a|2|e8": 1.0, "a|2|ae8": 1.0} if audited else {"a|2|e8": 1.0})
+
+
+def test_a_first_token_is_counted_to_the_microsecond_as_the_ledger_has_it() -> None:
+    start = AttemptStart("1", 1, NOON, Role.PRIMARY, "p", "a", 0.0)
+    assert of_token(start, 0, 0.0199999999) == {"a|0|e8": 1.0}
+
+
+def test_an_attempt_cut_before_its_token_is_censored_and_counts_in_nothing_else() -> None:
+    assert ended(Outcome.LOST, censored_at_ms=40.0) == {"a|1|c16": 1.0}
+    assert ended(Outcome.CLIENT_GONE, censored_at_ms=40.0) == {"a|1|c16": 1.0}
+    assert ended(Outcome.LOST, censored_at_ms=40.0, audited=True) == {"a|1|c16": 1.0, "a|1|ac16": 1.0}
+
+
+def test_an_error_counts_a_429_is_kept_apart_and_the_clients_own_fault_is_nobodys() -> None:
+    assert ended(Outcome.FAILED, error_kind="server_error") == {"a|n": 1.0, "a|err": 1.0}
+    assert ended(Outcome.TIMEOUT, error_kind="ttft_timeout") == {"a|n": 1.0, "a|err": 1.0}
+    assert ended(Outcome.FAILED, error_kind="rate_limited") == {"a|lim": 1.0}
+    assert ended(Outcome.FAILED, error_kind="bad_request") == {}
+    assert ended(Outcome.INTERRUPTED) == {}
+
+
+def test_a_call_is_counted_by_its_first_attempt_and_a_race_by_the_second_from_the_start() -> None:
+    assert ended(Outcome.INTERRUPTED, number=1, role=Role.PRIMARY) == {"calls": 1.0}
+    assert ended(Outcome.INTERRUPTED, number=2, role=Role.RACE) == {"raced": 1.0}
+    assert ended(Outcome.INTERRUPTED, number=2, role=Role.EXPLORE) == {"raced": 1.0}
+    assert ended(Outcome.INTERRUPTED, number=2, role=Role.HEDGE) == {}
+    assert ended(Outcome.INTERRUPTED, number=3, role=Role.RACE) == {}
+
+
+def test_speeds_are_tokens_and_seconds_so_that_they_add_up() -> None:
+    assert answered() == {
+        "a|n": 1.0, "a|won": 1.0, "a|tok": 100.0, "a|sec": 2.0, "a|ans": 1.0, "a|etok": 101.0, "a|esec": 2.2,
+    }  # fmt: skip
+
+
+def test_tokens_the_provider_did_not_count_itself_are_guesses_and_kept_apart() -> None:
+    guessed = {"a|n": 1.0, "a|won": 1.0, "a|gtok": 100.0, "a|gsec": 2.0}
+    assert answered(tokens_source=TokensSource.ESTIMATED) == guessed
+
+
+@pytest.mark.parametrize(
+    ("facts", "timed", "burst"),
+    [
+        ({"last_token_ms": 215.0}, True, True),
+        ({"last_token_ms": 225.0, "completion_tokens": 500}, True, True),
+        ({"completion_tokens": 1, "last_token_ms": 200.0}, False, False),
+        ({"completion_tokens": 40, "reasoning_tokens": 39, "last_token_ms": 200.0}, False, False),
+        ({"reasoning_tokens": 60}, False, False),  # only a summary of the thinking was streamed
+    ],
+)
+def test_an_answer_that_comes_at_once_is_a_burst_one_too_short_to_tell_is_none(
+    facts: dict[str, float], timed: bool, burst: bool
+) -> None:
+    counts = answered(decode_tps=None, **facts)
+    assert (counts.get("a|ans", 0) == 1, counts.get("a|burst", 0) == 1) == (timed, burst)
+
+
+def test_a_tally_is_read_back_from_what_attempts_added() -> None:
+    tally = read_tallies({**answered(), "a|1|ae8": 2.0, "a|1|ac9": 3.0, "a|lim": 4.0, "calls": 9.0})["a"]
+    assert (tally.n, tally.won, tally.lim, tally.etok, tally.esec) == (1.0, 1.0, 4.0, 101.0, 2.2)
+    assert (tally.audited_events, tally.audited_censored, tally.events) == ({1: {8: 2.0}}, {1: {9: 3.0}}, {})

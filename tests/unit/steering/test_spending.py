@@ -1,0 +1,82 @@
+"""Dollars per day: what extra attempts may have cost."""
+
+from random import Random
+
+from gateway.calls import Role
+from gateway.settings.model import RaceSettings
+from gateway.steering.board import MemoryBoard
+from gateway.steering.planner import Launch
+from gateway.steering.spending import Spending
+from gateway.steering.steering import Steering
+
+MIDNIGHT_S = 1_800_057_600.0  # 2027-01-16, UTC
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = MIDNIGHT_S - 60
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_limit_is_reached_and_never_passed() -> None:
+    spending = Spending(Clock())
+    started = 0
+    while spending.may_spend("m", 0.3, 1.0):
+        spending.charge("m", 0.3)
+        started += 1
+    assert started == 3
+    assert spending.may_spend("m", 0.1, 1.0)
+    assert spending.may_spend("another", 1.0, 1.0)
+    assert not spending.may_spend("another", 0.01, 0.0)
+
+
+def test_what_the_others_have_spent_counts() -> None:
+    spending = Spending(Clock())
+    spending.charge("m", 0.25)
+    day, own = spending.own_usd()
+    assert (day, own) == ("2027-01-15", {"m": 0.25})
+    spending.learn(day, "m", 0.5)
+    assert spending.today_usd("m") == 0.75
+    assert not spending.may_spend("m", 0.5, 1.0)
+
+
+def test_each_day_begins_with_nothing_spent_and_yesterdays_news_are_late() -> None:
+    clock = Clock()
+    spending = Spending(clock)
+    spending.charge("m", 1.0)
+    yesterday, _ = spending.own_usd()
+    clock.now_s = MIDNIGHT_S
+    assert spending.may_spend("m", 1.0, 1.0)
+    spending.learn(yesterday, "m", 5.0)
+    assert spending.today_usd("m") == 0.0
+
+
+def test_a_model_asked_about_is_one_to_hear_of_from_the_others() -> None:
+    spending = Spending(Clock())
+    assert spending.may_spend("m", 0.1, 1.0)
+    assert spending.own_usd()[1] == {"m": 0.0}
+
+
+def test_when_the_days_dollars_are_spent_races_get_narrower_and_it_is_said_by_which_limit() -> None:
+    refused: list[tuple[str, str]] = []
+    clock = Clock()
+    steering = Steering(
+        MemoryBoard(),
+        clock=clock,
+        unix_clock=clock,
+        random=Random(1),
+        on_refused=lambda model, limit: refused.append((model, limit)),
+    )
+    race = RaceSettings(budget=1.0, usd_per_day=0.5)
+    extra = Launch("b", 0.0, Role.RACE)
+    assert [steering.permit("m", extra, race, cost_usd=0.2) for _ in range(3)] == [True, True, False]
+    assert steering.permit("m", extra, race, cost_usd=0.1)  # a cheaper one still fits
+    assert steering.permit("m", extra, race, cost_usd=None)  # no price is known: it counts as nothing
+    assert steering.refused_by("m", race, cost_usd=0.2) == "usd_per_day"
+    while steering.permit("m", extra, race, cost_usd=0.0):
+        pass
+    assert refused == [("m", "usd_per_day"), ("m", "budget")]
+    clock.now_s = MIDNIGHT_S
+    assert steering.refused_by("m", race, cost_usd=0.2) == "budget"
