@@ -143,7 +143,7 @@ async def check_schema(engine: AsyncEngine) -> None:
 
 
 async def migrate(url: str) -> None:
-    """Bring the schema to this version's; do nothing when it is. Several may do so at once on Postgres.
+    """Bring the schema to this version's; do nothing when it is. Several may do so at once.
 
     Raises:
         DatabaseUrlError: as ``parse_url``.
@@ -184,9 +184,11 @@ async def _run_alembic(url: str, command_name: str, revision: str) -> None:
 
 
 async def _lock_schema(connection: AsyncConnection) -> None:
-    """Let one process at a time change the schema; SQLite locks the file by itself."""
+    """Let one process at a time change the schema, wholly or not at all."""
     if connection.dialect.name == "postgresql":
         await connection.execute(text("select pg_advisory_xact_lock(hashtext('holeshot.migrate'))"))
+    else:
+        await connection.exec_driver_sql("begin immediate")  # by itself the driver begins none before DDL
 
 
 def _sqlite_engine(url: URL) -> AsyncEngine:

@@ -4,8 +4,9 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
+
+import structlog
 
 LOCK_NAME = "lock"
 _SEGMENT_NAME = re.compile(r"\d{8}\.jsonl")
@@ -45,17 +46,27 @@ def make_locked(folder: Path) -> int:
 
 
 def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the folders whose owner is dead, each with its lock, now ours: close the descriptor to let go of it."""
+    """Yield the folders whose owner is dead, each with its lock, now ours: close the descriptor to let go of it.
+
+    A folder of another user is theirs to ship; it is skipped with a warning.
+    """
     if not spool_dir.is_dir():
         return
     for folder in sorted(spool_dir.iterdir()):
         if folder.name.startswith("."):
             continue
-        with suppress(FileNotFoundError, NotADirectoryError):
+        try:
             descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(descriptor)
-            else:
-                yield folder, descriptor
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError:
+            structlog.get_logger().warning(
+                "ledger.spool_skipped", spool=str(folder), hint="another user's; only a gateway of theirs can ship it"
+            )
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+        else:
+            yield folder, descriptor

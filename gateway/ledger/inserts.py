@@ -67,7 +67,8 @@ async def _copy_table(driver: Any, table: str, columns: Sequence[str], rows: lis
         return
     incoming = f"incoming_{table}"
     names = ", ".join(columns)
-    await driver.execute(f"create temporary table {incoming} (like {table}) on commit drop")
+    # A newer schema's columns, which this version does not name, take their defaults here too.
+    await driver.execute(f"create temporary table {incoming} (like {table} including defaults) on commit drop")
     await driver.copy_records_to_table(incoming, records=rows, columns=columns)
     await driver.execute(
         f"insert into {table} ({names}) select {names} from {incoming} on conflict do nothing"  # noqa: S608 - our names

@@ -26,7 +26,8 @@ async def run(url: str, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S) -> Resu
     """Run one statement that only reads.
 
     Raises:
-        QueryError: it would write, is more than one statement, is wrong, or takes longer than ``timeout_s``.
+        QueryError: it would write, is no query, is more than one statement, is wrong, or takes longer than
+            ``timeout_s``.
         DatabaseUnreachableError: there is no database to ask.
         DatabaseUrlError: as ``parse_url``.
 
@@ -52,12 +53,14 @@ async def _ask_postgres(url: str, sql: str, timeout_s: float) -> Result:
             async with driver.transaction(readonly=True):
                 try:
                     statement = await driver.prepare(sql)
+                    columns = tuple(attribute.name for attribute in statement.get_attributes())
+                    if not columns:  # COPY, COMMIT, SET, DO: what "read-only" does not stop
+                        raise QueryError("only statements that return rows are run")
                     records = await statement.fetch(timeout=2 * timeout_s)  # the caller's clock comes first
                 except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                     if driver.is_closed():
                         raise
                     raise QueryError(str(error)) from error
-                columns = tuple(attribute.name for attribute in statement.get_attributes())
                 return Result(columns, [tuple(record) for record in records])
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error

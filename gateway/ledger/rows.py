@@ -48,7 +48,7 @@ def rows_of(entries: Iterable[Entry]) -> Rows:
             records = entry.call.attempts
         else:
             rows.calls.append(_call_row(_interrupted_call_values(entry.call)))
-            records = (_interrupted(attempt, entry.call.id) for attempt in entry.call.attempts)
+            records = (interrupted(attempt, entry.call.id) for attempt in entry.call.attempts)
         rows.attempts.extend(_without_nul(_attempt_values(record), _ATTEMPT_TEXTS) for record in records)
     return rows
 
@@ -59,7 +59,8 @@ def _interrupted_call_values(start: CallStart) -> Row:
     return tuple(known.get(name, getattr(start, name, None)) for name in CALL_COLUMNS)
 
 
-def _interrupted(start: AttemptStart, call_id: str) -> AttemptRecord:
+def interrupted(start: AttemptStart, call_id: str, *, audited: bool = False) -> AttemptRecord:
+    """Return the record of an attempt whose gateway died under it; ``audited``: it had lost already."""
     return AttemptRecord(
         id=start.id,
         call_id=call_id,
@@ -69,6 +70,7 @@ def _interrupted(start: AttemptStart, call_id: str) -> AttemptRecord:
         provider=start.provider,
         deployment=start.deployment,
         launch_offset_ms=start.launch_offset_ms,
+        audited=audited,
         outcome=Outcome.INTERRUPTED,
         error_kind=INTERRUPTED,
     )

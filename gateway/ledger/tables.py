@@ -1,7 +1,8 @@
 """The ledger's two tables as SQLAlchemy sees them; the same names and columns on Postgres and SQLite.
 
-Columns are named after the fields of ``CallRecord`` and ``AttemptRecord`` and mean the same. The migrations make them;
-a test holds the two against each other.
+Columns are named after the fields of ``CallRecord`` and ``AttemptRecord`` and mean the same. Beside them stand the
+edges of the leaderboard's buckets, which never change. The migrations make them; a test holds the two against each
+other.
 """
 
 from sqlalchemy import (
@@ -56,6 +57,7 @@ calls = Table(
     Column("tags", _JSON, nullable=False),
     Column("replica", Text, nullable=False),
     Column("region", Text),
+    Column("win_on", Text, nullable=False),
     Index("calls_started_at", "started_at"),
     Index("calls_model_started_at", "model", "started_at"),
 )
@@ -99,4 +101,13 @@ attempts = Table(
     Index("attempts_started_at", "started_at"),
     Index("attempts_deployment_started_at", "deployment", "started_at"),
     Index("attempts_call_id", "call_id"),
+)
+
+buckets = Table(
+    "buckets",
+    metadata,
+    Column("bucket", SmallInteger, primary_key=True, autoincrement=False),
+    Column("from_ms", Double, nullable=False),
+    Column("to_ms", Double, nullable=False),
+    Index("buckets_from_ms", "from_ms"),
 )

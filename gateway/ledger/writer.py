@@ -12,12 +12,13 @@ import structlog
 
 from gateway.calls import AttemptRecord, CallRecord, CallStart
 from gateway.ledger.database import create_engine
-from gateway.ledger.entries import Finished, Started
+from gateway.ledger.entries import Entry, Started
 from gateway.ledger.errors import LedgerError
 from gateway.ledger.folders import folder_name, orphaned
 from gateway.ledger.reader import Reader
 from gateway.ledger.shipper import Shipper
 from gateway.ledger.spool import Spool, sync_files
+from gateway.ledger.unended import Unended
 
 BATCH_MAX_ENTRIES = 500
 SHIP_INTERVAL_S = 1.0  # a batch costs much the same, whatever is in it
@@ -152,7 +153,7 @@ class Ledger:
                 self._empty.set()
 
     async def adopt(self) -> None:
-        """Ship the spools whose workers are dead; their calls that never ended become ``interrupted``.
+        """Ship the spools whose workers are dead; what of theirs never ended becomes ``interrupted``.
 
         Raises:
             DatabaseUnreachableError: the database is away; what was not shipped stays.
@@ -186,29 +187,31 @@ class Ledger:
 
     async def _adopt_folder(self, folder: Path) -> None:
         reader = Reader(folder)
-        unended: dict[str, Started] = {}
+        unended = Unended()
         adopted, more = 0, True
         while more:
             batch = await asyncio.to_thread(reader.read, BATCH_MAX_ENTRIES)
-            ended = []
             for entry in batch.entries:
-                if isinstance(entry, Started):
-                    unended[entry.call.id] = entry
-                    continue
-                if isinstance(entry, Finished):
-                    unended.pop(entry.call.id, None)
-                ended.append(entry)
+                unended.note(entry)
+            ended = [entry for entry in batch.entries if not isinstance(entry, Started)]
             if ended:
                 await self._shipper.ship(ended, reader.set_aside)
             # Nothing is deleted before all is shipped: if we die now, the next one must still find the starts.
             await asyncio.to_thread(reader.advance, batch, delete=False)
             adopted += len(ended)
             more = len(batch.entries) == BATCH_MAX_ENTRIES
-        interrupted = list(unended.values())
-        for first in range(0, len(interrupted), BATCH_MAX_ENTRIES):
-            await self._shipper.ship(interrupted[first : first + BATCH_MAX_ENTRIES], reader.set_aside)
+        calls, attempts = unended.calls(), unended.attempts()
+        rest: list[Entry] = [*calls, *attempts]
+        for first in range(0, len(rest), BATCH_MAX_ENTRIES):
+            await self._shipper.ship(rest[first : first + BATCH_MAX_ENTRIES], reader.set_aside)
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-        self._log.info("ledger.spool_adopted", spool=folder.name, entries=adopted, interrupted=len(interrupted))
+        self._log.info(
+            "ledger.spool_adopted",
+            spool=folder.name,
+            entries=adopted,
+            interrupted=len(calls),
+            interrupted_audits=len(attempts),
+        )
 
     async def _keep_disk(self) -> None:
         unsynced = self._spool.take_unsynced()

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 START_TIMEOUT_S = 30.0
@@ -60,16 +60,17 @@ def postgres(candidates: Iterable[Path] | None = None) -> Iterator[str]:
         if user is not None:
             os.chown(home, user.pw_uid, user.pw_gid)
         for candidate in postgres_binaries() if candidates is None else candidates:
-            try:
-                binaries = _readable_binaries(candidate, home, user)
-                data = _initialised_data(binaries, home, user)
-            except (OSError, subprocess.SubprocessError) as error:
-                causes.append(f"{candidate}: {_cause(error)}")
-                continue
-            with _running_postgres(binaries, data, user) as url:
+            with ExitStack() as server:
+                try:
+                    binaries = _readable_binaries(candidate, home, user)
+                    data = _initialised_data(binaries, home, user)
+                    url = server.enter_context(_running_postgres(binaries, data, user))
+                except (OSError, subprocess.SubprocessError, ServerUnavailableError) as error:
+                    causes.append(f"{candidate}: {_cause(error)}")
+                    continue
                 yield url
-            return
-    raise ServerUnavailableError("no working Postgres: " + ("; ".join(causes) or "none found; run make install-dev"))
+                return
+    raise ServerUnavailableError("no working Postgres: " + ("; ".join(causes) or "none found; run make test"))
 
 
 @contextmanager

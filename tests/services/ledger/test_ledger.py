@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from sqlalchemy.engine import make_url
 
+from gateway.calls import Outcome
 from gateway.ledger import queries
-from gateway.ledger.database import downgrade, migrate
+from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.writer import BACKOFF_MAX_S, Ledger, backoff_s
 from tests.services.relay import Relay
@@ -117,6 +118,44 @@ async def test_missing_tables_are_an_outage_not_the_rows_fault(ledger_url: str, 
     await ledger.flush()
     assert await count(ledger_url, "calls") == 1
     await ledger.close()
+
+
+async def test_a_running_replica_survives_a_newer_schema(ledger_url: str, tmp_path: Path) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+    ledger.call_finished(raced_call())
+    await ledger.flush()
+    engine = create_engine(ledger_url)
+    async with engine.begin() as connection:
+        for table in ("calls", "attempts"):
+            await connection.exec_driver_sql(f"alter table {table} add column novel text not null default 'later'")
+    await engine.dispose()
+    ledger.call_finished(raced_call())
+    await ledger.flush()
+    assert ledger.rejected == 0
+    assert await count(ledger_url, "calls where novel = 'later'") == 2
+    assert await count(ledger_url, "attempts where novel = 'later'") == 4
+    await ledger.close()
+
+
+async def test_losers_still_watched_when_their_gateway_died_are_interrupted(ledger_url: str, tmp_path: Path) -> None:
+    dead = Ledger(ledger_url, tmp_path / "spool", "dead")
+    call_id = new_id()
+    winner, told, untold = won(call_id), lost(call_id, 2, audited=True), lost(call_id, 3, audited=True)
+    dead.call_started(start_of(call(winner, told, untold)))
+    dead.call_finished(call(winner, launched=3))
+    dead.attempts_ended(call_id, (told,))
+    dead._spool.close(remove=False)
+    await dead._engine.dispose()
+    heir = Ledger(ledger_url, tmp_path / "spool", "heir")
+    await heir.adopt()
+    assert await stored(ledger_url) == Counter([(call_id, None)])
+    result = await queries.run(ledger_url, "select id, outcome, audited from attempts order by number")
+    assert [(str(id_), outcome, bool(audited)) for id_, outcome, audited in result.rows] == [
+        (winner.id, Outcome.WON, False),
+        (told.id, Outcome.LOST, True),
+        (untold.id, Outcome.INTERRUPTED, True),
+    ]
+    await heir.close()
 
 
 @pytest.mark.parametrize("reach", ["reachable", "unreachable"])

@@ -29,6 +29,10 @@ async def test_no_rows_still_have_columns(ledger_url: str) -> None:
         "commit; delete from calls",
         "select nothing from nowhere",
         "insert into alembic_version values ('x') returning version_num",
+        "copy calls to program 'true'",
+        "commit",
+        "set statement_timeout = 0",
+        "do $$ begin perform 1; end $$",
     ],
 )
 async def test_what_writes_is_several_or_wrong_is_refused(ledger_url: str, sql: str) -> None:

@@ -1,5 +1,6 @@
 """The tables and views as the migrations make them, held against what the code believes and against each other."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, inspect
 
+from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.tables import metadata
+from gateway.ledger.writer import Ledger
+from tests.unit.ledger.records import raced_call
 
 
 async def inspected(url: str, look: Any) -> Any:
@@ -40,8 +44,8 @@ async def test_both_databases_have_the_same_tables_and_views_with_the_same_colum
 ) -> None:
     on_postgres = await inspected(postgres_url, tables_and_views)
     assert set(on_postgres) == {
-        *("calls", "attempts"),
-        *("throughput", "throughput_5m", "leaderboard", "race_value", "slo", "provider_errors"),
+        *("calls", "attempts", "buckets"),
+        *("throughput", "throughput_5m", "leaderboard", "race_value", "slo", "provider_errors", "samples"),
     }
     assert on_postgres == await inspected(sqlite_url, tables_and_views)
 
@@ -54,8 +58,26 @@ async def test_up_down_and_up_again_leaves_nothing_and_then_everything(ledger_ur
     assert await inspected(ledger_url, tables_and_views) == before
 
 
+async def test_a_ledger_of_the_first_version_keeps_its_rows(ledger_url: str, tmp_path: Path) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+    ledger.call_finished(raced_call())
+    await ledger.flush()
+    await ledger.close()
+    await downgrade(ledger_url, "0001")
+    await migrate(ledger_url)
+    result = await queries.run(
+        ledger_url, "select win_on, n from calls, (select count(*) as n from samples) as counted"
+    )
+    assert result.rows == [("any", 2)]
+
+
 async def test_an_empty_postgres_is_migrated(empty_postgres_url: str) -> None:
     await migrate(empty_postgres_url)
+    assert "calls" in await inspected(empty_postgres_url, tables_and_views)
+
+
+async def test_two_migrations_of_postgres_at_once_both_succeed(empty_postgres_url: str) -> None:
+    await asyncio.gather(migrate(empty_postgres_url), migrate(empty_postgres_url))
     assert "calls" in await inspected(empty_postgres_url, tables_and_views)
 
 

@@ -95,27 +95,28 @@ async def test_the_leaderboard_corrects_for_losers_that_were_cut(ask: Ask) -> No
             )
         )  # fmt: skip
     rows = await ask("select * from leaderboard order by model, rank", *calls)
-    assert [(row["rank"], row["deployment"], row["ttft_p50_ms"]) for row in rows] == [
-        (1, "steady", 200),
-        (2, "flaky", 400),
-    ]
-    assert [(row["n"], row["n_first_token"], row["n_censored"]) for row in rows] == [(10, 10, 0), (10, 7, 3)]
+    assert [(row["rank"], row["deployment"]) for row in rows] == [(1, "steady"), (2, "flaky")]
+    assert [row["ttft_p50_ms"] for row in rows] == pytest.approx([200, 400], rel=0.05)  # buckets are 9 % wide
+    assert [(row["n"], row["events"], row["censored"]) for row in rows] == [(10, 10, 0), (7, 7, 3)]
+    assert [bool(row["biased"]) for row in rows] == [False, True]
 
 
-async def test_a_quantile_that_was_not_reached_is_null_and_ranked_last(ask: Ask) -> None:
+async def test_below_three_first_tokens_and_where_it_is_not_reached_a_quantile_is_null(ask: Ask) -> None:
     now = datetime.now(UTC)
-    call_id, other = new_id(), new_id()
-    rows = await ask(
-        "select * from leaderboard order by model, rank",
-        call(
-            attempt(call_id, started_at=now, deployment="never", outcome=Outcome.LOST, censored_at_ms=10.0),
-            won(call_id, 2, started_at=now, deployment="slow", ttft_ms=9000.0),
-        ),
-        call(won(other, started_at=now, deployment="another")),
-        call(failed(new_id(), started_at=now, deployment="broken")),
-    )
-    assert [(row["deployment"], row["ttft_p50_ms"]) for row in rows] == [
-        ("another", 200), ("slow", 9000), ("broken", None), ("never", None),
+    calls = []
+    for _ in range(4):
+        call_id = new_id()
+        calls.append(
+            call(
+                attempt(call_id, started_at=now, deployment="never", outcome=Outcome.LOST, censored_at_ms=10.0),
+                won(call_id, 2, started_at=now, deployment="slow", ttft_ms=9000.0),
+            )
+        )
+    calls += [call(won(new_id(), started_at=now, deployment="twice")) for _ in range(2)]
+    calls += [call(failed(new_id(), started_at=now, deployment="broken"))]
+    rows = await ask("select * from leaderboard order by rank is null, rank, deployment", *calls)
+    assert [(row["deployment"], row["rank"], row["ttft_p50_ms"] is None) for row in rows] == [
+        ("slow", 1, False), ("broken", None, True), ("never", None, True), ("twice", None, True),
     ]  # fmt: skip
 
 
@@ -123,8 +124,8 @@ async def test_race_value_says_what_racing_saved_at_least_and_cost(ask: Ask) -> 
     alone, won_by_primary, overtaken, superseded, rescued = (new_id() for _ in range(5))
     rows = await ask(
         "select * from race_value",
-        call(won(alone), cost_usd=1.0, duplicate_cost_usd=0.0),
-        call(won(won_by_primary), lost(won_by_primary), cost_usd=1.5, duplicate_cost_usd=0.5),
+        call(won(alone, cost_usd=1.0)),
+        call(won(won_by_primary, cost_usd=1.0), lost(won_by_primary, cost_usd=0.5)),
         call(
             attempt(overtaken, outcome=Outcome.LOST, censored_at_ms=350.0),
             won(overtaken, 2, launch_offset_ms=100.0, role=Role.HEDGE),
@@ -139,6 +140,22 @@ async def test_race_value_says_what_racing_saved_at_least_and_cost(ask: Ask) -> 
     assert row["saved_ms_at_least"] == pytest.approx(50 + 600)
     assert row["saved_ms_at_least_per_call"] == pytest.approx(130)
     assert (row["cost_usd"], row["duplicate_cost_usd"], row["duplicate_cost_share"]) == (2.5, 0.5, 0.2)
+
+
+async def test_race_value_counts_the_money_of_losers_that_outlive_their_call_and_of_calls_nobody_won(
+    ask: Ask, ledger_url: str, tmp_path: Path
+) -> None:
+    watched, hung_up = new_id(), new_id()
+    ledger = Ledger(ledger_url, tmp_path / "spool", "audits")
+    ledger.attempts_ended(watched, (lost(watched, audited=True, cost_usd=0.5),))
+    await ledger.flush()
+    await ledger.close()
+    (row,) = await ask(
+        "select * from race_value",
+        call(won(watched, cost_usd=1.0), launched=2, cost_usd=1.0),
+        call(attempt(hung_up, outcome=Outcome.CLIENT_GONE, cost_usd=0.25), cost_usd=0.25, duplicate_cost_usd=0.25),
+    )
+    assert (row["calls"], row["cost_usd"], row["duplicate_cost_usd"]) == (2, 1.75, 0.75)
 
 
 async def test_slo_counts_failures_against_ttft_and_the_clients_own_faults_nowhere(ask: Ask) -> None:
@@ -157,6 +174,24 @@ async def test_slo_counts_failures_against_ttft_and_the_clients_own_faults_nowhe
     assert (first["n_ttft"], first["ttft_ok_share"]) == (5, pytest.approx(2 / 5))
     assert (first["n_tps"], first["tps_ok_share"]) == (2, pytest.approx(1 / 2))
     assert (str(second["day"]), second["ttft_ok_share"]) == ("2026-03-05", 1)
+
+
+async def test_slo_leaves_embeddings_out_and_takes_no_speed_from_estimated_tokens(ask: Ask) -> None:
+    (row,) = await ask(
+        "select * from slo",
+        call(won(new_id(), decode_tps=40.0)),
+        call(won(new_id(), decode_tps=5000.0, tokens_source=TokensSource.ESTIMATED)),
+        call(won(new_id(), ttft_ms=None, decode_tps=None), endpoint="embeddings"),
+        call(failed(new_id()), endpoint="embeddings"),
+    )
+    assert (row["n"], row["n_failed"], row["n_ttft"], row["ttft_ok_share"]) == (2, 0, 2, 1)
+    assert (row["n_tps"], row["tps_ok_share"]) == (1, 0)
+
+
+async def test_a_half_minute_is_a_whole_number_on_both_databases(ask: Ask) -> None:
+    (row,) = await ask("select slot from samples", call(won(new_id(), started_at=NOON + minutes(0.75))))
+    assert isinstance(row["slot"], int)
+    assert row["slot"] == NOON.timestamp() // 30 + 1
 
 
 async def test_provider_errors_keep_the_last_words(ask: Ask) -> None:

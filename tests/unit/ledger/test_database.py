@@ -1,5 +1,6 @@
 """The database's URL, and the way from one schema to the next, as far as no server is needed."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,14 @@ from gateway.ledger.database import (
     parse_url,
 )
 from gateway.ledger.errors import DatabaseUnreachableError, DatabaseUrlError, SchemaOutdatedError, SchemaTooNewError
+
+
+async def revision_of(url: str) -> str | None:
+    engine = create_engine(url)
+    try:
+        return await current_revision(engine)
+    finally:
+        await engine.dispose()
 
 
 @pytest.mark.parametrize(
@@ -77,6 +86,27 @@ async def test_a_database_without_tables_is_outdated_until_migrated(tmp_path: Pa
         await downgrade(url, "base")
         with pytest.raises(SchemaOutdatedError, match="holeshot migrate"):
             await check_schema(engine)
+    finally:
+        await engine.dispose()
+
+
+async def test_migrations_of_sqlite_at_once_all_succeed(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    await asyncio.gather(*(migrate(url) for _ in range(3)))
+    assert await revision_of(url) == head_revision()
+
+
+async def test_a_migration_of_sqlite_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    engine = create_engine(url)
+    try:
+        async with engine.begin() as connection:
+            await connection.exec_driver_sql("create table buckets (mine integer)")  # in the way of the second step
+        with pytest.raises(DatabaseUnreachableError, match="buckets"):
+            await migrate(url)
+        async with engine.connect() as connection:
+            found = await connection.exec_driver_sql("select name from sqlite_master where type = 'table'")
+            assert found.scalars().all() == ["buckets"]
     finally:
         await engine.dispose()
 

@@ -6,9 +6,9 @@ from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, rows_of
 from tests.unit.ledger.records import NOON, lost, new_id, raced_call, start_of, won
 
 
-def test_every_column_is_a_field_of_the_record_and_only_attempts_and_retry_after_are_no_columns() -> None:
+def test_every_column_is_a_field_of_the_record_and_what_a_provider_asked_for_is_none() -> None:
     assert set(CallRecord.__struct_fields__) - set(CALL_COLUMNS) == {"attempts"}
-    assert set(AttemptRecord.__struct_fields__) - set(ATTEMPT_COLUMNS) == {"retry_after_s"}
+    assert set(AttemptRecord.__struct_fields__) - set(ATTEMPT_COLUMNS) == {"headroom", "retry_after_s"}
 
 
 def test_a_call_is_one_row_and_each_attempt_is_one() -> None:

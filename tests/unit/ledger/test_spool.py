@@ -1,5 +1,6 @@
 """The spool folder: what is in it after every kind of accident."""
 
+import errno
 import os
 import resource
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+import structlog.testing
 
 from gateway.ledger.entries import Entry, Finished, Started, decode, encode
 from gateway.ledger.errors import SpoolError
@@ -203,6 +205,28 @@ def test_a_dead_workers_spool_is_adopted_by_one(tmp_path: Path) -> None:
         assert list(orphaned(tmp_path)) == []
     finally:
         os.close(lock)
+
+
+def test_a_spool_of_another_user_is_skipped_and_the_others_are_adopted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for worker in ("another-users", "ours"):
+        Spool(tmp_path / worker, now_s=0.0).close(remove=False)
+    real_open = os.open
+
+    def open_as_ourselves(path: str | Path, *arguments: int) -> int:  # root may open everything
+        if Path(path).parent.name == "another-users":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real_open(path, *arguments)
+
+    monkeypatch.setattr(os, "open", open_as_ourselves)
+    with structlog.testing.capture_logs() as logs:
+        ((folder, lock),) = orphaned(tmp_path)
+    os.close(lock)
+    assert folder == tmp_path / "ours"
+    assert [(log["event"], log["log_level"], log["spool"]) for log in logs] == [
+        ("ledger.spool_skipped", "warning", str(tmp_path / "another-users"))
+    ]
 
 
 def test_a_spool_closed_with_a_call_still_open_is_not_removed(tmp_path: Path) -> None:

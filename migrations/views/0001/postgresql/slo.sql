@@ -1,6 +1,7 @@
 -- Per day (UTC) and model, the share of calls within the objective: TTFT under 500 ms, and over 45 tok/s.
 --
 -- A failed call is bad for TTFT; the client's own faults (4xx but 429) count in neither, nor does a figure that is null.
+-- Speeds are of answers whose provider counted the tokens. Embeddings have neither figure, so they are left out.
 create view slo as
 with judged as (
   select
@@ -10,9 +11,10 @@ with judged as (
     calls.error_kind is not null and calls.status_code not between 400 and 428
       and calls.status_code not between 430 and 499 as is_failed,
     calls.status_code between 400 and 428 or calls.status_code between 430 and 499 as is_clients_own,
-    winner.decode_tps
+    case when winner.tokens_source = 'reported' then winner.decode_tps end as decode_tps
   from calls
   left join attempts as winner on winner.id = calls.winner_attempt_id
+  where calls.endpoint <> 'embeddings'
 )
 select
   day,

@@ -1,0 +1,73 @@
+"""What the board would hold of a stretch of time, from the ledger alone: its own fields, added up in SQL."""
+
+from datetime import UTC, datetime
+
+from gateway.ledger import queries
+
+# Counts whose time within the window does not matter are put into slot 0. Text, since both databases read an instant
+# written like this, and aggregates only: the rows of an hour may be a million.
+_QUERY = """
+with recent as (select * from samples where started_at >= '{since}'),
+totals as (
+  select
+    model, deployment,
+    count(*) filter (where is_counted) as n, count(*) filter (where is_error) as err,
+    count(*) filter (where is_rate_limited) as lim, count(*) filter (where is_won) as won,
+    sum(decode_tokens) as tok, sum(decode_s) as sec, sum(e2e_tokens) as etok, sum(e2e_s) as esec
+  from recent
+  group by model, deployment
+),
+histogram as (
+  select
+    model, deployment || '|' || prompt_class || '|' as owner, bucket,
+    count(token_ms) as events, count(token_ms) filter (where audited) as audited_events,
+    count(censored_ms) as censored, count(censored_ms) filter (where audited) as audited_censored
+  from recent
+  where bucket is not null
+  group by model, deployment, prompt_class, bucket
+),
+answers as (
+  select
+    model, deployment, slot, count(*) filter (where is_timed) as answers, count(*) filter (where is_burst) as bursts
+  from recent
+  group by model, deployment, slot
+),
+by_model as (
+  select model, count(*) filter (where is_first) as calls, count(*) filter (where is_raced) as raced
+  from recent
+  group by model
+)
+select model, 0 as slot, owner || 'e' || bucket as field, events as amount from histogram where events > 0
+union all select model, 0, owner || 'ae' || bucket, audited_events from histogram where audited_events > 0
+union all select model, 0, owner || 'c' || bucket, censored from histogram where censored > 0
+union all select model, 0, owner || 'ac' || bucket, audited_censored from histogram where audited_censored > 0
+union all select model, 0, deployment || '|n', n from totals
+union all select model, 0, deployment || '|err', err from totals
+union all select model, 0, deployment || '|lim', lim from totals
+union all select model, 0, deployment || '|won', won from totals
+union all select model, 0, deployment || '|tok', tok from totals where sec > 0
+union all select model, 0, deployment || '|sec', sec from totals where sec > 0
+union all select model, 0, deployment || '|etok', etok from totals where esec > 0
+union all select model, 0, deployment || '|esec', esec from totals where esec > 0
+union all select model, slot, deployment || '|ans', answers from answers where answers > 0
+union all select model, slot, deployment || '|burst', bursts from answers where bursts > 0
+union all select model, 0, 'calls', calls from by_model
+union all select model, 0, 'raced', raced from by_model
+"""
+
+
+async def counts_since(url: str, since: datetime) -> dict[str, dict[int, dict[str, float]]]:
+    """Return the counts of attempts launched at ``since`` or later: model -> slot -> field -> amount.
+
+    Raises:
+        QueryError: it takes too long.
+        DatabaseUnreachableError: there is no database to ask.
+        DatabaseUrlError: as ``parse_url``.
+
+    """
+    literal = since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S+00")
+    result = await queries.run(url, _QUERY.format(since=literal))
+    models: dict[str, dict[int, dict[str, float]]] = {}
+    for model, slot, field, amount in result.rows:
+        models.setdefault(model, {}).setdefault(int(slot), {})[field] = float(amount)
+    return models

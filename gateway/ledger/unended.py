@@ -1,0 +1,53 @@
+"""What a dead worker left under way, worked out from its spool."""
+
+from typing import TYPE_CHECKING
+
+from gateway.ledger.entries import Audited, Entry, Finished, Started
+from gateway.ledger.rows import interrupted
+
+if TYPE_CHECKING:
+    from gateway.calls import AttemptStart
+
+
+class Unended:
+    """Calls that were begun and never ended, and losers that were still watched when their gateway died.
+
+    ``note`` takes every entry of a spool, in order. Of the attempts, only those launched at once with their call are
+    known before they end.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[str, Started] = {}
+        self._watched: dict[str, dict[str, AttemptStart]] = {}  # by call, then by attempt
+
+    def note(self, entry: Entry) -> None:
+        """Take what ``entry`` says of beginnings and ends."""
+        if isinstance(entry, Started):
+            self._calls[entry.call.id] = entry
+        elif isinstance(entry, Finished):
+            started = self._calls.pop(entry.call.id, None)
+            if started is not None:
+                self._watched[entry.call.id] = {start.id: start for start in started.call.attempts}
+                self._end(entry.call.id, [attempt.id for attempt in entry.call.attempts])
+        else:
+            self._end(entry.call_id, [attempt.id for attempt in entry.attempts])
+
+    def calls(self) -> list[Started]:
+        """Return the calls without an end."""
+        return list(self._calls.values())
+
+    def attempts(self) -> list[Audited]:
+        """Return the attempts without an end whose call has one, as ``interrupted``."""
+        return [
+            Audited(call_id, tuple(interrupted(start, call_id, audited=True) for start in starts.values()))
+            for call_id, starts in self._watched.items()
+        ]
+
+    def _end(self, call_id: str, attempt_ids: list[str]) -> None:
+        starts = self._watched.get(call_id)
+        if starts is None:
+            return
+        for attempt_id in attempt_ids:
+            starts.pop(attempt_id, None)
+        if not starts:
+            del self._watched[call_id]

@@ -1,0 +1,147 @@
+"""One leaderboard: the ledger's rows played through the board, the SQL view, and the board rebuilt from SQL."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.calls import AttemptRecord, AttemptStart, CallRecord, Outcome, Role, TokensSource, WinOn
+from gateway.ledger import queries
+from gateway.ledger.board import counts_since
+from gateway.ledger.writer import Ledger
+from gateway.steering.board import MemoryBoard, slot_of
+from gateway.steering.constants import SLOT_S, SLOTS_KEPT
+from gateway.steering.leaderboard import WINDOW_S, Row, of_counts
+from gateway.steering.steering import Steering
+from tests.unit.ledger.records import attempt, call, failed, new_id
+
+ALIKE = tuple(name for name in Row.__struct_fields__ if name not in {"state", "headroom", "score", "in_flight"})
+SPEEDS = {"groq/x": 300.0, "slow/x": 35.0, "fake/x": None, "rare/x": 80.0}
+
+
+def traffic(random: Random, now: datetime, calls: int, *, raced: float) -> list[CallRecord]:
+    """Calls of the last ten minutes: raced or not, audited, cut, failed, limited, out of a buffer, of two models."""
+    records = []
+    for number in range(calls):
+        at = now - timedelta(seconds=random.uniform(0.0, SLOT_S * (SLOTS_KEPT - 1)))
+        call_id, model = new_id(), random.choice(["llama", "qwen"])
+        win_on = WinOn.ANSWER if model == "qwen" else WinOn.ANY
+        audited = random.random() < 0.4
+        names = random.sample(["groq/x", "slow/x", "fake/x"], 2) if number % 40 else ["rare/x", "groq/x"]
+        fate = random.random()
+        if fate < 0.06:
+            kind = random.choice(["server_error", "rate_limited", "bad_request", "ttft_timeout"])
+            record = failed(call_id, error_kind=kind, started_at=at, deployment=names[0], provider=names[0][:4])
+            records.append(call(record, model=model, started_at=at, win_on=win_on))
+            continue
+        ttfts = [round(random.lognormvariate(5.5 + 0.4 * order, 0.6), 3) for order in range(2)]
+        racers = [
+            _racer(random, call_id, order + 1, name=names[order], ttft_ms=ttfts[order], at=at, audited=audited)
+            for order in range(2)
+        ]
+        if random.random() > raced:
+            racers = racers[:1]
+        winner = min(range(len(racers)), key=lambda order: ttfts[order])
+        for order in range(len(racers)):
+            if order != winner:
+                racers[order] = _lose(random, racers[order], ttfts[winner], ttfts[order])
+        prompt_class = random.choice([0, 0, 0, 1, 2])
+        records.append(call(*racers, model=model, started_at=at, win_on=win_on, prompt_class=prompt_class))
+    return records
+
+
+def _racer(
+    random: Random, call_id: str, number: int, *, name: str, ttft_ms: float, at: datetime, audited: bool
+) -> AttemptRecord:
+    tokens, speed = random.randint(1, 400), SPEEDS[name]
+    span_ms = 3.0 if speed is None else round((tokens - 1) / speed * 1000, 3)
+    return attempt(
+        call_id, number, started_at=at, role=Role.PRIMARY if number == 1 else Role.RACE, deployment=name,
+        provider=name[:4], audited=audited, ttft_ms=ttft_ms, ttft_answer_ms=ttft_ms, last_token_ms=ttft_ms + span_ms,
+        completion_tokens=tokens, tokens_source=random.choice([TokensSource.REPORTED, TokensSource.ESTIMATED]),
+        decode_tps=None if speed is None or tokens < 10 else speed, e2e_tps=40.0,
+    )  # fmt: skip
+
+
+def _lose(random: Random, racer: AttemptRecord, claim_ms: float, own_ms: float) -> AttemptRecord:
+    if racer.audited:
+        return msgspec.structs.replace(racer, outcome=Outcome.SUPERSEDED, tokens_source=TokensSource.ESTIMATED)
+    thought = random.random() < 0.2 and own_ms > claim_ms > 20  # reasoning had begun, the answer had not
+    return attempt(
+        racer.call_id, racer.number, started_at=racer.started_at, role=racer.role, deployment=racer.deployment,
+        provider=racer.provider, outcome=Outcome.LOST, censored_at_ms=claim_ms, ttft_ms=None,
+        first_event_ms=10.0 if thought else None,
+    )  # fmt: skip
+
+
+def replayed(records: list[CallRecord], now_s: float) -> Steering:
+    """A board that heard of every attempt when it was launched, had its first token, and ended."""
+    moment = {"s": now_s}
+    steering = Steering(MemoryBoard(), clock=lambda: moment["s"], unix_clock=lambda: moment["s"], random=Random(1))
+    for record in sorted(records, key=lambda record: record.started_at):
+        for each in record.attempts:
+            moment["s"] = each.started_at.timestamp()
+            start = AttemptStart(
+                each.id, each.number, each.started_at, each.role, each.provider, each.deployment, 0.0, each.audited
+            )
+            steering.attempt_started(record.model, start)
+            moment["s"] = now_s  # the longest answers end in another slot than they began in
+            token_ms = each.ttft_answer_ms if record.win_on is WinOn.ANSWER else each.ttft_ms
+            if token_ms is not None:
+                steering.first_token(record.model, record.prompt_class, start, token_ms / 1000)
+            steering.attempt_ended(record.model, record.prompt_class, each)
+    moment["s"] = now_s
+    return steering
+
+
+async def stored(url: str, folder: Path, records: list[CallRecord]) -> None:
+    ledger = Ledger(url, folder / "spool", "board")
+    for record in records:
+        ledger.call_finished(record)
+    await ledger.flush()
+    await ledger.close()
+
+
+def published(rows: tuple[Row, ...]) -> dict[str, dict[str, Any]]:
+    return {each.deployment: {name: getattr(each, name) for name in ALIKE} for each in rows}
+
+
+@pytest.mark.parametrize(("calls", "raced"), [(12, 0.5), (400, 0.0), (400, 0.2), (600, 0.8)])
+async def test_view_board_and_the_board_rebuilt_from_sql_agree_row_by_row(
+    ledger_url: str, tmp_path: Path, calls: int, raced: float
+) -> None:
+    now = datetime.now(UTC)
+    records = traffic(Random(calls + int(10 * raced)), now, calls, raced=raced)
+    await stored(ledger_url, tmp_path, records)
+    result = await queries.run(ledger_url, "select * from leaderboard order by model, rank")
+    steering = replayed(records, now.timestamp())
+    since = datetime.fromtimestamp((slot_of(now.timestamp()) - SLOTS_KEPT + 1) * SLOT_S, UTC)
+    rebuilt = await counts_since(ledger_url, since)
+    for model in ("llama", "qwen"):
+        heard = published(steering.leaderboard(model).deployments)
+        assert published(of_counts(model, rebuilt[model], WINDOW_S).deployments) == heard
+        viewed = {}
+        for values in result.rows:
+            figures = dict(zip(result.columns, values, strict=True))
+            if figures["model"] == model:
+                viewed[figures["deployment"]] = figures
+        assert viewed.keys() == heard.keys()
+        for name, figures in heard.items():
+            for figure, value in figures.items():
+                exact = not isinstance(value, float)
+                close = 0.000051 if figure in {"error_rate", "win_share"} else 0.051  # as it is rounded in JSON
+                assert viewed[name][figure] == (value if exact else pytest.approx(value, abs=close)), (name, figure)
+
+
+async def test_attempts_launched_more_than_ten_minutes_ago_are_on_no_leaderboard(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    now = datetime.now(UTC)
+    old = traffic(Random(1), now - timedelta(seconds=SLOT_S * SLOTS_KEPT), 30, raced=1.0)
+    await stored(ledger_url, tmp_path, old)
+    assert (await queries.run(ledger_url, "select count(*) from leaderboard")).rows == [(0,)]
+    assert (await counts_since(ledger_url, now - timedelta(hours=1))).keys() == {"llama", "qwen"}
+    assert replayed(old, now.timestamp()).leaderboard("llama").deployments == ()
