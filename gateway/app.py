@@ -4,7 +4,8 @@ import asyncio
 import random
 import socket
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,14 +19,17 @@ from gateway.ingress.admission import Admission
 from gateway.ingress.context import Context
 from gateway.ingress.routes import application
 from gateway.ledger.writer import Ledger
-from gateway.settings.model import DeploymentSettings, Settings
+from gateway.racing.tasks import AttemptTasks
+from gateway.settings.model import Settings
+from gateway.settings.prices import Prices
 from gateway.steering.board import MemoryBoard
+from gateway.steering.spending import Spending
 from gateway.steering.steering import Steering
 from gateway.upstreams import Upstreams
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics
-from providers.catalog import Vendor, load_catalog
-from providers.prices import Price, PriceTable
+from providers.catalog import load_catalog
+from providers.prices import PriceTable
 
 if TYPE_CHECKING:
     from gateway.steering.redis_board import RedisBoard
@@ -47,16 +51,16 @@ class Recorders:
     def attempt_started(self, model: str, start: AttemptStart) -> None:
         """Count it in flight."""
         self._steering.attempt_started(model, start)
-        self._metrics.attempt_started(start)
+        self._metrics.attempt_started(model, start)
 
-    def first_token(self, model: str, prompt_class: int, deployment: str, ttft_s: float) -> None:
+    def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
         """Tell the board."""
-        self._steering.first_token(model, prompt_class, deployment, ttft_s)
+        self._steering.first_token(model, prompt_class, start, ttft_s)
 
     def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
         """Tell board, health and metrics."""
         self._steering.attempt_ended(model, prompt_class, attempt)
-        self._metrics.attempt_ended(attempt)
+        self._metrics.attempt_ended(model, attempt)
 
     def call_finished(self, record: CallRecord) -> None:
         """Spool the record, count it, log its line."""
@@ -64,6 +68,10 @@ class Recorders:
         self._steering.call_finished(record)
         self._metrics.call_finished(record)
         self._log.call_finished(record)
+
+    def attempt_audited(self, attempt: AttemptRecord) -> None:
+        """Spool the row of a loser that was watched beyond its call."""
+        self._ledger.attempts_ended(attempt.call_id, (attempt,))
 
 
 class Gateway:
@@ -73,16 +81,23 @@ class Gateway:
         self._catalog = load_catalog()
         self._upstreams = Upstreams()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._retiring: asyncio.Task[None] | None = None  # the last fleet that was replaced
         replica = settings.replica or socket.gethostname()
-        self.redis_board = _redis_board(settings)
-        board = self.redis_board or MemoryBoard()
-        dice = random.Random()  # noqa: S311 - spreads load, guards nothing
-        self.steering = Steering(board, clock=time.monotonic, unix_clock=time.time, random=dice)
+        self.metrics = Metrics(lambda: self.context.fleet.models)
+        spending = Spending(time.time)
+        self.redis_board = _redis_board(settings, spending)
+        self.steering = Steering(
+            self.redis_board or MemoryBoard(),
+            clock=time.monotonic,
+            unix_clock=time.time,
+            random=random.Random(),  # noqa: S311 - spreads load, guards nothing
+            spending=spending,
+            on_refused=self.metrics.launch_refused,
+        )
         worker = f"{replica}-{new_id()}"  # a spool is one process's own, for ever
         self.ledger = Ledger(settings.database_url.get_secret_value(), Path(settings.spool_dir), worker)
         fleet = self._build_fleet(settings, None)
         self.steering.reset({name: list(model.deployments) for name, model in fleet.models.items()})
-        self.metrics = Metrics(lambda: self.context.fleet.models)
         self.metrics.gauge("holeshot_ledger_pending", "Calls not yet in SQL.", lambda: self.ledger.pending)
         self.metrics.gauge("holeshot_ledger_lost", "Calls that neither disk nor SQL took.", lambda: self.ledger.lost)
         self.metrics.gauge("holeshot_ledger_rejected", "Calls SQL would not have.", lambda: self.ledger.rejected)
@@ -91,6 +106,7 @@ class Gateway:
             fleet=fleet,
             admission=Admission(settings.clients),
             steering=self.steering,
+            attempts=AttemptTasks(),
             recorder=Recorders(self.ledger, self.steering, self.metrics, CallLog()),
             replica=replica,
             clock=time.monotonic,
@@ -102,27 +118,26 @@ class Gateway:
         self.application = application(self.context)
 
     async def start(self) -> None:
-        """Open the ledger and the shared leaderboard.
-
-        Raises:
-            SchemaOutdatedError: the database needs ``holeshot migrate`` first.
-
-        """
+        """Begin to ship rows and to share the leaderboard; neither store need be there."""
         await self.ledger.start()
         if self.redis_board is not None:
             await self.redis_board.start()
         self._warm_up(self.context.fleet)
+        if self.metrics.shared:
+            self._own(self.metrics.keep_fresh())
 
     async def close(self) -> None:
         """Flush and close everything. No call is under way any more."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.context.fleet.aclose()
-        await self._upstreams.aclose()
-        if self.redis_board is not None:
-            await self.redis_board.close()
-        await self.ledger.close()
+        async with AsyncExitStack() as last_first:  # whatever fails, the rest is closed, the ledger last of all
+            last_first.push_async_callback(self.ledger.close)
+            if self.redis_board is not None:
+                last_first.push_async_callback(self.redis_board.close)
+            last_first.push_async_callback(self._upstreams.aclose)
+            last_first.push_async_callback(self.context.fleet.aclose)
+            last_first.push_async_callback(self.context.attempts.close)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def reload(self, settings: Settings) -> None:
         """Take a new configuration for new calls; calls under way keep the one they began with."""
@@ -131,7 +146,7 @@ class Gateway:
         self.context.fleet = new
         self.context.admission = Admission(settings.clients)
         self.steering.reset({name: list(model.deployments) for name, model in new.models.items()})
-        self._own(_retire(old, new))
+        self._retiring = self._own(_retire(old, new, after=self._retiring))
         self._warm_up(new)
 
     def _warm_up(self, fleet: Fleet) -> None:
@@ -140,17 +155,18 @@ class Gateway:
         if any(map(self._upstreams.needs_warming, upstreams)):
             self._own(self._upstreams.warm_up())
 
-    def _own(self, work: Coroutine[Any, Any, None]) -> None:
+    def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _build_fleet(self, settings: Settings, previous: Fleet | None) -> Fleet:
         return Fleet(
             settings,
             self._catalog,
             open_upstream=self._upstreams.open,
-            find_price=_prices(settings, self._catalog),
+            find_price=Prices(settings, self._catalog, PriceTable.installed()).of,
             previous=previous,
         )
 
@@ -159,48 +175,24 @@ class Gateway:
             "database": {
                 "connected": self.ledger.connected,
                 "pending": self.ledger.pending,
-                "last_error": self.ledger.last_error,
             },
             "redis": None if self.redis_board is None else {"connected": self.redis_board.connected},
             "models": len(self.context.fleet.models),
         }
 
 
-def _redis_board(settings: Settings) -> "RedisBoard | None":
+def _redis_board(settings: Settings, spending: Spending) -> "RedisBoard | None":
     if settings.redis_url is None:
         return None
     from gateway.steering.redis_board import RedisBoard, connect  # noqa: PLC0415 - 14 MB that most do without
 
-    return RedisBoard(connect(settings.redis_url.get_secret_value()), unix_clock=time.time)
+    return RedisBoard(connect(settings.redis_url.get_secret_value()), unix_clock=time.time, spending=spending)
 
 
-async def _retire(old: Fleet, new: Fleet) -> None:
+async def _retire(old: Fleet, new: Fleet, *, after: asyncio.Task[None] | None) -> None:
+    """Close what ``old`` no longer shares once nobody uses it: nor a fleet before it, whose upstreams it took over."""
+    if after is not None:
+        await after
     await old.idle()
     await old.aclose(successor=new)
     structlog.get_logger().info("configuration.old_connections_closed")
-
-
-def _prices(
-    settings: Settings, catalog: Mapping[str, Vendor]
-) -> Callable[[Vendor | None, DeploymentSettings], Price | None]:
-    """Return a look-up of prices, with those of all configured deployments read from the table at once."""
-    wanted = set()
-    for model in settings.models.values():
-        for item in model.deployments:
-            provider, _, name = item.deployment.partition("/")
-            vendor = catalog.get(settings.providers[provider].preset or provider)
-            if vendor is not None and vendor.litellm_prefix is not None:
-                wanted.add((vendor.litellm_prefix, name))
-    table = PriceTable.installed()
-    known = table.look_up(wanted) if wanted else {}
-
-    def find(vendor: Vendor | None, item: DeploymentSettings) -> Price | None:
-        if (own := item.price_per_mtok) is not None:
-            cached_usd = None if own.cached_input is None else own.cached_input / 1e6
-            return Price(input_usd=own.input / 1e6, output_usd=own.output / 1e6, cached_input_usd=cached_usd)
-        if vendor is None or vendor.litellm_prefix is None:
-            return None
-        key = (vendor.litellm_prefix, item.deployment.partition("/")[2])
-        return known[key] if key in known else table.look_up([key])[key]
-
-    return find

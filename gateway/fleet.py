@@ -13,7 +13,16 @@ from contextlib import contextmanager
 import msgspec
 
 from gateway.errors import ModelNotFound
-from gateway.settings.model import DeploymentSettings, ModelSettings, ProviderSettings, RaceSettings, Settings, Timeouts
+from gateway.settings.model import (
+    DeploymentSettings,
+    ModelSettings,
+    ProviderSettings,
+    RaceSettings,
+    Settings,
+    Timeouts,
+    profile_timeouts,
+)
+from gateway.settings.profiles import Profile
 from providers.catalog import Vendor
 from providers.exchange import Upstream
 from providers.prices import Price
@@ -45,6 +54,7 @@ class Deployment(msgspec.Struct, frozen=True):
     bills_after_disconnect: bool | None  # does hanging up stop the bill? None: unknown
     extra_body: Mapping[str, msgspec.Raw]
     upstream_stream: bool
+    max_in_flight: int | None = None  # of this replica
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -54,6 +64,13 @@ class Model(msgspec.Struct, frozen=True):
     deployments: Mapping[str, Deployment]
     race: RaceSettings
     adhoc: bool = False
+    prices: Mapping[str, Price] = {}  # by deployment, where known
+    limits: Mapping[str, int] = {}  # max_in_flight by deployment, where there is one
+    profiles: Mapping[Profile, "Model"] = {}  # the same model as each profile would have it: its race and its clocks
+
+    def under(self, profile: Profile | None) -> "Model":
+        """Return the model as ``profile`` would have it; as configured without one, or under its own."""
+        return self if profile is None or profile is self.race.profile else self.profiles.get(profile, self)
 
 
 class Fleet:
@@ -78,10 +95,7 @@ class Fleet:
         for name, provider in settings.providers.items():
             kept = previous.upstream_of(name, provider) if previous is not None else None
             self._upstreams[name] = kept or open_upstream(name, provider, self._vendor(name))
-        self.models: Mapping[str, Model] = {
-            name: self._model(name, model.deployments, model.race, model.timeouts)
-            for name, model in settings.models.items()
-        }
+        self.models: Mapping[str, Model] = {name: self._model(name, model) for name, model in settings.models.items()}
         self._adhoc: dict[str, Model] = {}
 
     def find(self, name: str, *, adhoc: bool) -> Model:
@@ -132,19 +146,30 @@ class Fleet:
         settings = self._settings.providers[provider]
         return self._catalog.get(settings.preset or provider)
 
-    def _model(
-        self,
-        name: str,
-        deployments: tuple[DeploymentSettings, ...],
-        race: RaceSettings,
-        timeouts: Timeouts,
-        *,
-        adhoc: bool = False,
-    ) -> Model:
-        resolved = (self._deployment(item, timeouts) for item in deployments)
-        return Model(name=name, deployments={item.name: item for item in resolved}, race=race, adhoc=adhoc)
+    def _model(self, name: str, settings: ModelSettings, *, adhoc: bool = False) -> Model:
+        race, own = settings.race, settings.timeouts
+        deployments = {item.name: self._deployment(item) for item in settings.deployments}
+        prices = {key: each.price for key, each in deployments.items() if each.price is not None}
+        limits = {key: each.max_in_flight for key, each in deployments.items() if each.max_in_flight is not None}
 
-    def _deployment(self, settings: DeploymentSettings, model_timeouts: Timeouts) -> Deployment:
+        def raced(race: RaceSettings, *timeouts: Timeouts, profiles: Mapping[Profile, Model]) -> Model:
+            return Model(
+                name=name,
+                deployments={key: self._clocked(each, *timeouts) for key, each in deployments.items()},
+                race=race,
+                adhoc=adhoc,
+                prices=prices,
+                limits=limits,
+                profiles=profiles,
+            )
+
+        # What is configured beside the model's own profile is stronger than that, but weaker than one chosen by others.
+        others = {
+            profile: raced(race.under(profile), profile_timeouts(profile), own, profiles={}) for profile in Profile
+        }
+        return raced(race, own, profile_timeouts(race.profile), profiles=others)
+
+    def _deployment(self, settings: DeploymentSettings) -> Deployment:
         provider, _, model = settings.deployment.partition("/")
         vendor = self._vendor(provider)
         return Deployment(
@@ -152,27 +177,33 @@ class Fleet:
             provider=provider,
             model=model,
             upstream=self._upstreams[provider],
-            clocks=_clocks(model_timeouts, self._settings.providers[provider].timeouts, self._settings.timeouts),
+            clocks=_clocks(self._settings.timeouts),
             price=self._find_price(vendor, settings),
             bills_after_disconnect=vendor.bills_after_disconnect if vendor else None,
             extra_body={key: msgspec.Raw(msgspec.json.encode(value)) for key, value in settings.extra_body.items()},
             upstream_stream=settings.upstream_stream,
+            max_in_flight=settings.max_in_flight,
         )
+
+    def _clocked(self, deployment: Deployment, *timeouts: Timeouts) -> Deployment:
+        """Return the deployment with the clocks of ``timeouts``, strongest first, else its provider's."""
+        provider = self._settings.providers[deployment.provider]
+        clocks = _clocks(*timeouts, provider.timeouts, self._settings.timeouts)
+        return msgspec.structs.replace(deployment, clocks=clocks)
 
     def _adhoc_model(self, name: str) -> Model | None:
         if (known := self._adhoc.get(name)) is not None:
             return known
         parts = [part.strip() for part in name.split(",")]
         for part in parts:
-            provider, _, model = part.partition("/")
-            if not model or provider not in self._settings.providers:
+            provider, _, name_there = part.partition("/")
+            if not name_there or provider not in self._settings.providers:
                 return None
         settings = ModelSettings.model_validate({"deployments": list(dict.fromkeys(parts))})
         if len(self._adhoc) >= ADHOC_KEPT:
             self._adhoc.pop(next(iter(self._adhoc)))
-        model_ = self._model(name, settings.deployments, settings.race, settings.timeouts, adhoc=True)
-        self._adhoc[name] = model_
-        return model_
+        model = self._adhoc[name] = self._model(name, settings, adhoc=True)
+        return model
 
     def _explain_unknown(self, name: str, *, adhoc: bool) -> str:
         near = difflib.get_close_matches(name, self.models, n=3, cutoff=0.5)
@@ -189,11 +220,11 @@ class Fleet:
         return f"the model {name!r} does not exist; {hint}"
 
 
-def _clocks(model: Timeouts, provider: Timeouts, default: Timeouts) -> Clocks:
+def _clocks(*levels: Timeouts) -> Clocks:
+    """Return the clocks set by the first of ``levels`` that sets each."""
+
     def first(name: str) -> float | None:
-        return next(
-            (value for level in (model, provider, default) if (value := getattr(level, name)) is not None), None
-        )
+        return next((value for level in levels if (value := getattr(level, name)) is not None), None)
 
     return Clocks(
         connect_s=first("connect_timeout_s") or 5.0,

@@ -108,13 +108,14 @@ def _write_tables(
         rows = [[line.provider, line.kind, line.base_url, line.key, *_live_cells(line, liveness)] for line in providers]
         write_table(columns, rows)
     if deployments:
-        columns = ["model", "mode", "budget", "deployment", "$/M in", "$/M out", "bills after hang-up"]
+        columns = ["model", "mode", "objective", "budget", "deployment", "$/M in", "$/M out", "bills after hang-up"]
         write_table(
             columns,
             [
                 [
                     line.model,
                     line.mode,
+                    line.objective,
                     f"{line.budget:g}",
                     line.deployment,
                     UNKNOWN if line.input_usd is None else f"{line.input_usd:g}",

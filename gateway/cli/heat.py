@@ -7,18 +7,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import msgspec
 
 from gateway.app import Gateway
-from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallStart, Mode, Objective, Recorder
+from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, Mode, Recorder
 from gateway.cli.lanes import Lanes
 from gateway.cli.views import View
 from gateway.errors import RaceFailed
 from gateway.fleet import Model
 from gateway.ingress.admission import LOCAL
 from gateway.ingress.body import ChatBody, read_chat
-from gateway.ingress.chat import race_settings
-from gateway.ingress.context import Context
-from gateway.racing.race import Race
+from gateway.ingress.entry import describe, lined_up, planned
+from gateway.ingress.override import as_asked
 from gateway.server import prepare_schema
-from gateway.settings.model import RaceSettings, Settings
+from gateway.settings.model import Settings
 
 TAGS = {"from": "holeshot race"}  # so that SQL can leave these calls out
 
@@ -85,29 +84,11 @@ async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
     """
     context = gateway.context
     body = question.body()
-    model = context.fleet.find(body.model, adhoc=True)
-    settings = _affordable(race_settings(model.race, body, LOCAL))
-    call = _describe(context, model, body, settings)
-    steering = gateway.steering
-    plan = steering.plan(
-        model.name,
-        list(model.deployments),
-        settings,
-        prompt_class=call.prompt_class,
-        prompt_tokens=call.prompt_tokens,
-    )
+    model = _affordable(as_asked(context.fleet.find(body.model, adhoc=True), body.race, LOCAL, stateful=False))
+    call = describe(context, model, body, client=None, headers={}, tags=TAGS)
+    plan = planned(context, call, model, model.deployments.values(), max_tokens=body.max_tokens)
     lanes = Lanes(context.clock, view)
-    race = Race(
-        call,
-        model,
-        plan,
-        lanes,
-        _Both(context.recorder, lanes),
-        clock=context.clock,
-        permit=lambda role: steering.permit(model.name, role, settings.budget),
-        new_id=context.new_id,
-        utc_now=context.utc_now,
-    )
+    race = lined_up(context, call, model, plan, lanes, recorder=_Both(context.recorder, lanes))
     view.begins(lanes)
     try:
         with context.fleet.lease():
@@ -119,34 +100,12 @@ async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
     return lanes
 
 
-def _describe(context: Context, model: Model, body: ChatBody, settings: RaceSettings) -> Call:
-    return Call(
-        id=context.new_id(),
-        received_at=context.clock(),
-        started_at=context.utc_now(),
-        client=None,
-        model=model.name,
-        endpoint="chat.completions",
-        streamed=True,
-        mode=settings.mode,
-        objective=Objective.FIRST_TOKEN,
-        win_on=settings.win_on,
-        prompt_class=body.prompt_class,
-        prompt_tokens=body.prompt_tokens,
-        wants_usage=False,
-        fields=body.fields,
-        headers={},
-        tags=TAGS,
-        replica=context.replica,
-        region=context.settings.region,
-    )
-
-
-def _affordable(settings: RaceSettings) -> RaceSettings:
-    """Return ``settings`` with the budget their width needs: who asks for a wide race here means it."""
-    if settings.mode is not Mode.RACE:
-        return settings
-    return settings.model_copy(update={"budget": max(settings.budget, settings.width - 1.0)})
+def _affordable(model: Model) -> Model:
+    """Return ``model`` with the budget its width needs: who asks for a wide race here means it."""
+    race = model.race
+    if race.mode is not Mode.RACE or race.budget >= race.width - 1.0:
+        return model
+    return msgspec.structs.replace(model, race=race.model_copy(update={"budget": race.width - 1.0}))
 
 
 class _Both:
@@ -163,9 +122,9 @@ class _Both:
         for each in self._all:
             each.attempt_started(model, start)
 
-    def first_token(self, model: str, prompt_class: int, deployment: str, ttft_s: float) -> None:
+    def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
         for each in self._all:
-            each.first_token(model, prompt_class, deployment, ttft_s)
+            each.first_token(model, prompt_class, start, ttft_s)
 
     def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
         for each in self._all:
@@ -174,3 +133,7 @@ class _Both:
     def call_finished(self, record: CallRecord) -> None:
         for each in self._all:
             each.call_finished(record)
+
+    def attempt_audited(self, attempt: AttemptRecord) -> None:
+        for each in self._all:
+            each.attempt_audited(attempt)

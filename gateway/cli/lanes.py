@@ -1,15 +1,14 @@
 """One race as it can be seen from outside: a lane for each attempt, and the answer as it arrives."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart
+from gateway.racing.reading import Block
 from gateway.racing.sink import ClientGone, Winner
-from providers.chunks import Chunk, read_chunk
 from providers.errors import UpstreamError
-from providers.sse import events
 
 _TEXT_KINDS = ("content", "refusal")
 _THOUGHT_KINDS = ("reasoning", "reasoning_content")
@@ -97,20 +96,13 @@ class Lanes:
         self.lanes.append(lane)
         self._spectator.changed(lane, self.elapsed_ms)
 
-    def first_token(self, model: str, prompt_class: int, deployment: str, ttft_s: float) -> None:
+    def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
         """Mark the first token in its lane."""
         del model, prompt_class
-        lane = next(
-            (
-                lane
-                for lane in self.lanes
-                if lane.deployment == deployment and lane.record is None and lane.first_token_ms is None
-            ),
-            None,
-        )
-        if lane is not None:
-            lane.first_token_ms = ttft_s * 1000
-            self._spectator.changed(lane, self.elapsed_ms)
+        for lane in self.lanes:
+            if lane.start.id == start.id:
+                lane.first_token_ms = ttft_s * 1000
+                self._spectator.changed(lane, self.elapsed_ms)
 
     def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
         """Close a lane."""
@@ -128,6 +120,9 @@ class Lanes:
         for lane in self.lanes:
             lane.record = attempts.get(lane.start.id, lane.record)
 
+    def attempt_audited(self, attempt: AttemptRecord) -> None:
+        """Nothing to show: the race is over, and its picture stands."""
+
     async def begin(self, winner: Winner) -> None:
         """Mark the winner, and forget what another may have said."""
         self._text, self._thoughts, self.tokens = [], [], 0
@@ -140,9 +135,9 @@ class Lanes:
                 self._spectator.changed(lane, self.elapsed_ms)
                 return
 
-    async def write(self, block: bytes, chunks: Sequence[Chunk] | None) -> None:
+    async def write(self, block: Block) -> None:
         """Take what the chunks say."""
-        for chunk in [read_chunk(event.data) for event in events(block)] if chunks is None else chunks:
+        for chunk in block.chunks():
             if not chunk.meaningful:
                 continue
             self.tokens += 1

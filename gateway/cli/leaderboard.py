@@ -1,13 +1,17 @@
-"""``holeshot leaderboard``: who is fast now, as the running gateway sees it."""
+"""``holeshot leaderboard``: who is fast now, as the running gateway sees it, or who was, from the ledger."""
 
+import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.terminal import console, fail, table, write_json
+from gateway.cli.configuration import ConfigOption, read_database_url
+from gateway.cli.terminal import MISUSED, console, fail, table, write_json
 
 Models = Sequence[Mapping[str, Any]]
 
@@ -17,14 +21,22 @@ _COLUMNS = {
     "n": "n",
     "censored": "cut",
     "ttft_p50_ms": "p50",
+    "ttft_p50_interval": "95 %",
     "ttft_p95_ms": "p95",
     "ttft_p99_ms": "p99",
     "decode_tps": "tok/s",
+    "e2e_tps": "e2e",
     "win_share": "won",
     "error_rate": "errors",
+    "rate_limited": "429s",
     "state": "state",
     "in_flight": "now",
+    "notes": "notes",
 }
+_NOTES = {"biased": "too low?", "buffered": "buffered"}  # losers were cut early; answers come at once, so e2e counts
+
+_SINCE = re.compile(r"(\d+)([smhd])")
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def leaderboard(  # noqa: PLR0917 - options are named on the command line
@@ -35,26 +47,41 @@ def leaderboard(  # noqa: PLR0917 - options are named on the command line
         typer.Option(envvar="HOLESHOT_KEY", show_envvar=True, help="An admin client's key, where clients are set up."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As the gateway sends it.")] = False,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="1h", help="From the ledger instead: so long back (s, m, h, d).")
+    ] = None,
+    config: ConfigOption = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep it on the screen, fresh, until Ctrl-C.")] = False,
     interval_s: Annotated[float, typer.Option("--interval", min=0.2, help="Seconds between refreshes.")] = 1.0,
 ) -> None:
     """Show who is fast now.
 
-    Each model's deployments, ranked by what the policy predicts for the next call, losers of races included.
+    Each model's deployments over the last ten minutes, losers of races included, ranked by what the policy predicts for
+    the next call; with --since over another time, ranked by their time to first token.
 
     Example: holeshot leaderboard --watch
     """
     from gateway.cli.remote import GatewayError  # noqa: PLC0415 - only where it is needed
 
+    if since is None:
+
+        def read() -> Models:
+            return _fetch(url, key, model)
+    else:
+        window_s, database_url = _seconds(since), read_database_url(config)
+
+        def read() -> Models:
+            return _look_back(database_url, window_s, model)
+
     try:
-        models = _fetch(url, key, model)
+        models = read()
     except GatewayError as error:
         fail(str(error))
     if as_json:
         write_json({"models": models})
     elif watch:
         with suppress(KeyboardInterrupt):
-            _watch(lambda: _fetch(url, key, model), _render(models), interval_s)
+            _watch(read, _render(models), interval_s)
     else:
         console().print(_render(models))
 
@@ -92,11 +119,49 @@ def _fetch(url: str, key: str | None, model: str | None) -> Models:
         models = msgspec.json.decode(get(address, key), type=dict[str, list[dict[str, Any]]])["models"]
     except (msgspec.DecodeError, KeyError):
         raise GatewayError(f"{address} does not answer as a gateway does") from None
+    return _wanted(models, model)
+
+
+def _look_back(database_url: str, window_s: int, model: str | None) -> Models:
+    """Return what the gateway would have published of the last ``window_s`` seconds, in whole half-minutes.
+
+    Raises:
+        GatewayError: the ledger cannot be asked, or has no such model.
+
+    """
+    import msgspec  # noqa: PLC0415 - only where it is needed
+
+    from gateway.cli.remote import GatewayError  # noqa: PLC0415 - likewise
+    from gateway.ledger.board import counts_since  # noqa: PLC0415 - likewise
+    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
+    from gateway.steering.board import slot_of  # noqa: PLC0415 - likewise
+    from gateway.steering.constants import SLOT_S  # noqa: PLC0415 - likewise
+    from gateway.steering.leaderboard import of_counts  # noqa: PLC0415 - likewise
+
+    first_slot = slot_of(time.time()) + 1 - max(1, window_s // SLOT_S)
+    try:
+        models = asyncio.run(counts_since(database_url, datetime.fromtimestamp(first_slot * SLOT_S, UTC)))
+    except LedgerError as error:
+        raise GatewayError(str(error)) from error
+    boards = [of_counts(name, slots, window_s) for name, slots in sorted(models.items())]
+    return _wanted(msgspec.to_builtins(boards), model)
+
+
+def _wanted(models: Models, model: str | None) -> Models:
+    from gateway.cli.remote import GatewayError  # noqa: PLC0415 - only where it is needed
+
     wanted = [entry for entry in models if model is None or entry.get("model") == model]
     if model is not None and not wanted:
         known = ", ".join(str(entry.get("model")) for entry in models) or "none yet: it fills with calls"
         raise GatewayError(f"no model {model!r} on the leaderboard; there are: {known}")
     return wanted
+
+
+def _seconds(since: str) -> int:
+    match = _SINCE.fullmatch(since)
+    if match is None:
+        fail(f"--since {since!r} is no length of time; write 90s, 10m, 1h or 2d", MISUSED)
+    return int(match[1]) * _UNIT_S[match[2]]
 
 
 def _render(models: Models) -> Any:
@@ -108,12 +173,25 @@ def _render(models: Models) -> Any:
 
 
 def _ranking(model: Mapping[str, Any]) -> Any:
-    deployments = [row for row in model.get("deployments", []) if isinstance(row, Mapping)]
-    shown = [name for name in _COLUMNS if any(name in row for row in deployments)] or ["deployment"]
+    deployments = [_told(row) for row in model.get("deployments", []) if isinstance(row, Mapping)]
+    shown = [name for name in _COLUMNS if any(row.get(name) is not None for row in deployments)] or ["deployment"]
     rows = [[_figure(name, row.get(name)) for name in shown] for row in deployments]
-    return table(
-        [_COLUMNS[name] for name in shown], rows, title=f"{model.get('model', '?')}: first token in ms, decode in tok/s"
-    )
+    title = f"{model.get('model', '?')}: first token in ms, speed in tok/s"
+    window_s = model.get("window_s")
+    if isinstance(window_s, int | float):
+        title += f", over {window_s / 60:g} min"
+    return table([_COLUMNS[name] for name in shown], rows, title=title)
+
+
+def _told(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with what its figures say together."""
+    told = dict(row)
+    low, high = row.get("ttft_p50_low_ms"), row.get("ttft_p50_high_ms")
+    if low is not None:
+        told["ttft_p50_interval"] = f"{low:.0f} to {high:.0f}" if high is not None else f"over {low:.0f}"
+    if notes := [words for name, words in _NOTES.items() if row.get(name)]:
+        told["notes"] = ", ".join(notes)
+    return told
 
 
 def _figure(name: str, value: object) -> object:
@@ -124,4 +202,4 @@ def _figure(name: str, value: object) -> object:
         return f"{value:.1%}"
     if name.endswith("_ms"):
         return round(value)
-    return f"{value:.1f}" if name == "decode_tps" else value
+    return f"{value:.1f}" if name in {"decode_tps", "e2e_tps"} else value

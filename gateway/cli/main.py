@@ -3,6 +3,7 @@
 import typer
 
 from gateway.cli.check import check
+from gateway.cli.explain import explain
 from gateway.cli.init import init
 from gateway.cli.keys import keys
 from gateway.cli.leaderboard import leaderboard
@@ -23,6 +24,7 @@ First steps:
   holeshot serve          then point any OpenAI SDK at http://127.0.0.1:4000/v1
   holeshot race "Hello!"  watch one race, without a server
   holeshot leaderboard    who is fast now
+  holeshot explain MODEL  who would run the next call, and why
   holeshot sql "select * from throughput"
 
 Each verb has an example: holeshot VERB --help
@@ -48,6 +50,7 @@ def application() -> typer.Typer:
     app.command()(sql)
     app.command()(race)
     app.command()(leaderboard)
+    app.command()(explain)
     app.command()(version)
     return app
 

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 from gateway.settings.checks import is_loopback
 
 _TIMEOUT_S = 10.0
-_MEANING = {
+_LONGEST_ERROR = 65536
+_KEYS = {
     401: "the key is missing or wrong: give an admin client's key with --key or HOLESHOT_KEY",
     403: "the key is not an admin's: set `admin: true` for this client",
-    404: "there is nothing: is it a Holeshot gateway?",
 }
 
 
@@ -39,11 +39,24 @@ def get(url: str, key: str | None) -> bytes:
         with urllib.request.build_opener(*handlers).open(request, timeout=_TIMEOUT_S) as response:
             return bytes(response.read())
     except urllib.error.HTTPError as error:
-        error.close()
-        raise GatewayError(f"{url}: {_MEANING.get(error.code, f'the gateway answers {error.code}')}") from None
+        with error:
+            why = _reason(error.code, error.read(_LONGEST_ERROR))
+        raise GatewayError(f"{url}: {why}") from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise GatewayError(f"no gateway at {url} ({reason}); start one with `holeshot serve`, or give --url") from None
+
+
+def _reason(status: int, body: bytes) -> str:
+    """Say what an error means: of a key what to do about it, else what a gateway says itself."""
+    if status in _KEYS:
+        return _KEYS[status]
+    import msgspec  # noqa: PLC0415 - heavy imports belong to the verb that runs
+
+    try:
+        return str(msgspec.json.decode(body, type=dict[str, dict[str, str | None]])["error"]["message"])
+    except (msgspec.DecodeError, KeyError):
+        return f"the answer is {status}: is it a Holeshot gateway?"
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

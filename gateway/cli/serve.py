@@ -1,6 +1,8 @@
 """``holeshot serve``: the gateway itself."""
 
 import os
+import shutil
+import tempfile
 from typing import Annotated
 
 import typer
@@ -26,6 +28,9 @@ def serve(
     """
     overrides = {"host": host, "port": port, "workers": workers}
     settings, path = read_settings(config, overrides, exit_code=MISUSED)
+    if settings.workers > 1:
+        # Where workers share their metrics. prometheus_client looks at it once, when it is imported.
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="holeshot-metrics-")
     from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - the whole gateway, only now that it is wanted
     from gateway.server import run  # noqa: PLC0415 - likewise
     from gateway.settings import load  # noqa: PLC0415 - likewise
@@ -36,3 +41,6 @@ def serve(
         fail(str(error))
     except OSError as error:
         fail(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another with --port")
+    finally:
+        if settings.workers > 1:
+            shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)

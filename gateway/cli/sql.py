@@ -3,12 +3,12 @@
 import asyncio
 import csv
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_database_url
-from gateway.cli.terminal import MISUSED, fail, on_a_terminal, write_json, write_table
+from gateway.cli.terminal import MISUSED, fail, json_text, on_a_terminal, write_json, write_table
 
 if TYPE_CHECKING:
     from gateway.ledger.queries import Result
@@ -25,8 +25,10 @@ def sql(
 ) -> None:
     """Ask the ledger in SQL, read-only.
 
-    A table on a terminal, CSV when piped, so that `| head` and `> file` do what they should; nulls are empty in CSV.
-    Tables: calls, attempts. Views: throughput, throughput_5m, leaderboard, race_value, slo, provider_errors.
+    A table on a terminal, CSV when piped, so that `| head` and `> file` do what they should; nulls are empty in CSV,
+    lists and objects JSON.
+    Tables: calls, attempts, buckets. Views: samples, leaderboard, throughput, throughput_5m, race_value, slo,
+    provider_errors.
 
     Example: holeshot sql "select * from throughput"
     """
@@ -50,9 +52,13 @@ def _write(result: "Result", *, as_json: bool, as_csv: bool, limit: int) -> None
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(result.columns)
-        writer.writerows(result.rows)
+        writer.writerows(map(_flat, result.rows))
     else:
         shown = result.rows[:limit] if limit else result.rows
         write_table(result.columns, shown)
         if hidden := len(result.rows) - len(shown):
             typer.echo(f"{hidden} more rows; --limit 0 shows all")
+
+
+def _flat(row: tuple[Any, ...]) -> list[Any]:
+    return [json_text(value) if isinstance(value, dict | list | tuple) else value for value in row]

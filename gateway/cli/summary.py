@@ -1,12 +1,14 @@
 """What a configuration amounts to: its providers, and for each model the deployments with what is known of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from gateway.settings.model import DeploymentSettings, Settings
+from gateway.settings.model import Settings
 from gateway.settings.presets import Catalog, vendor_of
-from providers.prices import Price, PriceTable
+from gateway.settings.prices import Prices
+from gateway.settings.races import doubtful
+from providers.prices import PriceTable
 
 
 class ProviderLine(msgspec.Struct, frozen=True):
@@ -23,6 +25,7 @@ class DeploymentLine(msgspec.Struct, frozen=True):
 
     model: str
     mode: str
+    objective: str
     budget: float
     deployment: str
     input_usd: float | None
@@ -47,27 +50,27 @@ def provider_lines(settings: Settings, catalog: Catalog) -> list[ProviderLine]:
     return lines
 
 
-def deployment_lines(settings: Settings, catalog: Catalog, prices: PriceTable) -> list[DeploymentLine]:
+def deployment_lines(settings: Settings, catalog: Catalog, table: PriceTable) -> list[DeploymentLine]:
     """Return a line for each deployment of each model, prices from the configuration or the price table."""
-    pairs = [(name, model, item) for name, model in settings.models.items() for item in model.deployments]
-    keys = {id(item): _price_key(item, settings, catalog) for _, _, item in pairs}
-    listed = prices.look_up({key for key in keys.values() if key is not None})
+    prices = Prices(settings, catalog, table)
     lines = []
-    for name, model, item in pairs:
-        provider = item.deployment.partition("/")[0]
-        vendor = vendor_of(provider, settings.providers[provider], catalog)
-        input_usd, output_usd = _per_mtok(item, listed, keys[id(item)])
-        lines.append(
-            DeploymentLine(
-                model=name,
-                mode=model.race.mode,
-                budget=model.race.budget,
-                deployment=item.name,
-                input_usd=input_usd,
-                output_usd=output_usd,
-                bills_after_disconnect=vendor.bills_after_disconnect if vendor else None,
+    for name, model in settings.models.items():
+        for item in model.deployments:
+            provider = item.deployment.partition("/")[0]
+            vendor = vendor_of(provider, settings.providers[provider], catalog)
+            price = prices.of(vendor, item)
+            lines.append(
+                DeploymentLine(
+                    model=name,
+                    mode=model.race.mode,
+                    objective=model.race.objective,
+                    budget=model.race.budget,
+                    deployment=item.name,
+                    input_usd=None if price is None else round(price.input_usd * 1e6, 6),
+                    output_usd=None if price is None else round(price.output_usd * 1e6, 6),
+                    bills_after_disconnect=vendor.bills_after_disconnect if vendor else None,
+                )
             )
-        )
     return lines
 
 
@@ -85,22 +88,7 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine]) -> list[str]:
         found.append(
             f"price unknown, so the cost of calls is, too; set price_per_mtok: {', '.join(dict.fromkeys(unpriced))}"
         )
+    priced = {line.model for line in lines if line.input_usd is not None}
+    for name, model in settings.models.items():
+        found += doubtful(name, model, priced=name in priced)
     return found
-
-
-PriceKey = tuple[str, str]  # litellm's name of the vendor, the vendor's name of the model
-
-
-def _price_key(item: DeploymentSettings, settings: Settings, catalog: Catalog) -> PriceKey | None:
-    provider, _, model = item.deployment.partition("/")
-    vendor = vendor_of(provider, settings.providers[provider], catalog)
-    return (vendor.litellm_prefix, model) if vendor is not None and vendor.litellm_prefix is not None else None
-
-
-def _per_mtok(
-    item: DeploymentSettings, listed: Mapping[PriceKey, Price | None], key: PriceKey | None
-) -> tuple[float | None, float | None]:
-    if item.price_per_mtok is not None:
-        return item.price_per_mtok.input, item.price_per_mtok.output
-    price = listed.get(key) if key is not None else None
-    return (round(price.input_usd * 1e6, 6), round(price.output_usd * 1e6, 6)) if price is not None else (None, None)

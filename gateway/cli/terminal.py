@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Any, NoReturn
 
 import typer
@@ -34,8 +35,12 @@ def write_json(value: Any) -> None:
     """Write ``value`` as indented JSON; what JSON has no word for (a date, a UUID) as text."""
     import msgspec  # noqa: PLC0415 - heavy imports belong to the verb that runs
 
-    encoded = msgspec.json.encode(value, enc_hook=str, order="deterministic" if isinstance(value, set) else None)
-    typer.echo(msgspec.json.format(encoded, indent=2).decode())
+    typer.echo(msgspec.json.format(_encoded(value), indent=2).decode())
+
+
+def json_text(value: Any) -> str:
+    """Return ``value`` as JSON in one line."""
+    return _encoded(value).decode()
 
 
 def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
@@ -96,11 +101,29 @@ def cell(value: object, column: str = "") -> str:
     if _is_figure(value):
         digits = 0 if column.endswith("_ms") else 1 if "_tps" in column else 6 if column.endswith("_usd") else 3
         return str(value) if isinstance(value, int) else f"{value:,.{digits}f}"
+    if isinstance(value, dict | list | tuple):
+        return json_text(value)
     return str(value)
 
 
+def _encoded(value: Any) -> bytes:
+    import msgspec  # noqa: PLC0415 - as above
+
+    order: Any = "deterministic" if isinstance(value, set) else None
+    return msgspec.json.Encoder(enc_hook=str, decimal_format="number", order=order).encode(_without_nan(value))
+
+
+def _without_nan(value: Any) -> Any:
+    """Make null of decimals that are no number, as msgspec does of floats."""
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, Decimal) and not value.is_finite() else value
+
+
 def _is_figure(value: object) -> bool:
-    return isinstance(value, int | float) or type(value).__name__ == "Decimal"
+    return isinstance(value, int | float | Decimal)
 
 
 def _on_its_side(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Any:

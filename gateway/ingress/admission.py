@@ -11,6 +11,7 @@ from aiohttp import web
 from gateway.errors import Forbidden, Unauthorized, UnsupportedMediaType
 from gateway.fleet import Deployment, Model
 from gateway.settings.model import ClientSettings
+from gateway.settings.profiles import Profile
 
 WIDEST = 8
 
@@ -22,6 +23,8 @@ class Client(msgspec.Struct, frozen=True):
     admin: bool = True
     adhoc: bool = True
     max_width: int = WIDEST
+    profile: Profile | None = None  # how their calls are raced, unless a request says otherwise
+    override: bool = True  # may their requests say otherwise?
     models: frozenset[str] | None = None
     only: frozenset[str] | None = None
     ignore: frozenset[str] = frozenset()
@@ -137,6 +140,8 @@ def _client(name: str, settings: ClientSettings) -> Client:
         admin=settings.admin,
         adhoc=settings.adhoc,
         max_width=settings.max_width,
+        profile=settings.profile,
+        override=settings.override,
         models=as_set(settings.models),
         only=as_set(settings.only),
         ignore=frozenset(settings.ignore),

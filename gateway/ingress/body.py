@@ -1,30 +1,22 @@
 """A request body, read once: its top level as raw JSON, and the few fields the gateway itself must understand."""
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
-from gateway.calls import Mode, WinOn
 from gateway.errors import InvalidRequest
+from gateway.ingress.override import RaceOverride, read_override
 
 CHARS_PER_TOKEN = 4  # of prompt, JSON included
 CLASS_LIMITS = (4 * 1024, 32 * 1024)  # bytes; about 1k and 8k tokens (STEERING 1.1)
 MAX_TAGS = 16
+LONGEST_MODEL = 512  # characters, of a comma list too: names come back in headers
 MAX_TAG_CHARS = 256
 
 # Tools a provider runs itself: they act, search or spend, so their calls are never duplicated.
 _CLIENT_TOOLS = frozenset({"function", "custom"})
-
-
-class RaceOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a request may ask of its own race, in the body's ``race`` or the header ``x-holeshot-race``."""
-
-    mode: Mode | None = None
-    width: Annotated[int, msgspec.Meta(ge=1, le=8)] | None = None
-    hedge_delay_s: Annotated[float, msgspec.Meta(ge=0, le=60)] | None = None
-    win_on: WinOn | None = None
 
 
 class ChatBody(msgspec.Struct, frozen=True):
@@ -34,6 +26,8 @@ class ChatBody(msgspec.Struct, frozen=True):
     stream: bool
     wants_usage: bool
     stateful: bool  # must not be duplicated
+    for_program: bool  # tools or JSON: whoever reads it can do nothing with half of it
+    max_tokens: int | None  # what the answer may be at most, if the client said so
     size: int  # bytes
     fields: Mapping[str, msgspec.Raw]
     race: RaceOverride
@@ -55,6 +49,10 @@ class _StreamOptions(msgspec.Struct):
 
 class _Tool(msgspec.Struct):
     type: str = "function"
+
+
+class _ResponseFormat(msgspec.Struct):
+    type: str = "text"
 
 
 _NONEMPTY_ARRAY = re.compile(rb"\s*\[\s*[^\s\]]")  # of valid JSON; looks at its first bytes only
@@ -102,14 +100,17 @@ def read_chat(body: bytes, race_header: str | None) -> ChatBody:
     if not _NONEMPTY_ARRAY.match(messages):
         raise InvalidRequest("'messages' must be an array with at least one message", param="messages")
     options = _field(fields, "stream_options", _StreamOptions | None)
+    tools = _field(fields, "tools", list[_Tool] | None) or ()
     return ChatBody(
         model=read_model(fields),
         stream=bool(_field(fields, "stream", bool | None)),
         wants_usage=bool(options and options.include_usage),
-        stateful=_is_stateful(fields),
+        stateful=_is_stateful(fields, tools),
+        for_program=bool(tools) or _wants_json(fields),
+        max_tokens=_max_tokens(fields),
         size=len(body),
         fields=fields,
-        race=_race(raw_race, race_header),
+        race=read_override(raw_race, race_header),
     )
 
 
@@ -123,6 +124,8 @@ def read_model(fields: Mapping[str, msgspec.Raw]) -> str:
     model = _field(fields, "model", str | None)
     if not model:
         raise InvalidRequest("'model' is missing: name one of GET /v1/models", param="model")
+    if len(model) > LONGEST_MODEL or not model.isprintable():
+        raise InvalidRequest(f"'model' must be printable and at most {LONGEST_MODEL} characters long", param="model")
     return str(model)
 
 
@@ -160,13 +163,12 @@ def _field(fields: Mapping[str, msgspec.Raw], name: str, type_: Any) -> Any:
         raise InvalidRequest(f"{name!r} is not what it should be: {error}", param=name) from None
 
 
-def _is_stateful(fields: Mapping[str, msgspec.Raw]) -> bool:
+def _is_stateful(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
     """Tell whether the request leaves something behind at the provider, so that two of it would be one too many."""
     if _field(fields, "store", bool | None) or _field(fields, "background", bool | None):
         return True
     if _is_set(fields.get("previous_response_id")) or _is_set(fields.get("web_search_options")):
         return True
-    tools = _field(fields, "tools", list[_Tool] | None) or ()
     return any(tool.type not in _CLIENT_TOOLS for tool in tools)
 
 
@@ -174,23 +176,18 @@ def _is_set(raw: msgspec.Raw | None) -> bool:
     return raw is not None and bytes(raw) != b"null"
 
 
-def _race(raw: msgspec.Raw | None, header: str | None) -> RaceOverride:
-    """Read the override: an object, or just a mode. The body goes before the header."""
-    source, text = ("race", bytes(raw)) if raw is not None else ("x-holeshot-race", _header_bytes(header or ""))
-    if not text or text == b"null":
-        return RaceOverride()
-    if not text.startswith((b"{", b'"')):
-        text = msgspec.json.encode(text.decode())
-    try:
-        override = msgspec.json.decode(text, type=RaceOverride | Mode)
-    except msgspec.DecodeError as error:
-        modes = ", ".join(Mode)
-        raise InvalidRequest(
-            f"{source!r} is not understood: {error}; send a mode ({modes})"
-            " or an object with mode, width, hedge_delay_s, win_on",
-            param=source,
-        ) from None
-    return override if isinstance(override, RaceOverride) else RaceOverride(mode=override)
+def _wants_json(fields: Mapping[str, msgspec.Raw]) -> bool:
+    asked = _field(fields, "response_format", _ResponseFormat | None)
+    return asked is not None and asked.type in _JSON_FORMATS
+
+
+def _max_tokens(fields: Mapping[str, msgspec.Raw]) -> int | None:
+    """Return the smaller of the two limits; some servers take -1 for none."""
+    said = (_field(fields, name, float | None) for name in ("max_tokens", "max_completion_tokens"))
+    return min((int(limit) for limit in said if limit is not None and limit >= 1), default=None)
+
+
+_JSON_FORMATS = frozenset({"json_object", "json_schema"})
 
 
 def _header_bytes(header: str) -> bytes:

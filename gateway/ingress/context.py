@@ -7,8 +7,10 @@ from typing import Any
 from aiohttp import web
 
 from gateway.calls import Recorder
+from gateway.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.fleet import Fleet
 from gateway.ingress.admission import Admission
+from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import Settings
 from gateway.steering.steering import Steering
 
@@ -24,6 +26,7 @@ class Context:
         admission: Admission,
         steering: Steering,
         recorder: Recorder,
+        attempts: AttemptTasks,
         replica: str,
         clock: Callable[[], float],
         new_id: Callable[[], str],
@@ -36,6 +39,7 @@ class Context:
         self.admission = admission
         self.steering = steering
         self.recorder = recorder
+        self.attempts = attempts
         self.replica = replica
         self.clock = clock  # monotonic seconds
         self.new_id = new_id
@@ -43,6 +47,10 @@ class Context:
         self.readiness = readiness
         self.render_metrics = render_metrics
         self.draining = False  # stopping: no new calls
+
+    def cancelled_as(self) -> type[ApiError]:
+        """Return why a call is cancelled now: the gateway is stopping, or the call's client has gone."""
+        return ShuttingDown if self.draining else ClientDisconnected
 
 
 CONTEXT = web.AppKey("holeshot", Context)

@@ -2,11 +2,13 @@
 
 from aiohttp import web
 
-from gateway.calls import Call, Mode, Objective, WinOn
+from gateway.calls import Call, Objective, WinOn
 from gateway.errors import ApiError, InvalidRequest, ShuttingDown
 from gateway.ingress import headers
 from gateway.ingress.body import CHARS_PER_TOKEN, prompt_class, read_fields, read_model, read_tags
 from gateway.ingress.context import CONTEXT
+from gateway.ingress.entry import planned
+from gateway.ingress.override import NOTHING, as_asked
 from gateway.racing.relay import Relay
 
 
@@ -25,8 +27,7 @@ async def embeddings(request: web.Request) -> web.Response:
     fleet = context.fleet
     with fleet.lease():
         client.check_model(name)
-        model = fleet.find(name, adhoc=client.adhoc)
-        settings = model.race.model_copy(update={"mode": Mode.SINGLE})
+        model = as_asked(fleet.find(name, adhoc=client.adhoc), NOTHING, client, stateful=True)
         call = Call(
             id=context.new_id(),
             received_at=context.clock(),
@@ -35,7 +36,7 @@ async def embeddings(request: web.Request) -> web.Response:
             model=model.name,
             endpoint="embeddings",
             streamed=False,
-            mode=Mode.SINGLE,
+            mode=model.race.mode,
             objective=Objective.FIRST_TOKEN,
             win_on=WinOn.ANY,
             prompt_class=prompt_class(len(body)),
@@ -47,15 +48,16 @@ async def embeddings(request: web.Request) -> web.Response:
             replica=context.replica,
             region=context.settings.region,
         )
-        plan = context.steering.plan(
-            model.name,
-            [deployment.name for deployment in client.deployments(model)],
-            settings,
-            prompt_class=call.prompt_class,
-            prompt_tokens=call.prompt_tokens,
-        )
+        plan = planned(context, call, model, client.deployments(model))
         relay = Relay(
-            call, model, plan, context.recorder, clock=context.clock, new_id=context.new_id, utc_now=context.utc_now
+            call,
+            model,
+            plan,
+            context.recorder,
+            clock=context.clock,
+            new_id=context.new_id,
+            utc_now=context.utc_now,
+            cancelled_as=context.cancelled_as,
         )
         try:
             record, answer = await relay.run("embeddings")

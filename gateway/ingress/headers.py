@@ -10,6 +10,7 @@ from gateway.racing.sink import Winner
 _UPSTREAM = frozenset({"openai-beta", "traceparent", "tracestate"})
 _UPSTREAM_PREFIX = "anthropic-"
 _CLIENT_PREFIX = "x-ratelimit-"
+NARROWED = "x-holeshot-narrowed"  # the limit that refused an extra attempt: budget or usd_per_day
 
 
 def for_upstream(headers: Mapping[str, str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from aiohttp import web
 
 from gateway.errors import ModelNotFound
 from gateway.ingress.context import CONTEXT
+from gateway.ingress.explaining import explained
 
 
 async def live(_request: web.Request) -> web.Response:
@@ -34,18 +35,26 @@ async def metrics(request: web.Request) -> web.Response:
 
 
 async def leaderboard(request: web.Request) -> web.Response:
-    """Answer with the standings of every model, or of ``?model=``. Needs an admin key once clients are configured.
+    """Answer with the standings of every model, or of ``?model=``; with ``?explain=1`` with their next plans.
+
+    Needs an admin key once clients are configured.
 
     Raises:
         ModelNotFound: ``model`` is not configured.
 
     """
     context = request.app[CONTEXT]
-    context.admission.admit_admin(request)
+    client = context.admission.admit_admin(request)
     wanted = request.query.get("model")
     models = context.fleet.models
     if wanted is not None and wanted not in models:
         raise ModelNotFound(f"the model {wanted!r} is not configured; known models: {', '.join(models) or 'none'}")
     names = [wanted] if wanted is not None else list(models)
+    if request.query.get("explain", "0") not in _NO:
+        plans = [explained(context, models[name], request.query, client) for name in names]
+        return web.Response(body=msgspec.json.encode({"models": plans}), content_type="application/json")
     standings = [context.steering.leaderboard(name) for name in names]
     return web.Response(body=msgspec.json.encode({"models": standings}), content_type="application/json")
+
+
+_NO = frozenset({"0", "false", ""})

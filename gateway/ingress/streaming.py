@@ -1,17 +1,23 @@
 """The sink of a streamed answer: the winner's server-sent events, forwarded as they come."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import msgspec
 from aiohttp import web
 
 from gateway.calls import Call
 from gateway.ingress import headers
+from gateway.racing.reading import Block
 from gateway.racing.sink import ClientGone, Winner
-from providers.chunks import Chunk
 from providers.errors import UpstreamError
 
 DONE = b"data: [DONE]\n\n"
+
+
+class _Events(web.StreamResponse):
+    """A response whose headers leave with its first events, in one write: they follow at once."""
+
+    _send_headers_immediately = False
 
 
 class StreamingSink:
@@ -19,27 +25,28 @@ class StreamingSink:
 
     streams = True
 
-    def __init__(self, request: web.Request, call: Call) -> None:
+    def __init__(self, request: web.Request, call: Call, told: Mapping[str, str]) -> None:
         self._request = request
         self._call = call
+        self._told = told  # headers besides those of the winner, complete when it begins
         self.response: web.StreamResponse | None = None
 
     async def begin(self, winner: Winner) -> None:
         """Send the response's headers."""
         fields = headers.for_client(self._call, winner)
+        fields.update(self._told)
         fields["content-type"] = "text/event-stream; charset=utf-8"
         fields["cache-control"] = "no-cache"
         fields["x-accel-buffering"] = "no"  # nginx in front would hold the stream back
-        response = self.response = web.StreamResponse(headers=fields)
+        response = self.response = _Events(headers=fields)
         try:
             await response.prepare(self._request)
         except ConnectionError as error:
             raise ClientGone from error
 
-    async def write(self, block: bytes, chunks: Sequence[Chunk] | None) -> None:
+    async def write(self, block: Block) -> None:
         """Forward ``block`` as it is."""
-        del chunks
-        await self._send(block)
+        await self._send(block.forward)
 
     async def end(self) -> None:
         """Send [DONE] and the end of the response."""

@@ -3,10 +3,14 @@
 import ipaddress
 from collections.abc import Iterator
 
+from gateway.calls import Objective
 from gateway.settings.explain import nearest
-from gateway.settings.model import ProviderSettings, Settings
+from gateway.settings.model import DeploymentSettings, ProviderSettings, Settings
 from gateway.settings.presets import Catalog, vendor_of
+from gateway.settings.prices import Prices
 from gateway.settings.problems import Complaint, Place
+from gateway.settings.races import impossible
+from providers.prices import PriceTable
 
 _DATABASES = ("postgresql", "postgres", "postgresql+asyncpg", "sqlite", "sqlite+aiosqlite")
 _REDISES = ("redis", "rediss", "unix")
@@ -20,6 +24,7 @@ def check(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
         yield from _provider(name, provider, catalog)
     for name in settings.models:
         yield from _model(name, settings, catalog)
+    yield from _races(settings, catalog)
     yield from _clients(settings)
 
 
@@ -92,6 +97,19 @@ def _model(name: str, settings: Settings, catalog: Catalog) -> Iterator[Complain
         if deployment.name in seen:
             yield Complaint(here, f"{deployment.name!r} is there twice: remove one, or name it apart with `as:`")
         seen[deployment.name] = index
+
+
+def _races(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
+    def is_priced(item: DeploymentSettings) -> bool:
+        name = item.deployment.partition("/")[0]
+        provider = settings.providers.get(name)
+        vendor = None if provider is None else vendor_of(name, provider, catalog)
+        return prices.of(vendor, item) is not None
+
+    by_cost = any(model.race.objective is Objective.COST for model in settings.models.values())
+    prices = Prices(settings, catalog, PriceTable.installed() if by_cost else PriceTable(None))
+    for name, model in settings.models.items():
+        yield from impossible(name, model, is_priced)
 
 
 def _clients(settings: Settings) -> Iterator[Complaint]:

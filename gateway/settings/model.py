@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from gateway.calls import Mode, WinOn
+from gateway.calls import Mode, Objective, WinOn
+from gateway.settings.profiles import PROFILE_TIMEOUTS, PROFILES, Profile
 
 Seconds = Annotated[float, Field(gt=0)]
 
@@ -33,6 +34,11 @@ class Timeouts(Section):
     ttft_timeout_s: Seconds | None = None  # launch, DNS included, to first meaningful delta
     stall_timeout_s: Seconds | None = None  # between events; comments and pings do not count
     total_timeout_s: Seconds | None = None  # off by default: it cuts long answers
+
+
+def profile_timeouts(profile: Profile | None) -> Timeouts:
+    """Return the clocks that go with a profile."""
+    return Timeouts.model_validate(PROFILE_TIMEOUTS.get(profile, {}) if profile is not None else {})
 
 
 class DefaultTimeouts(Timeouts):
@@ -71,6 +77,7 @@ class DeploymentSettings(Section):
     extra_body: dict[str, object] = {}
     upstream_stream: bool = True  # False: this deployment cannot stream; it is raced on its whole answer
     price_per_mtok: Price | None = None  # overrides the price table
+    max_in_flight: Annotated[int, Field(ge=1)] | None = None  # of this replica; for servers of one's own
 
     @field_validator("deployment")
     @classmethod
@@ -89,15 +96,38 @@ class DeploymentSettings(Section):
 
 
 class RaceSettings(Section):
-    """How calls of a model are raced."""
+    """How calls of a model are raced. A profile changes the defaults of the rest."""
 
+    profile: Profile | None = None
+    objective: Objective = Objective.AUTO
+    ttft_ms: Annotated[float, Field(gt=0)] | None = None  # objective cost: the time to first token to be met
+    min_tok_s: Annotated[float, Field(gt=0)] | None = None  # decode speed below which a deployment is a last resort
     mode: Mode = Mode.AUTO
     width: Annotated[int, Field(ge=1, le=8)] = 2  # attempts started at once in mode race
     hedge_delay_s: Annotated[float, Field(ge=0)] | None = None  # mode hedge; by default the policy's quantile
     # Extra attempts per call: 1.0 races the best two, 0.1 is economy. By default what the width asks for, at least 1.0.
     budget: float = Field(default_factory=lambda data: max(1.0, data.get("width", 2) - 1.0), ge=0, le=7)
+    # The most that extra attempts may cost in a UTC day, at list price, all replicas together. US dollars.
+    usd_per_day: Annotated[float, Field(ge=0)] | None = None
     win_on: WinOn = WinOn.ANY
     max_prompt_tokens: Annotated[int, Field(ge=0)] = 16_000  # longer prompts are hedged: every attempt pays its prefill
+
+    @model_validator(mode="before")
+    @classmethod
+    def _start_from_the_profile(cls, value: object) -> object:
+        if isinstance(value, dict) and isinstance(profile := value.get("profile"), str) and profile in PROFILES:
+            return {**PROFILES[Profile(profile)], **{key: entry for key, entry in value.items() if entry is not None}}
+        return value
+
+    def under(self, profile: Profile) -> "RaceSettings":
+        """Return these settings with ``profile`` over them, in place of the one they began with.
+
+        The budget is the operator's: a profile may lower it, never raise it.
+        """
+        began = {} if self.profile is None else PROFILES[self.profile]
+        own = {name: value for name in self.model_fields_set if (value := getattr(self, name)) != began.get(name)}
+        laid = RaceSettings.model_validate({**own, **PROFILES[profile], "profile": profile})
+        return laid.model_copy(update={"budget": min(self.budget, laid.budget)})
 
 
 class ModelSettings(Section):
@@ -122,6 +152,8 @@ class ClientSettings(Section):
     admin: bool = False  # may read /metrics, /leaderboard and /
     adhoc: bool = False  # may name provider/model and comma lists directly
     max_width: Annotated[int, Field(ge=1, le=8)] = 2  # the widest race a request of theirs may ask for
+    profile: Profile | None = None  # how their calls are raced, over the model's own settings
+    override: bool = True  # may their requests say how they are raced?
     models: tuple[str, ...] | None = None  # None: all
     only: tuple[str, ...] | None = None  # providers their prompts may be shown to; None: all
     ignore: tuple[str, ...] = ()  # providers their prompts are kept from
@@ -140,7 +172,7 @@ class Settings(BaseSettings):
     database_url: SecretStr = SecretStr("sqlite+aiosqlite:///var/holeshot.db")
     redis_url: SecretStr | None = None
     spool_dir: str = "var/spool"
-    max_body_mb: Annotated[float, Field(gt=0)] = 64.0  # images and long prompts need tens of MiB
+    max_body_mb: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 64.0  # images and long prompts need tens of MiB
     shutdown_grace_s: Annotated[float, Field(ge=0)] = 30.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "console", "json"] = "auto"  # auto: console on a terminal, JSON elsewhere

@@ -1,10 +1,19 @@
-"""holeshot leaderboard, asking over a real socket."""
+"""holeshot leaderboard, asking a gateway over a real socket, or the ledger."""
 
+import asyncio
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import Result
+
+from gateway.calls import CallRecord
+from gateway.ledger.database import migrate
+from gateway.ledger.writer import Ledger
+from tests.unit.ledger.records import call, new_id, won
 
 Holeshot = Callable[..., Result]
 
@@ -75,3 +84,43 @@ def test_something_else_on_the_port_is_not_taken_for_a_gateway(holeshot: Holesho
     site.answers["/leaderboard"] = ["surprise"]
 
     assert "does not answer as a gateway does" in holeshot("leaderboard", "--url", site.url).stderr
+
+
+def test_since_answers_from_the_ledger_without_a_gateway(holeshot: Holeshot, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    now = datetime.now(UTC)
+    asyncio.run(migrate(url))
+    asyncio.run(
+        _store(url, tmp_path, [_call(now - timedelta(minutes=30), ttft_ms) for ttft_ms in (100.0, 200.0, 900.0)])
+    )
+
+    told = json.loads(holeshot("leaderboard", "--since", "1h", "--json", HOLESHOT_DATABASE_URL=url).stdout)
+
+    (board,) = told["models"]
+    assert (board["model"], board["window_s"]) == ("llama", 3600)
+    (row,) = board["deployments"]
+    assert (row["rank"], row["n"], row["state"]) == (1, 3, None)
+    assert row["ttft_p50_ms"] == pytest.approx(200, rel=0.05)
+    table = holeshot("leaderboard", "llama", "--since", "1h", HOLESHOT_DATABASE_URL=url).stdout
+    assert "over 60 min" in table
+    assert "state" not in table
+    assert holeshot("leaderboard", "llama", "--since", "10m", HOLESHOT_DATABASE_URL=url).exit_code == 1
+
+
+def test_a_length_of_time_that_is_none_is_refused(holeshot: Holeshot) -> None:
+    result = holeshot("leaderboard", "--since", "yesterday")
+
+    assert result.exit_code == 2
+    assert "write 90s, 10m, 1h or 2d" in result.stderr
+
+
+def _call(at: datetime, ttft_ms: float) -> CallRecord:
+    return call(won(new_id(), started_at=at, ttft_ms=ttft_ms), started_at=at)
+
+
+async def _store(url: str, folder: Path, records: list[CallRecord]) -> None:
+    ledger = Ledger(url, folder / "spool", "w1")
+    for record in records:
+        ledger.call_finished(record)
+    await ledger.flush()
+    await ledger.close()

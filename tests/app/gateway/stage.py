@@ -70,9 +70,11 @@ class Stage:
         return self.http.get(self.url + path, **options)
 
     def prefer(self, *providers: str) -> None:
-        """Teach the leaderboard who is fast, in this order, so that the plan of the next call is known."""
+        """Teach the leaderboard who is fast, in this order and in every way, so that the next plan is known."""
         for place, name in enumerate(providers):
-            samples = {event_field(f"{name}/m", prompt_class, 0.02 * 4**place): 50.0 for prompt_class in range(3)}
+            deployment = f"{name}/m"
+            samples = {event_field(deployment, prompt_class, 0.02 * 4**place): 50.0 for prompt_class in range(3)}
+            samples |= {f"{deployment}|tok": 1000.0, f"{deployment}|sec": 0.1 * 10.0**place}
             self.gateway.steering._board.add(MODEL, samples, time.time())
 
     async def rows(self, query: str) -> list[dict[str, Any]]:

@@ -1,11 +1,12 @@
 """What goes wrong reaches users of the openai package as its own exception classes."""
 
+import asyncio
 import hashlib
 
 import openai
 import pytest
 
-from providers.simulator.script import Delta, ErrorEvent, Hang, RoleOnly, Status
+from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, RoleOnly, Status
 from tests.app.gateway.stage import MODEL, PROMPT, Serve, Stage
 
 KEY = "hs-a-gateway-key"
@@ -84,10 +85,12 @@ async def test_the_providers_own_401_is_our_502_and_never_the_clients(serve: Ser
 
 
 async def test_an_error_in_the_middle_of_a_stream_raises_where_it_happens(serve: Serve) -> None:
-    async with serve(alpha=[RoleOnly(), Delta("half"), ErrorEvent("out of memory")]) as stage:
+    seen = asyncio.Event()
+    async with serve(alpha=[RoleOnly(), Delta("half"), Gate(seen), ErrorEvent("out of memory")]) as stage:
         stream = await stage.sdk.chat.completions.create(model=MODEL, messages=PROMPT, stream=True)
         assert (await anext(stream)).choices[0].delta.role == "assistant"
         assert (await anext(stream)).choices[0].delta.content == "half"
+        seen.set()
         with pytest.raises(openai.APIError, match="out of memory"):
             await anext(stream)
         call = await stage.call()

@@ -29,7 +29,7 @@ def test_help_shows_the_first_steps_and_every_verb(holeshot: Holeshot) -> None:
         assert words in output
 
 
-@pytest.mark.parametrize("verb", ["serve", "check", "init", "migrate", "sql", "leaderboard"])
+@pytest.mark.parametrize("verb", ["serve", "check", "init", "migrate", "sql", "leaderboard", "explain"])
 def test_every_verb_has_an_example(holeshot: Holeshot, verb: str) -> None:
     result = holeshot(verb, "--help")
 
@@ -150,3 +150,34 @@ def test_a_clients_name_must_be_a_word(holeshot: Holeshot) -> None:
 
 def test_version_says_the_version(holeshot: Holeshot) -> None:
     assert holeshot("version").output.startswith("holeshot 0.")
+
+
+def test_check_notes_what_may_not_be_meant_and_still_succeeds(holeshot: Holeshot) -> None:
+    race = {"mode": "race", "width": 2, "budget": 0.1, "usd_per_day": 5}
+    config = {
+        "providers": {"mine": {"base_url": "http://127.0.0.1:1/v1"}},
+        "models": {"m": {"deployments": ["mine/x", "mine/y"], "race": race}},
+    }
+    Path("doubtful.yaml").write_text(yaml.safe_dump(config))
+
+    checked = holeshot("check", "-c", "doubtful.yaml")
+    as_json = json.loads(holeshot("check", "-c", "doubtful.yaml", "--json").stdout)
+
+    assert checked.exit_code == 0
+    assert "note: model 'm': usd_per_day holds nobody back, no price is known" in checked.stdout
+    assert "note: model 'm': races of 2 start 1 extra attempts a call, the budget pays for 0.1" in checked.stdout
+    assert as_json["ok"]
+    assert any("usd_per_day" in note for note in as_json["warnings"])
+
+
+def test_serve_refuses_an_impossible_race_with_the_reason(holeshot: Holeshot) -> None:
+    config = {
+        "providers": {"mine": {"base_url": "http://127.0.0.1:1/v1"}},
+        "models": {"m": {"deployments": ["mine/x"], "race": {"profile": "batch"}}},
+    }
+    Path("gateway.yaml").write_text(yaml.safe_dump(config))
+
+    refused = holeshot("serve", "-c", "gateway.yaml")
+
+    assert refused.exit_code == 2
+    assert "models.m.race.objective: no price is known, so none is the cheapest: set price_per_mtok" in refused.stderr

@@ -12,8 +12,8 @@ from gateway.cli.heat import Question
 from gateway.cli.lanes import Lane, Lanes, read_text
 from gateway.cli.podium import rows
 from gateway.cli.track import Track, printable, summary
+from gateway.racing.reading import Block, Part
 from gateway.racing.sink import ClientGone, Winner
-from providers.chunks import read_chunk
 from tests.unit.ledger.records import NOON, call, failed, lost, start_of, won
 
 FAST, SLOW = "groq/llama", "together/llama"
@@ -56,7 +56,7 @@ class Scene:
     async def claim(self, after_s: float = 0.2) -> None:
         """Let the first lane win."""
         self.now_s += after_s
-        self.lanes.first_token("llama", 0, FAST, after_s)
+        self.lanes.first_token("llama", 0, self.lanes.lanes[0].start, after_s)
         self.lanes.attempt_ended("llama", 0, self.slow)
         exchange: Any = None
         winner = Winner("groq", FAST, 2, after_s * 1000, 0.1, exchange)
@@ -65,8 +65,8 @@ class Scene:
     async def say(self, *tokens: str, kind: str = "content") -> None:
         """Let the winner say something."""
         for token in tokens:
-            chunk = read_chunk(msgspec.json.encode({"choices": [{"index": 0, "delta": {kind: token}}]}))
-            await self.lanes.write(b"", [chunk])
+            data = b"data: " + msgspec.json.encode({"choices": [{"index": 0, "delta": {kind: token}}]}) + b"\n\n"
+            await self.lanes.write(Block(data, (Part(data, None),)))
 
     def finish(self) -> None:
         """End the call."""

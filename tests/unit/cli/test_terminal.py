@@ -1,8 +1,12 @@
 """How figures look in a table."""
 
+import json
+from decimal import Decimal
+from uuid import UUID
+
 import pytest
 
-from gateway.cli.terminal import cell, write_table
+from gateway.cli.terminal import cell, write_json, write_table
 
 
 def test_the_unit_decides_the_digits() -> None:
@@ -18,6 +22,17 @@ def test_what_is_not_known_is_a_dash() -> None:
 
 def test_truth_is_yes_or_no_and_whole_numbers_stay_whole() -> None:
     assert (cell(value=True), cell(7, "n"), cell("groq/x")) == ("yes", "7", "groq/x")
+
+
+def test_lists_and_objects_are_json() -> None:
+    assert cell({"a": [1, None], "b": Decimal("1.50")}, "tags") == '{"a":[1,null],"b":1.50}'
+    assert cell(["x"]) == '["x"]'
+
+
+def test_decimals_are_json_numbers_and_what_is_no_number_is_null(capsys: pytest.CaptureFixture[str]) -> None:
+    write_json([{"n": Decimal("12.50"), "nan": Decimal("NaN"), "id": UUID(int=1)}])
+
+    assert json.loads(capsys.readouterr().out) == [{"n": 12.5, "nan": None, "id": str(UUID(int=1))}]
 
 
 def test_what_is_too_wide_for_the_screen_is_laid_on_its_side(

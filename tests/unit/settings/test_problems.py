@@ -215,3 +215,10 @@ clients: { a: { key_sha256: gsk-secret }, b: gsk-secret }
 
     assert len(messages) >= 7
     assert "gsk-secret" not in "\n".join(messages)
+
+
+@pytest.mark.parametrize("limit", [".inf", ".nan"])
+def test_a_body_without_a_limit_is_refused(problems: Problems, limit: str) -> None:
+    (problem,) = problems(f"max_body_mb: {limit}\n")
+
+    assert problem.startswith("gateway.yaml:1: max_body_mb: ")

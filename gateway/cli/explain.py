@@ -1,0 +1,154 @@
+"""``holeshot explain``: for the next call of a model, who would run, with what delay, and why, number by number."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
+
+import typer
+
+from gateway.cli.terminal import UNKNOWN, fail, write_json, write_table
+
+# The gateway's words, and ours above the column; a gateway of another version may send more or fewer.
+_LAUNCHES = {"delay_s": "after s", "deployment": "deployment", "role": "role", "extra": "extra", "why": "why"}
+_DEPLOYMENTS = {
+    "deployment": "deployment",
+    "score_s": "score s",
+    "draw": "drawn",
+    "state": "state",
+    "events": "seen",
+    "ttft_mean_s": "mean s",
+    "ttft_p50_s": "p50 s",
+    "ttft_p95_s": "p95 s",
+    "error_rate": "errors",
+    "decode_tps": "tok/s",
+    "decode_s": "decode s",
+    "cost_usd": "cost $",
+    "scarcity_s": "scarcity s",
+    "headroom": "headroom",
+    "pressure": "pressure",
+    "in_flight": "now",
+    "max_in_flight": "at most",
+    "passed_over": "passed over",
+}
+_FLOORS = {"ttft_ms": "the first token within {} ms", "min_tok_s": "{} tok/s"}
+_SHARES = frozenset({"draw", "error_rate", "headroom"})
+
+
+def explain(  # noqa: PLR0917 - options are named on the command line
+    model: Annotated[str, typer.Argument(help="The model that would be asked for.")],
+    prompt_tokens: Annotated[int, typer.Option(min=1, help="Size of the prompt.")] = 700,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of the answer, at most.")] = None,
+    stream: Annotated[bool, typer.Option(help="Does somebody read along?")] = True,
+    objective: Annotated[
+        Literal["auto", "first_token", "completion", "cost"] | None, typer.Option(help="[default: the model's]")
+    ] = None,
+    profile: Annotated[
+        Literal["chat", "voice", "agent", "batch"] | None, typer.Option(help="[default: the model's]")
+    ] = None,
+    mode: Annotated[
+        Literal["single", "race", "hedge", "auto"] | None, typer.Option(help="[default: the model's]")
+    ] = None,
+    url: Annotated[str, typer.Option(envvar="HOLESHOT_URL", help="The running gateway.")] = "http://127.0.0.1:4000",
+    key: Annotated[
+        str | None,
+        typer.Option(envvar="HOLESHOT_KEY", show_envvar=True, help="An admin client's key, where clients are set up."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As the gateway sends it.")] = False,
+) -> None:
+    """Explain the plan of the next call.
+
+    Who would run, with what delay and why, and the numbers it follows from, from the running gateway. Nothing is asked
+    of any provider.
+
+    Example: holeshot explain llama-70b --profile voice
+    """
+    from gateway.cli.remote import GatewayError  # noqa: PLC0415 - only where it is needed
+
+    asked = {
+        "model": model,
+        "prompt_tokens": prompt_tokens,
+        "max_tokens": max_tokens,
+        "stream": str(stream).lower(),
+        "objective": objective,
+        "profile": profile,
+        "mode": mode,
+    }
+    try:
+        explained = _fetch(url, key, {name: value for name, value in asked.items() if value is not None})
+    except GatewayError as error:
+        fail(str(error))
+    if as_json:
+        write_json(explained)
+    else:
+        _write(explained)
+
+
+def _fetch(url: str, key: str | None, asked: Mapping[str, object]) -> Mapping[str, Any]:
+    """Return what the gateway says of the one model.
+
+    Raises:
+        GatewayError: there is no gateway, it refuses, or it does not know the model.
+
+    """
+    import msgspec  # noqa: PLC0415 - only where it is needed
+
+    from gateway.cli.remote import GatewayError, get  # noqa: PLC0415 - likewise
+
+    address = url.rstrip("/").removesuffix("/leaderboard") + "/leaderboard"
+    body = get(f"{address}?{urlencode({'explain': 1, **asked})}", key)
+    try:
+        [explained] = msgspec.json.decode(body, type=dict[str, list[dict[str, Any]]])["models"]
+        return explained | {"explanation": msgspec.convert(explained["explanation"], dict[str, Any])}
+    except (msgspec.DecodeError, KeyError, ValueError):
+        raise GatewayError(f"{address} does not answer as a gateway does") from None
+
+
+def _write(explained: Mapping[str, Any]) -> None:
+    plan = explained["explanation"]
+    typer.echo(_head(explained, plan))
+    typer.echo(f"extra attempts: {_said(plan, 'budget')} a call on average, {_said(plan, 'budget_tokens')} saved up")
+    for name, floor in _FLOORS.items():
+        if plan.get(name) is not None:
+            typer.echo(f"floor: {floor.format(_said(plan, name))}")
+    for note in plan.get("notes", ()):
+        typer.echo(f"note: {note}")
+    if plan.get("launches"):
+        _write_rows("Who runs", _LAUNCHES, plan["launches"])
+    else:
+        typer.echo(f"nobody runs: asked again in {_said(plan, 'retry_after_s')} s")
+    if plan.get("rest"):
+        typer.echo(f"when all of them fail: {', '.join(plan['rest'])}\n")
+    _write_rows("Deployments, best first", _DEPLOYMENTS, plan.get("deployments", ()))
+
+
+def _head(explained: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
+    profile = explained.get("profile")
+    return (
+        f"{explained.get('model')}: objective {_said(plan, 'objective')}, mode {_said(plan, 'mode')}"
+        f"{f', profile {profile}' if profile else ''}; a prompt of {_said(plan, 'prompt_tokens')} tokens,"
+        f" an answer of about {_said(plan, 'answer_tokens')}"
+    )
+
+
+def _said(plan: Mapping[str, Any], name: str) -> str:
+    value = plan.get(name)
+    return UNKNOWN if value is None else f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+def _write_rows(title: str, columns: Mapping[str, str], rows: Any) -> None:
+    """Write a table of those columns that say something."""
+    shown = [name for name in columns if any(row.get(name) is not None for row in rows)]
+    cells = [[_figure(name, row.get(name)) for name in shown] for row in rows]
+    write_table([columns[name] for name in shown], cells, title=title)
+
+
+def _figure(name: str, value: object) -> object:
+    if name in _SHARES and isinstance(value, int | float):
+        return f"{value:.0%}" if value >= _WHOLE_PERCENT or not value else f"{value:.1%}"
+    if isinstance(value, float):
+        return f"{value:.6f}" if name.endswith("_usd") else f"{value:.1f}" if name in _ROUGH else f"{value:.3f}"
+    return value
+
+
+_WHOLE_PERCENT = 0.1
+_ROUGH = frozenset({"events", "decode_tps", "pressure"})

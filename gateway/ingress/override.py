@@ -1,0 +1,104 @@
+"""What a request may say of its own race, and what becomes of it: the model as this call is to see it.
+
+The request is stronger than its client's profile, and that than the model's settings. What extra attempts may cost
+(``budget``, ``usd_per_day``) is the operator's alone.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from gateway.calls import Mode, Objective, WinOn
+from gateway.errors import Forbidden, InvalidRequest
+from gateway.fleet import Model
+from gateway.ingress.admission import Client
+from gateway.settings.model import RaceSettings
+from gateway.settings.profiles import Profile
+from gateway.settings.races import contradictions
+
+HEADER = "x-holeshot-race"
+
+
+class RaceOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The body's ``race``, or the header ``x-holeshot-race``. What is None was not said."""
+
+    profile: Profile | None = None
+    mode: Mode | None = None
+    width: Annotated[int, msgspec.Meta(ge=1, le=8)] | None = None
+    hedge_delay_s: Annotated[float, msgspec.Meta(ge=0, le=60)] | None = None
+    win_on: WinOn | None = None
+    objective: Objective | None = None
+    ttft_ms: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    min_tok_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+
+
+NOTHING = RaceOverride()
+
+
+def read_override(raw: msgspec.Raw | None, header: str | None) -> RaceOverride:
+    """Read an override: an object, or just the name of a mode or a profile. The body goes before the header.
+
+    Raises:
+        InvalidRequest: it is neither, or a value in it makes no sense.
+
+    """
+    # aiohttp escapes what is no UTF-8 in a header as surrogates
+    text = bytes(raw) if raw is not None else (header or "").strip().encode(errors="replace")
+    if not text or text == b"null":
+        return NOTHING
+    try:
+        if text.startswith(b"{"):
+            return msgspec.json.decode(text, type=RaceOverride)
+        word = msgspec.json.decode(text, type=str) if raw is not None or text.startswith(b'"') else text.decode()
+        return msgspec.convert({"profile" if word in _PROFILES else "mode": word}, RaceOverride)
+    except msgspec.DecodeError as error:
+        source = HEADER if raw is None else "race"
+        raise InvalidRequest(
+            f"{source!r} is not understood: {error}; send a mode ({', '.join(Mode)}), a profile ({', '.join(Profile)})"
+            f" or an object with {', '.join(RaceOverride.__struct_fields__)}",
+            param=source,
+        ) from None
+
+
+def as_asked(model: Model, override: RaceOverride, client: Client, *, stateful: bool) -> Model:
+    """Return ``model`` as this call is to be raced: as configured, changed by what is asked for and may be asked for.
+
+    ``stateful`` calls, which leave something behind at the provider, are never sent twice.
+
+    Raises:
+        Forbidden: the key may not say how its calls are raced, or not start so many attempts.
+        InvalidRequest: what is asked for contradicts itself.
+
+    """
+    if override == NOTHING:
+        model = model.under(client.profile)
+        race = model.race
+    else:
+        _check(override, client)
+        model = model.under(override.profile or client.profile)
+        race = _changed(model.race, override, client)
+    if stateful:
+        race = race.model_copy(update={"mode": Mode.SINGLE})
+    return model if race is model.race else msgspec.structs.replace(model, race=race)
+
+
+def _check(override: RaceOverride, client: Client) -> None:
+    if not client.override:
+        raise Forbidden("this key may not say how its calls are raced: leave out 'race' and x-holeshot-race")
+    if override.width is not None and override.width > client.max_width:
+        raise Forbidden(f"this key may race at most {client.max_width} deployments at once, not {override.width}")
+
+
+def _changed(race: RaceSettings, override: RaceOverride, client: Client) -> RaceSettings:
+    """Return ``race`` with what the request says; without a width, as wide as configured or as the key allows."""
+    said = msgspec.structs.asdict(override)
+    changes = {name: value for name, value in said.items() if value is not None and name != "profile"}
+    if (override.profile or override.mode is Mode.RACE) and override.width is None:
+        changes["width"] = min(race.width, client.max_width)
+    race = race.model_copy(update=changes)
+    for field, reason in contradictions(race, changes.keys()):
+        raise InvalidRequest(f"'race' makes no sense: {field} {reason}", param="race")
+    return race
+
+
+_PROFILES = frozenset(Profile)

@@ -1,0 +1,48 @@
+"""The header ``x-holeshot-plan``: asked for by a request, it tells in the response who was to run, when and why."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.steering.explanation import Explanation
+
+PLAN_HEADER = "x-holeshot-plan"
+LIMIT_BYTES = 4096  # proxies refuse responses whose headers are much larger
+
+_YES = frozenset({"1", "true", "yes", "explain"})
+
+
+def is_wanted(headers: Mapping[str, str]) -> bool:
+    """Tell whether the request asks for its plan."""
+    return headers.get(PLAN_HEADER, "").lower() in _YES
+
+
+def written(explanation: Explanation) -> str:
+    """Return a plan as one line of ASCII JSON, with as many of its launches as there is room for.
+
+    ``{"objective", "mode", "notes", "launches": [{"deployment", "delay_s", "role", "why", "score_s"}], "left_out"}``
+    """
+    scores = {each.deployment: round(each.score_s, 4) for each in explanation.deployments}
+    launches = [
+        {
+            "deployment": each.deployment,
+            "delay_s": round(each.delay_s, 3),
+            "role": each.role,
+            "why": each.why,
+            "score_s": scores.get(each.deployment),
+        }
+        for each in explanation.launches
+    ]
+    head = {"objective": explanation.objective, "mode": explanation.mode}
+    whole = {**head, "notes": explanation.notes, "launches": launches}
+    if len(text := _line(whole)) <= LIMIT_BYTES:
+        return text
+    for count in range(len(launches) - 1, 0, -1):
+        text = _line({**head, "launches": launches[:count], "left_out": len(launches) - count})
+        if len(text) <= LIMIT_BYTES:
+            return text
+    return _line({**head, "left_out": len(launches)})
+
+
+def _line(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"))  # unlike msgspec, it keeps to ASCII

@@ -1,0 +1,36 @@
+"""Workload profiles: named presets of race settings and clocks for the usual kinds of work.
+
+A profile is chosen per model, per client or per request; settings written beside it are stronger.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class Profile(StrEnum):
+    """What a workload is like."""
+
+    CHAT = "chat"  # somebody reads along
+    VOICE = "voice"  # somebody listens: the first token counts most, and speech must not run dry
+    AGENT = "agent"  # a program waits for whole answers
+    BATCH = "batch"  # nobody waits: the cheapest will do
+
+
+# Reading needs about 30 tok/s, speech 100 with the lowest TTFT.
+PROFILES: Mapping[Profile, Mapping[str, object]] = MappingProxyType(
+    {
+        Profile.CHAT: {"objective": "first_token", "min_tok_s": 30.0},
+        Profile.VOICE: {"objective": "first_token", "min_tok_s": 100.0, "mode": "race", "width": 2},
+        Profile.AGENT: {"objective": "completion"},
+        Profile.BATCH: {"objective": "cost", "budget": 0.0, "ttft_ms": 30_000.0},
+    }
+)
+
+# Who listens has hung up after ten silent seconds; who waits overnight loses more by a cut answer than by a slow one.
+PROFILE_TIMEOUTS: Mapping[Profile, Mapping[str, float]] = MappingProxyType(
+    {
+        Profile.VOICE: {"ttft_timeout_s": 10.0, "stall_timeout_s": 10.0},
+        Profile.BATCH: {"ttft_timeout_s": 600.0, "stall_timeout_s": 600.0},
+    }
+)

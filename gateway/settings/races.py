@@ -1,0 +1,48 @@
+"""What makes no sense about how a model is raced, and what makes sense but deserves a thought."""
+
+from collections.abc import Callable, Collection, Iterator
+
+from gateway.calls import Mode, Objective
+from gateway.settings.model import DeploymentSettings, ModelSettings, RaceSettings
+from gateway.settings.problems import Complaint
+
+SOONEST_TTFT_MS = 10.0  # the first bucket of the leaderboard: nobody answers sooner
+FASTEST_TOK_S = 5000.0  # an answer that comes faster counts as one burst, and says nothing about speed
+
+
+def contradictions(race: RaceSettings, said: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield what cannot be meant, each with its field and the reason; ``said`` are the fields somebody asked for."""
+    if race.hedge_delay_s is not None and race.mode is not Mode.HEDGE and "hedge_delay_s" in said:
+        yield "hedge_delay_s", f"counts in mode hedge only, not in {race.mode}: set mode: hedge, or leave it out"
+    if race.objective is Objective.COST and race.ttft_ms is None:
+        yield "objective", "cost means the cheapest that is fast enough: say with ttft_ms how fast that is"
+    if race.ttft_ms is not None and race.ttft_ms < SOONEST_TTFT_MS:
+        yield "ttft_ms", f"nobody meets {race.ttft_ms:g}: no first token is measured before {SOONEST_TTFT_MS:g} ms"
+    if race.min_tok_s is not None and race.min_tok_s > FASTEST_TOK_S:
+        yield "min_tok_s", f"nobody meets {race.min_tok_s:g}: above {FASTEST_TOK_S:g} tok/s an answer counts as a burst"
+
+
+def impossible(name: str, model: ModelSettings, is_priced: Callable[[DeploymentSettings], bool]) -> Iterator[Complaint]:
+    """Yield what is wrong with the race of ``name``; ``is_priced`` tells whether a deployment's price is known."""
+    race, place = model.race, ("models", name, "race")
+    for field, reason in contradictions(race, race.model_fields_set):
+        yield Complaint((*place, field), reason)
+    count = len(model.deployments)
+    if race.mode is Mode.RACE and race.width > count > 1:
+        yield Complaint(
+            (*place, "width"), f"{race.width} deployments cannot race, there are {count}: add one, or lower it"
+        )
+    if race.objective is Objective.COST and not any(map(is_priced, model.deployments)):
+        yield Complaint((*place, "objective"), "no price is known, so none is the cheapest: set price_per_mtok")
+
+
+def doubtful(name: str, model: ModelSettings, *, priced: bool) -> Iterator[str]:
+    """Yield what works but may not be meant. ``priced``: the price of at least one of its deployments is known."""
+    race = model.race
+    if race.usd_per_day is not None and not priced:
+        yield f"model {name!r}: usd_per_day holds nobody back, no price is known: set price_per_mtok"
+    if race.mode is Mode.RACE and race.width - 1 > race.budget:
+        yield (
+            f"model {name!r}: races of {race.width} start {race.width - 1} extra attempts a call, the budget pays for"
+            f" {race.budget:g}: many will be narrower"
+        )

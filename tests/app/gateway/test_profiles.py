@@ -1,0 +1,49 @@
+"""Profiles at work: chosen by the model, the client or the request, with their race and their clocks."""
+
+import pytest
+
+from gateway.settings.profiles import Profile
+from providers.simulator.script import Hang, answer
+from tests.app.gateway.stage import MODEL, Serve
+from tests.app.gateway.test_objectives import KEY, client, keyed
+
+
+@pytest.mark.parametrize("said", [{"profile": "voice"}, "voice"])
+async def test_a_request_asks_for_a_profile_in_its_body_or_in_a_header(serve: Serve, said: object) -> None:
+    config = {"models": {MODEL: {"race": {"mode": "single"}}}}
+    async with serve(fast=answer("Hello"), slow=[Hang()], config=config) as stage:
+        stage.prefer("fast", "slow")
+        async with stage.chat(stream=True, race=said) as response:
+            await response.read()
+        assert response.headers["x-holeshot-mode"] == "race"
+        assert response.headers["x-holeshot-launched"] == "2"
+        async with stage.chat({"x-holeshot-race": "voice"}, stream=True) as response:
+            await response.read()
+        assert response.headers["x-holeshot-mode"] == "race"
+
+
+async def test_a_client_has_a_profile_and_its_requests_go_before_it(serve: Serve) -> None:
+    async with serve(fast=answer("Hello"), config=client(profile="agent"), key=KEY) as stage:
+        async with stage.chat(keyed(), stream=True) as response:
+            await response.read()
+        async with stage.chat(keyed(), stream=True, race="chat") as response:
+            await response.read()
+        rows = await stage.rows("select objective from calls order by id")
+    assert [row["objective"] for row in rows] == ["completion", "first_token"]
+
+
+async def test_a_profile_brings_its_clocks_and_the_models_own_are_weaker_only_than_one_chosen_elsewhere(
+    serve: Serve,
+) -> None:
+    race = {"profile": "voice", "mode": "single"}
+    config = {"models": {MODEL: {"race": race, "timeouts": {"ttft_timeout_s": 33}}}}
+    async with serve(alpha=None, config=config) as stage:
+        model = stage.gateway.context.fleet.models[MODEL]
+
+        def clocks(profile: Profile | None) -> tuple[float, float]:
+            [deployment] = model.under(profile).deployments.values()
+            return deployment.clocks.ttft_s, deployment.clocks.stall_s
+
+        assert clocks(None) == clocks(Profile.VOICE) == (33, 10)
+        assert clocks(Profile.BATCH) == (600, 600)
+        assert clocks(Profile.AGENT) == (33, 120)

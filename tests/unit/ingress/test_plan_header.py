@@ -1,0 +1,59 @@
+"""A plan in a header is one short line of ASCII, whatever the names are and however many run."""
+
+import json
+
+from gateway.calls import Mode, Objective, Role
+from gateway.ingress.plan_header import LIMIT_BYTES, is_wanted, written
+from gateway.steering.explanation import Explanation, Start
+
+
+def plan(launches: int, name: str = "groq/llama") -> Explanation:
+    starts = tuple(
+        Start(f"{name}-{number}", 0.0, Role.RACE, audited=False, extra=True, why="because")
+        for number in range(launches)
+    )
+    return Explanation(
+        objective=Objective.FIRST_TOKEN,
+        mode=Mode.AUTO,
+        prompt_tokens=700,
+        answer_tokens=250.0,
+        ttft_ms=None,
+        min_tok_s=None,
+        budget=1.0,
+        budget_tokens=20.0,
+        deployments=(),
+        launches=starts,
+        rest=(),
+        retry_after_s=None,
+        notes=(),
+    )
+
+
+def test_a_usual_plan_is_told_whole() -> None:
+    told = json.loads(written(plan(3)))
+
+    assert [launch["deployment"] for launch in told["launches"]] == ["groq/llama-0", "groq/llama-1", "groq/llama-2"]
+    assert "left_out" not in told
+
+
+def test_a_long_plan_says_how_much_was_left_out() -> None:
+    text = written(plan(200))
+
+    told = json.loads(text)
+    assert len(text) <= LIMIT_BYTES
+    assert len(told["launches"]) + told["left_out"] == 200
+
+
+def test_names_longer_than_the_limit_still_leave_a_line() -> None:
+    assert json.loads(written(plan(2, "x" * LIMIT_BYTES)))["left_out"] == 2
+
+
+def test_a_name_that_is_no_ascii_is_escaped() -> None:
+    assert written(plan(1, "groß/模型")).isascii()
+
+
+def test_only_a_yes_asks_for_it() -> None:
+    assert is_wanted({"x-holeshot-plan": "1"})
+    assert is_wanted({"x-holeshot-plan": "Explain"})
+    assert not is_wanted({"x-holeshot-plan": "0"})
+    assert not is_wanted({})

@@ -1,0 +1,101 @@
+"""A race that cannot be meant is refused with a sentence, at its line; one that may not be meant is only noted."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gateway.settings import Settings
+from gateway.settings.races import doubtful
+
+Load = Callable[..., Settings]
+Problems = Callable[..., list[str]]
+PRICED = "{ deployment: ollama/x, price_per_mtok: { input: 0, output: 0 } }"
+
+
+def model(race: str, deployments: str = "ollama/x, ollama/y") -> str:
+    return f"models:\n  m:\n    deployments: [{deployments}]\n    race: {{ {race} }}\n"
+
+
+@pytest.mark.parametrize(
+    ("race", "words"),
+    [
+        ("width: 0", "race.width: must be greater than or equal to 1"),
+        ("budget: -0.1", "race.budget: must be greater than or equal to 0"),
+        ("objective: fastest", "race.objective: must be 'auto', 'first_token', 'completion' or 'cost'"),
+        ("profile: gaming", "race.profile: must be 'chat', 'voice', 'agent' or 'batch'"),
+        ("profile: [chat]", "race.profile: must be"),
+        ("usd_per_day: -1", "race.usd_per_day: must be greater than or equal to 0"),
+        ("min_tok_s: 0", "race.min_tok_s: must be greater than 0"),
+        (
+            "hedge_delay_s: 0.5",
+            "race.hedge_delay_s: counts in mode hedge only, not in auto: set mode: hedge, or leave it out",
+        ),
+        ("ttft_ms: 5", "race.ttft_ms: nobody meets 5: no first token is measured before 10 ms"),
+        ("min_tok_s: 9000", "race.min_tok_s: nobody meets 9000: above 5000 tok/s an answer counts as a burst"),
+        ("mode: race, width: 3", "race.width: 3 deployments cannot race, there are 2: add one, or lower it"),
+        ("objective: cost, ttft_ms: 800", "race.objective: no price is known, so none is the cheapest"),
+        ("profile: batch", "race.objective: no price is known, so none is the cheapest: set price_per_mtok"),
+    ],
+)
+def test_an_impossible_race_is_refused_with_the_reason(problems: Problems, race: str, words: str) -> None:
+    (problem,) = problems(model(race))
+
+    assert problem.startswith("gateway.yaml:4: models.m.race")
+    assert words in problem
+
+
+def test_the_cheapest_needs_to_be_told_how_fast_is_fast_enough(problems: Problems) -> None:
+    (problem,) = problems(model("objective: cost", PRICED))
+
+    assert problem.endswith(
+        "race.objective: cost means the cheapest that is fast enough: say with ttft_ms how fast that is"
+    )
+
+
+def test_a_deployment_that_may_have_nothing_in_flight_is_refused(problems: Problems) -> None:
+    (problem,) = problems(model("mode: auto", "{ deployment: ollama/x, max_in_flight: 0 }"))
+
+    assert "deployments[0].max_in_flight: must be greater than or equal to 1" in problem
+
+
+def test_everything_wrong_with_two_races_is_said_at_once(problems: Problems) -> None:
+    text = "models:\n  a: { deployments: [ollama/x], race: { width: 0, hedge_delay_s: 1 } }\n"
+    text += "  b: { deployments: [ollama/x], race: { objective: cost } }\n"
+
+    assert [problem.split(": ")[1] for problem in problems(text)] == [
+        "models.a.race.width",
+        "models.a.race.hedge_delay_s",
+        "models.b.race.objective",
+        "models.b.race.objective",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("race", "deployments"),
+    [
+        ("mode: hedge, hedge_delay_s: 0.5", "ollama/x, ollama/y"),
+        ("mode: race, width: 3", "ollama/x"),  # it races itself
+        ("objective: cost, ttft_ms: 800", f"{PRICED}, ollama/y"),
+        ("profile: voice", "ollama/x, ollama/y"),
+        ("budget: 0", "ollama/x, ollama/y"),
+    ],
+)
+def test_what_can_be_meant_is_taken(loaded: Load, race: str, deployments: str) -> None:
+    assert list(loaded(model(race, deployments)).models) == ["m"]
+
+
+def test_a_daily_limit_without_any_price_is_noted(loaded: Load) -> None:
+    settings = loaded(model("usd_per_day: 5"))
+
+    (note,) = doubtful("m", settings.models["m"], priced=False)
+
+    assert note == "model 'm': usd_per_day holds nobody back, no price is known: set price_per_mtok"
+    assert not list(doubtful("m", settings.models["m"], priced=True))
+
+
+def test_a_width_the_budget_does_not_pay_for_is_noted(loaded: Load) -> None:
+    settings = loaded(model("mode: race, width: 2, budget: 0.1"))
+
+    (note,) = doubtful("m", settings.models["m"], priced=True)
+
+    assert "races of 2 start 1 extra attempts a call, the budget pays for 0.1" in note
