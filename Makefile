@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test test-real bench fmt lock clean
+.PHONY: help run install test test-real bench bench-fleet bench-steering fmt lock clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,6 +28,12 @@ test-real: $(VENV)/.dev  ## race two real LLM servers on loopback (compiles llam
 
 bench: $(VENV)/.dev  ## measure, side by side with a plain pass-through proxy
 	$(BIN)/python benchmarks/bench.py
+
+bench-fleet: $(VENV)/.dev  ## four gateways, six providers, one Redis, real sockets, faults (four minutes)
+	$(BIN)/python -m benchmarks.fleet
+
+bench-steering: $(VENV)/.dev  ## simulate the steering policy against others, in a minute (see benchmarks/steering)
+	$(BIN)/python -m benchmarks.steering --plots var/steering --json var/steering.json
 
 fmt: $(VENV)/.dev  ## format, and mend what can be mended
 	$(BIN)/ruff check --fix-only .

@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers.rate_limits import parse_delay_s, retry_after_s
+from providers.rate_limits import headroom, parse_delay_s, retry_after_s
 
 NOW_S = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
 
@@ -51,3 +51,33 @@ def test_a_bare_duration_is_read() -> None:
     assert parse_delay_s("0.5s") == 0.5
     assert parse_delay_s("") is None
     assert parse_delay_s("later") is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "share"),
+    [
+        ({"x-ratelimit-limit-requests": "500", "x-ratelimit-remaining-requests": "125"}, 0.25),
+        (
+            {
+                "x-ratelimit-limit-requests": "500",
+                "x-ratelimit-remaining-requests": "499",
+                "x-ratelimit-limit-tokens": "30000",
+                "x-ratelimit-remaining-tokens": "3000",
+            },
+            0.1,
+        ),
+        (
+            {"anthropic-ratelimit-input-tokens-limit": "40000", "anthropic-ratelimit-input-tokens-remaining": "10000"},
+            0.25,
+        ),
+        ({"ratelimit-limit": "100, 100;w=60", "ratelimit-remaining": "50"}, 0.5),
+        ({"x-ratelimit-limit-tokens": "100", "x-ratelimit-remaining-tokens": "-5"}, 0.0),
+        ({"x-ratelimit-limit-tokens": "100", "x-ratelimit-remaining-tokens": "105"}, 1.0),
+        ({"x-ratelimit-remaining-tokens": "105"}, None),
+        ({"x-ratelimit-limit-tokens": "0", "x-ratelimit-remaining-tokens": "0"}, None),
+        ({"x-ratelimit-limit-tokens": "many", "x-ratelimit-remaining-tokens": "few"}, None),
+        ({"content-type": "text/event-stream"}, None),
+    ],
+)
+def test_headroom_is_what_the_scarcest_limit_leaves(headers: dict[str, str], share: float | None) -> None:
+    assert headroom(headers) == share

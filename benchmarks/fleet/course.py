@@ -1,0 +1,170 @@
+"""The course of the benchmark: a steady load, a look at what everybody knows, then the same load with faults in it."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+import msgspec
+
+from benchmarks.fleet import faults, ledger
+from benchmarks.fleet.clients import Answer, Clients
+from benchmarks.fleet.stand import AUDITED, POLICIES, Process, Stand
+from benchmarks.fleet.world import FLEET, World
+from benchmarks.procfs import cpu_s
+
+SINGLE, ROUND_ROBIN = "single", "round-robin"  # without a gateway: always the first provider; each in turn
+STEADY_SHARE = 0.55  # of the calls come before the faults
+BASELINE_EVERY = 4  # one in so many calls is also made to a single provider, and one in turn to each
+AUDITED_EVERY = 8  # one in so many is also made with every attempt audited
+PAUSE_S = 3.0  # everything under way ends, and the last counts reach Redis and come back
+
+LETTERS_PER_TOKEN = 4
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """One call: how it was made, when it was due, and what came of it."""
+
+    arm: str
+    number: int
+    due_s: float  # age of the world
+    answer: Answer
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What everybody knows between the two loads."""
+
+    at_s: float  # age of the world
+    leaderboards: Mapping[str, list[dict[str, Any]]]  # rows by model
+    replicas_agree: bool  # on the rows of the policies
+    provider_counts: Mapping[str, Mapping[str, int]]
+    entries: list[ledger.Entry]
+    cpu_share: Mapping[str, float]  # of one core while the load was steady, by kind of process
+
+
+class Course:
+    """One run: ``await Course(...).run()``, then read what was seen."""
+
+    def __init__(
+        self, stand: Stand, world: World, *, calls: int, rate_per_s: float, epoch_s: float, tick: Callable[[], None]
+    ) -> None:
+        self.observations: list[Observation] = []
+        self.faults: tuple[faults.Fault, ...] = ()
+        self.look: Look | None = None
+        self._stand = stand
+        self._world = world
+        self._steady_calls = round(calls * STEADY_SHARE)
+        self._calls = calls
+        self._rate_per_s = rate_per_s
+        self._epoch_s = epoch_s
+        self._tick = tick  # called once per call
+        self._arrivals = Random(f"{world.seed}/arrivals")
+        self._clients = Clients(Random(f"{world.seed}/replicas"))
+        self._every_port = [process.port for process in stand.gateways]
+
+    async def run(self) -> None:
+        """Run both loads."""
+        try:
+            before = self._cpu_s()
+            began_s = self._age_s()
+            await self._load(range(self._steady_calls), aside=True)
+            elapsed_s = self._age_s() - began_s
+            cpu_share = {kind: (used - before[kind]) / elapsed_s for kind, used in self._cpu_s().items()}
+            await asyncio.sleep(PAUSE_S)
+            await asyncio.to_thread(self._stand.settle)
+            entries = await ledger.entries(self._stand.database_url)
+            self.look = await asyncio.to_thread(self._look, cpu_share, entries)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._fail())
+                await self._load(range(self._steady_calls, self._calls), aside=False)
+        finally:
+            self._clients.close()
+
+    async def _load(self, numbers: range, *, aside: bool) -> None:
+        """Make the calls, a Poisson process, and wait for the last; ``aside``: the baselines and audited ones too."""
+        due_at = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for number in numbers:
+                due_at += self._arrivals.expovariate(self._rate_per_s)
+                await asyncio.sleep(max(0.0, due_at - time.perf_counter()))
+                for arm, ports in self._arms(number, aside=aside):
+                    group.create_task(self._call(arm, ports, number, due_at))
+                self._tick()
+
+    def _arms(self, number: int, *, aside: bool) -> list[tuple[str, list[int]]]:
+        """Return how a call is made: by one of the policies, and sometimes otherwise as well."""
+        policies = list(POLICIES)
+        arms = [(policies[number % len(policies)], self._every_port)]
+        if not aside:
+            return arms
+        for rest, baseline in enumerate((SINGLE, ROUND_ROBIN)):
+            provider = direct_provider(baseline, number)
+            if number % BASELINE_EVERY == rest and provider is not None:
+                arms.append((baseline, [self._stand.providers[provider].port]))
+        if number % AUDITED_EVERY == AUDITED_EVERY // 2 - 1:
+            arms.append((AUDITED, [self._stand.auditor.port]))
+        return arms
+
+    async def _call(self, arm: str, ports: list[int], number: int, due_at: float) -> None:
+        due_s = self._age_s() - (time.perf_counter() - due_at)
+        prompt = "x" * (LETTERS_PER_TOKEN * self._world.prompt_tokens(number))
+        answer = await self._clients.call(ports, arm, number, prompt, due_at)
+        self.observations.append(Observation(arm, number, due_s, answer))
+
+    async def _fail(self) -> None:
+        """Begin and end each fault at its time."""
+        began_s = self._age_s()
+        duration_s = (self._calls - self._steady_calls) / self._rate_per_s
+        for fault in faults.plan():
+            await asyncio.sleep(began_s + fault.begin * duration_s - self._age_s())
+            begin_s = self._age_s()
+            fault.begins(self._stand)
+            await asyncio.sleep(max(0.0, began_s + fault.end * duration_s - self._age_s()))
+            if fault.ends is not None:
+                fault.ends(self._stand)
+            self.faults += (faults.Fault(fault.name, begin_s, self._age_s(), fault.silences),)
+
+    def _look(self, cpu_share: Mapping[str, float], entries: list[ledger.Entry]) -> Look:
+        boards = {model: _rows(self._stand.gateways[0], model) for model in POLICIES}
+        return Look(
+            at_s=self._age_s(),
+            leaderboards={**boards, AUDITED: _rows(self._stand.auditor, AUDITED)},
+            replicas_agree=all(
+                _published(_rows(gateway, model)) == _published(rows)
+                for gateway in self._stand.gateways[1:]
+                for model, rows in boards.items()
+            ),
+            provider_counts=self._stand.counts(),
+            entries=entries,
+            cpu_share=cpu_share,
+        )
+
+    def _cpu_s(self) -> dict[str, float]:
+        groups: dict[str, list[Process]] = {
+            "gateways": self._stand.gateways,
+            "auditor": [self._stand.auditor],
+            "providers": list(self._stand.providers.values()),
+        }
+        used = {kind: sum(cpu_s(process.pid) for process in group) for kind, group in groups.items()}
+        return {**used, "clients": time.process_time()}
+
+    def _age_s(self) -> float:
+        return time.time() - self._epoch_s
+
+
+def direct_provider(arm: str, number: int) -> str | None:
+    """Return who is asked for a call when no gateway chooses; None when one does."""
+    if arm == SINGLE:
+        return FLEET[0].name
+    return FLEET[number // BASELINE_EVERY % len(FLEET)].name if arm == ROUND_ROBIN else None
+
+
+def _rows(gateway: Process, model: str) -> list[dict[str, Any]]:
+    (board,) = gateway.ask(f"/leaderboard?model={model}")["models"]
+    rows: list[dict[str, Any]] = board["deployments"]
+    return rows
+
+
+def _published(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {row["deployment"]: row["ttft_p50_ms"] for row in rows}

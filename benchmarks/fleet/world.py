@@ -1,0 +1,156 @@
+"""The world of the fleet: six providers, the calls made to them, and what each provider draws for each call.
+
+A draw is a function of the seed, the provider, the number of the call and the time: so for every call the benchmark
+knows what the providers that were never asked would have done, and what the best of them is worth.
+"""
+
+from collections.abc import Mapping
+from math import exp, sqrt
+from random import Random
+from types import MappingProxyType
+
+import msgspec
+
+from providers.simulator.persona import Fate, Persona, Run
+
+SHARED_SIGMA = 0.10  # of a call's TTFT, the same at all providers
+_DRIFT_STEP_S = 1.0
+_DRIFT_STEPS = 1800  # half an hour: no run is longer
+_PROMPT_SIGMA = 0.5
+
+# Medians, spreads, tails, prefill, decode and errors as in the worlds the policy's constants were tuned on.
+FLEET = (
+    Persona(
+        name="alpha",
+        ttft_median_s=0.25,
+        ttft_sigma=0.35,
+        tail_share=0.02,
+        prefill_s_per_1k_tokens=0.030,
+        decode_tps=90,
+        error_share=0.003,
+    ),
+    Persona(
+        name="bravo",
+        ttft_median_s=0.33,
+        ttft_sigma=0.18,
+        tail_share=0.004,
+        prefill_s_per_1k_tokens=0.045,
+        decode_tps=70,
+        error_share=0.001,
+    ),
+    Persona(
+        name="charlie",
+        ttft_median_s=0.28,
+        ttft_sigma=0.40,
+        tail_share=0.03,
+        prefill_s_per_1k_tokens=0.012,
+        decode_tps=500,
+        error_share=0.006,
+    ),
+    Persona(
+        name="delta",
+        ttft_median_s=0.36,
+        ttft_sigma=0.30,
+        tail_share=0.01,
+        prefill_s_per_1k_tokens=0.020,
+        decode_tps=1500,
+        error_share=0.004,
+    ),
+    Persona(
+        name="echo",
+        ttft_median_s=0.60,
+        ttft_sigma=0.60,
+        tail_share=0.06,
+        prefill_s_per_1k_tokens=0.100,
+        decode_tps=40,
+        error_share=0.010,
+    ),
+    Persona(
+        name="foxtrot",
+        ttft_median_s=0.45,
+        ttft_sigma=0.40,
+        tail_share=0.03,
+        prefill_s_per_1k_tokens=0.060,
+        decode_tps=60,
+        error_share=0.003,
+    ),
+)
+PERSONAS: Mapping[str, Persona] = MappingProxyType({persona.name: persona for persona in FLEET})
+
+# Median prompt tokens and share of the calls: chat, extraction, long writing.
+_WORKLOADS = ((700, 0.55), (2500, 0.25), (900, 0.20))
+
+
+class Climate(msgspec.Struct, frozen=True):
+    """How providers change: an Ornstein-Uhlenbeck process in ln(TTFT) with this deviation and time constant."""
+
+    sigma: float
+    time_constant_s: float
+
+
+CLIMATES: Mapping[str, Climate] = MappingProxyType({"calm": Climate(0.0, 240.0), "drift": Climate(0.45, 240.0)})
+
+
+class World:
+    """One world: everything that will happen in it is decided by its climate and its seed."""
+
+    def __init__(self, climate: str, seed: int) -> None:
+        self.climate = climate
+        self.seed = seed
+        self._known: dict[tuple[str, int], Run] = {}
+        self._drifts = {
+            persona.name: _walk(CLIMATES[climate], self._random("drift", persona.name)) for persona in FLEET
+        }
+
+    def prompt_tokens(self, number: int) -> int:
+        """Return how long the prompt of a call is."""
+        random = self._random("prompt", number)
+        ((median, _),) = random.choices(_WORKLOADS, [share for _, share in _WORKLOADS])
+        return max(1, round(median * exp(random.gauss(0.0, _PROMPT_SIGMA))))
+
+    def draw(self, provider: str, number: int, age_s: float) -> Run:
+        """Return what ``provider`` does with a call that reaches it ``age_s`` seconds after the world began."""
+        run = self._without_drift(provider, number)
+        drifts = self._drifts[provider]
+        drift = drifts[min(len(drifts) - 1, max(0, int(age_s / _DRIFT_STEP_S)))]
+        return msgspec.structs.replace(run, ttft_s=run.ttft_s * exp(drift))
+
+    def best_ttft_s(self, number: int, age_s: float, without: frozenset[str] = frozenset()) -> float | None:
+        """Return the least time to first token that anyone would have drawn; None when all would have failed.
+
+        ``without`` are providers that answer nobody at that time, whatever they would draw.
+        """
+        runs = [self.draw(name, number, age_s) for name in PERSONAS if name not in without]
+        return min((run.ttft_s for run in runs if delivers(run)), default=None)
+
+    def may_break(self, number: int, age_s: float) -> bool:
+        """Tell whether anyone would break off in the middle of this call's answer."""
+        return any(self.draw(name, number, age_s).fate is Fate.BREAKS for name in PERSONAS)
+
+    def _without_drift(self, provider: str, number: int) -> Run:
+        key = (provider, number)
+        if key not in self._known:  # it is asked for by every table
+            run = PERSONAS[provider].draw(self._random(provider, number), self.prompt_tokens(number))
+            shared = self._random("shared", number).gauss(0.0, SHARED_SIGMA)
+            self._known[key] = msgspec.structs.replace(run, ttft_s=run.ttft_s * exp(shared))
+        return self._known[key]
+
+    def _random(self, *words: object) -> Random:
+        return Random("/".join(map(str, (self.seed, *words))))
+
+
+def delivers(run: Run) -> bool:
+    """Tell whether a first token comes at all."""
+    return run.fate in {Fate.ANSWER, Fate.BREAKS}
+
+
+def _walk(climate: Climate, random: Random) -> list[float]:
+    if climate.sigma == 0:
+        return [0.0]
+    keep = exp(-_DRIFT_STEP_S / climate.time_constant_s)
+    spread = climate.sigma * sqrt(1 - keep * keep)
+    at, path = random.gauss(0.0, climate.sigma), []
+    for _ in range(_DRIFT_STEPS):
+        path.append(at)
+        at = keep * at + random.gauss(0.0, spread)
+    return path

@@ -1,0 +1,75 @@
+"""Who runs in which world, and the figures of all of them together."""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+
+import msgspec
+
+from benchmarks.steering.baselines import BASELINES
+from benchmarks.steering.figures import Figures, figures
+from benchmarks.steering.quiet import be_quiet
+from benchmarks.steering.race import Result
+from benchmarks.steering.simulation import Contender, setting, simulate, warm
+from benchmarks.steering.worlds import WORLDS, World
+from gateway.calls import Objective
+
+ORACLE = Contender("oracle", Objective.FIRST_TOKEN)
+COMPLETION_ORACLE = Contender("oracle", Objective.COMPLETION)
+COST_ORACLE = Contender("oracle", Objective.COST)
+PEAK = Contender("peak EWMA", Objective.FIRST_TOKEN)
+COMPLETION_PEAK = Contender("peak EWMA", Objective.COMPLETION)
+RACES = Contender("holeshot", Objective.FIRST_TOKEN, budget=1.0)
+ECONOMY = Contender("holeshot", Objective.FIRST_TOKEN, budget=0.1)
+COMPLETION = Contender("holeshot", Objective.COMPLETION, budget=0.1)
+COMPLETION_RACES = Contender("holeshot", Objective.COMPLETION, budget=1.0)
+COST = Contender("holeshot", Objective.COST, budget=0.1)
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """One world, all seeds: figures by contender, and what happened call by call with the first seed."""
+
+    world: str
+    figures: dict[str, Figures]
+    results: dict[str, list[Result]]
+
+
+def contenders(world: World) -> list[Contender]:
+    """Return who runs in ``world``."""
+    priced = [COST_ORACLE, COST] if world.prices else []
+    others = [Contender(name, Objective.FIRST_TOKEN) for name in BASELINES]
+    ours = [ECONOMY, RACES, COMPLETION, COMPLETION_RACES]
+    return [ORACLE, COMPLETION_ORACLE, *others, COMPLETION_PEAK, *ours, *priced]
+
+
+def run(
+    worlds: Sequence[str], calls: int, seeds: Sequence[int], jobs: int, tick: Callable[[str], None]
+) -> list[Standing]:
+    """Run all contenders in all worlds with all seeds; ``tick`` hears of each world and seed done."""
+    heats = [(world, calls, seed) for world in worlds for seed in seeds]
+    done: dict[tuple[str, int], dict[str, list[Result]]] = {}
+    for world, seed, results in _heats(heats, jobs):
+        done[world, seed] = results
+        tick(world)
+    return [_standing(world, [done[world, seed] for seed in seeds]) for world in worlds]
+
+
+def _heats(heats: Sequence[tuple[str, int, int]], jobs: int) -> Iterable[tuple[str, int, dict[str, list[Result]]]]:
+    if jobs == 1:
+        yield from map(_heat, heats)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        for future in as_completed([pool.submit(_heat, heat) for heat in heats]):
+            yield future.result()
+
+
+def _heat(heat: tuple[str, int, int]) -> tuple[str, int, dict[str, list[Result]]]:
+    name, calls, seed = heat
+    be_quiet()
+    where = setting(WORLDS[name], calls, seed)
+    return name, seed, {each.label: warm(where, simulate(where, each)) for each in contenders(where.world)}
+
+
+def _standing(world: str, by_seed: Sequence[dict[str, list[Result]]]) -> Standing:
+    together = {label: [result for heat in by_seed for result in heat[label]] for label in by_seed[0]}
+    first, whole = together[ORACLE.label], together[COMPLETION_ORACLE.label]
+    return Standing(world, {label: figures(results, first, whole) for label, results in together.items()}, by_seed[0])

@@ -1,0 +1,124 @@
+"""The simulated providers at work: what an attempt launched now will get, under weather, queues and rate limits."""
+
+from random import Random
+
+from msgspec import Struct
+
+from benchmarks.steering.traffic import Request, luck
+from benchmarks.steering.weather import Fault, Weather
+from benchmarks.steering.worlds import CAPACITY_POWER, QUEUE_MAX, TIMEOUT_S, Provider, World
+from providers.errors import ErrorKind
+
+ACCOUNT_S = 10.0  # an account may use so many seconds' worth at once
+REFUSAL_S = 0.05  # how long a 429 takes
+
+
+class Answer(Struct, frozen=True):
+    """What an attempt gets. Seconds count from its launch."""
+
+    ttft_s: float | None  # None: it fails
+    end_s: float  # of the answer or of the failure
+    tok_s: float | None = None  # None: the answer comes all at once
+    error: ErrorKind | None = None
+    retry_after_s: float | None = None
+    headroom: float | None = None  # 0 to 1, what the account has left
+
+
+class Fleet:
+    """All providers of a world, shared by all replicas of the gateway."""
+
+    def __init__(self, world: World, weather: Weather, run_s: float, seed: int) -> None:
+        self.world = world
+        self.number = {provider.name: number for number, provider in enumerate(world.providers)}
+        self.in_flight = [0] * len(world.providers)
+        self._weather = weather
+        self._run_s = run_s
+        self._seed = seed
+        self._accounts = [
+            None if provider.account is None else _Account(provider.account * world.calls_per_s)
+            for provider in world.providers
+        ]
+
+    def names(self, now_s: float) -> list[str]:
+        """Return the deployments that are configured by now."""
+        return [each.name for each in self.world.providers if each.joins * self._run_s <= now_s]
+
+    def ask(self, name: str, request: Request, earlier: int, now_s: float) -> Answer:
+        """Launch an attempt; ``earlier`` counts those of the same call at the same provider. Mind ``leave``."""
+        number = self.number[name]
+        account = self._accounts[number]
+        headroom = None
+        if account is not None:
+            wait_s = account.take(now_s)
+            headroom = account.headroom
+            if wait_s > 0:
+                self.in_flight[number] += 1
+                return Answer(None, REFUSAL_S, error=ErrorKind.RATE_LIMITED, retry_after_s=wait_s, headroom=0.0)
+        answer = self._draw(number, request, earlier, now_s, headroom)
+        self.in_flight[number] += 1
+        return answer
+
+    def peek(self, name: str, request: Request, now_s: float) -> Answer:
+        """Return what an attempt launched now would get, for the clairvoyant."""
+        number = self.number[name]
+        account = self._accounts[number]
+        if account is not None and account.wait_s(now_s) > 0:
+            return Answer(None, REFUSAL_S, error=ErrorKind.RATE_LIMITED)
+        return self._draw(number, request, 0, now_s, None)
+
+    def leave(self, name: str) -> None:
+        """Take the end of an attempt, however it came."""
+        self.in_flight[self.number[name]] -= 1
+
+    def _draw(self, number: int, request: Request, earlier: int, now_s: float, headroom: float | None) -> Answer:
+        provider = self.world.providers[number]
+        drawn = request.luck[number]
+        if earlier:
+            again = Random(f"{self._seed}:{request.index}:{number}:{earlier}")
+            drawn = luck(provider, request.prompt_tokens, request.effort, again)
+        second = min(int(now_s), len(self._weather.slow[number]) - 1)
+        fault = self._weather.fault[number][second]
+        if fault is Fault.HANGS:
+            return Answer(None, TIMEOUT_S, error=ErrorKind.TTFT_TIMEOUT)
+        errors = self._weather.error_share if fault is Fault.ERRS else provider.error_share
+        if drawn.error < errors:
+            return Answer(None, drawn.error_s, error=ErrorKind.SERVER_ERROR)
+        ttft_s = drawn.ttft_s * self._weather.slow[number][second] * self._queue(number, provider)
+        if ttft_s >= TIMEOUT_S:
+            return Answer(None, TIMEOUT_S, error=ErrorKind.TTFT_TIMEOUT)
+        end_s = ttft_s + (request.answer_tokens - 1) / drawn.tok_s
+        if now_s >= provider.fakes_from * self._run_s:
+            return Answer(end_s, end_s, headroom=headroom)
+        return Answer(ttft_s, end_s, drawn.tok_s, headroom=headroom)
+
+    def _queue(self, number: int, provider: Provider) -> float:
+        if provider.seats is None:
+            return 1.0
+        return min(QUEUE_MAX, 1.0 + (self.in_flight[number] / provider.seats) ** CAPACITY_POWER)
+
+
+class _Account:
+    """A rate limit: a token bucket of requests."""
+
+    def __init__(self, per_s: float) -> None:
+        self._per_s = per_s
+        self._most = self._tokens = max(1.0, per_s * ACCOUNT_S)
+        self._at_s = 0.0
+
+    @property
+    def headroom(self) -> float:
+        return self._tokens / self._most
+
+    def wait_s(self, now_s: float) -> float:
+        """Return how long until a request is let through."""
+        self._tokens = min(self._most, self._tokens + (now_s - self._at_s) * self._per_s)
+        self._at_s = now_s
+        return max(0.0, (1.0 - self._tokens) / self._per_s)
+
+    def take(self, now_s: float) -> float:
+        """Let a request through and return 0, or return how long it should wait, in whole seconds as providers say."""
+        wait_s = self.wait_s(now_s)
+        if wait_s > 0:
+            return float(int(wait_s) + 1)
+        self._tokens -= 1.0
+        return 0.0

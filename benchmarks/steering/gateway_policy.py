@@ -1,0 +1,73 @@
+"""The gateway's own policy, as it ships: ``Steering`` over a board, with its clocks and its dice handed in."""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from benchmarks.steering.policy import MODEL
+from benchmarks.steering.timeline import Timeline
+from benchmarks.steering.traffic import Request
+from benchmarks.steering.worlds import World
+from gateway.calls import AttemptRecord, AttemptStart, CallRecord, Objective
+from gateway.settings.model import RaceSettings
+from gateway.steering.board import Board
+from gateway.steering.planner import Launch, Plan
+from gateway.steering.steering import Steering
+from providers.prices import Price
+
+UNIX_S = 1_767_225_600.0  # when the simulated time begins
+
+
+class GatewayPolicy:
+    """One replica's steering."""
+
+    def __init__(
+        self,
+        board: Board,
+        timeline: Timeline,
+        random: Random,
+        *,
+        race: RaceSettings,
+        objective: Objective,
+        world: World,
+    ) -> None:
+        self._steering = Steering(
+            board, clock=lambda: timeline.now_s, unix_clock=lambda: UNIX_S + timeline.now_s, random=random
+        )
+        self._race = race
+        self._objective = objective
+        self._prices: Mapping[str, Price] = {
+            each.name: Price(input_usd=each.usd_per_mtok / 1e6, output_usd=3 * each.usd_per_mtok / 1e6)
+            for each in world.providers
+        }
+
+    def plan(self, request: Request, names: Sequence[str]) -> Plan:
+        """Plan as the ingress would ask for it."""
+        return self._steering.plan(
+            MODEL,
+            names,
+            self._race,
+            objective=self._objective,
+            prompt_class=request.prompt_class,
+            prompt_tokens=request.prompt_tokens,
+            prices=self._prices,
+        )
+
+    def permit(self, launch: Launch) -> bool:
+        """Ask the budget."""
+        return self._steering.permit(MODEL, launch, self._race, cost_usd=None)
+
+    def attempt_started(self, start: AttemptStart) -> None:
+        """Tell steering."""
+        self._steering.attempt_started(MODEL, start)
+
+    def first_token(self, request: Request, start: AttemptStart, ttft_s: float) -> None:
+        """Tell steering."""
+        self._steering.first_token(MODEL, request.prompt_class, start, ttft_s)
+
+    def attempt_ended(self, request: Request, attempt: AttemptRecord) -> None:
+        """Tell steering."""
+        self._steering.attempt_ended(MODEL, request.prompt_class, attempt)
+
+    def call_finished(self, record: CallRecord) -> None:
+        """Tell steering."""
+        self._steering.call_finished(record)

@@ -1,0 +1,56 @@
+"""The clairvoyant: it knows what every deployment would draw for this call, and asks the best one only.
+
+It knows the present, not the future: with queues and rate limits it is greedy, and others may be better off in the end.
+"""
+
+from collections.abc import Sequence
+
+from benchmarks.steering.fleet import Answer, Fleet
+from benchmarks.steering.timeline import Timeline
+from benchmarks.steering.traffic import Request
+from gateway.calls import AttemptRecord, AttemptStart, CallRecord, Mode, Objective, Role
+from gateway.steering.planner import Launch, Plan
+
+TARGET_TTFT_S = 1.0  # what the objective cost has to meet
+TARGET_TOK_S = 50.0
+
+
+class Oracle:
+    """Plans with the fleet's own draws."""
+
+    def __init__(self, fleet: Fleet, timeline: Timeline, objective: Objective) -> None:
+        self._fleet = fleet
+        self._timeline = timeline
+        self._objective = objective
+
+    def plan(self, request: Request, names: Sequence[str]) -> Plan:
+        """Order all by what they would draw now."""
+        order = sorted(names, key=lambda name: self._rank(name, self._fleet.peek(name, request, self._timeline.now_s)))
+        return Plan((Launch(order[0], 0.0, Role.PRIMARY),), tuple(order[1:]), Mode.SINGLE)
+
+    def _rank(self, name: str, answer: Answer) -> tuple[bool, bool, float]:
+        if answer.ttft_s is None:
+            return (True, True, answer.end_s)
+        if self._objective is Objective.COMPLETION:
+            return (False, False, answer.end_s)
+        if self._objective is Objective.COST:
+            meets = answer.ttft_s <= TARGET_TTFT_S and (answer.tok_s or 0.0) >= TARGET_TOK_S
+            provider = self._fleet.world.providers[self._fleet.number[name]]
+            return (False, not meets, provider.usd_per_mtok if meets else answer.ttft_s)
+        return (False, False, answer.ttft_s)
+
+    def permit(self, launch: Launch) -> bool:  # noqa: ARG002 - the Policy's signature
+        """Let it start."""
+        return True
+
+    def attempt_started(self, start: AttemptStart) -> None:
+        """Know it already."""
+
+    def first_token(self, request: Request, start: AttemptStart, ttft_s: float) -> None:
+        """Know it already."""
+
+    def attempt_ended(self, request: Request, attempt: AttemptRecord) -> None:
+        """Know it already."""
+
+    def call_finished(self, record: CallRecord) -> None:
+        """Know it already."""

@@ -1,0 +1,32 @@
+"""What a policy is to the simulator: it plans calls, lets attempts start, and hears what became of them."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from benchmarks.steering.traffic import Request
+from gateway.calls import AttemptRecord, AttemptStart, CallRecord
+from gateway.steering.planner import Launch, Plan
+
+MODEL = "model"
+
+
+class Policy(Protocol):
+    """One replica's way to choose. Called as the gateway calls its own ``Steering``."""
+
+    def plan(self, request: Request, names: Sequence[str]) -> Plan:
+        """Choose who runs a call, when."""
+
+    def permit(self, launch: Launch) -> bool:
+        """Return whether an extra attempt may start now."""
+
+    def attempt_started(self, start: AttemptStart) -> None:
+        """Hear of each launch."""
+
+    def first_token(self, request: Request, start: AttemptStart, ttft_s: float) -> None:
+        """Hear of an attempt's first token."""
+
+    def attempt_ended(self, request: Request, attempt: AttemptRecord) -> None:
+        """Hear of an attempt's end."""
+
+    def call_finished(self, record: CallRecord) -> None:
+        """Hear of the call's end."""

@@ -1,0 +1,294 @@
+"""One call, run as the gateway runs it, in simulated time.
+
+Mirrors ``gateway/racing/race.py`` with ``grid.py`` (launch timers, permits, rescues, candidates), ``hold.py`` (holds
+under ``completion``) and the parts of ``attempt.py`` that watch audited losers.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from benchmarks.steering.attempt import EPOCH, TIMEOUTS, Attempt
+from benchmarks.steering.fleet import Fleet
+from benchmarks.steering.policy import MODEL, Policy
+from benchmarks.steering.timeline import Timeline, Timer
+from benchmarks.steering.traffic import Request
+from benchmarks.steering.worlds import TIMEOUT_S
+from gateway.calls import AttemptStart, CallRecord, Mode, Objective, Outcome, Role
+from gateway.racing.attempt import AUDIT_LINGER_S, AUDIT_TOKENS, AUDIT_TOKENS_S
+from gateway.racing.grid import EXTRA_ROLES
+from gateway.racing.hold import HOLD_MAX_S
+from gateway.steering.planner import Launch, Plan
+from providers.errors import ErrorKind
+
+
+class Result(Struct):
+    """What became of one call. Seconds count from its arrival; None: it failed."""
+
+    index: int
+    at_s: float
+    once: int  # tokens one attempt pays, prompt and answer
+    ttft_s: float | None = None
+    total_s: float | None = None
+    tokens: int = 0  # paid, by all attempts
+    usd: float = 0.0
+    extra: int = 0  # attempts that the budget pays: they replaced nobody
+    deployment: str | None = None  # whose answer it was
+
+
+class Race:
+    """Runs one plan; ``done`` is called once, with the result, when the call and its last audit are over."""
+
+    def __init__(
+        self,
+        request: Request,
+        plan: Plan,
+        policy: Policy,
+        fleet: Fleet,
+        timeline: Timeline,
+        *,
+        objective: Objective,
+        done: Callable[[Result], None],
+    ) -> None:
+        self._request = request
+        self._plan = plan
+        self._policy = policy
+        self._fleet = fleet
+        self._timeline = timeline
+        self._objective = objective
+        self._done = done
+        self._received_at_s = timeline.now_s
+        self._launches: list[tuple[Launch, float, Timer]] = []
+        self._candidates: deque[str] = deque(plan.rest)
+        self._attempts: list[Attempt] = []
+        self._running: list[Attempt] = []
+        self._audited: list[Attempt] = []
+        self._leader: Attempt | None = None
+        self._hold: Timer | None = None
+        self._winner: Attempt | None = None
+        self._claimed_at_s: float | None = None
+        self._record: CallRecord | None = None
+        self._result = Result(request.index, request.at_s, request.prompt_tokens + request.answer_tokens)
+
+    def start(self) -> None:
+        """Launch what starts now, schedule the rest."""
+        if not self._plan.launches:
+            self._close(429)
+            return
+        now = []
+        for launch in self._plan.launches:
+            if launch.delay_s > 0:
+                self._schedule(launch)
+            elif self._allowed(launch):
+                now.append(launch)
+        for launch in now:
+            self._launch(launch)
+
+    # The grid
+
+    def _allowed(self, launch: Launch) -> bool:
+        if launch.role not in EXTRA_ROLES or self._policy.permit(launch):
+            return True
+        if self._plan.rescue_s is not None:
+            delay_s = max(launch.delay_s, self._plan.rescue_s)
+            self._schedule(Launch(deployment=launch.deployment, delay_s=delay_s, role=Role.FAILOVER))
+        else:
+            self._candidates.append(launch.deployment)
+        return False
+
+    def _schedule(self, launch: Launch) -> None:
+        at_s = self._received_at_s + launch.delay_s
+        timer = self._timeline.at(at_s, lambda: self._fire(launch))
+        self._launches.append((launch, at_s, timer))
+        self._launches.sort(key=lambda pending: pending[1])
+
+    def _fire(self, launch: Launch) -> None:
+        self._launches = [pending for pending in self._launches if pending[0] is not launch]
+        if self._allowed(launch):
+            self._launch(launch)
+
+    def _next(self) -> str | None:
+        if self._launches:
+            launch, _, timer = self._launches.pop(0)
+            timer.cancel()
+            return launch.deployment
+        return self._candidates.popleft() if self._candidates else None
+
+    def _no_more_launches(self) -> None:
+        for launch, _, timer in self._launches:
+            timer.cancel()
+            self._candidates.append(launch.deployment)
+        self._launches.clear()
+
+    # Attempts
+
+    def _launch(self, launch: Launch) -> None:
+        now_s = self._timeline.now_s
+        start = AttemptStart(
+            id=f"{self._request.index}.{len(self._attempts)}",
+            number=len(self._attempts) + 1,
+            started_at=EPOCH,
+            role=launch.role,
+            provider=launch.deployment,
+            deployment=launch.deployment,
+            launch_offset_ms=(now_s - self._received_at_s) * 1000,
+            audited=launch.audited,
+        )
+        earlier = sum(each.start.deployment == launch.deployment for each in self._attempts)
+        self._policy.attempt_started(start)
+        answer = self._fleet.ask(launch.deployment, self._request, earlier, now_s)
+        attempt = Attempt(self._request, start, answer, now_s)
+        self._attempts.append(attempt)
+        self._running.append(attempt)
+        self._result.extra += launch.role in EXTRA_ROLES
+        if answer.ttft_s is None:
+            attempt.timers.append(self._timeline.after(answer.end_s, lambda: self._failed(attempt)))
+        else:
+            attempt.timers.append(self._timeline.after(answer.ttft_s, lambda: self._first_token(attempt)))
+            attempt.timers.append(self._timeline.after(answer.end_s, lambda: self._ended(attempt)))
+
+    def _first_token(self, attempt: Attempt) -> None:
+        now_s = attempt.token_at_s = self._timeline.now_s
+        self._policy.first_token(self._request, attempt.start, now_s - attempt.launched_at_s)
+        if attempt.watched:
+            self._watch_speed(attempt)
+            return
+        leader = self._leader
+        if leader is None and self._begin_hold(attempt):
+            self._no_more_launches()
+        elif leader is not None and self._decode_s(attempt) >= self._decode_s(leader):
+            self._running.remove(attempt)
+            self._let_go(attempt)
+        else:
+            self._win(attempt)
+
+    def _ended(self, attempt: Attempt) -> None:
+        """Take the end of the whole answer."""
+        if attempt.watched:
+            self._end(attempt, Outcome.SUPERSEDED)
+            return
+        if self._winner is None:  # held, and done before the hold was
+            self._win(attempt)
+        self._result.ttft_s = (self._claimed_at_s or self._timeline.now_s) - self._received_at_s
+        self._result.total_s = self._timeline.now_s - self._received_at_s
+        self._result.deployment = attempt.start.deployment
+        self._end(attempt, Outcome.WON)
+        self._close(200)
+
+    def _failed(self, attempt: Attempt) -> None:
+        kind = attempt.answer.error
+        self._end(attempt, Outcome.TIMEOUT if kind in TIMEOUTS else Outcome.FAILED)
+        if attempt.watched:
+            return
+        self._running.remove(attempt)
+        if self._leader is not None:
+            if all(self._decode_s(other) >= self._decode_s(self._leader) for other in self._running):
+                self._win(self._leader)
+            return
+        name = self._next() if self._timeline.now_s - self._received_at_s < TIMEOUT_S else None
+        if name is not None:
+            self._launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
+        elif not self._running:
+            self._close(429 if kind is ErrorKind.RATE_LIMITED else 502)
+
+    # Winning and losing
+
+    def _decode_s(self, attempt: Attempt) -> float:
+        return self._plan.decode_s.get(attempt.start.deployment, 0.0)
+
+    def _begin_hold(self, attempt: Attempt) -> bool:
+        own_s = self._decode_s(attempt)
+        others = (own_s - self._decode_s(other) for other in self._running if other is not attempt)
+        hold_s = min(HOLD_MAX_S, max(others, default=0.0))
+        if hold_s <= 0:
+            return False
+        self._leader = attempt
+        self._hold = self._timeline.after(hold_s, lambda: self._win(attempt))
+        return True
+
+    def _win(self, attempt: Attempt) -> None:
+        self._winner = attempt
+        self._claimed_at_s = self._timeline.now_s
+        self._leader = None
+        if self._hold is not None:
+            self._hold.cancel()
+        self._no_more_launches()
+        for other in self._running:
+            if other is not attempt:
+                self._let_go(other)
+        self._running = [attempt]
+
+    def _let_go(self, loser: Attempt) -> None:
+        if not loser.start.audited:
+            self._end(loser, Outcome.LOST)
+            return
+        loser.watched = True
+        self._audited.append(loser)
+        if loser.token_at_s is None:
+            loser.timers.append(self._timeline.after(AUDIT_LINGER_S, lambda: self._stop_watching_silence(loser)))
+        else:
+            self._watch_speed(loser)
+
+    def _stop_watching_silence(self, loser: Attempt) -> None:
+        if loser.token_at_s is None:
+            self._end(loser, Outcome.LOST)
+
+    def _watch_speed(self, loser: Attempt) -> None:
+        """Count tokens up to 32, from its first on; those it has sent while held count."""
+        assert loser.token_at_s is not None
+        tok_s = loser.answer.tok_s
+        until_s = AUDIT_TOKENS_S if tok_s is None else min(AUDIT_TOKENS_S, (AUDIT_TOKENS - 1) / tok_s)
+        loser.timers.append(self._timeline.at(loser.token_at_s + until_s, lambda: self._end(loser, Outcome.SUPERSEDED)))
+
+    def _end(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Fix the attempt's record and tell of it, once."""
+        if attempt.record is not None:
+            return
+        for timer in attempt.timers:
+            timer.cancel()
+        self._fleet.leave(attempt.start.deployment)
+        if outcome is Outcome.LOST and attempt.token_at_s is not None:
+            outcome = Outcome.SUPERSEDED
+        tokens = attempt.tokens(self._timeline.now_s, outcome)
+        attempt.record = attempt.finished(self._timeline.now_s, outcome, tokens)
+        if attempt.answer.error is None or attempt.answer.error in TIMEOUTS or outcome is Outcome.LOST:
+            price = self._fleet.world.providers[self._fleet.number[attempt.start.deployment]].usd_per_mtok
+            self._result.tokens += self._request.prompt_tokens + tokens
+            self._result.usd += (self._request.prompt_tokens + 3 * tokens) * price / 1e6
+        self._policy.attempt_ended(self._request, attempt.record)
+        if attempt in self._audited:
+            self._audited.remove(attempt)
+            self._finish()
+
+    def _close(self, status_code: int) -> None:
+        winner = self._winner.record if self._winner is not None else None
+        self._record = CallRecord(
+            id=str(self._request.index),
+            started_at=EPOCH,
+            client=None,
+            model=MODEL,
+            endpoint="chat.completions",
+            streamed=True,
+            mode=Mode.AUTO,
+            objective=self._objective,
+            prompt_class=self._request.prompt_class,
+            tags={},
+            replica=str(self._request.replica),
+            region=None,
+            launched=len(self._attempts),
+            winner_attempt_id=winner.id if winner is not None else None,
+            status_code=status_code,
+            error_kind=None if status_code == 200 else "failed",
+            ttft_ms=None if self._result.ttft_s is None else self._result.ttft_s * 1000,
+            total_ms=(self._timeline.now_s - self._received_at_s) * 1000,
+            overhead_ms=None,
+            completion_tokens=winner.completion_tokens if winner is not None else None,
+            attempts=tuple(each.record for each in self._attempts if each.record is not None),
+        )
+        self._policy.call_finished(self._record)
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._record is not None and not self._audited:
+            self._done(self._result)

@@ -1,0 +1,85 @@
+"""The results as tables for a terminal and as JSON for a machine."""
+
+from collections.abc import Sequence
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.steering.contest import Standing
+from benchmarks.steering.figures import Figures, Spread
+from benchmarks.steering.targets import Target
+from benchmarks.steering.worlds import WORLDS
+
+
+def show(console: Console, standings: Sequence[Standing], reached: Sequence[Target]) -> None:
+    """Print one table per world, then the targets."""
+    for standing in standings:
+        console.print(_world(standing))
+    console.print(_targets(reached))
+
+
+def as_json(standings: Sequence[Standing], reached: Sequence[Target], *, calls: int, seeds: Sequence[int]) -> bytes:
+    """Return everything but the single calls."""
+    return msgspec.json.format(
+        msgspec.json.encode(
+            {
+                "calls": calls,
+                "seeds": list(seeds),
+                "worlds": {standing.world: standing.figures for standing in standings},
+                "targets": [{**msgspec.structs.asdict(each), "holds": each.holds} for each in reached],
+            }
+        )
+    )
+
+
+def _world(standing: Standing) -> Table:
+    world = WORLDS[standing.world]
+    any_figures = next(iter(standing.figures.values()))
+    kind = "held out" if world.held_out else "tuned on"
+    table = Table(
+        title=f"{world.name} ({kind}; {any_figures.calls:,} calls, {world.calls_per_s:g}/s, {world.replicas} replicas)",
+        title_justify="left",
+    )
+    table.add_column("policy", no_wrap=True)
+    for column in ("TTFT p50/p95/p99 s", "mean", "regret", "total p50/p95/p99 s", "mean", "regret"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for column in ("tokens paid", "extra", "failed", *(["$/1,000"] if world.prices else [])):
+        table.add_column(column, justify="right")
+    for label, figures in standing.figures.items():
+        style = "bold" if label.startswith("holeshot") else None
+        table.add_row(label, *_cells(figures, priced=world.prices), style=style)
+    return table
+
+
+def _cells(figures: Figures, *, priced: bool) -> list[str]:
+    return [
+        _spread(figures.ttft),
+        f"{figures.ttft.mean:.2f}",
+        f"{figures.regret_ttft_s:+.2f}",
+        _spread(figures.total),
+        f"{figures.total.mean:.2f}",
+        f"{figures.regret_total_s:+.2f}",
+        f"{figures.cost:.2f} x",
+        f"{figures.duplicates:.3f}",
+        f"{figures.failed}",
+        *([f"{figures.usd_per_1000:.2f}"] if priced else []),
+    ]
+
+
+def _spread(spread: Spread) -> str:
+    return f"{spread.p50:.2f}/{spread.p95:.2f}/{spread.p99:.2f}"
+
+
+def _targets(reached: Sequence[Target]) -> Table:
+    held = sum(target.holds for target in reached)
+    table = Table(title=f"targets: {held} of {len(reached)} hold", title_justify="left")
+    for column in ("target", "world"):
+        table.add_column(column, no_wrap=True)
+    for column in ("at most", "reached", ""):
+        table.add_column(column, justify="right")
+    for target in reached:
+        mark = "" if target.holds else "missed"
+        style = None if target.holds else "red"
+        table.add_row(target.what, target.world, f"{target.limit:.2f}", f"{target.reached:.2f}", mark, style=style)
+    return table

@@ -1,0 +1,119 @@
+"""One run: a world, a seed, a policy on every replica; results call by call."""
+
+from collections.abc import Callable
+from random import Random
+
+from msgspec import Struct
+
+from benchmarks.steering.baselines import BASELINES
+from benchmarks.steering.fleet import Fleet
+from benchmarks.steering.gateway_policy import UNIX_S, GatewayPolicy
+from benchmarks.steering.oracle import TARGET_TOK_S, TARGET_TTFT_S, Oracle
+from benchmarks.steering.policy import Policy
+from benchmarks.steering.race import Race, Result
+from benchmarks.steering.shared_board import SharedBoard, Store
+from benchmarks.steering.timeline import Timeline
+from benchmarks.steering.traffic import Request, requests
+from benchmarks.steering.weather import Weather
+from benchmarks.steering.worlds import World
+from gateway.calls import Objective
+from gateway.settings.model import RaceSettings
+from gateway.steering.board import Board, MemoryBoard
+
+AFTER_S = 300  # the weather goes on so long after the last arrival
+WARM_UP_S = 60.0  # of a run; short runs leave out a tenth
+WARM_UP_SHARE = 0.1
+
+
+class Contender(Struct, frozen=True):
+    """Who runs: a baseline, the oracle, or the gateway's policy under a budget."""
+
+    name: str
+    objective: Objective
+    budget: float | None = None  # None: not the gateway's policy
+
+    @property
+    def label(self) -> str:
+        """What it is called in tables; the first token is what all are after unless they say otherwise."""
+        name = self.name if self.budget is None else f"{self.name} {self.budget:g}"
+        return name if self.objective is Objective.FIRST_TOKEN else f"{name}, {self.objective}"
+
+
+class Setting(Struct, frozen=True):
+    """What all contenders of one world and seed share: requests, draws and weather."""
+
+    world: World
+    seed: int
+    requests: tuple[Request, ...]
+    weather: Weather
+    run_s: float
+
+
+def setting(world: World, calls: int, seed: int) -> Setting:
+    """Make a world's requests and weather."""
+    arriving = requests(world, max(1, round(calls * world.calls_share)), seed)
+    run_s = arriving[-1].at_s
+    return Setting(world, seed, tuple(arriving), Weather(world, int(run_s) + AFTER_S, seed), run_s)
+
+
+def simulate(where: Setting, contender: Contender) -> list[Result]:
+    """Run one contender; return the results by call."""
+    timeline = Timeline()
+    fleet = Fleet(where.world, where.weather, where.run_s, where.seed)
+    policies = _policies(where, contender, timeline, fleet)
+    results: list[Result] = []
+
+    def arrive(request: Request) -> Callable[[], None]:
+        def begin() -> None:
+            policy = policies[request.replica]
+            plan = policy.plan(request, fleet.names(timeline.now_s))
+            race = Race(request, plan, policy, fleet, timeline, done=results.append, objective=contender.objective)
+            race.start()
+
+        return begin
+
+    for request in where.requests:
+        timeline.at(request.at_s, arrive(request))
+    timeline.run()
+    results.sort(key=lambda result: result.index)
+    return results
+
+
+def warm(where: Setting, results: list[Result]) -> list[Result]:
+    """Leave out the first minute, or the first tenth of a short run."""
+    since_s = min(WARM_UP_S, WARM_UP_SHARE * where.run_s)
+    return [result for result in results if result.at_s >= since_s]
+
+
+def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: Fleet) -> list[Policy]:
+    dice = [Random(f"{where.seed}:{contender.label}:{replica}") for replica in range(where.world.replicas)]
+    if contender.budget is not None:
+        race = RaceSettings(budget=contender.budget, objective=contender.objective)
+        if contender.objective is Objective.COST:
+            race = race.model_copy(update={"ttft_ms": 1000 * TARGET_TTFT_S, "min_tok_s": TARGET_TOK_S})
+        return [
+            GatewayPolicy(board, timeline, random, race=race, objective=contender.objective, world=where.world)
+            for board, random in zip(_boards(where, timeline), dice, strict=True)
+        ]
+    if contender.name in BASELINES:
+        shared: dict[str, float] = {}
+        return [BASELINES[contender.name](timeline, random, contender.objective, shared) for random in dice]
+    return [Oracle(fleet, timeline, contender.objective) for _ in dice]
+
+
+def _boards(where: Setting, timeline: Timeline) -> list[Board]:
+    """One replica keeps its board in memory; several share one that is a second behind, each at its own phase."""
+    replicas = where.world.replicas
+    if replicas == 1:
+        return [MemoryBoard()]
+    store = Store()
+    boards = [SharedBoard(store) for _ in range(replicas)]
+
+    def keep_in_step(board: SharedBoard) -> None:
+        board.sync(UNIX_S + timeline.now_s)
+        if timeline.now_s < where.run_s:
+            timeline.after(board.period_s, lambda: keep_in_step(board))
+
+    for number, board in enumerate(boards):
+        timeline.at(number / replicas, lambda board=board: keep_in_step(board))  # type: ignore[misc] # binds the loop's
+    return list(boards)

@@ -1,0 +1,62 @@
+"""A small surface to draw charts on, as SVG text."""
+
+from collections.abc import Sequence
+from html import escape
+
+FONT = "font-family='Inter,Helvetica,Arial,sans-serif'"
+
+
+class Drawing:
+    """Shapes in the order in which they are drawn; x to the right, y down, in pixels."""
+
+    def __init__(self, width: float, height: float) -> None:
+        self._width = width
+        self._height = height
+        self._shapes: list[str] = []
+
+    def line(self, start: tuple[float, float], end: tuple[float, float], colour: str, width: float = 1.0) -> None:
+        """Draw a straight line."""
+        self.path([start, end], colour, width)
+
+    def path(self, points: Sequence[tuple[float, float]], colour: str, width: float = 1.5) -> None:
+        """Draw a line through points."""
+        joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        stroke = f"stroke='{colour}' stroke-width='{width}' stroke-linejoin='round'"
+        self._shapes.append(f"<polyline points='{joined}' fill='none' {stroke}/>")
+
+    def dot(self, x: float, y: float, colour: str, radius: float = 3.5, fill: str | None = None) -> None:
+        """Draw a dot; ``fill`` makes it a ring."""
+        stroke = f"fill='{fill or colour}' stroke='{colour}' stroke-width='1.5'"
+        self._shapes.append(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{radius}' {stroke}/>")
+
+    def band(self, x: float, y: float, width: float, height: float, colour: str) -> None:
+        """Fill a rectangle."""
+        self._shapes.append(
+            f"<rect x='{x:.1f}' y='{y:.1f}' width='{width:.1f}' height='{height:.1f}' fill='{colour}'/>"
+        )
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        words: str,
+        *,
+        size: float = 11,
+        anchor: str = "start",
+        colour: str = "#444",
+        bold: bool = False,
+    ) -> None:
+        """Write; ``anchor`` is start, middle or end."""
+        weight = " font-weight='600'" if bold else ""
+        self._shapes.append(
+            f"<text x='{x:.1f}' y='{y:.1f}' {FONT} font-size='{size}' text-anchor='{anchor}' fill='{colour}'{weight}>"
+            f"{escape(words)}</text>"
+        )
+
+    def render(self) -> str:
+        """Return the file's text."""
+        box = (
+            f"width='{self._width:.0f}' height='{self._height:.0f}' viewBox='0 0 {self._width:.0f} {self._height:.0f}'"
+        )
+        head = f"<svg xmlns='http://www.w3.org/2000/svg' {box}>"
+        return "\n".join([head, "<rect width='100%' height='100%' fill='white'/>", *self._shapes, "</svg>\n"])

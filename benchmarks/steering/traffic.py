@@ -1,0 +1,95 @@
+"""The requests of one run with their luck: what each provider would draw for each, the same whatever the policy."""
+
+from collections.abc import Iterator
+from math import exp, log
+from random import Random
+
+from msgspec import Struct
+
+from benchmarks.steering.worlds import Provider, World
+
+TAIL = (log(6.0), 0.5)  # a slow tail is x lognormal(6, .5)
+SPEED_SIGMA = 0.15
+ERROR_S = 0.15  # median time an error takes to come
+BYTES_PER_TOKEN = 4
+CLASS_BYTES = (4096, 32_768)
+
+
+class Kind(Struct, frozen=True):
+    """A kind of work: share of the traffic, median prompt and answer in tokens."""
+
+    share: float
+    prompt_tokens: float
+    answer_tokens: float
+
+
+KINDS = (Kind(0.55, 700, 220), Kind(0.25, 2500, 40), Kind(0.20, 900, 900))  # chat, extraction, long writing
+SIZE_SIGMA = 0.5
+
+
+class Luck(Struct, frozen=True):
+    """What one provider would do with one request, weather and congestion apart."""
+
+    ttft_s: float
+    tok_s: float
+    error: float  # uniform; below the share of errors of the moment it fails
+    error_s: float
+
+
+class Request(Struct, frozen=True):
+    """One call of the run."""
+
+    index: int
+    at_s: float
+    replica: int
+    prompt_tokens: int
+    answer_tokens: int
+    prompt_class: int
+    effort: float  # its own share of log TTFT, at all providers
+    luck: tuple[Luck, ...]  # by provider
+
+
+def requests(world: World, calls: int, seed: int) -> list[Request]:
+    """Return ``calls`` requests in the order of their arrival."""
+    random = Random(f"{seed}:{world.name}:traffic")
+    return [
+        _request(world, index, at_s, random)
+        for index, at_s in zip(range(calls), _arrivals(world, random), strict=False)
+    ]
+
+
+def luck(provider: Provider, prompt_tokens: int, effort: float, random: Random) -> Luck:
+    """Draw the luck of one attempt; ``effort`` is the request's own share of log TTFT."""
+    slow = random.lognormvariate(*TAIL) if random.random() < provider.tail_share else 1.0
+    return Luck(
+        ttft_s=provider.median_s * exp(provider.sigma * random.gauss(0.0, 1.0) + effort) * slow
+        + provider.prefill_s * prompt_tokens / 1000,
+        tok_s=provider.tok_s * random.lognormvariate(0.0, SPEED_SIGMA),
+        error=random.random(),
+        error_s=random.lognormvariate(log(ERROR_S), 0.5),
+    )
+
+
+def _request(world: World, index: int, at_s: float, random: Random) -> Request:
+    kind = random.choices(KINDS, [each.share for each in KINDS])[0]
+    prompt_tokens = round(random.lognormvariate(log(kind.prompt_tokens), SIZE_SIGMA))
+    effort = random.gauss(0.0, world.request_sd)
+    return Request(
+        index=index,
+        at_s=at_s,
+        replica=random.randrange(world.replicas),
+        prompt_tokens=prompt_tokens,
+        answer_tokens=max(2, round(random.lognormvariate(log(kind.answer_tokens), SIZE_SIGMA))),
+        prompt_class=sum(prompt_tokens * BYTES_PER_TOKEN > limit for limit in CLASS_BYTES),
+        effort=effort,
+        luck=tuple(luck(provider, prompt_tokens, effort, random) for provider in world.providers),
+    )
+
+
+def _arrivals(world: World, random: Random) -> Iterator[float]:
+    """Yield a Poisson process; with bursts, ten seconds of each minute are busier, and the mean stays."""
+    quiet = world.calls_per_s * 6.0 / (5.0 + world.burst)
+    at_s = 0.0
+    while True:
+        at_s += random.expovariate(1.0) / (quiet * (world.burst if at_s % 60.0 >= 50.0 else 1.0))
+        yield at_s

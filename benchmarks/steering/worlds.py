@@ -1,0 +1,154 @@
+"""The worlds: providers and weather as data. Eight that the policy's constants were tuned on (STEERING, section 5), and
+others that they were not.
+"""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+TIMEOUT_S = 120.0  # a hung attempt ends so
+CAPACITY_POWER = 4  # waiting grows as 1 + (in flight / seats)^4: felt from half full, x 2 when full
+QUEUE_MAX = 10.0
+
+
+class Provider(Struct, frozen=True, kw_only=True):
+    """One deployment as it is on a calm day."""
+
+    name: str
+    median_s: float  # time to first token without prefill
+    sigma: float  # of its logarithm
+    tail_share: float  # of attempts that are slower x lognormal(6, .5)
+    prefill_s: float  # per 1,000 prompt tokens
+    tok_s: float
+    error_share: float
+    seats: float | None = None  # in flight when its queue doubles the time to first token; None: it never queues
+    account: float | None = None  # share of the world's traffic its rate limit lets through; None: no limit
+    usd_per_mtok: float = 1.0  # input; output costs three times that
+    joins: float = 0.0  # share of the run after which it is there
+    fakes_from: float = 1.0  # share of the run after which it sends whole answers at their end
+
+
+class Outages(Struct, frozen=True):
+    """One provider at a time hangs, errs or slows, in turn for ``lasts_s`` at the end of every ``every_s``."""
+
+    every_s: float = 180.0
+    lasts_s: float = 90.0
+    error_share: float = 0.9
+    slow: float = 6.0
+
+
+class World(Struct, frozen=True, kw_only=True):
+    """Providers, their weather and the traffic."""
+
+    name: str
+    providers: tuple[Provider, ...]
+    calls_per_s: float = 8.0
+    replicas: int = 1
+    drift_sd: float = 0.10  # of log TTFT, Ornstein-Uhlenbeck, each provider on its own
+    drift_tau_s: float = 400.0
+    shared_sd: float = 0.05  # the same, all providers together
+    request_sd: float = 0.10  # of log TTFT, one request at all providers
+    day: float = 0.10  # amplitude of the time of day, one day per run, each provider at its own phase
+    outages: Outages | None = None
+    region_slow: float = 1.0  # two regions, each slow together for 60 s in about 240 s
+    burst: float = 1.0  # traffic in 10 s of every 60 s, over that of the rest
+    held_out: bool = False  # the constants were not tuned on it
+    calls_share: float = 1.0  # of the calls asked for: slow worlds would last for days
+    prices: bool = False  # prices differ, and the objective cost is run too
+
+
+def _providers(medians_s: tuple[float, ...], tok_s: tuple[float, ...]) -> tuple[Provider, ...]:
+    rows = zip(
+        ("alder", "birch", "cedar", "dogwood", "elm", "fir"),
+        medians_s,
+        (0.35, 0.18, 0.40, 0.30, 0.60, 0.40),
+        (0.02, 0.004, 0.03, 0.01, 0.06, 0.03),
+        (0.030, 0.045, 0.012, 0.02, 0.10, 0.06),
+        tok_s,
+        (0.003, 0.001, 0.006, 0.004, 0.01, 0.003),
+        strict=True,
+    )
+    return tuple(
+        Provider(name=a, median_s=b, sigma=c, tail_share=d, prefill_s=e, tok_s=f, error_share=g)
+        for a, b, c, d, e, f, g in rows
+    )
+
+
+def _each(providers: tuple[Provider, ...], field: str, values: tuple[float | None, ...]) -> tuple[Provider, ...]:
+    return tuple(replace(each, **{field: value}) for each, value in zip(providers, values, strict=True))
+
+
+_SIX = _providers((0.25, 0.33, 0.28, 0.36, 0.60, 0.45), (90, 70, 500, 1500, 40, 60))
+_DECODERS = _providers((0.22, 0.33, 0.40, 0.50, 0.28, 0.45), (45, 70, 500, 1500, 40, 60))
+_SEATS = (18.0, 18.0, 8.0, 5.0, 40.0, 24.0)
+_ACCOUNTS = (0.30, None, 0.25, 0.20, None, None)
+_NEWCOMER = Provider(
+    name="ginkgo", median_s=0.16, sigma=0.3, tail_share=0.01, prefill_s=0.02, tok_s=400, error_share=0.003, joins=0.5
+)
+
+TUNED = (
+    World(name="calm", providers=_SIX, drift_sd=0.0, shared_sd=0.0, day=0.0),
+    World(name="drift", providers=_SIX, drift_sd=0.45, drift_tau_s=240.0, day=0.25),
+    World(name="outage", providers=_SIX, outages=Outages()),
+    World(name="ratelimit", providers=_each(_SIX, "account", _ACCOUNTS)),
+    World(name="correlated", providers=_SIX, request_sd=0.45, shared_sd=0.35, region_slow=2.5),
+    World(name="decode", providers=_DECODERS),
+    World(name="herd", providers=_each(_SIX, "seats", _SEATS), replicas=4),
+    World(
+        name="mixed",
+        providers=_each(
+            _each(_SIX, "seats", tuple(2 * seats for seats in _SEATS)),
+            "account",
+            tuple(account and 1.5 * account for account in _ACCOUNTS),
+        ),
+        replicas=4,
+        drift_sd=0.25,
+        drift_tau_s=240.0,
+        request_sd=0.20,
+        shared_sd=0.15,
+        day=0.15,
+        outages=Outages(every_s=240.0, lasts_s=60.0, slow=4.0),
+        region_slow=1.6,
+    ),
+)
+
+HELD_OUT = (
+    World(name="newcomer", providers=(*_SIX, _NEWCOMER), held_out=True),
+    World(
+        name="fake",
+        providers=tuple(replace(each, fakes_from=0.4) if each.name == "cedar" else each for each in _SIX),
+        held_out=True,
+    ),
+    World(
+        name="bursts",
+        providers=_each(_SIX, "seats", tuple(1.5 * seats for seats in _SEATS)),
+        burst=6.0,
+        replicas=2,
+        held_out=True,
+    ),
+    World(
+        name="prices",
+        providers=_each(_SIX, "usd_per_mtok", (3.0, 0.9, 1.5, 2.0, 0.3, 0.6)),
+        held_out=True,
+        prices=True,
+    ),
+    World(
+        name="quiet",
+        providers=_SIX,
+        calls_per_s=0.1,
+        drift_sd=0.3,
+        drift_tau_s=1800.0,
+        held_out=True,
+        calls_share=0.25,
+    ),
+    World(
+        name="busy",
+        providers=_each(_SIX, "seats", tuple(8 * seats for seats in _SEATS)),
+        calls_per_s=50.0,
+        replicas=4,
+        drift_sd=0.3,
+        drift_tau_s=120.0,
+        held_out=True,
+    ),
+)
+
+WORLDS = {world.name: world for world in (*TUNED, *HELD_OUT)}

@@ -1,0 +1,103 @@
+from statistics import fmean
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from benchmarks.steering import charts, contest, report
+from benchmarks.steering.baselines import BASELINES
+from benchmarks.steering.quiet import be_quiet
+from benchmarks.steering.race import Result
+from benchmarks.steering.simulation import Contender, Setting, setting, simulate
+from benchmarks.steering.targets import targets
+from benchmarks.steering.worlds import WORLDS
+from gateway.calls import Objective
+from gateway.steering.constants import BURST_TOKENS
+
+CALLS = 500
+OURS = [contest.RACES, contest.ECONOMY, contest.COMPLETION, contest.COMPLETION_RACES]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    be_quiet()
+
+
+@pytest.fixture
+def calm() -> Setting:
+    return setting(WORLDS["calm"], CALLS, 7)
+
+
+def mean_ttft_s(results: list[Result]) -> float:
+    return fmean(result.ttft_s for result in results if result.ttft_s is not None)
+
+
+def mean_total_s(results: list[Result]) -> float:
+    return fmean(result.total_s for result in results if result.total_s is not None)
+
+
+def test_a_seed_gives_the_same_run_twice() -> None:
+    first, again = (simulate(setting(WORLDS["herd"], CALLS, 7), contest.RACES) for _ in range(2))
+    other = simulate(setting(WORLDS["herd"], CALLS, 8), contest.RACES)
+    assert first == again
+    assert first != other
+
+
+def test_every_call_is_answered_for_once(calm: Setting) -> None:
+    for contender in contest.contenders(calm.world):
+        assert [result.index for result in simulate(calm, contender)] == list(range(CALLS))
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_nobody_beats_the_oracle_in_its_own_objective(calm: Setting, name: str) -> None:
+    first, whole = simulate(calm, contest.ORACLE), simulate(calm, contest.COMPLETION_ORACLE)
+    assert mean_ttft_s(first) <= mean_ttft_s(simulate(calm, Contender(name, Objective.FIRST_TOKEN)))
+    assert mean_total_s(whole) <= mean_total_s(simulate(calm, Contender(name, Objective.COMPLETION)))
+
+
+@pytest.mark.parametrize("contender", OURS, ids=lambda each: each.label)
+def test_nor_does_the_gateway(calm: Setting, contender: Contender) -> None:
+    own = simulate(calm, contender)
+    assert mean_ttft_s(simulate(calm, contest.ORACLE)) <= mean_ttft_s(own)
+    assert mean_total_s(simulate(calm, contest.COMPLETION_ORACLE)) <= mean_total_s(own)
+
+
+def test_racing_everybody_where_nothing_queues_is_as_fast_as_the_oracle_call_by_call(calm: Setting) -> None:
+    everybody = simulate(calm, Contender("race all", Objective.FIRST_TOKEN))
+    oracle = simulate(calm, contest.ORACLE)
+    for own, best in zip(everybody, oracle, strict=True):
+        if own.extra == len(calm.world.providers) - 1:  # nobody was cooling down
+            assert own.ttft_s == pytest.approx(best.ttft_s)
+
+
+@pytest.mark.parametrize("contender", OURS, ids=lambda each: each.label)
+@pytest.mark.parametrize("world", ["calm", "outage", "herd"])
+def test_the_budget_is_kept(world: str, contender: Contender) -> None:
+    where = setting(WORLDS[world], CALLS, 7)
+    extra = sum(result.extra for result in simulate(where, contender))
+    assert contender.budget is not None
+    assert extra <= contender.budget * CALLS + 2 * BURST_TOKENS * where.world.replicas
+
+
+def test_no_call_fails_while_somebody_is_well() -> None:
+    where = setting(WORLDS["outage"], 3 * CALLS, 7)
+    assert any(any(faults) for faults in where.weather.fault)
+    for contender in OURS:
+        assert all(result.total_s is not None for result in simulate(where, contender))
+
+
+def test_a_newcomer_is_found_and_used() -> None:
+    where = setting(WORLDS["newcomer"], 3 * CALLS, 7)
+    winners = [result.deployment for result in simulate(where, contest.RACES)]
+    assert "ginkgo" not in winners[:CALLS]
+    assert winners[-CALLS:].count("ginkgo") > CALLS / 2
+
+
+def test_the_report_and_the_plots_show_every_world_that_was_run() -> None:
+    ticks: list[str] = []
+    standings = contest.run(["calm", "prices"], 200, [7], 1, ticks.append)
+    reached = targets({standing.world: standing.figures for standing in standings})
+    assert ticks == ["calm", "prices"]
+    assert {target.world for target in reached} == {"calm", "prices"}
+    assert b'"seeds": [\n    7\n  ]' in report.as_json(standings, reached, calls=200, seeds=[7])
+    for drawing in charts.draw(standings).values():
+        assert ET.fromstring(drawing).tag.endswith("svg")
