@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -23,14 +22,29 @@ from gateway.app import Gateway
 from gateway.ledger.database import check_schema, create_engine, is_sqlite
 from gateway.ledger.errors import DatabaseUnreachableError, SchemaOutdatedError
 from gateway.settings import ConfigurationError
+from gateway.settings.checks import is_loopback
 from gateway.settings.model import Settings
 from gateway.watching import logs
+from gateway.watching.metrics import forget_process
+from gateway.workers import Supervisor
 
 BACKLOG = 1024
 KEEPALIVE_S = 75.0  # longer than load balancers keep idle connections, so that they close first
 FILE_LOOK_S = 1.0
 GC_THRESHOLD = 20_000  # objects; a call leaves nearly none behind that only the collector could free
-NEEDS_RESTART = ("host", "port", "workers", "database_url", "redis_url", "spool_dir", "replica")
+NEEDS_RESTART = (
+    "host",
+    "port",
+    "workers",
+    "database_url",
+    "redis_url",
+    "spool_dir",
+    "replica",
+    "log_level",
+    "log_format",
+    "max_body_mb",
+    "shutdown_grace_s",
+)
 
 Load = Callable[[], Settings]
 
@@ -47,7 +61,7 @@ async def listening(gateway: Gateway, sock: socket.socket, grace_s: float) -> As
         handler_cancellation=True,
         access_log=None,
         keepalive_timeout=KEEPALIVE_S,
-        shutdown_timeout=grace_s,
+        shutdown_timeout=grace_s / 2,  # aiohttp waits for it twice before it cancels
         handle_signals=False,
     )
     await runner.setup()
@@ -188,6 +202,7 @@ class _Reloader:
         self._gateway = gateway
         self._path = path
         self._load = load
+        self._host = gateway.context.settings.host  # what the socket is bound to, whatever the file says later
         self._log = structlog.get_logger()
         self._wanted = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -230,10 +245,19 @@ class _Reloader:
             return
         if new == old:
             return
+        if not new.clients and not is_loopback(self._host):
+            reason = f"clients cannot be removed while the gateway listens on {self._host}, which others can reach"
+            self._log.error("configuration.invalid", problem=reason, effect="the running one stays")
+            return
         restart = [name for name in NEEDS_RESTART if getattr(new, name) != getattr(old, name)]
         if restart:
             self._log.warning("configuration.needs_restart", settings=restart)
-        self._gateway.reload(new)
+        kept = {name: getattr(old, name) for name in restart}
+        try:
+            self._gateway.reload(new.model_copy(update=kept))  # so that what is told of the settings is true
+        except ValueError as error:
+            self._log.error("configuration.invalid", problem=str(error), effect="the running one stays")
+            return
         self._log.info("configuration.reloaded", models=len(new.models), providers=len(new.providers))
 
 
@@ -252,59 +276,12 @@ def _announce(settings: Settings, sock: socket.socket) -> None:
 
 
 def _supervise(settings: Settings, sock: socket.socket, path: Path | None, load: Load) -> None:
-    """Run the workers as child processes: restart those that die, pass signals on, wait for all at the end."""
-    with tempfile.TemporaryDirectory(prefix="holeshot-metrics-") as folder:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # before prometheus_client is first used
-        _Supervisor(lambda: _work(settings, sock, path, load), settings.workers).run()
+    """Run the workers as child processes, once it is certain that they can start."""
+    with asyncio.Runner() as runner:
+        runner.run(prepare_schema(settings.database_url.get_secret_value()))
+    Supervisor(lambda: _work(settings, sock, path, load), settings.workers, on_death=forget_process).run()
 
 
 def _work(settings: Settings, sock: socket.socket, path: Path | None, load: Load) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, sock, path, load))
-
-
-class _Supervisor:
-    """The parent of the workers; it serves nothing itself."""
-
-    def __init__(self, work: Callable[[], None], number: int) -> None:
-        self._work = work
-        self._number = number
-        self._children: set[int] = set()
-        self._stopping = False
-
-    def run(self) -> None:
-        """Keep the workers running until a signal to stop."""
-        signal.signal(signal.SIGTERM, self._stop)
-        signal.signal(signal.SIGINT, self._stop)
-        signal.signal(signal.SIGHUP, self._pass_on)
-        for _ in range(self._number):
-            self._start()
-        while self._children:
-            pid, status = os.wait()
-            self._children.discard(pid)
-            if not self._stopping:
-                structlog.get_logger().error("worker.died", pid=pid, exit_code=os.waitstatus_to_exitcode(status))
-                self._start()
-
-    def _start(self) -> None:
-        pid = os.fork()
-        if pid:
-            self._children.add(pid)
-            return
-        code = 1
-        try:
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, signal.SIG_DFL)
-            self._work()
-            code = 0
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-
-    def _stop(self, number: int, _frame: object) -> None:
-        self._stopping = True
-        self._pass_on(number, _frame)
-
-    def _pass_on(self, number: int, _frame: object) -> None:
-        for pid in self._children:
-            os.kill(pid, number)

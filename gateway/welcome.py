@@ -12,7 +12,8 @@ def welcome(settings: Settings, url: str) -> str:
     """Return the lines to try, for the first model there is."""
     model = next(iter(settings.models), "PROVIDER/MODEL")
     key = "$HOLESHOT_KEY" if settings.clients else "none"
-    authorization = f" \\\n  -H 'authorization: Bearer {key}'" if settings.clients else ""
+    authorization = f' \\\n  -H "authorization: Bearer {key}"' if settings.clients else ""
+    api_key = 'os.environ["HOLESHOT_KEY"]' if settings.clients else '"none"'
     python, holeshot = _program("python"), _program("holeshot")
     return f"""
 {_who_races(settings)}
@@ -23,8 +24,9 @@ Try it:
   -d '{{"model": "{model}", "stream": true, "messages": [{{"role": "user", "content": "Why race?"}}]}}'
 
   {python} - <<'PY'
+import os
 from openai import OpenAI
-client = OpenAI(base_url="{url}/v1", api_key="{key}")
+client = OpenAI(base_url="{url}/v1", api_key={api_key})
 for chunk in client.chat.completions.create(
     model="{model}", stream=True, messages=[{{"role": "user", "content": "Why race?"}}]
 ):

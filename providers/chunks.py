@@ -116,7 +116,7 @@ def read_chunk(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         event = _decoder.decode(data)
     except msgspec.ValidationError:
         event = _read_untyped(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise _no_json_object() from None
     if event.error or event.object == "error":
         return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
@@ -192,7 +192,7 @@ def _read_untyped(data: bytes) -> _Event:
     """Read an event whose types surprised the decoder, one field at a time."""
     try:
         value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise _no_json_object() from None
     if isinstance(value, list) and value:  # Gemini sends its errors in an array
         value = value[0]

@@ -38,7 +38,7 @@ def read_answer(body: bytes, secrets: Sequence[str] = ()) -> dict[str, msgspec.R
         answer = _objects.decode(body)
     except msgspec.ValidationError:  # an array, as Gemini wraps its errors in
         answer = _first_of_array(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         quote = " ".join(redact(message_of_text(body[:4096]), secrets).split())[:_LONGEST_QUOTE]
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"answered with no JSON but {quote!r}") from None
     if says_error(answer):
@@ -75,7 +75,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
 def _first_of_array(body: bytes) -> dict[str, msgspec.Raw]:
     try:
         return _lists.decode(body)[0]
-    except (msgspec.DecodeError, IndexError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IndexError):
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is no object") from None
 
 

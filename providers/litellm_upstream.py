@@ -70,7 +70,7 @@ class LiteLLM:
 
     async def module(self) -> Any:
         """Return the imported library. Whoever is cancelled while it loads does not stop it for the others."""
-        if self._loading is None:
+        if self._loading is None or (self._loading.done() and self._loading.exception() is not None):
             self._loading = asyncio.create_task(asyncio.to_thread(_import_litellm), name="import-litellm")
         return await asyncio.shield(self._loading)
 
@@ -83,7 +83,10 @@ class LiteLLM:
         """Close the connections litellm keeps. Called once no upstream has anything under way."""
         if self._loading is None:
             return
-        litellm = await self._loading
+        try:
+            litellm = await self._loading
+        except ImportError:
+            return
         await litellm.close_litellm_async_clients()
         worker = importlib.import_module("litellm.litellm_core_utils.logging_worker")
         await worker.GLOBAL_LOGGING_WORKER.stop()

@@ -1,8 +1,8 @@
-"""How long a provider asks to be left alone, read from the headers of a refusal.
+"""What a provider says of its rate limits: how long it asks to be left alone, and how much is left before it will.
 
-Vendors say it in many ways: ``retry-after`` in seconds or as an HTTP date, ``retry-after-ms``, and per limited resource
-the time until it is full again, as a duration (OpenAI, Groq: ``1m2s``), an RFC 3339 instant (Anthropic) or a Unix time
-(OpenRouter, in milliseconds).
+Vendors say the first in many ways: ``retry-after`` in seconds or as an HTTP date, ``retry-after-ms``, and per limited
+resource the time until it is full again, as a duration (OpenAI, Groq: ``1m2s``), an RFC 3339 instant (Anthropic) or a
+Unix time (OpenRouter, in milliseconds).
 """
 
 import math
@@ -40,6 +40,24 @@ def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
     if exhausted:
         return _believable(max(exhausted))
     return _believable(min(resets)) if resets else None
+
+
+def headroom(headers: Mapping[str, str]) -> float | None:
+    """Return the share of the scarcest limit that is left, 0 to 1, or None when no limit is named with what remains.
+
+    ``headers`` have lower-case names: OpenAI's ``x-ratelimit-remaining-requests`` and ``-tokens`` with ``-limit-``,
+    Anthropic's ``anthropic-ratelimit-input-tokens-remaining`` with ``-limit``, and those of whoever follows either.
+    """
+    least: float | None = None
+    for name, text in headers.items():
+        if "ratelimit" not in name or "remaining" not in name:
+            continue
+        remaining, limit = _leading(text), _leading(headers.get(name.replace("remaining", "limit"), ""))
+        if remaining is None or limit is None or limit <= 0:
+            continue
+        share = min(1.0, max(0.0, remaining / limit))
+        least = share if least is None else min(least, share)
+    return least
 
 
 def parse_delay_s(text: str) -> float | None:
@@ -80,6 +98,11 @@ def _duration_s(text: str) -> float | None:
 def _milliseconds(text: str | None) -> float | None:
     number = _number(text) if text else None
     return None if number is None else number / 1000
+
+
+def _leading(text: str) -> float | None:
+    """Return the number a value begins with: ``100, 100;w=60`` names its window behind it."""
+    return _number(text.partition(",")[0].partition(";")[0])
 
 
 def _number(text: str) -> float | None:

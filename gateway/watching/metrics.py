@@ -15,7 +15,16 @@ TTFT_BUCKETS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 
 TPS_BUCKETS = (5, 10, 20, 30, 45, 60, 80, 100, 150, 200, 300, 500, 1000, 2000)
 OVERHEAD_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25)
 
+MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # to be set before prometheus_client is first imported
+REFRESH_S = 1.0
 ADHOC_LABEL = "adhoc"  # names made up by clients must not become time series
+
+
+def forget_process(pid: int) -> None:
+    """Take a dead worker's gauges out of the sums."""
+    from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 - only with several workers
+
+    mark_process_dead(pid)  # type: ignore[no-untyped-call] # the library has no types
 
 
 class Metrics:
@@ -23,6 +32,8 @@ class Metrics:
 
     def __init__(self, known_models: Callable[[], object]) -> None:
         self._known_models = known_models
+        self.shared = MULTIPROCESS_FOLDER in os.environ  # there are several workers
+        self._refreshed: list[tuple[Gauge, Callable[[], float]]] = []
         registry = self.registry = CollectorRegistry()
         self._children: dict[tuple[Any, ...], Any] = {}
         self._calls = Counter("holeshot_calls_total", "Finished calls.", ("model", "mode", "status"), registry=registry)
@@ -36,6 +47,12 @@ class Metrics:
             "holeshot_attempt_errors_total",
             "Failed upstream attempts by cause.",
             ("deployment", "kind"),
+            registry=registry,
+        )
+        self._refused = Counter(
+            "holeshot_refused_launches_total",
+            "Extra attempts a limit refused: their races were narrower.",
+            ("model", "limit"),
             registry=registry,
         )
         self._tokens = Counter(
@@ -83,18 +100,27 @@ class Metrics:
         )
 
     def gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
-        """Add a gauge that is read when metrics are rendered (in this process only when there are several workers)."""
+        """Add a gauge that is read when metrics are rendered, or each second when there are several workers."""
         gauge = Gauge(name, documentation, multiprocess_mode="livesum", registry=self.registry)
-        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:  # functions cannot be read across processes
+        if self.shared:  # a function cannot be called from another process
+            self._refreshed.append((gauge, read))
+        else:
             gauge.set_function(read)
 
-    def attempt_started(self, start: AttemptStart) -> None:
-        """Count an attempt in."""
-        self._child(self._in_flight, start.deployment).inc()
+    async def keep_fresh(self) -> None:
+        """Note the gauges each second, for the worker that is asked for all. Runs until cancelled."""
+        while True:
+            for gauge, read in self._refreshed:
+                gauge.set(read())
+            await asyncio.sleep(REFRESH_S)
 
-    def attempt_ended(self, attempt: AttemptRecord) -> None:
+    def attempt_started(self, model: str, start: AttemptStart) -> None:
+        """Count an attempt in."""
+        self._child(self._in_flight, self._deployment(model, start.deployment)).inc()
+
+    def attempt_ended(self, model: str, attempt: AttemptRecord) -> None:
         """Count an attempt out, and what it was."""
-        name = attempt.deployment
+        name = self._deployment(model, attempt.deployment)
         self._child(self._in_flight, name).dec()
         self._child(self._attempts, name, str(attempt.role), str(attempt.outcome)).inc()
         if attempt.error_kind is not None:
@@ -108,10 +134,13 @@ class Metrics:
         if attempt.prompt_tokens:
             self._child(self._tokens, name, "prompt").inc(attempt.prompt_tokens)
 
+    def launch_refused(self, model: str, limit: str) -> None:
+        """Count an extra attempt that ``limit``, budget or usd_per_day, did not let start."""
+        self._child(self._refused, self._label(model), limit).inc()
+
     def call_finished(self, record: CallRecord) -> None:
         """Count a call."""
-        known = self._known_models()
-        model = record.model if isinstance(known, dict) and record.model in known else ADHOC_LABEL
+        model = self._label(record.model)
         self._child(self._calls, model, str(record.mode), str(record.status_code)).inc()
         if record.ttft_ms is not None:
             self._child(self._ttft, model).observe(record.ttft_ms / 1000)
@@ -127,13 +156,20 @@ class Metrics:
         return await asyncio.to_thread(self._render), CONTENT_TYPE_LATEST
 
     def _render(self) -> bytes:
-        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        if self.shared:
             from prometheus_client.multiprocess import MultiProcessCollector  # noqa: PLC0415 - only with several workers
 
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # the library has no types
             return generate_latest(registry)
         return generate_latest(self.registry)
+
+    def _label(self, model: str) -> str:
+        known = self._known_models()
+        return model if isinstance(known, dict) and model in known else ADHOC_LABEL
+
+    def _deployment(self, model: str, name: str) -> str:
+        return name if self._label(model) == model else ADHOC_LABEL
 
     def _child(self, metric: Any, *labels: str) -> Any:
         key = (metric, *labels)
