@@ -125,28 +125,23 @@ class GatheringSink:
             plains = _PLAINS.decode(events_as_array)
         except msgspec.DecodeError:
             return False
-        if not all(map(self._knows, plains)):
-            return False
-        for plain in plains:
-            self._add(plain)
-        return True
+        return self._add(plains)
 
     def _add_plain(self, data: bytes) -> bool:
         try:
             plain = _PLAIN.decode(data)
         except msgspec.ValidationError:
             return False
-        if not self._knows(plain):
+        return self._add([plain])
+
+    def _add(self, plains: list[_PlainChunk]) -> bool:
+        """Add the texts, unless one belongs to a choice that was not heard of yet."""
+        pieces = [(choice.index, choice.delta.content) for plain in plains for choice in plain.choices]
+        if not {index for index, _ in pieces} <= self._choices.keys():
             return False
-        self._add(plain)
+        for index, text in pieces:
+            self._texts.setdefault(index, []).append(text)
         return True
-
-    def _knows(self, plain: _PlainChunk) -> bool:
-        return all(choice.index in self._choices for choice in plain.choices)
-
-    def _add(self, plain: _PlainChunk) -> None:
-        for choice in plain.choices:
-            self._texts.setdefault(choice.index, []).append(choice.delta.content)
 
     def _merge(self, chunk: dict[str, Any]) -> None:
         for key, value in chunk.items():
