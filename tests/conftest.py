@@ -1,0 +1,13 @@
+"""What holds for every test: none leaves the process's logging other than it found it."""
+
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Undo what a command under test has set up: it would hide another test's warnings."""
+    yield
+    structlog.reset_defaults()
