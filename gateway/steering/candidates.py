@@ -8,7 +8,7 @@ import msgspec
 
 from gateway.calls import Objective
 from gateway.settings.model import RaceSettings
-from gateway.steering.constants import MEETS_QUANTILE
+from gateway.steering.constants import COLD_EVENTS, MEETS_QUANTILE
 from gateway.steering.health import Condition
 from gateway.steering.standings import Estimate, Standings
 from providers.prices import Price
@@ -67,7 +67,8 @@ def candidates(
         if limits and condition.in_flight >= limits.get(name, inf):
             tier = Tier.FULL
         elif (floor_tps is not None and estimate.slower_than(floor_tps)) or (
-            late_s is not None and estimate.curve.quantile_s(MEETS_QUANTILE) > late_s
+            # Whoever is hardly known looks like the others: if those miss, it must be tried to be known.
+            late_s is not None and estimate.events >= COLD_EVENTS and estimate.curve.quantile_s(MEETS_QUANTILE) > late_s
         ):
             tier = Tier.MISSES
         score_s = estimate.score_s * condition.crowding + condition.price_s + (decode_s if whole else 0.0)
