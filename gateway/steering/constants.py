@@ -27,6 +27,7 @@ FIXED_PRIOR_SIGMA = 1.0  # of ln(seconds): wide, it must not argue with samples
 MEAN_CAP_S = 30.0  # the mean is restricted to this, so that one hung attempt does not outweigh all others
 ERROR_PRIOR = (0.05, 5.0)  # errors, attempts: 1 %
 SPEED_PRIOR = (2.0, 1 / 30)  # tokens, seconds of decoding: 60 tok/s, outvoted by one loser watched for 32 tokens
+AT_ONCE_TPS = 5000.0  # of who sends whole answers at their end; no provider decodes faster
 SPEED_KNOWN_S = 0.5  # with less decoding watched lately, nothing is held against a deployment's speed
 ANSWER_PRIOR = (250.0, 100.0)  # tokens per answer, answers: chat and extraction mixed
 SUCCESS_FLOOR = 0.1  # an error rate can lengthen a score at most tenfold
@@ -39,20 +40,23 @@ MEETS_QUANTILE = 0.9  # objective cost: keeps ttft_ms who does so nine times in 
 HEADROOM_LOW = 0.2  # with less of a rate limit left, the draw weight falls in proportion, before a 429 comes
 HEADROOM_WEIGHT_MIN = 0.02  # nobody is shut out by what may be an old figure
 HEADROOM_WINDOW_S = 60.0  # limits are per minute and refill steadily: what was used has come back after one
-COLD_EVENTS = 3  # with fewer first tokens a primary is unknown and gets company at once
+COLD_EVENTS = 3  # with fewer first tokens a primary is unknown and gets company at once; likewise its speed
 HEDGE_SHARE = 0.1  # hedging at the 90 % quantile costs this much; a larger budget buys races
 HEDGE_MIN_S, HEDGE_MAX_S = 0.05, 10.0
 RESCUE_FACTOR = 4.0  # times the primary's q95: it hangs
 RESCUE_MIN_S, RESCUE_MAX_S = 1.5, 15.0
 NEXT_AT_LATEST_S = 20.0  # the next candidate starts by then, whatever the estimates say
 
-# Load
+# Load: found in the herd world, where everybody crowded into the fastest decoder; elsewhere they change nothing
+LOAD_HALF_LIFE_S = 300.0  # a law of queueing outlives the weather: it must still be known when the next burst comes
 LOAD_PRIOR = 2.0  # in samples x variance of ln(1 + in flight): a dozen first tokens do not yet make a law
-ELASTICITY_DOUBT = 2.0  # standard errors taken off the slope: where nobody queues, chance must not keep us away
-ELASTICITY_MAX = 1.5
-LOAD_GAIN = 4.0  # what this replica has in flight is a part of what is there, and a queue grows faster than its fit
-CROWDING_MAX = 16.0  # to either side; nobody queues longer and is still asked
-CROWDED = 1.5  # a budget's racer that is so crowded starts as a hedge instead: it would slow what it is to speed up
+ELASTICITY_DOUBT = 1.5  # standard errors taken off the slope: where nobody queues, chance must not keep us away
+ELASTICITY_MAX = 0.8  # steeper slopes are those of a queue that has already collapsed
+LOAD_GAIN = 4.0  # what this replica has in flight is a part of what is there, and queues grow faster than a power fits
+SURPRISE_HALF_LIFE_S = 4.0  # what the other replicas just sent there shows in the first tokens of the last seconds
+SURPRISE_PRIOR, SURPRISE_MAX = 2.0, 2.0  # first tokens; of ln(ttft), what one of them can count
+CROWDING_MAX = 16.0  # to either side
+CROWDED = 1.25  # a budget's racer that is so crowded starts as a hedge instead: it would slow what it is to speed up
 
 # The budget
 BURST_TOKENS = 20.0  # extra attempts a quiet model has saved up; the bucket starts full

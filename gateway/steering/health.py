@@ -95,9 +95,10 @@ class Health:
             self.in_flight,
             self._price(now_s),
             self._headroom_left(now_s),
-            self.load.crowding(self.in_flight),
+            self.load.crowding(self.in_flight, now_s),
         )
-        if state is State.OK and self._open_until_s is None and not condition.price_s and condition.headroom == 1.0:
+        quiet = self._open_until_s is None and not condition.price_s and condition.headroom == 1.0
+        if state is State.OK and quiet and not self.load.elastic:
             self._calm = condition
         return condition
 

@@ -1,8 +1,8 @@
 """Load: how a deployment's time to first token grows with what this replica has in flight there.
 
-Fits ln(ttft) = a + b ln(1 + in flight) over the first tokens of the last minutes, apart for each prompt class, and
-believes of the elasticity b only what it is sure of. Where nobody queues, b is nothing, and neither is what follows
-from it. Losers cut before their first token are left out: they are cut young whatever is in flight.
+Fits ln(ttft) = a + b ln(1 + in flight) over the first tokens of the last minutes, with an ``a`` for each prompt class,
+and believes of the elasticity b only what is sure. Where nobody queues b is nothing, and so is all that follows from
+it. Losers cut before their first token are left out: they are cut young whatever is in flight.
 """
 
 from math import exp, exp2, log, log1p, sqrt
@@ -12,12 +12,83 @@ from gateway.steering.constants import (
     ELASTICITY_DOUBT,
     ELASTICITY_MAX,
     FIRST_EDGE_S,
-    HALF_LIFE_S,
     LOAD_GAIN,
+    LOAD_HALF_LIFE_S,
     LOAD_PRIOR,
+    SURPRISE_HALF_LIFE_S,
+    SURPRISE_MAX,
+    SURPRISE_PRIOR,
 )
 
-FORGOTTEN = 0.01  # first tokens: as good as none
+_NONE = 0.01  # first tokens, decayed: as good as none
+
+
+class Load:
+    """What was learned of one deployment. Instants are seconds of any one monotonic clock."""
+
+    __slots__ = ("_at_s", "_by_class", "_fit", "_surprise", "_surprised")
+
+    def __init__(self) -> None:
+        self._by_class: dict[int, _Moments] = {}
+        self._at_s = 0.0  # of the last first token
+        self._fit: tuple[float, float] | None = (0.0, 0.0)  # b and the usual ln(1 + in flight); None: to be made anew
+        self._surprise = 0.0  # by how much, in ln(ttft), the first tokens of the last seconds missed the fit: their sum
+        self._surprised = 0.0  # and their number
+
+    @property
+    def elastic(self) -> bool:
+        """Whether what is in flight matters at all."""
+        return (self._fit or self._fitted())[0] > 0.0
+
+    def seen(self, prompt_class: int, in_flight: int, ttft_s: float, now_s: float) -> None:
+        """Take a first token of an attempt that had ``in_flight`` others beside it when it was launched."""
+        x, y = log1p(in_flight), log(max(ttft_s, FIRST_EDGE_S))
+        elasticity, _ = self._fit or self._fitted()
+        passed_s, self._at_s = now_s - self._at_s, now_s
+        moments = self._by_class.get(prompt_class)
+        if moments is None:
+            moments = self._by_class[prompt_class] = _Moments()
+        if moments.n > _NONE:
+            faded = exp2(-passed_s / SURPRISE_HALF_LIFE_S)
+            missed = y - moments.y / moments.n - elasticity * (x - moments.x / moments.n)
+            self._surprise = self._surprise * faded + min(SURPRISE_MAX, max(-SURPRISE_MAX, missed))
+            self._surprised = self._surprised * faded + 1.0
+        for known in self._by_class.values():
+            known.decay(exp2(-passed_s / LOAD_HALF_LIFE_S))
+        moments.add(x, y)
+        self._fit = None
+
+    def crowding(self, in_flight: int, now_s: float) -> float:
+        """Return by what to multiply the predicted time to first token of an attempt launched beside ``in_flight``.
+
+        ((1 + in flight) / (1 + usual))^(gain b) x e^surprise: how much slower than usual it will be, by what is in
+        flight from here, and by what the last seconds say of everybody else's. Times 1 + b: it makes all others there
+        slower, too, and has to be worth that. Without this toll everybody crowds into the fastest queue until it is
+        no better than the slowest server (Pigou 1920).
+        """
+        elasticity, usual = self._fit or self._fitted()
+        if elasticity <= 0.0:
+            return 1.0
+        faded = exp2((self._at_s - now_s) / SURPRISE_HALF_LIFE_S)
+        surprise = self._surprise * faded / (self._surprised * faded + SURPRISE_PRIOR)
+        slower = exp(LOAD_GAIN * elasticity * (log1p(in_flight) - usual) + surprise)
+        return min(CROWDING_MAX, max(1.0 / CROWDING_MAX, slower)) * (1.0 + elasticity)
+
+    def _fitted(self) -> tuple[float, float]:
+        """Fit: least squares within the classes, shrunk by a prior, less the doubt about the slope."""
+        n, x, xx, xy, yy = 0.0, 0.0, LOAD_PRIOR, 0.0, 0.0
+        for moments in self._by_class.values():
+            if moments.n > _NONE:
+                n += moments.n
+                x += moments.x
+                xx += moments.xx - moments.x * moments.x / moments.n
+                xy += moments.xy - moments.x * moments.y / moments.n
+                yy += moments.yy - moments.y * moments.y / moments.n
+        slope = xy / xx
+        error = sqrt(max(0.0, yy - slope * xy) / max(1.0, n - 2.0) / xx)
+        elasticity = min(ELASTICITY_MAX, max(0.0, slope - ELASTICITY_DOUBT * error))
+        self._fit = elasticity, x / n if n else 0.0
+        return self._fit
 
 
 class _Moments:
@@ -43,57 +114,3 @@ class _Moments:
         self.xx *= factor
         self.xy *= factor
         self.yy *= factor
-
-
-class Load:
-    """What was learned of one deployment. Instants are seconds of any one monotonic clock."""
-
-    __slots__ = ("_at_s", "_by_class", "_fit")
-
-    def __init__(self) -> None:
-        self._by_class: dict[int, _Moments] = {}
-        self._at_s = 0.0
-        self._fit: tuple[float, float] | None = (
-            None  # elasticity and the usual ln(1 + in flight), until the next sample
-        )
-
-    def seen(self, prompt_class: int, in_flight: int, ttft_s: float, now_s: float) -> None:
-        """Take a first token of an attempt that had ``in_flight`` others beside it when it was launched."""
-        factor = exp2((self._at_s - now_s) / HALF_LIFE_S)
-        self._at_s = now_s
-        for known in self._by_class.values():
-            known.decay(factor)
-        moments = self._by_class.get(prompt_class)
-        if moments is None:
-            moments = self._by_class[prompt_class] = _Moments()
-        moments.add(log1p(in_flight), log(max(ttft_s, FIRST_EDGE_S)))
-        self._fit = None
-
-    def crowding(self, in_flight: int) -> float:
-        """Return by what to multiply the predicted time to first token of an attempt launched beside ``in_flight``.
-
-        ((1 + in flight) / (1 + usual))^(gain b), how much slower than usual it will be, times 1 + b: it makes all
-        others there slower too, and so must be worth that (Pigou 1920: without the toll everybody crowds into the
-        fastest queue until it is no better than the slowest server).
-        """
-        elasticity, usual = self._fit or self._fitted()
-        if elasticity <= 0.0:
-            return 1.0
-        slower = exp(LOAD_GAIN * elasticity * (log1p(in_flight) - usual))
-        return min(CROWDING_MAX, max(1.0 / CROWDING_MAX, slower)) * (1.0 + elasticity)
-
-    def _fitted(self) -> tuple[float, float]:
-        n, x, xx, xy, yy = 0.0, 0.0, LOAD_PRIOR, 0.0, 0.0
-        for moments in self._by_class.values():
-            if moments.n < FORGOTTEN:
-                continue
-            n += moments.n
-            x += moments.x
-            xx += moments.xx - moments.x * moments.x / moments.n
-            xy += moments.xy - moments.x * moments.y / moments.n
-            yy += moments.yy - moments.y * moments.y / moments.n
-        slope = xy / xx
-        error = sqrt(max(0.0, yy - slope * xy) / max(1.0, n - 2.0) / xx)
-        elasticity = min(ELASTICITY_MAX, max(0.0, slope - ELASTICITY_DOUBT * error))
-        self._fit = elasticity, x / n if n else 0.0
-        return self._fit

@@ -7,7 +7,9 @@ import msgspec
 
 from gateway.steering.constants import (
     ANSWER_PRIOR,
+    AT_ONCE_TPS,
     BUCKETS,
+    COLD_EVENTS,
     ERROR_PRIOR,
     FIXED_PRIOR_EVENTS,
     FIXED_PRIOR_MEDIAN_S,
@@ -76,8 +78,11 @@ def error_rate(tally: Tally) -> float:
 def decode_tps(tally: Tally) -> float:
     """Return the expected decode speed: (tok + 2) / (sec + 1/30) tokens per second.
 
-    Guessed tokens stand in as long as the provider counted hardly any: a loser, watched for a while, never tells.
+    Guessed tokens stand in while the provider has counted hardly any: a loser, watched for a while, never tells. Of one
+    whose answers mostly come at once, out of a buffer, nothing is to be waited for after the first token.
     """
+    if tally.ans >= COLD_EVENTS and tally.burst >= tally.ans / 2:
+        return AT_ONCE_TPS
     tokens, seconds = SPEED_PRIOR
     if tally.sec >= SPEED_KNOWN_S:
         return (tally.tok + tokens) / (tally.sec + seconds)

@@ -1,0 +1,160 @@
+"""Explanations: every number behind a plan, and a reason for each launch."""
+
+import msgspec
+import pytest
+
+from gateway.calls import Mode, Objective, Role
+from gateway.settings.model import RaceSettings
+from gateway.steering.explanation import Explanation, Prospect
+from gateway.steering.planner import Plan
+from providers.errors import ErrorKind
+from providers.prices import Price
+from tests.unit.steering.scene import MODEL, Scene
+
+
+def explained(plan: Plan) -> Explanation:
+    assert plan.explanation is not None
+    return plan.explanation
+
+
+def prospect(explanation: Explanation, deployment: str) -> Prospect:
+    return next(each for each in explanation.deployments if each.deployment == deployment)
+
+
+def test_a_plan_is_explained_on_request_only_and_is_the_same_plan() -> None:
+    one, two = Scene(seed=5), Scene(seed=5)
+    for scene in (one, two):
+        scene.warm_up(a=0.3, b=0.31, c=0.9)
+    for _ in range(30):
+        plain, told = one.plan(), two.plan(explain=True)
+        assert plain.explanation is None
+        assert msgspec.structs.replace(told, explanation=None) == plain
+
+
+def test_an_explanation_has_the_numbers_of_every_deployment_best_first() -> None:
+    scene = Scene()
+    scene.warm_up(a=0.3, b=0.9)
+    scene.launch("a")
+    prices = {"a": Price(1e-6, 4e-6)}
+    told = explained(scene.plan(explain=True, prices=prices, limits={"a": 4}, prompt_tokens=1000, max_tokens=100))
+    assert [each.deployment for each in told.deployments] == ["a", "c", "b"]
+    a, c = prospect(told, "a"), prospect(told, "c")
+    assert (a.state, a.in_flight, a.max_in_flight, a.headroom, a.crowding, a.scarcity_s) == ("ok", 1, 4, 1.0, 1.0, 0.0)
+    assert a.events == pytest.approx(30)
+    assert a.ttft_p50_s == pytest.approx(0.3, rel=0.1)
+    assert a.score_s == pytest.approx(a.ttft_mean_s / (1 - a.error_rate), rel=0.01)
+    assert a.decode_tps == pytest.approx(50, rel=0.05)
+    assert a.decode_s == pytest.approx(2.0, rel=0.05)
+    assert (a.input_usd_per_mtok, a.output_usd_per_mtok) == (1.0, 4.0)
+    assert a.cost_usd == pytest.approx(0.0014)
+    assert (c.events, c.cost_usd, c.passed_over) == (0.0, None, None)
+    assert (told.budget, told.budget_tokens, told.answer_tokens) == (1.0, 20.0, 100.0)
+
+
+def test_the_draw_is_explained_by_its_probabilities() -> None:
+    scene = Scene(("a", "b", "c"), seed=3)
+    scene.warm_up(a=0.30, b=0.32, c=2.0)
+    scene.launch("a")
+    told = explained(scene.plan(explain=True))
+    chances = {each.deployment: each.draw for each in told.deployments}
+    assert sum(chances.values()) == pytest.approx(1.0)
+    assert [prospect(told, name).near for name in "abc"] == [True, True, False]
+    drawn = sum(scene.plan().launches[0].deployment == "b" for _ in range(3000)) / 3000
+    assert drawn == pytest.approx(chances["b"], abs=0.03)
+
+
+def test_each_launch_names_the_rule_behind_it() -> None:
+    scene = Scene()
+    scene.warm_up(a=0.3, b=0.6, c=0.9)
+    raced = explained(scene.plan(explain=True))
+    assert [(start.deployment, start.role, start.extra) for start in raced.launches] == [
+        ("a", Role.PRIMARY, False),
+        ("b", Role.RACE, True),
+        ("c", Role.FAILOVER, False),
+    ]
+    assert raced.launches[0].why == "drawn with probability 1.00 out of 1 near the best"
+    assert raced.launches[1].why == "raced: a budget of 1 extra attempts per call, 20.0 saved up"
+    assert raced.launches[2].why.startswith("rescue: the primary hangs, 4 x its q95 of 0.6")
+    hedged = explained(scene.plan(explain=True, budget=0.1)).launches[1]
+    assert hedged.why == "hedge: 90% of the primary's first tokens come sooner; 20.0 extra attempts saved up"
+    asked = explained(scene.plan(explain=True, mode=Mode.HEDGE, hedge_delay_s=0.7)).launches[1]
+    assert (asked.why, asked.delay_s) == ("hedge: hedge_delay_s as set", 0.7)
+    wide = explained(scene.plan(explain=True, mode=Mode.RACE, width=3)).launches
+    assert wide[2].why == "mode race, width 3; 20.0 extra attempts saved up"
+    thrifty = explained(scene.plan(explain=True, objective=Objective.COST, ttft_ms=2000.0)).launches[1]
+    assert thrifty.why.startswith("hedge: the last moment at which it keeps ttft_ms 2000 if it takes 0.6")
+
+
+def test_cold_starts_exploring_and_probes_are_called_so() -> None:
+    scene = Scene(("a", "b"), seed=1)
+    assert (
+        explained(scene.plan(explain=True)).launches[1].why.startswith("cold start: the primary has 0.0 first tokens")
+    )
+    scene.warm_up(a=0.3, b=0.6)
+    whys = {start.role: start.why for _ in range(300) for start in explained(scene.plan(explain=True)).launches}
+    assert whys[Role.EXPLORE] == "explore: the least seen, 30.0 first tokens lately; 2% of calls do so"
+    for _ in range(4):
+        scene.fail("b")
+    scene.now_s += 5.0
+    told = explained(scene.plan(explain=True))
+    assert [start.why for start in told.launches if start.role is Role.EXPLORE] == [
+        "probe: it was broken and may have recovered"
+    ]
+    assert told.notes == ("probe",)
+
+
+def test_whoever_is_passed_over_is_told_why() -> None:
+    scene = Scene(("a", "b", "c", "d"))
+    scene.warm_up(a=0.3, b=0.3, c=0.3, d=0.3)
+    scene.launch("b")
+    scene.fail("c", ErrorKind.RATE_LIMITED, retry_after_s=9.0)
+    told = explained(scene.plan(explain=True, limits={"b": 1}, min_tok_s=40.0))
+    assert [prospect(told, name).passed_over for name in "abc"] == [
+        None,
+        "as many in flight as max_in_flight allows",
+        "cooling",
+    ]
+    slow = explained(scene.plan(explain=True, min_tok_s=400.0))
+    assert prospect(slow, "a").passed_over == "decodes below min_tok_s 400"
+    late = explained(scene.plan(explain=True, objective=Objective.COST, ttft_ms=100.0))
+    assert prospect(late, "a").passed_over == "too often later than ttft_ms 100"
+
+
+def test_when_nobody_may_be_asked_the_wait_is_explained() -> None:
+    scene = Scene(("a",))
+    scene.fail("a", ErrorKind.RATE_LIMITED, retry_after_s=9.0)
+    told = explained(scene.plan(explain=True))
+    assert (told.launches, told.retry_after_s, told.notes) == ((), 9.0, ("all are cooling down",))
+    assert prospect(told, "a").draw == 0.0
+
+
+def test_with_every_breaker_open_the_draw_is_among_the_broken() -> None:
+    scene = Scene(("a", "b"))
+    for name in "aaaabbbb":
+        scene.fail(name)
+    told = explained(scene.plan(explain=True))
+    assert sum(each.draw for each in told.deployments) == pytest.approx(1.0)
+    assert told.launches[0].why.startswith("drawn")
+
+
+def test_an_explanation_is_json() -> None:
+    scene = Scene(("a", "b"))
+    for _ in range(40):
+        scene.lose("a", 0.1)  # never seen to answer: its quantiles are not reached
+    scene.now_s += 1.0
+    told = msgspec.json.decode(msgspec.json.encode(explained(scene.plan(explain=True))))
+    assert told["objective"] == "first_token"
+    assert {"deployment", "delay_s", "role", "audited", "extra", "why"} == set(told["launches"][0])
+
+
+def test_the_next_call_can_be_explained_without_counting_it() -> None:
+    scene = Scene(("a", "b"))
+    while scene.permit(Role.RACE, 0.1):
+        pass
+    for _ in range(100):
+        told = scene.steering.explain(
+            MODEL, ("a", "b"), RaceSettings(budget=0.1),
+            objective=Objective.FIRST_TOKEN, prompt_class=0, prompt_tokens=10,
+        )  # fmt: skip
+        assert told.budget_tokens < 1
+    assert not scene.permit(Role.RACE, 0.1)
