@@ -1,5 +1,6 @@
 """The ledger's database: its URL, the engine over it, and whether its schema is the one this version needs."""
 
+import sqlite3
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -204,7 +205,7 @@ def _sqlite_engine(url: URL) -> AsyncEngine:
     def _configure(connection: Any, _record: object) -> None:
         cursor = connection.cursor()
         cursor.execute(f"pragma busy_timeout = {SQLITE_BUSY_TIMEOUT_MS}")
-        with suppress(sqlite3.OperationalError):  # locked: another process is setting it, and it is the file's for good
+        with suppress(sqlite3.OperationalError):  # locked: another process is setting it, for the file, for good
             cursor.execute("pragma journal_mode = wal")
         cursor.close()
 
