@@ -2,7 +2,6 @@
 
 import hashlib
 import hmac
-import ipaddress
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -10,6 +9,7 @@ from aiohttp import web
 
 from gateway.errors import Forbidden, Unauthorized, UnsupportedMediaType
 from gateway.fleet import Deployment, Model
+from gateway.settings.checks import is_loopback
 from gateway.settings.model import ClientSettings
 from gateway.settings.profiles import Profile
 
@@ -110,25 +110,14 @@ class Admission:
     def _demand_local_program(request: web.Request) -> None:
         if "origin" in request.headers:
             raise Forbidden("requests from web pages are refused while no 'clients:' are configured")
-        if not is_loopback(request.host):
+        if not is_loopback(_without_port(request.host).lower()):
             raise Forbidden(f"the host {request.host!r} is refused while no 'clients:' are configured: use 127.0.0.1")
 
 
-def is_loopback(host: str) -> bool:
-    """Tell whether ``host``, with or without a port, names this machine itself."""
-    name = (
-        host.rpartition("]")[0].lstrip("[")
-        if host.startswith("[")
-        else host.partition(":")[0]
-        if host.count(":") == 1
-        else host
-    )
-    if name.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host.rpartition("]")[0].lstrip("[")
+    return host.partition(":")[0] if host.count(":") == 1 else host
 
 
 def _client(name: str, settings: ClientSettings) -> Client:
