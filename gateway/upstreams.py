@@ -1,13 +1,11 @@
 """Opening upstreams: from what the settings and the catalog say of a provider to what reaches it."""
 
-import functools
-
 from gateway.settings.model import ProviderSettings
 from providers.catalog import Vendor
 from providers.exchange import Upstream
+from providers.http.dialing import TlsContexts
 from providers.litellm_upstream import LiteLLM, LiteLLMUpstream
 from providers.opening import open_upstream
-from providers.transport import default_ssl_context
 
 
 class Upstreams:
@@ -15,7 +13,7 @@ class Upstreams:
 
     def __init__(self) -> None:
         self._litellm = LiteLLM()
-        self._ssl_context = functools.cache(default_ssl_context)
+        self._tls = TlsContexts()
 
     def open(self, name: str, settings: ProviderSettings, vendor: Vendor | None) -> Upstream:
         """Return the upstream of provider ``name``; nothing is connected yet.
@@ -28,12 +26,13 @@ class Upstreams:
             name,
             vendor,
             self._litellm,
-            self._ssl_context,
+            self._tls,
             kind=settings.kind,
             base_url=settings.base_url,
             api_key=settings.api_key.get_secret_value() if settings.api_key is not None else None,
             organization=settings.organization,
             headers={key: value.get_secret_value() for key, value in settings.headers.items()},
+            versions=settings.http_version,
         )
 
     @staticmethod

@@ -5,7 +5,7 @@ answers (a plain JSON body, another vendor's events, litellm's objects), an exch
 chat-completions event stream, so a race compares like with like.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -40,12 +40,22 @@ class Exchange(Protocol):
     connect_ms: float | None  # time to connect, DNS and TLS included; None when a kept connection was reused
     secrets: Sequence[str]  # what must not show up in a message: the key, and the like
 
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has sent all of it, so that there is nothing to wait for and nothing to abort."""
+
     async def read(self) -> bytes:
         """Return the next bytes of the event stream, as they came, ``b""`` at its end.
 
         Raises:
             UpstreamError: the connection broke, or what arrives is no event stream.
 
+        """
+
+    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
+        """Offer ``listener`` what arrives while ``read`` waits; what it does not want (False), ``read`` returns.
+
+        It spares the reader's task from being woken for each event. An exchange that cannot do it leaves it.
         """
 
     def abort(self) -> None:

@@ -1,15 +1,16 @@
 """One chat completion over HTTP: the response's body as an event stream, whatever the provider made of it."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
+from providers.http.encoding import Body
+from providers.http.response import Response
 from providers.json_stream import events_of_answer
 from providers.redaction import redact
 from providers.repairs import Repair
 from providers.sse import EventSplitter
-from providers.transport import Response, UpstreamErrors
 
 _MIB = 1024 * 1024
 _LARGEST_ANSWER_BYTES = 128 * _MIB  # of a whole body; two thousand embeddings are some 80 MiB
@@ -25,13 +26,18 @@ class HttpExchange:
     The declared type is not trusted alone: servers send events as text/plain, and JSON errors as text/event-stream.
     """
 
-    def __init__(self, response: Response, secrets: Sequence[str]) -> None:
+    def __init__(self, response: Body, secrets: Sequence[str]) -> None:
         self.status = response.status
-        self.headers = _masked(lower_case(response), secrets)
+        self.headers = _masked(response.headers, secrets)
         self.connect_ms = response.connect_ms
-        self._response = response
         self.secrets = secrets
+        self._response = response
         self._is_stream = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has sent all of it."""
+        return self._response.ended
 
     async def read(self) -> bytes:
         """Return the next bytes of the event stream, as they came, ``b""`` at its end.
@@ -41,33 +47,32 @@ class HttpExchange:
 
         """
         try:
-            return await self._read_events() if self._is_stream else await self._first_events()
+            return await (self._response.read() if self._is_stream else self._first_events())
         except BaseException:
             self.abort()
             raise
 
+    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
+        """Offer ``listener`` what arrives while ``read`` waits, unless it has to be unpacked first."""
+        if self._is_stream and isinstance(self._response, Response):
+            self._response.listener = listener
+
     def abort(self) -> None:
         """Drop the connection at once; harmless when the response has been read to its end."""
-        self._response.close()
-
-    async def _read_events(self) -> bytes:
-        with UpstreamErrors():
-            return await self._response.content.readany()
+        self._response.abort()
 
     async def _first_events(self) -> bytes:
         head = b""
-        while _is_undecided(head) and (data := await self._read_events()):
+        while _is_undecided(head) and (data := await self._response.read()):
             head += data
         self._is_stream = True
         start = head.lstrip(_BOM_AND_SPACE)
-        declared = "event-stream" in self.headers.get("content-type", "")
-        if _FIELD.match(start) or (declared and start[:1] not in {b"{", b"[", b"<"}):
+        if _FIELD.match(start):
             return head
-        return events_of_answer(await self._rest_of_body(head), self.secrets)
-
-    async def _rest_of_body(self, head: bytes) -> bytes:
-        with UpstreamErrors():
-            return await read_body(self._response, _LARGEST_ANSWER_BYTES, head)
+        declared = "event-stream" in self.headers.get("content-type", "")
+        if declared and start[:1] not in {b"{", b"[", b"<"}:
+            return head
+        return events_of_answer(await read_body(self._response, _LARGEST_ANSWER_BYTES, head), self.secrets)
 
 
 class RepairedExchange:
@@ -81,6 +86,11 @@ class RepairedExchange:
         self._exchange = exchange
         self._repairs = repairs
         self._splitter = EventSplitter()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has sent all of it."""
+        return self._exchange.ended
 
     async def read(self) -> bytes:
         """Return the next whole events, mended, ``b""`` at the end.
@@ -99,12 +109,15 @@ class RepairedExchange:
             block = repair.block(block)
         return block
 
+    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
+        """Leave it: what arrives is to be mended first."""
+
     def abort(self) -> None:
         """Drop the exchange at once."""
         self._exchange.abort()
 
 
-async def read_body(response: Response, limit_bytes: int, head: bytes = b"") -> bytes:
+async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> bytes:
     """Read a whole body, ``head`` being what was read of it already.
 
     Raises:
@@ -112,7 +125,7 @@ async def read_body(response: Response, limit_bytes: int, head: bytes = b"") -> 
 
     """
     body = bytearray(head)
-    while data := await response.content.readany():
+    while data := await response.read():
         body += data
         if len(body) > limit_bytes:
             limit_mib = limit_bytes / _MIB
@@ -120,18 +133,16 @@ async def read_body(response: Response, limit_bytes: int, head: bytes = b"") -> 
     return bytes(body)
 
 
-def lower_case(response: Response) -> dict[str, str]:
-    """Return a response's headers under lower-case names."""
-    return {name.lower(): value for name, value in response.headers.items()}
-
-
 def _masked(headers: Mapping[str, str], secrets: Sequence[str]) -> Mapping[str, str]:
     """Return ``headers`` without our key: a provider may echo it in one that goes on to the client."""
+    together = "\n".join(headers.values())  # a secret holds no line break: it could not be sent
+    if not any(secret in together for secret in secrets):
+        return headers
     masked = {name: value for name, value in headers.items() if any(secret in value for secret in secrets)}
-    return {**headers, **{name: redact(value, secrets) for name, value in masked.items()}} if masked else headers
+    return {**headers, **{name: redact(value, secrets) for name, value in masked.items()}}
 
 
 def _is_undecided(head: bytes) -> bool:
     """Whether ``head`` may still become the name of an event's field."""
     start = head.lstrip(_BOM_AND_SPACE)
-    return any(field.startswith(start) and field != start for field in _FIELDS)
+    return not start.startswith(_FIELDS) and any(field.startswith(start) for field in _FIELDS)

@@ -1,7 +1,7 @@
 """A provider that speaks OpenAI's chat-completions API, with whatever quirks its catalog row names."""
 
+import base64
 import functools
-import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -9,28 +9,33 @@ from time import perf_counter
 from typing import Any, Literal
 from urllib.parse import quote
 
-import aiohttp
 import msgspec
 from yarl import URL
 
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
-from providers.http_exchange import HttpExchange, RepairedExchange, lower_case, read_body
+from providers.http.client import Client
+from providers.http.dialing import TlsContexts, Versions
+from providers.http.encoding import ACCEPTED, Body, decoded
+from providers.http.message import Head, checked
+from providers.http.message import Request as HttpRequest
+from providers.http.response import Response
+from providers.http_exchange import HttpExchange, RepairedExchange, read_body
 from providers.json_stream import read_answer
 from providers.quirks import Quirks, shape
 from providers.redaction import redact
 from providers.repairs import repairs_of
-from providers.transport import Response, Transport, UpstreamErrors, default_ssl_context
 
 _LARGEST_ERROR_BYTES = 64 * 1024
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
-_URLS_KEPT = 256  # a path may hold the model's name, and clients may name models ad hoc
+_HEADS_KEPT = 256  # a path may hold the model's name, and clients may name models ad hoc
 _TRUE = msgspec.Raw(b"true")
 _FALSE = msgspec.Raw(b"false")
 _INCLUDE_USAGE = msgspec.Raw(b'{"include_usage":true}')
-_COMPRESSED = {"accept-encoding": "gzip, deflate"}
-_OK, _REDIRECT, _CLIENT_ERROR = 200, 300, 400
+_COMPRESSED = {"accept-encoding": ACCEPTED}
+_SUCCESS = range(200, 300)
+_CLIENT_ERROR = 400
 
 _options_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -52,7 +57,8 @@ class OpenAICompatible:
         models_path: str = "models",
         quirks: Quirks | None = None,
         secrets: Sequence[str] = (),  # besides the key, what must not show up in a message
-        ssl_context: Callable[[], ssl.SSLContext] = default_ssl_context,
+        versions: Versions = "auto",
+        tls: TlsContexts | None = None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._provider = provider
@@ -67,8 +73,8 @@ class OpenAICompatible:
         self._secrets = (*([api_key] if api_key else []), *secrets)
         self._wall_clock = wall_clock
         self._fixed_headers = self._headers(api_key, auth, headers or {})
-        self._transport = Transport(headers=self._fixed_headers, ssl_context=ssl_context)
-        self._url = functools.lru_cache(maxsize=_URLS_KEPT)(self._build_url)
+        self._client = Client(self._base_url, headers=self._fixed_headers, versions=versions, tls=tls)
+        self._head = functools.lru_cache(maxsize=_HEADS_KEPT)(self._build_head)
 
     def __repr__(self) -> str:
         return f"OpenAICompatible({self._provider!r}, {str(self._base_url.with_user(None))!r})"
@@ -80,14 +86,8 @@ class OpenAICompatible:
             UpstreamError: no connection, or any other status, with its kind, message and ``retry-after``.
 
         """
-        response = await self._transport.request(
-            "POST",
-            self._url("chat/completions", request.model),
-            body=chat_body(request, self._quirks),
-            headers=self._own_headers(request),
-            connect_timeout_s=request.connect_timeout_s,
-        )
-        await self._raise_unless_ok(response)
+        head = self._head("POST", "chat/completions", request.model, packed=False)
+        response = await self._ask(head, request, chat_body(request, self._quirks))
         exchange = HttpExchange(response, self._secrets)
         repairs = repairs_of(self._quirks.repairs)
         return RepairedExchange(exchange, repairs) if repairs else exchange
@@ -100,16 +100,11 @@ class OpenAICompatible:
 
         """
         started = perf_counter()
-        response = await self._transport.request(
-            "POST",
-            self._url(path, request.model),
-            body=plain_body(request, self._quirks),
-            headers={**_COMPRESSED, **(self._own_headers(request) or {})},
-            connect_timeout_s=request.connect_timeout_s,
-        )
+        head = self._head("POST", path, request.model, packed=True)
+        response = await self._ask(head, request, plain_body(request, self._quirks))
         headers_ms = (perf_counter() - started) * 1000
         body = await self._read_whole(response)
-        return Answer(response.status, lower_case(response), body, response.connect_ms, headers_ms)
+        return Answer(response.status, response.headers, body, response.connect_ms, headers_ms)
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> list[str]:
         """Return the names of the models the provider offers to this key.
@@ -118,46 +113,52 @@ class OpenAICompatible:
             UpstreamError: as for ``send``.
 
         """
-        response = await self._transport.request(
-            "GET", self._url("models", ""), headers=_COMPRESSED, connect_timeout_s=connect_timeout_s
-        )
+        head = self._head("GET", "models", "", packed=True)
+        response = await self._checked(await self._client.send(HttpRequest(head, (), None), connect_timeout_s))
         body = await self._read_whole(response, may_be_array=True)
         return _model_names(msgspec.json.decode(body))
 
     async def aclose(self) -> None:
         """Drop kept connections."""
-        await self._transport.aclose()
+        await self._client.aclose()
 
-    async def _read_whole(self, response: Response, *, may_be_array: bool = False) -> bytes:
-        await self._raise_unless_ok(response)
+    async def _ask(self, head: Head, request: Request, body: bytes) -> Body:
+        fixed = self._fixed_headers
+        own = {name: value for name, value in request.headers.items() if name.lower() not in fixed}
+        sent = HttpRequest(head, checked(own) if own else (), body)
+        return await self._checked(await self._client.send(sent, request.connect_timeout_s))
+
+    async def _checked(self, response: Response) -> Body:
+        """Return a response's body if its status is 2xx, and raise what it says otherwise."""
         try:
-            with UpstreamErrors():
-                body = await read_body(response, _LARGEST_ANSWER_BYTES)
+            body = decoded(response)
+            refusal = None if response.status in _SUCCESS else await self._refusal(body)
+        except BaseException:
+            response.abort()
+            raise
+        if refusal is not None:
+            response.abort()
+            raise refusal
+        return body
+
+    async def _refusal(self, response: Body) -> UpstreamError:
+        status = response.status
+        if status < _CLIENT_ERROR:
+            # Not followed: the key must not travel.
+            target = redact(response.headers.get("location", "elsewhere").partition("?")[0], self._secrets)
+            message = f"redirects to {target} ({status}); correct its base_url"
+            return UpstreamError(ErrorKind.INVALID_RESPONSE, message, status=status)
+        body = await _read_at_most(response, _LARGEST_ERROR_BYTES)
+        return error_of_response(status, response.headers, body, self._secrets, self._wall_clock())
+
+    async def _read_whole(self, response: Body, *, may_be_array: bool = False) -> bytes:
+        try:
+            body = await read_body(response, _LARGEST_ANSWER_BYTES)
             if not (may_be_array and body.lstrip().startswith(b"[")):
                 read_answer(body, self._secrets)
         finally:
-            response.close()  # harmless after the end; anything else must not go on
+            response.abort()  # harmless after the end; anything else must not go on
         return body
-
-    async def _raise_unless_ok(self, response: Response) -> None:
-        status = response.status
-        if _OK <= status < _REDIRECT:
-            return
-        try:
-            if status < _CLIENT_ERROR:
-                # Not followed: the key must not travel.
-                target = redact(response.headers.get("location", "elsewhere").partition("?")[0], self._secrets)
-                message = f"redirects to {target} ({status}); correct its base_url"
-                raise UpstreamError(ErrorKind.INVALID_RESPONSE, message, status=status)
-            body = await _read_at_most(response, _LARGEST_ERROR_BYTES)
-        finally:
-            response.close()
-        raise error_of_response(status, lower_case(response), body, self._secrets, self._wall_clock())
-
-    def _own_headers(self, request: Request) -> Mapping[str, str] | None:
-        if not request.headers:
-            return None
-        return {name: value for name, value in request.headers.items() if name.lower() not in self._fixed_headers}
 
     def _headers(
         self, api_key: str | None, auth: Literal["bearer", "api-key"], own: Mapping[str, str]
@@ -167,6 +168,9 @@ class OpenAICompatible:
         if api_key:
             name, value = ("api-key", api_key) if auth == "api-key" else ("authorization", f"Bearer {api_key}")
             headers[name] = value
+        if self._base_url.user is not None:
+            pair = f"{self._base_url.user}:{self._base_url.password or ''}"
+            headers["authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         headers |= {name.lower(): value for name, value in own.items()}
         for name, value in headers.items():
             if not value.isprintable():
@@ -176,11 +180,13 @@ class OpenAICompatible:
                 raise ValueError(message)
         return headers
 
-    def _build_url(self, path: str, model: str) -> URL:
+    def _build_head(self, method: str, path: str, model: str, *, packed: bool) -> Head:
+        """Return the head of requests for ``path``; ``packed``: the answer may come compressed."""
         template = self._paths.get(path, path)
         filled = template.replace("{model}", quote(model, safe=""))
         url = self._base_url.joinpath(*filled.split("/"), encoded=True)
-        return url.with_query({**self._base_url.query, **self._query})
+        url = url.with_query({**self._base_url.query, **self._query})
+        return self._client.head(method, url.raw_path_qs, _COMPRESSED if packed else {})
 
 
 def chat_body(request: Request, quirks: Quirks) -> bytes:
@@ -220,11 +226,11 @@ def _with_usage(options: msgspec.Raw | None) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode({**merged, "include_usage": _TRUE}))
 
 
-async def _read_at_most(response: Response, limit_bytes: int) -> bytes:
+async def _read_at_most(response: Body, limit_bytes: int) -> bytes:
     """Read the beginning of an error's body, or what there is of it before the connection breaks."""
     body = b""
-    with suppress(aiohttp.ClientError, OSError):
-        while len(body) < limit_bytes and (data := await response.content.readany()):
+    with suppress(UpstreamError):
+        while len(body) < limit_bytes and (data := await response.read()):
             body += data
     return body[:limit_bytes]
 

@@ -1,11 +1,11 @@
 """From a vendor's row and what the user says of it to the upstream that reaches it."""
 
-import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 from providers.catalog import Vendor
 from providers.exchange import Upstream
+from providers.http.dialing import TlsContexts, Versions
 from providers.litellm_upstream import LiteLLM, LiteLLMUpstream
 from providers.openai_compatible import OpenAICompatible
 from providers.quirks import Quirks
@@ -15,18 +15,19 @@ def open_upstream(
     name: str,
     vendor: Vendor | None,
     litellm: LiteLLM,
-    ssl_context: Callable[[], ssl.SSLContext],
+    tls: TlsContexts,
     *,
     kind: Literal["openai_compatible", "litellm"] | None = None,
     base_url: str | None = None,
     api_key: str | None = None,
     organization: str | None = None,
     headers: Mapping[str, str] | None = None,
+    versions: Versions = "auto",
 ) -> Upstream:
     """Return the upstream of provider ``name``; what is None is as the vendor's row says. Opens no connection yet.
 
     ``litellm`` is what the process shares of that library; it is imported only when such a provider is used.
-    ``ssl_context`` gives the one context all providers share: making one costs 18 ms.
+    ``tls`` gives the contexts all providers share: making one costs 18 ms.
 
     Raises:
         ValueError: an OpenAI-compatible provider without a base URL.
@@ -61,5 +62,6 @@ def open_upstream(
         embeddings_path=vendor.embeddings_path if vendor is not None else "embeddings",
         quirks=vendor.quirks if vendor is not None else Quirks(),
         secrets=tuple((headers or {}).values()),
-        ssl_context=ssl_context,
+        versions=versions,
+        tls=tls,
     )

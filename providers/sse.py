@@ -64,6 +64,11 @@ class EventSplitter:
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"one event of the stream is larger than {limit_mib:g} MiB")
         return block
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether there is an unfinished tail."""
+        return bool(self._tail)
+
     def rest(self) -> bytes:
         """Return what is left when the stream has ended, closed by the blank line it lacks; ``b""`` if nothing."""
         tail = bytes(self._tail)

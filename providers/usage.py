@@ -40,8 +40,8 @@ def usage_of(reported: Mapping[str, Any]) -> Usage:
 
 
 def _count(value: object) -> int | None:
-    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-        return int(value)
+    if type(value) is int or type(value) is float:  # what JSON has for numbers; a bool is none
+        return int(value) if value >= 0 else None
     return None
 
 

@@ -2,8 +2,13 @@
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 import structlog
+
+# What an example takes depends on what else the machine does.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
 
 @pytest.fixture(autouse=True)

@@ -58,7 +58,14 @@ class ProviderSettings(Section):
     api_key: SecretStr | None = None
     organization: str | None = None  # sent as openai-organization
     headers: dict[str, SecretStr] = {}  # sent with every request
+    http_version: Literal["auto", "1.1", "2"] = "auto"  # auto: HTTP/2 where TLS negotiates it
     timeouts: Timeouts = Timeouts()
+
+    @field_validator("http_version", mode="before")
+    @classmethod
+    def _as_written(cls, value: object) -> object:
+        """Take the number that YAML makes of it."""
+        return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 class Price(Section):

@@ -1,16 +1,15 @@
 """A loser is aborted, not closed, by the origin's own word: over TCP and TLS, before headers and mid-stream."""
 
 import asyncio
-import functools
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 import uvloop
-from aiohttp.client_proto import ResponseHandler
 
 from providers.exchange import Request
+from providers.http.dialing import TlsContexts
 from providers.openai_compatible import OpenAICompatible
 from tests.app.providers.origin import LAST_CHUNK, STREAM_HEAD, Connection, Origin, chunked, soon, tls_pair
 
@@ -33,7 +32,7 @@ async def racing(*, over_tls: bool) -> AsyncIterator[tuple[Origin, OpenAICompati
 
     async with Origin(server_context).serving() as origin:
         upstream = OpenAICompatible(
-            provider="origin", base_url=origin.base_url, api_key="sk-test", ssl_context=client_context
+            provider="origin", base_url=origin.base_url, api_key="sk-test", tls=TlsContexts(client_context)
         )
         try:
             yield origin, upstream
@@ -84,26 +83,6 @@ def test_the_origin_sees_a_cut_loser_go(loop_factory: LoopFactory, over_tls: boo
         async with racing(over_tls=over_tls) as (origin, upstream):
             connection = await cut(origin, upstream)  # type: ignore[misc]  # one of the coroutine functions above
             await soon(connection.lost.wait())
-
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(scenario())
-
-
-@loops
-@cuts
-def test_with_aiohttps_own_close_it_would_not_over_tls(loop_factory: LoopFactory, cut: Callable[..., object]) -> None:
-    """The reason for the abort. When this fails, aiohttp has learnt it, and ours can go."""
-
-    async def scenario() -> None:
-        async with racing(over_tls=True) as (origin, upstream):
-            first = await cancelled_before_headers(origin, upstream)
-            await soon(first.lost.wait())
-            connector = upstream._transport._connector
-            assert connector is not None
-            connector._factory = functools.partial(ResponseHandler, loop=asyncio.get_running_loop())
-            connection = await cut(origin, upstream)  # type: ignore[misc]  # one of the coroutine functions above
-            await soon(connection.close_notified.wait())
-            assert not connection.lost.is_set()
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(scenario())

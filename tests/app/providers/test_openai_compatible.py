@@ -447,7 +447,7 @@ async def test_what_is_no_http_is_an_invalid_response(origin: Origin, upstream: 
     error = await refusal(origin, upstream, b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
     assert error.kind is ErrorKind.INVALID_RESPONSE
     assert error.__cause__ is None
-    assert error.__suppress_context__
+    assert error.__context__ is None
 
 
 async def test_a_private_authority_is_trusted_through_ssl_cert_file(

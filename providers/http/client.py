@@ -1,0 +1,124 @@
+"""The client of one origin: requests in, responses out, over whichever protocol the origin and its operator like."""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+
+from yarl import URL
+
+from providers.errors import ErrorKind, UpstreamError
+from providers.http.dialing import Dialer, TlsContexts, Versions
+from providers.http.limits import MAX_TRIES
+from providers.http.message import Head, Request, checked
+from providers.http.pool import Pool
+from providers.http.proxies import proxy_of
+from providers.http.response import Response, Unsent
+
+# An origin that refuses a tenth of what HTTP/2 sends is spoken to in HTTP/1.1 for a while: each costs a round trip.
+_REFUSALS, _OF_REQUESTS, _AVOIDED_S = 10, 100, 600.0
+
+
+class Client:
+    """Sends requests to one origin. Opens nothing before the first, and belongs to the event loop of that one."""
+
+    def __init__(
+        self,
+        origin: URL,
+        *,
+        headers: Mapping[str, str],
+        versions: Versions = "auto",
+        tls: TlsContexts | None = None,
+    ) -> None:
+        """Speak to ``origin`` (only its scheme, host and port count), sending ``headers`` with each request.
+
+        Raises:
+            ValueError: the origin is none, a header cannot be sent, or the environment names an unusable proxy.
+
+        """
+        if origin.scheme not in {"http", "https"} or origin.host is None or origin.port is None:
+            raise ValueError(f"{origin} is no http:// or https:// URL")
+        self._scheme, self._host, self._port = origin.scheme, origin.raw_host or origin.host, origin.port
+        self._authority = origin.raw_authority.rpartition("@")[2]
+        self._headers = dict(headers)
+        self._versions: Versions = versions
+        self._tls = tls or TlsContexts()
+        self._proxy = proxy_of(origin.scheme, origin.host)
+        self._pools: dict[Versions, Pool] = {}
+        self._requests = 0  # sent over HTTP/2 where it is not certain
+        self._refusals: deque[int] = deque(maxlen=_REFUSALS)  # the numbers of those the server did not begin with
+        self._http1_until = 0.0
+        checked(self._headers)
+
+    def head(self, method: str, target: str, headers: Mapping[str, str]) -> Head:
+        """Return the unchanging part of a request for ``target``, a path with its query. Keep it.
+
+        ``headers`` replace those of the client.
+
+        Raises:
+            ValueError: something in it could split the request.
+
+        """
+        forwarded = self._proxy is not None and self._scheme == "http"
+        headers = {**self._headers, **headers}
+        if forwarded and self._proxy is not None and self._proxy.authorization is not None:
+            headers = {**headers, "proxy-authorization": self._proxy.authorization}
+        return Head(method, self._scheme, self._authority, target, headers, absolute=forwarded)
+
+    async def send(self, request: Request, connect_timeout_s: float) -> Response:
+        """Send a request and return its response once its headers are in, whatever its status. The caller ends it.
+
+        A request the server did not begin with is sent again, at last over a connection made for it: where a server
+        reloads, one kept connection after another turns out to be gone. Redirects are not followed: a key must not
+        travel.
+
+        Raises:
+            UpstreamError: connect_error, connect_timeout, disconnected, or invalid_response (no HTTP).
+
+        """
+        loop = asyncio.get_running_loop()
+        for number in range(1, MAX_TRIES + 1):
+            pool = self._pool(loop, request)
+            response = await pool.send(request, connect_timeout_s, fresh=number == MAX_TRIES)
+            try:
+                await response.begun()
+            except Unsent:
+                self._refused(pool, loop.time())
+            except BaseException:
+                response.abort()
+                raise
+            else:
+                return response
+        raise UpstreamError(ErrorKind.DISCONNECTED, "the connection was closed before the answer, again and again")
+
+    async def aclose(self) -> None:
+        """Drop all connections."""
+        for pool in self._pools.values():
+            await pool.aclose()
+
+    def _pool(self, loop: asyncio.AbstractEventLoop, request: Request) -> Pool:
+        """Return the connections to use: of HTTP/1.1 for a body that HTTP/2 would make wait for window upon window."""
+        versions = self._versions
+        pool = self._pools.get(versions)
+        if pool is None:
+            pool = self._open_pool(versions, loop)
+        if versions != "auto" or pool.version != "2":
+            return pool
+        self._requests += 1
+        if (request.body is None or pool.suits(len(request.body))) and loop.time() >= self._http1_until:
+            return pool
+        return self._pools.get("1.1") or self._open_pool("1.1", loop)
+
+    def _open_pool(self, versions: Versions, loop: asyncio.AbstractEventLoop) -> Pool:
+        dialer = Dialer(self._scheme, self._host, self._port, versions=versions, tls=self._tls, proxy=self._proxy)
+        pool = self._pools[versions] = Pool(dialer.dial, loop)
+        return pool
+
+    def _refused(self, pool: Pool, now_s: float) -> None:
+        """Learn from a request the server did not begin with."""
+        if pool.version != "2":
+            pool.drop_idle()  # the other idle connections are as old as the one that was gone
+            return
+        self._refusals.append(self._requests)
+        if len(self._refusals) == _REFUSALS and self._requests - self._refusals[0] < _OF_REQUESTS:
+            self._refusals.clear()
+            self._http1_until = now_s + _AVOIDED_S

@@ -1,0 +1,186 @@
+"""Making connections: names, both IP families, TLS and what it negotiates, and proxies."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from time import perf_counter
+from typing import Literal, cast
+
+import aiohappyeyeballs
+from aiohappyeyeballs import AddrInfoType
+
+from providers.errors import ErrorKind, UpstreamError
+from providers.http.connection import Connection, Owner
+from providers.http.http1 import Http1Connection
+from providers.http.http2 import Http2Connection
+from providers.http.proxies import Proxy
+from providers.http.tunnel import ProxyRefused, Tunnel
+from providers.redaction import redact
+
+Versions = Literal["auto", "1.1", "2"]
+
+_DNS_CACHE_S = 30.0
+_NEXT_ADDRESS_S = 0.25  # RFC 8305: how long one address may take before the next is tried beside it
+_OFFERED = {"auto": ["h2", "http/1.1"], "1.1": ["http/1.1"], "2": ["h2"]}
+
+
+class TlsContexts:
+    """TLS contexts that trust the system's authorities, or those of SSL_CERT_FILE.
+
+    One for each choice of protocols: what ALPN offers belongs to the context. Each costs 18 ms, so they are made when
+    first used, and shared by all providers.
+    """
+
+    def __init__(self, make: Callable[[], ssl.SSLContext] = ssl.create_default_context) -> None:
+        self._make = make
+        self._made: dict[Versions, ssl.SSLContext] = {}
+
+    def offering(self, versions: Versions) -> ssl.SSLContext:
+        """Return the context that offers ``versions``."""
+        context = self._made.get(versions)
+        if context is None:
+            context = self._made[versions] = self._make()
+            context.set_alpn_protocols(_OFFERED[versions])
+        return context
+
+
+class Dialer:
+    """Makes connections to one origin."""
+
+    def __init__(
+        self, scheme: str, host: str, port: int, *, versions: Versions, tls: TlsContexts, proxy: Proxy | None
+    ) -> None:
+        self.versions = versions
+        self._scheme = scheme
+        self._host = host
+        self._port = port
+        self._tls = tls
+        self._proxy = proxy
+        self._addresses: list[AddrInfoType] = []
+        self._resolved_at = -_DNS_CACHE_S
+
+    async def dial(self, owner: Owner, timeout_s: float) -> Connection:
+        """Return a connection of ``owner``.
+
+        Raises:
+            UpstreamError: connect_error, or connect_timeout after ``timeout_s`` for names, TCP and TLS together.
+
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._dial(owner)
+        except TimeoutError:
+            message = "no connection within connect_timeout_s"
+            raise UpstreamError(ErrorKind.CONNECT_TIMEOUT, message) from None
+        except (OSError, RuntimeError, ValueError, ProxyRefused) as error:  # uvloop's own are RuntimeErrors
+            self._addresses = []  # they may have changed
+            raise UpstreamError(ErrorKind.CONNECT_ERROR, redact(self._words(error))) from None
+
+    async def _dial(self, owner: Owner) -> Connection:
+        loop = asyncio.get_running_loop()
+        choice = _Choice(owner, loop, self.versions)
+        secure = self._tls.offering(self.versions) if self._scheme == "https" else None
+        if self._proxy is None or secure is None:
+            await self._open(loop, lambda: choice, secure)
+        else:
+            tunnel = Tunnel(loop, f"{_bracketed(self._host)}:{self._port}", self._proxy.authorization)
+            outer = self._tls.offering("1.1") if self._proxy.scheme == "https" else None
+            transport = await self._open(loop, lambda: tunnel, outer)
+            try:
+                await tunnel.opened()
+                inner = await loop.start_tls(transport, choice, secure, server_hostname=self._host)
+            except BaseException:
+                transport.abort()
+                raise
+            assert inner is not None
+            choice.connection_made(inner)  # start_tls leaves that to its caller
+        if choice.connection is None:
+            raise ConnectionError("it does not speak HTTP/2, which http_version: 2 demands")
+        return choice.connection
+
+    async def _open(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        factory: Callable[[], asyncio.Protocol],
+        secure: ssl.SSLContext | None,
+    ) -> asyncio.Transport:
+        """Connect to the origin, or to the proxy before it."""
+        host = self._proxy.host if self._proxy is not None else self._host
+        if self._proxy is not None and self._scheme == "http" and self._proxy.scheme == "https":
+            secure = self._tls.offering("1.1")
+        addresses = await self._resolve(loop, host)
+        name = host if secure is not None else None
+        if len(addresses) == 1:
+            address = addresses[0][4]
+            transport, _ = await loop.create_connection(
+                factory, str(address[0]), cast("int", address[1]), ssl=secure, server_hostname=name
+            )
+        else:
+            connected = await aiohappyeyeballs.start_connection(
+                addresses, happy_eyeballs_delay=_NEXT_ADDRESS_S, interleave=1, loop=loop
+            )
+            try:
+                transport, _ = await loop.create_connection(factory, sock=connected, ssl=secure, server_hostname=name)
+            except BaseException:
+                connected.close()
+                raise
+        return transport
+
+    async def _resolve(self, loop: asyncio.AbstractEventLoop, host: str) -> list[AddrInfoType]:
+        if not self._addresses or loop.time() - self._resolved_at >= _DNS_CACHE_S:
+            port = self._proxy.port if self._proxy is not None else self._port
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            self._addresses = cast("list[AddrInfoType]", found)
+            self._resolved_at = loop.time()
+        return self._addresses
+
+    def _words(self, error: OSError | RuntimeError | ValueError | ProxyRefused) -> str:
+        through = "" if self._proxy is None else f" through the proxy {self._proxy.host}:{self._proxy.port}"
+        match error:
+            case ProxyRefused():
+                return f"the proxy answered {error}"
+            case ssl.SSLCertVerificationError():
+                return f"its certificate is not trusted ({error}); name a private CA in SSL_CERT_FILE"
+            case socket.gaierror() | UnicodeError():  # no such name; or none at all, by the rules of IDNA
+                host = self._proxy.host if self._proxy is not None else self._host
+                return f"the name {host} does not resolve"
+            case _:
+                reason = getattr(error, "strerror", None) or error
+                return f"no connection to {self._host}:{self._port}{through} ({reason})"
+
+
+class _Choice(asyncio.Protocol):
+    """What stands in until TLS says which protocol is spoken."""
+
+    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, versions: Versions) -> None:
+        self.connection: Http1Connection | Http2Connection | None = None
+        self._owner = owner
+        self._loop = loop
+        self._versions = versions
+        self._began = perf_counter()
+        self._early = bytearray()  # start_tls may deliver before it returns
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Choose."""
+        stream = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
+        secure = transport.get_extra_info("ssl_object")
+        spoken = secure.selected_alpn_protocol() if secure is not None else None
+        http2 = spoken == "h2" or (secure is None and self._versions == "2")
+        if self._versions == "2" and not http2:
+            stream.abort()
+            return
+        kind = Http2Connection if http2 else Http1Connection
+        self.connection = kind(self._owner, self._loop, (perf_counter() - self._began) * 1000)
+        stream.set_protocol(self.connection)
+        self.connection.connection_made(transport)
+        if self._early:
+            self.connection.data_received(bytes(self._early))
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what comes before the choice."""
+        self._early += data
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

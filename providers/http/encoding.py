@@ -1,0 +1,110 @@
+"""Bodies that come compressed, whether asked for or not: gzip and deflate, a bounded piece at a time."""
+
+import asyncio
+import zlib
+from collections.abc import Mapping
+
+from providers.errors import ErrorKind, UpstreamError
+from providers.http.response import Response
+
+ACCEPTED = "gzip, deflate"
+_PIECE_BYTES = 1024 * 1024  # a few kilobytes can unpack to gigabytes
+_MEMBERS = 100  # compressed streams one after the other in one body; each costs a copy of what follows it
+_GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
+_ZLIB_METHOD = 8  # in the first byte of a zlib stream; "deflate" without one is sent by mistake, and often
+
+
+class Decoded:
+    """A response whose body is unpacked as it is read."""
+
+    def __init__(self, response: Response, encoding: str) -> None:
+        """Unpack ``encoding``, the response's content-encoding.
+
+        Raises:
+            UpstreamError: it is none that was offered (invalid_response).
+
+        """
+        if encoding not in {"gzip", "x-gzip", "deflate"}:
+            message = f"its body is compressed as {encoding[:40]!r}, which was not offered"
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message)
+        self.status = response.status
+        self.connect_ms = response.connect_ms
+        self._response = response
+        self._deflate = encoding == "deflate"
+        self._decompressor: zlib._Decompress | None = None  # None: nothing of the body has come
+        self._members = 0
+        self._packed = b""  # what is to be unpacked next
+        self._full = False  # the last piece was as large as pieces get: there may be more, even without more input
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The response's."""
+        return self._response.headers
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self._response.ended
+
+    async def read(self) -> bytes:
+        """Return the next bytes, unpacked, ``b""`` at the end.
+
+        Raises:
+            UpstreamError: as of the response; or the body is broken (invalid_response).
+
+        """
+        while True:
+            if self._packed or self._full:
+                await asyncio.sleep(0)  # a body that unpacks to very much is not to hold up the others
+            elif not (packed := await self._response.read()):
+                return self._rest()
+            else:
+                self._packed = packed
+            decompressor = self._decompressor_for(self._packed)
+            try:
+                data = decompressor.decompress(self._packed, _PIECE_BYTES)
+            except zlib.error as error:
+                raise _broken() from error
+            self._packed = decompressor.unused_data or decompressor.unconsumed_tail
+            self._full = len(data) == _PIECE_BYTES and not decompressor.eof
+            if data:
+                return data
+
+    def abort(self) -> None:
+        """Drop the exchange."""
+        self._response.abort()
+
+    def _decompressor_for(self, packed: bytes) -> "zlib._Decompress":
+        """Return the decompressor that goes on with ``packed``: a new one at the beginning, and after each end."""
+        if self._decompressor is None or self._decompressor.eof:
+            self._members += 1
+            if self._members > _MEMBERS:
+                raise _broken()
+            window = _GZIP
+            if self._deflate:
+                window = _ZLIB if packed[0] & 0x0F == _ZLIB_METHOD else _RAW
+            self._decompressor = zlib.decompressobj(window)
+        return self._decompressor
+
+    def _rest(self) -> bytes:
+        if self._decompressor is not None and not self._decompressor.eof:
+            raise _broken()
+        return b""
+
+
+Body = Response | Decoded
+
+
+def decoded(response: Response) -> Body:
+    """Return ``response`` with its body as it was before its content-encoding.
+
+    Raises:
+        UpstreamError: it is compressed in a way that was not offered.
+
+    """
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    return response if encoding in {"", "identity"} else Decoded(response, encoding)
+
+
+def _broken() -> UpstreamError:
+    return UpstreamError(ErrorKind.INVALID_RESPONSE, "its compressed body is broken")

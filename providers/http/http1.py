@@ -1,0 +1,218 @@
+"""One HTTP/1.1 connection: httptools finds the parts of a message, this file decides what they mean."""
+
+import asyncio
+from typing import cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from providers.errors import ErrorKind, UpstreamError
+from providers.http.connection import Owner
+from providers.http.limits import BUFFERED_BYTES, HEAD_BYTES, HEAD_FIELDS, INTERIM_RESPONSES
+from providers.http.message import Request, rendered
+from providers.http.response import Field, Response, Unsent
+from providers.redaction import redact
+
+_OVERSIZED = f"more than {HEAD_BYTES // 1024} KiB or {HEAD_FIELDS} fields of head"
+_COPIED_BYTES = 64 * 1024  # a body up to this is joined to its head: one write, and one record over TLS
+_FIRST_STATUS, _FIRST_FINAL_STATUS = 100, 200  # between them are what is not the response proper
+
+
+class _Fault(Exception):
+    """The server sends what it must not; raised to the parser, which stops there."""
+
+
+class Http1Connection(asyncio.Protocol):
+    """A connection that carries one exchange at a time. A dropped exchange costs the connection."""
+
+    version = "1.1"
+
+    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, connect_ms: float | None) -> None:
+        self.room = 0
+        self.streams = 0
+        self.connect_ms = connect_ms  # for the first response; none of the later ones waited for it
+        self.idle_since = loop.time()
+        self._owner = owner
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._response: Response | None = None
+        self._parser: HttpResponseParser | None = None
+        self._told = False  # its owner knows that it is gone
+        self._paused = False
+        # Of the response under way:
+        self._fields: list[Field] = []
+        self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append  # httptools calls it for each chunk, which are as many as tokens
+        self._complete = False
+        self._interim = 0
+        self._keep_alive = False
+        self._unproductive = 0  # bytes since anything of the body came: head, trailers, chunk extensions
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Become ready."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
+        self._parser = HttpResponseParser(self)
+        self.room = 1
+
+    def alive(self) -> bool:
+        """Whether it may be used."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def takes(self, size: int) -> bool:  # noqa: ARG002 - the other protocol has windows
+        """Return True: nothing holds a body back but the network."""
+        return True
+
+    def send(self, request: Request) -> Response:
+        """Send ``request``; the response is still to come."""
+        assert self._transport is not None
+        response = self._response = Response(self, self._loop, self.connect_ms)
+        self.connect_ms = None
+        self.room = 0
+        self.streams = 1
+        head, body = request.head.http1, request.body
+        if request.extra:
+            head += rendered(request.extra)
+        if body is None:
+            self._transport.write(head + b"\r\n")
+        elif len(body) <= _COPIED_BYTES:
+            self._transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
+        else:
+            self._transport.write(b"%bcontent-length: %d\r\n\r\n" % (head, len(body)))
+            self._transport.write(body)
+        return response
+
+    def taken(self, response: Response, size: int) -> None:  # noqa: ARG002 - the interface's; there are no windows
+        """Read on, if the reader had fallen behind."""
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def drop(self, response: Response) -> None:  # noqa: ARG002 - there is only one
+        """Abort the connection: over TLS a mere close would let the server run on unseen."""
+        self._response = None
+        self._give_up(dropped=True)
+
+    def close(self) -> None:
+        """Abort the connection, and what runs on it."""
+        self._fail(UpstreamError(ErrorKind.DISCONNECTED, "the connection was given up"))
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the server sends."""
+        response = self._response
+        if response is None or self._parser is None:
+            self._give_up()  # nobody asked: the next response would not be the next request's
+            return
+        problem = None
+        self._unproductive += len(data)
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            problem = "it switched protocols"
+        except HttpParserError as error:
+            problem = str(error.__context__ or error)  # a fault of ours comes wrapped
+        pieces = self._pieces
+        if pieces:
+            self._unproductive = 0
+            response.feed(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            pieces.clear()
+        if self._complete:
+            self._finish(response, reusable=problem is None)
+        elif problem is not None:
+            self._fail(_no_http(problem))
+        elif self._unproductive > HEAD_BYTES:
+            self._fail(_no_http(_OVERSIZED))
+        elif response.buffered > BUFFERED_BYTES and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def on_message_begin(self) -> None:
+        """Begin a message, of which there should be one, and 1xx before it."""
+        if self._complete:
+            raise _Fault("another response, which nobody asked for")  # its body is not this one's
+        self._fields = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a field of the head; trailers come here too, and are nobody's."""
+        if len(self._fields) == HEAD_FIELDS:
+            raise _Fault(_OVERSIZED)
+        self._fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """Begin the response."""
+        assert self._parser is not None
+        assert self._response is not None
+        status = self._parser.get_status_code()
+        if sum(len(name) + len(value) for name, value in self._fields) > HEAD_BYTES:
+            raise _Fault(_OVERSIZED)
+        if status >= _FIRST_FINAL_STATUS:
+            self._keep_alive = self._parser.should_keep_alive()
+            self._response.begin(status, self._fields)
+            self._fields = []
+            return
+        self._interim += 1
+        if status < _FIRST_STATUS or self._interim > INTERIM_RESPONSES:
+            raise _Fault(f"{self._interim} responses before the one asked for, the last with status {status}")
+
+    def on_message_complete(self) -> None:
+        """End the response; a 1xx is none."""
+        if self._response is not None and self._response.status:
+            self._complete = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Take the end of the connection, which may also be the end of a response that has no other."""
+        response = self._response
+        self._transport = self._parser = None
+        if response is not None and response.status and self._ends_with_connection and exc is None:
+            self._response = None
+            response.end()
+        self._fail(self._lost(response, exc))
+
+    @property
+    def _ends_with_connection(self) -> bool:
+        headers = self._response.headers if self._response is not None else {}
+        return "content-length" not in headers and "chunked" not in headers.get("transfer-encoding", "").lower()
+
+    def _lost(self, response: Response | None, error: Exception | None) -> UpstreamError | Unsent:
+        if response is not None and response.status:
+            return UpstreamError(ErrorKind.DISCONNECTED, "the connection broke in the middle of the answer")
+        if response is not None and response.connect_ms is None and not self._unproductive:
+            return Unsent("kept connection lost")
+        if error is not None:
+            return UpstreamError(ErrorKind.DISCONNECTED, redact(f"the connection broke ({error})"))
+        return UpstreamError(ErrorKind.DISCONNECTED, "the connection was closed before the answer")
+
+    def _finish(self, response: Response, *, reusable: bool) -> None:
+        """End ``response``, and be ready for the next if the server is, too."""
+        self._response = None
+        self.streams = 0
+        self._complete = False
+        self._interim = self._unproductive = 0
+        self._fields = []
+        response.end()
+        transport = self._transport
+        if transport is None or not (reusable and self._keep_alive) or transport.get_write_buffer_size():
+            self._give_up()
+            return
+        if self._paused:
+            self._paused = False
+            transport.resume_reading()
+        self.room = 1
+        self.idle_since = self._loop.time()
+        self._owner.freed(self)
+
+    def _fail(self, error: UpstreamError | Unsent) -> None:
+        response, self._response = self._response, None
+        self._give_up()
+        if response is not None:
+            response.fail(error)
+
+    def _give_up(self, *, dropped: bool = False) -> None:
+        self.room = self.streams = 0
+        if self._transport is not None:
+            self._transport.abort()
+        if not self._told:
+            self._told = True
+            self._owner.gone(self, dropped=dropped)
+
+
+def _no_http(problem: str) -> UpstreamError:
+    return UpstreamError(ErrorKind.INVALID_RESPONSE, redact(f"its answer is no HTTP ({problem})"))

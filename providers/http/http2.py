@@ -1,0 +1,300 @@
+"""One HTTP/2 connection, client side: its exchanges, how they begin, end and are lost, and its own beginning and end.
+
+Many exchanges share it, and one that is dropped costs a single frame. All that one read gives rise to leaves in one
+write. RFC 9113 is the law; ``limits.py`` says what a server may make us hold or do.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from providers.errors import ErrorKind, UpstreamError
+from providers.http import frames
+from providers.http.connection import Owner
+from providers.http.frames import Code, ConnectionFault, Kind, StreamFault
+from providers.http.header_blocks import EMPTY_TABLE, request_block
+from providers.http.http2_bodies import Bodies
+from providers.http.http2_receiving import Receiving
+from providers.http.http2_settings import PeerSettings, hello
+from providers.http.http2_stream import Stream
+from providers.http.limits import HTTP2_ANSWER_S, HTTP2_QUIET_S, HTTP2_RESETS, HTTP2_RESETS_WEARING
+from providers.http.message import Request
+from providers.http.response import Response, Unsent
+from providers.redaction import redact
+
+_PROGRESS_BYTES = 256  # of a body; windows that open by less at a time get nobody anywhere
+
+
+class Http2Connection(asyncio.Protocol):
+    """A connection that carries several exchanges at a time, and outlives those that are dropped."""
+
+    version = "2"
+
+    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, connect_ms: float | None) -> None:
+        self.room = 0
+        self.streams = 0
+        self.connect_ms = connect_ms  # for the first response; none of the later ones waited for it
+        self.idle_since = loop.time()
+        self.closed = False
+        self.next_id = 1  # of the next stream
+        self._owner = owner
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._streams: dict[int, Stream] = {}
+        self._settings = PeerSettings()
+        self._bodies = Bodies(self._settings, self.write)
+        self._receiving = Receiving(self, self._streams, self._settings, self._bodies)
+        self._reading = False  # then what is written waits in ``_out`` for the end of the read
+        self._out: list[bytes] = []
+        self._kept = False  # it has carried an exchange, or was made before it was needed
+        self._retired = False  # it takes no more requests, and its owner knows
+        self._resets = 0  # of ours
+        self._goaway: int | None = None  # the code of the server's, where that is an error
+        self._silence: asyncio.TimerHandle | None = None  # runs while a PING of ours is under way
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Become ready: nobody has to wait for the server's SETTINGS."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
+        self._transport.write(hello())
+        self.room = self._settings.streams
+
+    def alive(self) -> bool:
+        """Whether it may be used."""
+        return not self._retired and self._transport is not None and not self._transport.is_closing()
+
+    def takes(self, size: int) -> bool:
+        """Whether a body of ``size`` bytes leaves without waiting for the server to open a window."""
+        return size <= min(self._bodies.window, self._settings.initial_window)
+
+    def send(self, request: Request) -> Response:
+        """Send ``request``; the response is still to come."""
+        stream_id = self.next_id
+        stream = Stream(self, self._loop, stream_id, request.head.method, self.connect_ms)
+        if not self.alive():
+            stream.response.fail(Unsent("the connection is gone"))
+            return stream.response
+        if stream_id == 1:
+            self._kept = self.connect_ms is None
+        self.connect_ms = None
+        block = request_block(request) if stream_id > 1 else EMPTY_TABLE + request_block(request)
+        head = frames.headers(stream_id, block, self._settings.max_frame, end=not request.body)
+        if not self.streams and self._loop.time() - self.idle_since > HTTP2_QUIET_S and self._silence is None:
+            head = frames.frame(Kind.PING, 0, 0, bytes(frames.PING_BYTES)) + head
+            self._silence = self._loop.call_later(HTTP2_ANSWER_S, self._fall_silent)
+        stream.may_resend = self._kept or self._silence is not None
+        self.next_id += 2
+        self._streams[stream_id] = stream
+        self._receiving.useless = 0
+        self.streams += 1
+        self.room -= 1
+        self._bodies.start(stream, head, request.body)
+        if self.next_id > frames.MAX_STREAM_ID:
+            self._retire()
+        return stream.response
+
+    def close(self) -> None:
+        """Abort the connection, and what runs on it."""
+        self._shut(Code.NO_ERROR)
+        self._fail_all(lambda _: UpstreamError(ErrorKind.DISCONNECTED, "the connection was given up"))
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the server sends."""
+        if self.closed:
+            return
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+        self._reading = True
+        try:
+            self._receiving.read(data)
+        except ConnectionFault as fault:
+            self._shut(fault.code)
+            error = _no_http(fault)
+            self._fail_all(lambda _: error)
+        finally:
+            self._reading = False
+        if (self._out or self._receiving.widened) and not self.closed:
+            self._answer()
+
+    def pause_writing(self) -> None:
+        """Hold bodies back; what is short goes out all the same."""
+        self._bodies.paused = True
+
+    def resume_writing(self) -> None:
+        """Go on with the bodies."""
+        self._bodies.paused = False
+        if not self.closed:
+            self._bodies.go_on()
+
+    def eof_received(self) -> None:
+        """Take the end of what the server sends, which is the end of all."""
+        self._lose(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Take the end of the connection."""
+        self._lose(exc)
+        self._transport = None
+
+    def write(self, data: bytes) -> None:
+        """Send ``data``: now, or with all else that this read gives rise to."""
+        if self._reading:
+            self._out.append(data)
+        elif self._transport is not None and not self._transport.is_closing():  # uvloop's raises when it is closed
+            self._transport.write(data)
+
+    def credit(self, stream: Stream) -> None:
+        """Open the window of ``stream`` by what its reader has taken."""
+        self.write(frames.window_update(stream.id, stream.taken_bytes))
+        stream.window += stream.taken_bytes
+        stream.taken_bytes = 0
+
+    def cancel(self, stream: Stream) -> None:
+        """Reset a stream whose response nobody wants any more."""
+        if stream.id in self._streams:
+            self._reset(stream, Code.CANCEL)
+
+    def end(self, stream: Stream) -> None:
+        """End an exchange whose response is complete."""
+        if stream.body is not None:  # the server has heard enough
+            self.write(frames.reset(stream.id, Code.NO_ERROR))
+        stream.response.end()
+        self._forget(stream)
+
+    def refute(self, stream: Stream, fault: StreamFault, *, ended: bool) -> None:
+        """End an exchange in which the server broke the protocol; ``ended``: it has nothing more to say in it."""
+        stream.response.fail(_no_http(fault))
+        if not ended:
+            self._reset(stream, fault.code)
+            return
+        if stream.body is not None:
+            self.write(frames.reset(stream.id, fault.code))
+        self._forget(stream)
+
+    def was_reset(self, stream: Stream, code: int) -> None:
+        """End an exchange that the server has reset."""
+        if code == Code.REFUSED_STREAM and not stream.begun:
+            stream.response.fail(Unsent("the provider refused the stream"))
+        else:
+            where = "in the middle of" if stream.begun else "before"
+            message = f"the provider reset the stream {where} the answer ({frames.code_name(code)})"
+            stream.response.fail(UpstreamError(ErrorKind.DISCONNECTED, message))
+        self._forget(stream)
+
+    def resettle(self) -> None:
+        """Have as much room as the server's new SETTINGS allow."""
+        before = self.room
+        self._make_room()
+        if self.room > before == 0:
+            self._owner.freed(self)
+
+    def go_away(self, last_id: int, code: int) -> None:
+        """Take no more requests; the exchanges that the server has begun with go on."""
+        if code != Code.NO_ERROR:
+            self._goaway = code
+        self._retire()
+        for stream in list(self._streams.values()):
+            if stream.id > last_id:
+                stream.response.fail(self._loss(stream, None) if stream.begun else Unsent("the provider goes away"))
+                self._forget(stream)
+            elif last_id != frames.MAX_STREAM_ID:  # which would say nothing yet
+                stream.may_resend = False
+        if not self.streams:
+            self._shut(Code.NO_ERROR)
+
+    def _answer(self) -> None:
+        """Write what the frames of one read gave rise to, and what bodies may go now."""
+        out = b"".join(self._out)
+        self._out.clear()
+        if not self._receiving.widened:
+            self.write(out)
+            return
+        self._receiving.widened = False
+        if self._bodies.go_on(out) >= _PROGRESS_BYTES:
+            self._receiving.useless = 0
+
+    def _reset(self, stream: Stream, code: Code) -> None:
+        self.write(frames.reset(stream.id, code))
+        self._receiving.orphan_bytes += max(0, stream.window)
+        self._resets += 1
+        if self._resets == HTTP2_RESETS_WEARING and not self._retired:
+            self._owner.wearing(self)
+        elif self._resets == HTTP2_RESETS:
+            self._retire()
+        self._forget(stream)
+
+    def _forget(self, stream: Stream) -> None:
+        """Have one exchange less."""
+        del self._streams[stream.id]
+        if stream.body is not None:
+            self._bodies.stop(stream)
+        self._kept = True
+        self.streams -= 1
+        self.idle_since = self._loop.time()
+        self._make_room()
+        if self.room:
+            self._owner.freed(self)
+        elif self._retired and not self.streams:
+            self._shut(Code.NO_ERROR)
+
+    def _make_room(self) -> None:
+        self.room = 0 if self._retired else max(0, self._settings.streams - self.streams)
+
+    def _retire(self) -> None:
+        """Take no more requests."""
+        self.room = 0
+        if not self._retired:
+            self._retired = True
+            self._owner.gone(self, dropped=False)
+
+    def _shut(self, code: Code) -> None:
+        """Say goodbye and abort: over TLS a mere close would wait for the server."""
+        if not self.closed:
+            self._reading = False
+            self.write(b"".join(self._out) + frames.goaway(code))
+            self._abort()
+
+    def _abort(self) -> None:
+        self.closed = True
+        self._out.clear()
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _fall_silent(self) -> None:
+        """Give up a connection on which nothing came back, not even the answer to a PING."""
+        self._silence = None
+        self._lose(TimeoutError("it has fallen silent"))
+
+    def _lose(self, exc: Exception | None) -> None:
+        if not self.closed:
+            self._abort()
+            self._fail_all(lambda stream: self._loss(stream, exc))
+
+    def _fail_all(self, error: Callable[[Stream], UpstreamError | Unsent]) -> None:
+        streams = list(self._streams.values())
+        self._streams.clear()
+        self.streams = 0
+        self._retire()
+        for stream in streams:
+            self._bodies.stop(stream)
+            stream.response.fail(error(stream))
+
+    def _loss(self, stream: Stream, exc: Exception | None) -> UpstreamError | Unsent:
+        """Return what the end of the connection means for an exchange."""
+        if self._goaway is not None:
+            message = f"the provider gave up the connection ({frames.code_name(self._goaway)})"
+        elif stream.begun:
+            message = "the connection broke in the middle of the answer"
+        elif stream.may_resend:
+            return Unsent("kept connection lost")
+        elif exc is not None:
+            message = redact(f"the connection broke ({exc})")
+        else:
+            message = "the connection was closed before the answer"
+        return UpstreamError(ErrorKind.DISCONNECTED, message)
+
+
+def _no_http(fault: ConnectionFault | StreamFault) -> UpstreamError:
+    return UpstreamError(ErrorKind.INVALID_RESPONSE, redact(f"its answer is no HTTP/2 ({fault.problem})"))

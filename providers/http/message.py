@@ -1,0 +1,79 @@
+"""A request, rendered once for each protocol: what is the same for every call to a provider is never built again."""
+
+from collections.abc import Mapping, Sequence
+
+from providers.http.response import Field
+
+_NAMES_WITH_MEANING = frozenset({"connection", "content-length", "host", "keep-alive", "te", "transfer-encoding"})
+
+
+class Head:
+    """The part of a request that does not change: method, target and the provider's own header fields.
+
+    ``fields`` have lower-case names. ``http1`` is the request line and the fields, without the empty line at the end;
+    ``http2`` the header block as far as it goes.
+    """
+
+    __slots__ = ("authority", "fields", "http1", "http2", "method", "scheme", "target")
+
+    def __init__(
+        self, method: str, scheme: str, authority: str, target: str, headers: Mapping[str, str], *, absolute: bool
+    ) -> None:
+        """Render; ``absolute``: the request goes through a proxy that is told the whole URL.
+
+        Raises:
+            ValueError: a method, target or field that could split the message.
+
+        """
+        if not (_is_token(method) and target.startswith("/") and _is_visible(target)):
+            raise ValueError(f"{method!r} {target!r} cannot be sent as a request line")
+        self.method = method
+        self.scheme = scheme
+        self.authority = authority
+        self.target = target
+        self.fields = checked(headers)
+        where = f"{scheme}://{authority}{target}" if absolute else target
+        line = f"{method} {where} HTTP/1.1\r\nhost: {authority}\r\n".encode("latin-1")
+        self.http1 = line + rendered(self.fields)
+        self.http2: bytes | None = None  # the header block, once an HTTP/2 connection has made it
+
+
+class Request:
+    """One request: a head, what this call adds to it, and the body."""
+
+    __slots__ = ("body", "extra", "head")
+
+    def __init__(self, head: Head, extra: Sequence[Field], body: bytes | None) -> None:
+        self.head = head
+        self.extra = extra
+        self.body = body  # None: there is none, and no content-length either
+
+
+def checked(headers: Mapping[str, str]) -> tuple[Field, ...]:
+    """Return header fields with lower-case names.
+
+    Raises:
+        ValueError: one is no field: it holds control characters, or it is the connection's own business.
+
+    """
+    fields = []
+    for name, value in headers.items():
+        lower = name.lower()
+        if not (_is_token(lower) and value.isprintable()) or lower in _NAMES_WITH_MEANING:
+            raise ValueError(f"{name!r} cannot be sent as a header field")
+        fields.append((lower.encode("ascii"), value.strip().encode("utf-8")))
+    return tuple(fields)
+
+
+def rendered(fields: Sequence[Field]) -> bytes:
+    """Return fields as HTTP/1.1 writes them."""
+    return b"".join(name + b": " + value + b"\r\n" for name, value in fields)
+
+
+def _is_visible(text: str) -> bool:
+    """Whether all of it is ASCII that leaves ink."""
+    return text.isascii() and text.isprintable() and " " not in text
+
+
+def _is_token(name: str) -> bool:
+    return bool(name) and name.isascii() and name.replace("-", "").replace("_", "").replace(".", "").isalnum()

@@ -1,0 +1,46 @@
+"""Which proxy the environment names for an origin (HTTPS_PROXY, HTTP_PROXY, NO_PROXY, in either case)."""
+
+import base64
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import msgspec
+
+_PORTS = {"http": 80, "https": 443}
+
+
+class Proxy(msgspec.Struct, frozen=True):
+    """A proxy. ``authorization`` is the value of proxy-authorization; it is a secret."""
+
+    scheme: str  # how it is spoken to: http or https
+    host: str
+    port: int
+    authorization: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.scheme}://{self.host}:{self.port})"
+
+
+def proxy_of(scheme: str, host: str) -> Proxy | None:
+    """Return the proxy for an origin, None for none.
+
+    Raises:
+        ValueError: the environment names one that cannot be used.
+
+    """
+    named = getproxies().get(scheme)
+    if not named or proxy_bypass(host):
+        return None
+    parts = urlsplit(named if "://" in named else f"http://{named}")
+    variable = f"{scheme.upper()}_PROXY"
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise ValueError(f"{variable} must be http://host:port or https://host:port; other kinds are not supported")
+    try:
+        port = parts.port or _PORTS[parts.scheme]
+    except ValueError:
+        raise ValueError(f"the port in {variable} is none") from None
+    authorization = None
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        authorization = "Basic " + base64.b64encode(pair.encode()).decode()
+    return Proxy(parts.scheme, parts.hostname, port, authorization)

@@ -1,0 +1,179 @@
+"""A response as it arrives: filled by a connection, read by one task. The same over both protocols."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from providers.errors import UpstreamError
+
+Field = tuple[bytes, bytes]  # name, value
+
+
+class Unsent(Exception):
+    """The server did not begin with the request, so it may be sent once more over another connection.
+
+    A kept connection turned out to be gone; or HTTP/2's GOAWAY and REFUSED_STREAM, which say so.
+    """
+
+
+class Source(Protocol):
+    """The connection behind a response."""
+
+    def taken(self, response: "Response", size: int) -> None:
+        """Hear that the reader took ``size`` bytes: let the server send more. Not called once the response ended."""
+
+    def drop(self, response: "Response") -> None:
+        """Stop the exchange now, in a way the server notices at once."""
+
+
+class Response:
+    """One response. ``status`` and ``headers`` are there once ``begun`` returned.
+
+    A connection calls ``begin``, ``feed`` and then ``end`` or ``fail``; the reader ``begun``, ``read`` and ``abort``.
+    """
+
+    __slots__ = (
+        "_ended",
+        "_error",
+        "_fields",
+        "_headers",
+        "_loop",
+        "_pieces",
+        "_source",
+        "_waiter",
+        "buffered",
+        "connect_ms",
+        "listener",
+        "status",
+    )
+
+    def __init__(self, source: Source, loop: asyncio.AbstractEventLoop, connect_ms: float | None) -> None:
+        self.status = 0  # until the headers are in
+        self.connect_ms = connect_ms  # what its connection took to be made; None: a kept one was used
+        self.buffered = 0  # bytes that arrived and were not read yet
+        # Is offered what arrives while the reader waits; what it does not want (False) wakes the reader instead.
+        self.listener: Callable[[bytes], bool] | None = None
+        self._source: Source | None = source  # None once nothing more is to come
+        self._loop = loop
+        self._fields: Sequence[Field] = ()
+        self._headers: Mapping[str, str] | None = None
+        self._pieces: list[bytes] = []
+        self._ended = False
+        self._error: UpstreamError | Unsent | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The header fields under lower-case names, as Latin-1; repeated ones joined by a comma."""
+        if self._headers is None:
+            headers: dict[str, str] = {}
+            for raw_name, raw_value in self._fields:
+                name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+                headers[name] = f"{headers[name]}, {value}" if name in headers else value
+            self._headers = headers
+        return self._headers
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come: all of it is there, though perhaps not read yet, or it broke."""
+        return self._source is None
+
+    async def begun(self) -> None:
+        """Wait for the headers of the response proper (no 1xx).
+
+        Raises:
+            Unsent: the server did not begin with the request.
+            UpstreamError: disconnected, or invalid_response (no HTTP).
+
+        """
+        while not self.status:
+            if self._error is not None:
+                raise self._error
+            await self._more()
+
+    async def read(self) -> bytes:
+        """Return what has arrived of the body, waiting for it if nothing has; ``b""`` at its end.
+
+        Raises:
+            UpstreamError: the connection broke before the end, after all that had arrived was read.
+
+        """
+        while not self._pieces:
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                return b""
+            await self._more()
+        data = self._joined()
+        self._taken(len(data))
+        return data
+
+    def abort(self) -> None:
+        """Drop the exchange at once, so that the server sees it now; harmless when it is over."""
+        source, self._source = self._source, None
+        if source is not None:
+            source.drop(self)
+
+    def begin(self, status: int, fields: Sequence[Field]) -> None:
+        """Take the status and the header fields."""
+        self.status = status
+        self._fields = fields
+        self._wake()
+
+    def feed(self, data: bytes) -> None:
+        """Take a piece of the body."""
+        self._pieces.append(data)
+        self.buffered += len(data)
+        if self.listener is None:
+            self._wake()
+        elif len(self._pieces) == 1:
+            self._loop.call_soon(self._offer)  # once for all that arrives together, as a reader would be woken
+
+    def end(self) -> None:
+        """Take the end of the body."""
+        self._ended = True
+        self._source = None
+        self._wake()
+
+    def fail(self, error: UpstreamError | Unsent) -> None:
+        """Take the news that nothing more will come."""
+        self._error = error
+        self._source = None
+        self._wake()
+
+    def _offer(self) -> None:
+        waiter = self._waiter
+        # A reader that is not waiting will read it by itself; one whose response has ended was woken.
+        if waiter is None or waiter.done() or self._source is None or not self._pieces or self.listener is None:
+            return
+        data = self._joined()
+        try:
+            wanted = self.listener(data)
+        except Exception as defect:  # noqa: BLE001 - the reader raises it: whoever offers is only the loop
+            waiter.set_exception(defect)
+            return
+        if wanted:
+            self._taken(len(data))
+        else:
+            waiter.set_result(None)
+
+    def _joined(self) -> bytes:
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+
+    def _taken(self, size: int) -> None:
+        self._pieces.clear()
+        self.buffered = 0
+        if self._source is not None:
+            self._source.taken(self, size)
+
+    async def _more(self) -> None:
+        waiter = self._waiter = self._loop.create_future()
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
