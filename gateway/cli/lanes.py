@@ -150,8 +150,10 @@ class Lanes:
                 except OSError as error:
                     raise ClientGone from error
 
-    async def end(self) -> None:
-        """Nothing to flush."""
+    async def end(self, last: Block | None) -> None:
+        """Take what the last events say."""
+        if last is not None:
+            await self.write(last)
 
     async def fail(self, error: UpstreamError) -> None:
         """Remember that the answer broke off."""

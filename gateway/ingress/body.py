@@ -1,6 +1,7 @@
 """A request body, read once: its top level as raw JSON, and the few fields the gateway itself must understand."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ MAX_TAG_CHARS = 256
 
 # Tools a provider runs itself: they act, search or spend, so their calls are never duplicated.
 _CLIENT_TOOLS = frozenset({"function", "custom"})
+_JSON_FORMATS = frozenset({"json_object", "json_schema"})
 
 
 class ChatBody(msgspec.Struct, frozen=True):
@@ -57,11 +59,23 @@ class _ResponseFormat(msgspec.Struct):
 
 _NONEMPTY_ARRAY = re.compile(rb"\s*\[\s*[^\s\]]")  # of valid JSON; looks at its first bytes only
 _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
+# Each is made once: a type is dearer to prepare than a value to decode.
+_MODEL = msgspec.json.Decoder(str | None)
+_DECODERS: Mapping[str, msgspec.json.Decoder[Any]] = {
+    "stream": msgspec.json.Decoder(bool | None),
+    "stream_options": msgspec.json.Decoder(_StreamOptions | None),
+    "tools": msgspec.json.Decoder(list[_Tool] | None),
+    "response_format": msgspec.json.Decoder(_ResponseFormat | None),
+    "store": msgspec.json.Decoder(bool | None),
+    "background": msgspec.json.Decoder(bool | None),
+    "max_tokens": msgspec.json.Decoder(float | None),
+    "max_completion_tokens": msgspec.json.Decoder(float | None),
+}
 
 
 def prompt_class(size: int) -> int:
     """Return the class of a prompt whose body has ``size`` bytes."""
-    return sum(size > limit for limit in CLASS_LIMITS)
+    return bisect_left(CLASS_LIMITS, size)
 
 
 def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
@@ -99,15 +113,16 @@ def read_chat(body: bytes, race_header: str | None) -> ChatBody:
         raise InvalidRequest("'messages' is missing", param="messages")
     if not _NONEMPTY_ARRAY.match(messages):
         raise InvalidRequest("'messages' must be an array with at least one message", param="messages")
-    options = _field(fields, "stream_options", _StreamOptions | None)
-    tools = _field(fields, "tools", list[_Tool] | None) or ()
+    model = read_model(fields)
+    said = {name: _decoded(name, raw, _DECODERS[name]) for name, raw in fields.items() if name in _DECODERS}.get
+    options, tools, answer = said("stream_options"), said("tools") or (), said("response_format")
     return ChatBody(
-        model=read_model(fields),
-        stream=bool(_field(fields, "stream", bool | None)),
+        model=model,
+        stream=bool(said("stream")),
         wants_usage=bool(options and options.include_usage),
-        stateful=_is_stateful(fields, tools),
-        for_program=bool(tools) or _wants_json(fields),
-        max_tokens=_max_tokens(fields),
+        stateful=bool(said("store") or said("background")) or _acts(fields, tools),
+        for_program=bool(tools) or (answer is not None and answer.type in _JSON_FORMATS),
+        max_tokens=_least(said("max_tokens"), said("max_completion_tokens")),
         size=len(body),
         fields=fields,
         race=read_override(raw_race, race_header),
@@ -121,7 +136,8 @@ def read_model(fields: Mapping[str, msgspec.Raw]) -> str:
         InvalidRequest: it is missing, empty or no string.
 
     """
-    model = _field(fields, "model", str | None)
+    raw = fields.get("model")
+    model = None if raw is None else _decoded("model", raw, _MODEL)
     if not model:
         raise InvalidRequest("'model' is missing: name one of GET /v1/models", param="model")
     if len(model) > LONGEST_MODEL or not model.isprintable():
@@ -153,20 +169,15 @@ def read_tags(header: str | None) -> dict[str, str]:
     return tags
 
 
-def _field(fields: Mapping[str, msgspec.Raw], name: str, type_: Any) -> Any:
-    raw = fields.get(name)
-    if raw is None:
-        return None
+def _decoded(name: str, raw: msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> Any:
     try:
-        return msgspec.json.decode(raw, type=type_)
+        return decoder.decode(raw)
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"{name!r} is not what it should be: {error}", param=name) from None
 
 
-def _is_stateful(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
-    """Tell whether the request leaves something behind at the provider, so that two of it would be one too many."""
-    if _field(fields, "store", bool | None) or _field(fields, "background", bool | None):
-        return True
+def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
+    """Tell whether the provider is to do more than answer, or to go on from what it has stored."""
     if _is_set(fields.get("previous_response_id")) or _is_set(fields.get("web_search_options")):
         return True
     return any(tool.type not in _CLIENT_TOOLS for tool in tools)
@@ -176,18 +187,9 @@ def _is_set(raw: msgspec.Raw | None) -> bool:
     return raw is not None and bytes(raw) != b"null"
 
 
-def _wants_json(fields: Mapping[str, msgspec.Raw]) -> bool:
-    asked = _field(fields, "response_format", _ResponseFormat | None)
-    return asked is not None and asked.type in _JSON_FORMATS
-
-
-def _max_tokens(fields: Mapping[str, msgspec.Raw]) -> int | None:
-    """Return the smaller of the two limits; some servers take -1 for none."""
-    said = (_field(fields, name, float | None) for name in ("max_tokens", "max_completion_tokens"))
-    return min((int(limit) for limit in said if limit is not None and limit >= 1), default=None)
-
-
-_JSON_FORMATS = frozenset({"json_object", "json_schema"})
+def _least(*limits: float | None) -> int | None:
+    """Return the smallest limit said; some servers take -1 for none."""
+    return min([int(limit) for limit in limits if limit is not None and limit >= 1], default=None)
 
 
 def _header_bytes(header: str) -> bytes:

@@ -14,7 +14,8 @@ _YES = frozenset({"1", "true", "yes", "explain"})
 
 def is_wanted(headers: Mapping[str, str]) -> bool:
     """Tell whether the request asks for its plan."""
-    return headers.get(PLAN_HEADER, "").lower() in _YES
+    asked = headers.get(PLAN_HEADER)
+    return asked is not None and asked.lower() in _YES
 
 
 def written(explanation: Explanation) -> str:

@@ -13,10 +13,10 @@ from gateway.fleet import Deployment
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.measurement import Measurement
 from gateway.racing.reading import AnswerReader, Block, joined
-from gateway.racing.sink import ClientGone
+from gateway.racing.recording import attempt_record
+from gateway.racing.sink import ClientGone, Forward
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
-from providers.rate_limits import headroom
 
 if TYPE_CHECKING:
     from gateway.racing.race import Race
@@ -51,12 +51,14 @@ class Attempt:
         self._clocks: AttemptClocks | None = None
         self._kept: list[Block] = []  # what came before the claim
         self._kept_bytes = 0
+        self._last: Block | None = None  # sent together with the end of the answer, as it came
         self._announced = False  # its first token was told of
         self._claimed = False
         self._held: asyncio.Future[None] | None = None  # done when the hold is over, one way or the other
         self._watched = False  # a loser, audited
         self._watch_timer: asyncio.TimerHandle | None = None
         self._reader: AnswerReader | None = None
+        self._forward: Forward | None = None
         self.draining = False  # answered; only its connection is still busy
 
     async def run(self) -> None:
@@ -142,9 +144,10 @@ class Attempt:
             data = await (exchange.read() if self._held is None else self._read_held(exchange, clocks))
             now = self._clock()
             block = reader.read(data, now)
+            if reader.finished and not reader.done:
+                clocks.finish()
             if self._claimed:
-                if block.forward:
-                    await self._write(block, clocks)
+                await self._write(block, now, clocks)
             elif block.error is not None:
                 raise block.error  # before commit a failure is invisible, even if a token came with it
             elif not await self._stay(block, now, clocks):
@@ -205,9 +208,24 @@ class Attempt:
         """Start to answer, with what was kept."""
         self._held = None
         self._claimed = True
-        await self._race.begin(self, now)
+        self._forward = await self._race.begin(self, now)
         kept, self._kept = self._kept, []
-        await self._write(joined(kept), clocks)
+        await self._write(joined(kept), now, clocks)
+        if self._forward is not None and self.exchange is not None:
+            self.exchange.offer_to(self._pass_on)
+
+    def _pass_on(self, data: bytes) -> bool:
+        """Forward what only adds text while the task waits for more; the task reads everything else."""
+        assert self._reader is not None
+        assert self._forward is not None
+        run = self._reader.plain(data)
+        if run is None:
+            return False
+        now = self._clock()
+        if not self._forward(data):
+            return False
+        self._reader.take(run, now)
+        return True
 
     async def _read_held(self, exchange: Exchange, clocks: AttemptClocks) -> bytes:
         """Read on while held, so that the times of its tokens are right; begin as soon as the hold is over."""
@@ -248,13 +266,19 @@ class Attempt:
         if seconds is not None:
             self._watch_timer = self._loop.call_later(seconds, self.cut, Outcome.LOST)
 
-    async def _write(self, block: Block, clocks: AttemptClocks) -> None:
-        clocks.pause()  # a slow reader must not look like a silent provider
-        await self._race.sink.write(block)
-        clocks.resume()
+    async def _write(self, block: Block, now: float, clocks: AttemptClocks) -> None:
+        sink = self._race.sink
+        if sink.streams and self._reader is not None and self._reader.done:
+            self._last = block
+        elif block.forward:
+            clocks.pause(now)  # a slow reader must not look like a silent provider
+            await sink.write(block)
+            clocks.resume()
 
     async def _drain(self, exchange: Exchange) -> None:
         """Read to the end of the body, so that the connection can be used again."""
+        if exchange.ended:
+            return
         self.draining = True
         timer = self._loop.call_later(DRAIN_S, exchange.abort)
         try:
@@ -292,7 +316,7 @@ class Attempt:
 
     async def _won(self) -> None:
         self._finish(Outcome.WON)
-        await self._race.complete(self)
+        await self._race.complete(self, self._last)
 
     async def _failed(self, error: UpstreamError) -> None:
         self.error = error
@@ -307,42 +331,14 @@ class Attempt:
         """Fix the attempt's record; only its cost is added later, when the winner's usage is known."""
         if self.record is not None:
             return
-        measurement, exchange, error = self.measurement, self.exchange, self.error
-        tokens = measurement.tokens()
-        itl_p50_ms, itl_p95_ms, itl_max_ms = measurement.itl_ms()
-        cut = outcome in {Outcome.LOST, Outcome.CLIENT_GONE} and self._token_at() is None
-        self.record = AttemptRecord(
-            id=self.start.id,
-            call_id=self._call.id,
-            number=self.start.number,
-            started_at=self.start.started_at,
-            role=self.start.role,
-            provider=self.start.provider,
-            deployment=self.start.deployment,
-            launch_offset_ms=self.start.launch_offset_ms,
-            outcome=outcome,
-            audited=self.start.audited,
-            connect_ms=measurement.connect_ms,
-            headers_ms=measurement.since_start_ms(measurement.headers_at),
-            first_event_ms=measurement.since_start_ms(measurement.first_event_at),
-            ttft_ms=measurement.since_start_ms(measurement.first_at),
-            ttft_answer_ms=measurement.since_start_ms(measurement.answer_at),
-            last_token_ms=measurement.since_start_ms(measurement.last_at),
-            censored_at_ms=measurement.since_start_ms(self._clock()) if cut else None,
-            status_code=exchange.status if exchange is not None else (error.status if error else None),
-            error_kind=error.kind if error else None,
-            error_message=error.message if error else None,
-            retry_after_s=error.retry_after_s if error else None,
-            headroom=headroom(exchange.headers) if exchange is not None else None,
-            prompt_tokens=tokens.prompt if tokens else None,
-            completion_tokens=tokens.completion if tokens else None,
-            reasoning_tokens=tokens.reasoning if tokens else None,
-            cached_tokens=tokens.cached if tokens else None,
-            tokens_source=tokens.source if tokens else None,
-            decode_tps=measurement.decode_tps(tokens),
-            e2e_tps=measurement.e2e_tps(tokens),
-            itl_p50_ms=itl_p50_ms,
-            itl_p95_ms=itl_p95_ms,
-            itl_max_ms=itl_max_ms,
+        cut = (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE) and self._token_at() is None
+        self.record = attempt_record(
+            self._call.id,
+            self.start,
+            outcome,
+            self.measurement,
+            exchange=self.exchange,
+            error=self.error,
+            censored_at=self._clock() if cut else None,
         )
         self._race.recorder.attempt_ended(self._call.model, self._call.prompt_class, self.record)

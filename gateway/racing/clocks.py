@@ -22,6 +22,7 @@ class AttemptClocks:
     __slots__ = (
         "_clock",
         "_clocks",
+        "_due",
         "_expired",
         "_finishing",
         "_first_token",
@@ -45,6 +46,7 @@ class AttemptClocks:
         self._paused_at: float | None = None
         self._finishing = False
         self._expired: UpstreamError | None = None
+        self._due = 0.0  # when the timer fires
         self._timer: asyncio.TimerHandle | None = self._sleep(self._next()[0])
 
     def event(self, now: float, *, meaningful: bool) -> None:
@@ -60,9 +62,9 @@ class AttemptClocks:
             self._finishing = self._first_token = True
             self._rearm()
 
-    def pause(self) -> None:
+    def pause(self, now: float) -> None:
         """Stand still: the client, not the provider, is being waited for."""
-        self._paused_at = self._clock()
+        self._paused_at = now
 
     def resume(self) -> None:
         """Count the provider's silence from now on again."""
@@ -96,12 +98,15 @@ class AttemptClocks:
         return due
 
     def _sleep(self, until: float) -> asyncio.TimerHandle:
+        self._due = until
         return self._loop.call_later(until - self._clock(), self._fire)
 
     def _rearm(self) -> None:
-        if self._timer is not None:
+        """Wake up earlier if need be; a timer that fires too early looks again."""
+        due = self._next()[0]
+        if self._timer is not None and due < self._due:
             self._timer.cancel()
-            self._timer = self._sleep(self._next()[0])
+            self._timer = self._sleep(due)
 
     def _fire(self) -> None:
         at, kind, limit_s = self._next()

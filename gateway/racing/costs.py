@@ -8,6 +8,7 @@ as unknown only when nothing in it is known.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -37,37 +38,36 @@ def settle(
     reported = winner.prompt_tokens if winner is not None else None
     prompt_tokens = estimated_prompt_tokens if reported is None else reported
     whole = winner.completion_tokens if winner is not None else None
-    priced = tuple(_priced(record, deployments[record.deployment], prompt_tokens, whole) for record in attempts)
+    priced = [_priced(record, deployments[record.deployment], prompt_tokens, whole) for record in attempts]
     winner_id = winner.id if winner is not None else None
     return Bill(
-        attempts=priced,
-        total_usd=_sum([record.cost_usd for record in priced]),
-        duplicate_usd=_sum([record.cost_usd for record in priced if record.id != winner_id]),
+        tuple(priced),
+        _sum([record.cost_usd for record in priced]),
+        _sum([record.cost_usd for record in priced if record.id != winner_id]),
     )
 
 
 def _priced(
     record: AttemptRecord, deployment: Deployment, prompt_tokens: int, whole_answer: int | None
 ) -> AttemptRecord:
-    billed_on = record.outcome in _CUT and deployment.bills_after_disconnect is True
-    completion_tokens = (whole_answer if billed_on else None) or record.completion_tokens or 0
-    if record.prompt_tokens is None and (record.outcome in _SENT or record.completion_tokens):
+    cut = record.outcome in _CUT
+    changes: dict[str, Any] = {}
+    sent_tokens = record.prompt_tokens
+    if sent_tokens is None and (record.outcome in _SENT or record.completion_tokens):
         # The same prompt, counted by another tokenizer, or guessed.
-        record = msgspec.structs.replace(
-            record, prompt_tokens=prompt_tokens, tokens_source=record.tokens_source or TokensSource.ESTIMATED
+        sent_tokens = prompt_tokens
+        changes = {"prompt_tokens": prompt_tokens, "tokens_source": record.tokens_source or TokensSource.ESTIMATED}
+    if deployment.price is not None and sent_tokens is not None:
+        billed_on = cut and deployment.bills_after_disconnect is True
+        stops = cut and deployment.bills_after_disconnect is False
+        changes["cost_usd"] = cost_usd(
+            deployment.price,
+            prompt_tokens=sent_tokens,
+            completion_tokens=(whole_answer if billed_on else None) or record.completion_tokens or 0,
+            cached_tokens=record.cached_tokens or 0,
         )
-    if deployment.price is None or record.prompt_tokens is None:
-        return record
-    stops = record.outcome in _CUT and deployment.bills_after_disconnect is False
-    cost = cost_usd(
-        deployment.price,
-        prompt_tokens=record.prompt_tokens,
-        completion_tokens=completion_tokens,
-        cached_tokens=record.cached_tokens or 0,
-    )
-    return msgspec.structs.replace(
-        record, cost_usd=cost, cost_is_lower_bound=record.outcome is not Outcome.WON and not stops
-    )
+        changes["cost_is_lower_bound"] = record.outcome is not Outcome.WON and not stops
+    return msgspec.structs.replace(record, **changes) if changes else record
 
 
 def _sum(costs: Sequence[float | None]) -> float | None:

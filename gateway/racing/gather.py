@@ -6,15 +6,18 @@ of one list; log probabilities are appended; everything else, and every field ou
 last one seen.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gateway.racing.reading import Block
+from gateway.racing.reading import Block, Part
 from gateway.racing.sink import Winner
 from providers.chunks import Chunk, read_chunk
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
+
+if TYPE_CHECKING:
+    from gateway.racing.pattern import Pattern
 
 _ONCE = frozenset({"role", "id", "type", "index", "object", "name"})  # sent whole, sometimes repeatedly: never pieces
 
@@ -47,7 +50,6 @@ class _PlainChunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 # What merging meets when a provider's JSON is valid and yet not what it should be.
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError, KeyError)
 _PLAIN = msgspec.json.Decoder(_PlainChunk)
-_PLAINS = msgspec.json.Decoder(list[_PlainChunk])
 
 
 class GatheringSink:
@@ -60,6 +62,8 @@ class GatheringSink:
         self._answer: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
         self._texts: dict[int, list[str]] = {}
+        self._pattern: Pattern | None = None  # of the last plain events
+        self._choice: int | None = None  # to which they add, if they do nothing else
 
     async def begin(self, winner: Winner) -> None:
         """Start over: an earlier winner's beginning is forgotten."""
@@ -75,17 +79,17 @@ class GatheringSink:
         """
         try:
             for part in block.parts:
-                if part.chunks is None and self._add_block(part.data):
-                    continue
-                chunks = part.chunks
-                for chunk in [read_chunk(item.data) for item in events(part.data)] if chunks is None else chunks:
-                    self._take(chunk)
+                if part.chunks is None:
+                    self._add_plain_ones(part)
+                else:
+                    for chunk in part.chunks:
+                        self._take(chunk)
         except _MALFORMED as error:
             message = f"sent a chunk that is none: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
 
-    async def end(self) -> None:
-        """Nothing to flush."""
+    async def end(self, last: Block | None) -> None:
+        """Take the end: there is nothing to flush, and an answer that is gathered was written before."""
 
     async def fail(self, error: UpstreamError) -> None:
         """Never called: an answer that is being gathered is not committed."""
@@ -118,29 +122,27 @@ class GatheringSink:
         if not (chunk.meaningful and self._answer and self._add_plain(chunk.data)):
             self._merge(msgspec.json.decode(chunk.data))
 
-    def _add_block(self, block: bytes) -> bool:
-        """Add a block of ``data: {...}`` events in one go, if all of them say nothing new."""
-        events_as_array = b"[" + block[6:-2].replace(b"\n\ndata: ", b",") + b"]"
-        try:
-            plains = _PLAINS.decode(events_as_array)
-        except msgspec.DecodeError:
-            return False
-        return self._add(plains)
+    def _add_plain_ones(self, part: Part) -> None:
+        """Add the texts of plain events in one go, if the others of their like were nothing but text too."""
+        pattern = part.pattern
+        if pattern is not None and part.run is not None:
+            if pattern is not self._pattern:
+                plain = _plain(pattern.example.data)
+                self._pattern = pattern
+                self._choice = plain.choices[0].index if plain is not None and len(plain.choices) == 1 else None
+            if self._choice in self._choices:
+                self._texts.setdefault(self._choice, []).extend(part.run.texts())
+                return
+        for item in events(part.data):
+            self._take(read_chunk(item.data))
 
     def _add_plain(self, data: bytes) -> bool:
-        try:
-            plain = _PLAIN.decode(data)
-        except msgspec.ValidationError:
+        """Add the texts of a chunk, unless it says more or one belongs to a choice that was not heard of yet."""
+        plain = _plain(data)
+        if plain is None or any(choice.index not in self._choices for choice in plain.choices):
             return False
-        return self._add([plain])
-
-    def _add(self, plains: list[_PlainChunk]) -> bool:
-        """Add the texts, unless one belongs to a choice that was not heard of yet."""
-        pieces = [(choice.index, choice.delta.content) for plain in plains for choice in plain.choices]
-        if not {index for index, _ in pieces} <= self._choices.keys():
-            return False
-        for index, text in pieces:
-            self._texts.setdefault(index, []).append(text)
+        for choice in plain.choices:
+            self._texts.setdefault(choice.index, []).append(choice.delta.content)
         return True
 
     def _merge(self, chunk: dict[str, Any]) -> None:
@@ -173,6 +175,13 @@ class GatheringSink:
                     _merge_tool_call(calls, call)
             else:
                 _extend(message, key, value)
+
+
+def _plain(data: bytes) -> _PlainChunk | None:
+    try:
+        return _PLAIN.decode(data)
+    except msgspec.ValidationError:
+        return None
 
 
 def _merge_tool_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:

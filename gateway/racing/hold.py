@@ -26,6 +26,8 @@ class Hold:
 
     def begin(self, attempt: Attempt, others: Iterable[Attempt]) -> bool:
         """Hold ``attempt`` if one of ``others`` may be worth waiting for; return whether it is held."""
+        if not self._decode_s:
+            return False
         own_s = self._of(attempt)
         hold_s = min(HOLD_MAX_S, max((own_s - self._of(other) for other in others), default=0.0))
         if hold_s <= 0:

@@ -18,8 +18,10 @@ from gateway.racing.attempt import Attempt
 from gateway.racing.costs import settle
 from gateway.racing.grid import Grid
 from gateway.racing.hold import Hold
+from gateway.racing.measurement import milliseconds
+from gateway.racing.reading import Block
 from gateway.racing.recording import call_record, call_start
-from gateway.racing.sink import Sink, Winner
+from gateway.racing.sink import Forward, Sink, Winner
 from gateway.racing.tasks import AttemptTasks
 from gateway.steering.planner import Launch, Plan
 from providers.errors import ErrorKind, UpstreamError
@@ -130,12 +132,12 @@ class Race:
         self._win(attempt, self.clock())
         attempt.released()
 
-    async def begin(self, attempt: Attempt, now: float) -> None:
+    async def begin(self, attempt: Attempt, now: float) -> Forward | None:
         """Commit to ``attempt``, which has won, and whose first token was there at ``now``."""
         assert self._first_launch_at is not None
         assert attempt.exchange is not None
         own_s = (self._first_launch_at - self.call.received_at) + max(0.0, self.clock() - now)
-        self._overhead_ms = round(own_s * 1000, 3)
+        self._overhead_ms = milliseconds(own_s)
         winner = Winner(
             provider=attempt.deployment.provider,
             deployment=attempt.deployment.name,
@@ -144,7 +146,7 @@ class Race:
             overhead_ms=self._overhead_ms,
             exchange=attempt.exchange,
         )
-        await self.sink.begin(winner)
+        return await self.sink.begin(winner)
 
     async def alone(self, attempt: Attempt) -> None:
         """Wait until nobody but such empty answers as ``attempt``'s is left running."""
@@ -152,11 +154,11 @@ class Race:
         self._settle_empty()
         await self._empty[attempt]
 
-    async def complete(self, attempt: Attempt) -> None:
-        """End the race with ``attempt``'s whole answer."""
+    async def complete(self, attempt: Attempt, last: Block | None) -> None:
+        """End the race with ``attempt``'s whole answer, of which the ``last`` events are still to be sent."""
         self._running.discard(attempt)
         self._close(200, None)
-        await self.sink.end()
+        await self.sink.end(last)
         self._finish()
 
     async def failed(self, attempt: Attempt, error: UpstreamError) -> None:
@@ -260,10 +262,10 @@ class Race:
         self._claimed_at = now
         self._hold.end()
         self._grid.close()
-        for other in self._running - {attempt}:
+        losers, self._running = self._running - {attempt}, {attempt}
+        for other in losers:
             self._let_go(other)
             self._grid.add(other.deployment.name)  # healthy: the last resort if a gathered answer breaks off
-        self._running = {attempt}
 
     def _let_go(self, loser: Attempt) -> None:
         if loser.start.audited:
@@ -325,7 +327,7 @@ class Race:
         self.recorder.call_finished(self._record)
 
     def _since_received_ms(self, instant: float) -> float:
-        return round((instant - self.call.received_at) * 1000, 3)
+        return milliseconds(instant - self.call.received_at)
 
     def _priced(self, record: AttemptRecord) -> AttemptRecord:
         winner = self.winner.record if self.winner is not None else None

@@ -1,7 +1,7 @@
 """Reading an answer as it streams: what each read says, what of it to forward, and when it is over.
 
-Nearly all of a stream is plain: events that add text and say nothing else. A block of those is known by a few byte
-searches and never parsed; whatever is not provably plain goes through the parser, event by event.
+Nearly all of a stream is plain: events that add text and say nothing else. Those are found by their pattern and never
+parsed; whatever is not provably plain goes through the parser, event by event.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,31 +10,24 @@ import msgspec
 
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.measurement import Measurement
+from gateway.racing.pattern import Pattern, Run, learned
 from providers.chunks import Chunk, read_chunk
 from providers.errors import UpstreamError
 from providers.sse import EventSplitter, events
 
-MANY_BYTES = 2_000  # about ten events: below, parsing costs no more than looking for a plain middle
-HEAD_EVENTS = 3  # a role, and the first text to learn from, are among these
+MANY_BYTES = 1_000  # a block of some events: worth looking for plain ones as soon as the first has taught the pattern
+HEAD_EVENTS = 3  # among these there should be a first text to learn from
+LESSONS = 8  # patterns learned in vain until it is clear that this stream has none
 _END = b"\n\n"
-
-# As compact JSON writes them, and as Python's json module does.
-_STYLES = tuple(
-    (
-        b'"content":' + space + b'"',
-        b'"content":' + space + b'""',
-        b'"finish_reason":' + space + b'"',
-        b'"usage":' + space + b"{",
-    )
-    for space in (b"", b" ")
-)
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
-    """Whole events. ``chunks`` is None where all are plain: each adds text, no more, and none was parsed."""
+    """Whole events, parsed; or, where ``chunks`` is None, plain ones: a ``run`` of those that follow ``pattern``."""
 
     data: bytes
     chunks: Sequence[Chunk] | None
+    run: Run | None = None
+    pattern: Pattern | None = None
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):
@@ -73,8 +66,8 @@ class AnswerReader:
         self._secrets = secrets
         self._drop_usage = drop_usage  # a chunk of usage alone that we asked for, not the client
         self._splitter = EventSplitter()
-        self._style: tuple[bytes, bytes, bytes, bytes] | None = None
-        self._envelope = 0  # bytes of a plain event that are not text
+        self._pattern: Pattern | None = None
+        self._lessons = LESSONS
 
     def read(self, data: bytes, now: float) -> Block:
         """Understand one read, ``b""`` at the end of the stream.
@@ -82,39 +75,55 @@ class AnswerReader:
         [DONE] is never forwarded: the call is recorded first, then the sink writes it.
         """
         block = self._splitter.feed(data) if data else self._splitter.rest()
-        if len(block) < MANY_BYTES:
-            return self._plain(block, now) or self._parse(block, now)
-        return self._read_many(block, now)
+        draft = _Draft()
+        at = 0
+        if self._pattern is None and len(block) >= MANY_BYTES:
+            at = self._parse_head(block, now, draft)
+            if self.done or draft.error is not None:
+                return draft.block()
+        pattern = self._pattern
+        run = pattern.find(block, at) if pattern is not None else None
+        if run is not None:
+            self._lessons = LESSONS
+            if run.start > at and not self._parse(block[at : run.start], now, draft):
+                return draft.block()
+            self.take(run, now)
+            draft.forward.append(run.data)
+            draft.parts.append(Part(run.data, None, run, pattern))
+            at = run.end
+        if at < len(block):
+            self._parse(block[at:], now, draft)
+        return draft.block()
 
-    def _read_many(self, block: bytes, now: float) -> Block:
-        """Read a long block: parse what comes before and after the plain events in its middle."""
-        begin = self._end_of(block, 0, HEAD_EVENTS) if self._style is None else 0
-        head = self._parse(block[:begin], now) if begin else None
-        if head is not None and (head.error is not None or self.done):
-            return head
-        end = self._end_of_plain(block, begin)
-        read = [head] if head is not None else []
-        if end > begin and (middle := self._plain(block[begin:end], now)):
-            read.append(middle)
-            begin = end
-        if begin < len(block):
-            read.append(self._parse(block[begin:], now))
-        whole = joined(read)
-        return Block(whole.forward, whole.parts, read[-1].error)
+    def plain(self, data: bytes) -> Run | None:
+        """Return what one read adds if it is whole, plain events and nothing else; then ``take`` it instead of reading.
 
-    def _plain(self, block: bytes, now: float) -> Block | None:
-        """Take a block of plain events; None if it is not."""
-        if self._style is None or not (number := self._count_plain(block, self._style)):
+        It changes nothing; None: it is to be ``read``.
+        """
+        if self._pattern is None or self.finished or self.done or self._splitter.holds_back:
             return None
-        self._clocks.event(now, meaningful=True)
-        self._measurement.plain(number, max(0, len(block) - number * self._envelope), now)
-        return Block(block, (Part(block, None),))
+        run = self._pattern.find(data)
+        return run if run is not None and not run.start and run.end == len(data) else None
 
-    def _parse(self, block: bytes, now: float) -> Block:
-        """Understand a block event by event."""
+    def take(self, run: Run, now: float) -> None:
+        """Keep measurement and clocks up to date with plain events."""
+        self._clocks.event(now, meaningful=True)
+        self._measurement.plain(len(run.raw_texts), run.chars, now)
+
+    def _parse_head(self, block: bytes, now: float, draft: "_Draft") -> int:
+        """Understand events one by one until one has taught the pattern; return where they end."""
+        at = 0
+        for _ in range(HEAD_EVENTS):
+            begin, at = at, _end_of_event(block, at)
+            if not self._parse(block[begin:at], now, draft) or self._pattern is not None or at == len(block):
+                break
+        return at
+
+    def _parse(self, block: bytes, now: float, draft: "_Draft") -> bool:
+        """Understand a block event by event; return whether the stream may go on after it."""
         chunks: list[Chunk] = []
         forward: list[bytes] = []
-        dropped = False
+        dropped = meaningful = False
         error: UpstreamError | None = None
         for event in events(block):
             if not event.data:
@@ -128,12 +137,10 @@ class AnswerReader:
             if chunk.error is not None:
                 error, dropped = chunk.error, True
                 break
-            self._clocks.event(now, meaningful=chunk.meaningful)
             self._measurement.event(chunk, now)
             chunks.append(chunk)
             if chunk.finished:
                 self.finished = True
-                self._clocks.finish()
             if chunk.done:
                 self.done = dropped = True
                 break
@@ -141,53 +148,42 @@ class AnswerReader:
                 dropped = True
             else:
                 forward.append(event.raw)
-            if self._style is None and chunk.meaningful:
+            if chunk.meaningful:
+                meaningful = True
                 self._learn(event.raw, chunk)
+        if chunks:
+            self._clocks.event(now, meaningful=meaningful)
         kept = b"".join(forward) if dropped else block
-        return Block(kept, (Part(kept, chunks),), error)
-
-    @staticmethod
-    def _end_of(block: bytes, start: int, number: int) -> int:
-        """Return where the ``number``-th event from ``start`` ends, the end of the block where there are fewer."""
-        for _ in range(number):
-            found = block.find(_END, start)
-            if found < 0:
-                return len(block)
-            start = found + len(_END)
-        return start
-
-    def _end_of_plain(self, block: bytes, start: int) -> int:
-        """Return where the first event ends that comes before any that may not be plain."""
-        if self._style is None:
-            return start
-        marks = (block.find(mark, start) for mark in (*self._style[1:], b"[DONE]"))
-        first = min((found for found in marks if found >= 0), default=len(block))
-        return max(start, block.rfind(_END, start, first) + len(_END)) if first < len(block) else len(block)
+        draft.forward.append(kept)
+        draft.parts.append(Part(kept, chunks))
+        draft.error = error
+        return error is None and not self.done
 
     def _learn(self, raw: bytes, chunk: Chunk) -> None:
-        """Take the first plain event as the pattern of the others."""
-        for style in _STYLES:
-            if self._count_plain(raw, style) == 1:
-                self._style = style
-                self._envelope = len(raw) - chunk.text_chars
+        """Take an event as the pattern of those that follow: some streams change theirs from time to time."""
+        if not self._lessons or (self._pattern is not None and raw.startswith(self._pattern.before)):
+            return
+        pattern = learned(raw, chunk)
+        if pattern is not None:
+            self._pattern = pattern
+            self._lessons -= 1
 
-    @staticmethod
-    def _count_plain(block: bytes, style: tuple[bytes, bytes, bytes, bytes]) -> int:
-        """Return how many events there are if every one is plain, otherwise 0.
 
-        Quotes inside a JSON string are escaped, so no text can look like a field. Comments and unusual line ends do not
-        add up; a chunk of several choices, of reasoning or of tool calls does not either.
-        """
-        text, empty, finish, usage = style
-        number = block.count(b"\n\ndata: ") + 1
-        plain = (
-            block.startswith(b"data: ")
-            and block.count(b"\n") == 2 * number
-            and block.count(text) == number
-            and empty not in block
-            and finish not in block
-            and usage not in block
-            and b'"reasoning' not in block
-            and b'"tool_calls":[' not in block
-        )
-        return number if plain else 0
+class _Draft:
+    """A block in the making."""
+
+    __slots__ = ("error", "forward", "parts")
+
+    def __init__(self) -> None:
+        self.forward: list[bytes] = []
+        self.parts: list[Part] = []
+        self.error: UpstreamError | None = None
+
+    def block(self) -> Block:
+        return Block(b"".join(self.forward), tuple(self.parts), self.error)
+
+
+def _end_of_event(block: bytes, at: int) -> int:
+    """Return where the event that begins at ``at`` ends, the end of the block where that cannot be told."""
+    found = block.find(_END, at)
+    return len(block) if found < 0 else found + len(_END)

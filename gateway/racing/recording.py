@@ -1,18 +1,87 @@
 """How a call becomes its records: the start, and the end with its attempts and their bill."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallStart
+from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallStart, Outcome
 from gateway.fleet import Deployment
 from gateway.racing.costs import settle
-
-_FACTS = tuple(name for name in CallStart.__struct_fields__ if name != "attempts")  # what a call and its records share
+from gateway.racing.measurement import Measurement
+from providers.errors import UpstreamError
+from providers.exchange import Exchange
+from providers.rate_limits import headroom
 
 
 def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
     """Return the start record of ``call``, which launches ``attempts`` at once."""
-    return CallStart(attempts=attempts, **_facts(call))
+    return CallStart(
+        id=call.id,
+        started_at=call.started_at,
+        client=call.client,
+        model=call.model,
+        endpoint=call.endpoint,
+        streamed=call.streamed,
+        mode=call.mode,
+        objective=call.objective,
+        prompt_class=call.prompt_class,
+        tags=call.tags,
+        replica=call.replica,
+        region=call.region,
+        win_on=call.win_on,
+        attempts=attempts,
+    )
+
+
+def attempt_record(
+    call_id: str,
+    start: AttemptStart,
+    outcome: Outcome,
+    measurement: Measurement,
+    *,
+    exchange: Exchange | None,
+    error: UpstreamError | None,
+    censored_at: float | None,
+) -> AttemptRecord:
+    """Return the record of an attempt as it ended, without its cost: the winner's usage may be needed for it.
+
+    ``censored_at`` is when it was cut, if that was before its first token.
+    """
+    since_start_ms = measurement.since_start_ms
+    tokens = measurement.tokens()
+    itl_p50_ms, itl_p95_ms, itl_max_ms = measurement.itl_ms()
+    return AttemptRecord(
+        id=start.id,
+        call_id=call_id,
+        number=start.number,
+        started_at=start.started_at,
+        role=start.role,
+        provider=start.provider,
+        deployment=start.deployment,
+        launch_offset_ms=start.launch_offset_ms,
+        outcome=outcome,
+        audited=start.audited,
+        connect_ms=measurement.connect_ms,
+        headers_ms=since_start_ms(measurement.headers_at),
+        first_event_ms=since_start_ms(measurement.first_event_at),
+        ttft_ms=since_start_ms(measurement.first_at),
+        ttft_answer_ms=since_start_ms(measurement.answer_at),
+        last_token_ms=since_start_ms(measurement.last_at),
+        censored_at_ms=since_start_ms(censored_at),
+        status_code=exchange.status if exchange is not None else (error.status if error else None),
+        error_kind=error.kind if error else None,
+        error_message=error.message if error else None,
+        retry_after_s=error.retry_after_s if error else None,
+        headroom=headroom(exchange.headers) if exchange is not None else None,
+        prompt_tokens=tokens.prompt if tokens else None,
+        completion_tokens=tokens.completion if tokens else None,
+        reasoning_tokens=tokens.reasoning if tokens else None,
+        cached_tokens=tokens.cached if tokens else None,
+        tokens_source=tokens.source if tokens else None,
+        decode_tps=measurement.decode_tps(tokens),
+        e2e_tps=measurement.e2e_tps(tokens),
+        itl_p50_ms=itl_p50_ms,
+        itl_p95_ms=itl_p95_ms,
+        itl_max_ms=itl_max_ms,
+    )
 
 
 def call_record(
@@ -34,7 +103,19 @@ def call_record(
     """
     bill = settle(attempts, winner, deployments, call.prompt_tokens)
     return CallRecord(
-        **_facts(call),
+        id=call.id,
+        started_at=call.started_at,
+        client=call.client,
+        model=call.model,
+        endpoint=call.endpoint,
+        streamed=call.streamed,
+        mode=call.mode,
+        objective=call.objective,
+        prompt_class=call.prompt_class,
+        tags=call.tags,
+        replica=call.replica,
+        region=call.region,
+        win_on=call.win_on,
         launched=launched,
         winner_attempt_id=winner.id if winner is not None else None,
         status_code=status_code,
@@ -50,7 +131,3 @@ def call_record(
         duplicate_cost_usd=bill.duplicate_usd,
         attempts=bill.attempts,
     )
-
-
-def _facts(call: Call) -> dict[str, Any]:
-    return {name: getattr(call, name) for name in _FACTS}

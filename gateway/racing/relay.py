@@ -9,6 +9,7 @@ import msgspec
 from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, Outcome, Recorder, Role, TokensSource
 from gateway.errors import AllRateLimited, ApiError, ClientDisconnected, RaceFailed, race_failed
 from gateway.fleet import Deployment, Model
+from gateway.racing.measurement import milliseconds
 from gateway.racing.recording import call_record, call_start
 from gateway.steering.planner import Plan
 from providers.errors import ErrorKind, UpstreamError
@@ -140,8 +141,8 @@ class Relay:
             outcome=outcome,
             connect_ms=answer.connect_ms if answer else None,
             headers_ms=answer.headers_ms if answer else None,
-            ttft_ms=None if ttft_s is None else round(ttft_s * 1000, 3),
-            censored_at_ms=round((self._clock() - began) * 1000, 3) if outcome is Outcome.CLIENT_GONE else None,
+            ttft_ms=None if ttft_s is None else milliseconds(ttft_s),
+            censored_at_ms=milliseconds(self._clock() - began) if outcome is Outcome.CLIENT_GONE else None,
             status_code=answer.status if answer else (error.status if error else None),
             error_kind=error.kind if error else None,
             error_message=error.message if error else None,
@@ -174,7 +175,7 @@ class Relay:
         return record
 
     def _since_received_ms(self) -> float:
-        return round((self._clock() - self._call.received_at) * 1000, 3)
+        return milliseconds(self._clock() - self._call.received_at)
 
 
 def _outcome(error: UpstreamError) -> Outcome:

@@ -1,5 +1,6 @@
 """Where the winner's answer goes: forwarded as it comes, or gathered into one JSON body."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -7,6 +8,8 @@ import msgspec
 from gateway.racing.reading import Block
 from providers.errors import UpstreamError
 from providers.exchange import Exchange
+
+Forward = Callable[[bytes], bool]  # passes whole events on at once; False: not now, write them
 
 
 class ClientGone(Exception):
@@ -33,14 +36,17 @@ class Sink(Protocol):
 
     streams: bool
 
-    async def begin(self, winner: Winner) -> None:
-        """Take the winner. Called once for each claim, before its first ``write``."""
+    async def begin(self, winner: Winner) -> Forward | None:
+        """Take the winner. Called once for each claim, before its first ``write``.
+
+        What a sink returns spares a task from being woken for each event, once something was written.
+        """
 
     async def write(self, block: Block) -> None:
         """Take whole events."""
 
-    async def end(self) -> None:
-        """Take the end of the answer. The call is already recorded."""
+    async def end(self, last: Block | None) -> None:
+        """Take the end of the answer, and with it the ``last`` events of a stream. The call is already recorded."""
 
     async def fail(self, error: UpstreamError) -> None:
         """Tell the client that a committed answer broke off."""

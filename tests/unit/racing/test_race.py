@@ -397,9 +397,9 @@ def test_the_call_is_recorded_before_the_last_byte_goes_out() -> None:
     track = Track(answers("a", 0.1))
 
     class Sink(RememberingSink):
-        async def end(self) -> None:
+        async def end(self, last: Block | None) -> None:
             assert track.recorder.heard[-1] == "call_finished"
-            await super().end()
+            await super().end(last)
 
     track.sink = Sink()
     run(track.run())

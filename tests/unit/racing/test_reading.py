@@ -45,7 +45,7 @@ def read(reads: list[bytes]) -> tuple[dict[str, Any], list[bool], bytes]:
         facts |= {"gaps": list(measurement.gaps), "finished": reader.finished, "done": reader.done}
         return (
             facts,
-            [all(part.chunks is None for part in block.parts) for block in blocks],
+            [bool(block.parts) and all(part.chunks is None for part in block.parts) for block in blocks],
             b"".join(block.forward for block in blocks),
         )
 

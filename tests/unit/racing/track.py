@@ -1,7 +1,7 @@
 """A race track in memory: upstreams that answer by a timetable, a sink and a recorder that remember what they saw."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,7 +22,7 @@ from gateway.fleet import Clocks, Deployment, Model
 from gateway.racing.gather import GatheringSink
 from gateway.racing.race import Race
 from gateway.racing.reading import Block
-from gateway.racing.sink import ClientGone, Winner
+from gateway.racing.sink import ClientGone, Forward, Winner
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import RaceSettings
 from gateway.steering.planner import Launch, Plan
@@ -73,6 +73,10 @@ class TimetableExchange:
         self._aborted = False
         self._over = False
 
+    @property
+    def ended(self) -> bool:
+        return self._over
+
     async def read(self) -> bytes:
         if not self._steps:
             await asyncio.get_running_loop().create_future()
@@ -87,6 +91,9 @@ class TimetableExchange:
             self._steps.insert(0, (at, None))
             return b""
         return step
+
+    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
+        pass
 
     def abort(self) -> None:
         if not self._aborted and not self._over:
@@ -143,16 +150,19 @@ class RememberingSink:
         self.failure: UpstreamError | None = None
         self._gone_after = gone_after
 
-    async def begin(self, winner: Winner) -> None:
+    async def begin(self, winner: Winner) -> Forward | None:
         assert self.winner is None, "a committed answer was taken over"
         self.winner = winner
+        return None
 
     async def write(self, block: Block) -> None:
         self.blocks.append(block.forward)
         if self._gone_after is not None and len(self.blocks) >= self._gone_after:
             raise ClientGone
 
-    async def end(self) -> None:
+    async def end(self, last: Block | None) -> None:
+        if last is not None:
+            self.blocks.append(last.forward)
         self.ended = True
 
     async def fail(self, error: UpstreamError) -> None:

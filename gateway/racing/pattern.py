@@ -1,0 +1,100 @@
+"""What the plain events of a stream have in common, so that all but the first are recognised without parsing them.
+
+Nearly every event of a stream is, to the byte, like the one before it but for a few letters of text. Cutting a block at
+the bytes between two texts, one search, finds them all; what lies between the cuts is proved to be text and no more.
+"""
+
+import re
+from operator import itemgetter
+
+import msgspec
+
+from providers.chunks import Chunk
+
+_MARK_BYTES = len(b'"content":"')
+_CONTENT = re.compile(rb'"content": ?"')
+_REST_OF_STRING = re.compile(rb'((?:[^"\\]|\\.)*)"')
+_START = b"data: "
+_END = b"\n\n"
+_SIMPLE_TEXT = re.compile(rb"[ !#-\[\]-~]+")  # ASCII that JSON writes as it is
+_texts = msgspec.json.Decoder(list[str])
+
+
+class Run(msgspec.Struct, frozen=True, gc=False):
+    """Plain events side by side, from ``start`` to ``end`` of a block, and the text of each as JSON writes it."""
+
+    start: int
+    end: int
+    data: bytes
+    raw_texts: list[bytes]
+    chars: int  # of text; escapes count as they are written
+
+    def texts(self) -> list[str]:
+        """Return the texts."""
+        return _decoded(self.raw_texts)
+
+
+class Pattern(msgspec.Struct, frozen=True):
+    """The bytes of an event before and after its text; events made of them differ from ``example`` in that alone."""
+
+    before: bytes
+    after: bytes
+    between: bytes  # the end of one event and the beginning of the next
+    example: Chunk
+
+    def find(self, block: bytes, at: int = 0) -> Run | None:
+        """Return the plain events of ``block`` from ``at`` on, side by side; None where that cannot be proved."""
+        before, after = self.before, self.after
+        if len(block) - at < 2 * len(self.between):  # one at most, which is all there is of a slow stream
+            if not (block.startswith(before, at) and block.endswith(after)):
+                return None
+            text = block[at + len(before) : -len(after)]
+            chars = len(text) if _SIMPLE_TEXT.fullmatch(text) else _chars([text], text)
+            return None if chars is None else Run(at, len(block), block[at:], [text], chars)
+        start = block.find(before, at)
+        end = block.rfind(after) + len(after)
+        if start < 0 or end < start + len(before) or (start > at and not block.endswith(_END, at, start)):
+            return None
+        data = block[start:end]
+        # Cut at a short mark: a long one takes Python far longer to find. Then see whether nothing else lay between.
+        _, *pieces = data.split(before[-_MARK_BYTES:])
+        last = pieces.pop()[: -len(after)]
+        raw = [*map(itemgetter(slice(_MARK_BYTES - len(self.between))), pieces), last]
+        again = self.between.join([b"", *raw, b""])  # begins with ``after`` and ends with ``before``
+        if len(again) != len(data) + len(self.between) or not again.startswith(data, len(after)):
+            return None
+        chars = _chars(raw, b"".join(raw))
+        return None if chars is None else Run(start, end, data, raw, chars)
+
+
+def learned(raw: bytes, chunk: Chunk) -> Pattern | None:
+    """Return the pattern of an event that only adds text, None if it says anything else, or looks unusual."""
+    if not chunk.answer or chunk.reasoning or chunk.finished or chunk.usage is not None or chunk.error is not None:
+        return None
+    found = _CONTENT.search(raw)
+    if found is None or not raw.startswith(_START) or raw.find(b"\n") != len(raw) - len(_END) or b"\r" in raw:
+        return None
+    text = _REST_OF_STRING.match(raw, found.end())
+    if text is None:
+        return None
+    before, after = raw[: found.end()], raw[text.end() - 1 :]
+    # Unless it is all the text of the event, there is more in another place.
+    whole = _chars([text[1]], text[1]) is not None and len(_decoded([text[1]])[0]) == chunk.text_chars
+    return Pattern(before, after, after + before, chunk) if whole else None
+
+
+def _chars(raw: list[bytes], together: bytes) -> int | None:
+    """Count the characters if each is the inside of a JSON string and none is empty, for an empty delta is none."""
+    if b"\n" in together or b"\r" in together or b"" in raw:
+        return None
+    if b'"' in together or b"\\" in together:
+        try:
+            if len(_decoded(raw)) != len(raw):
+                return None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+    return len(together) if together.isascii() else len(together.decode("utf-8", "replace"))
+
+
+def _decoded(raw: list[bytes]) -> list[str]:
+    return _texts.decode(b'["' + b'","'.join(raw) + b'"]')
