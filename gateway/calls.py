@@ -3,6 +3,8 @@
 Everything here is frozen and free of behaviour. Times within a call are milliseconds from the instant it was fully
 received (calls) or launched (attempts), measured on the monotonic clock; instants are UTC. A figure that cannot be
 known is ``None``, never zero: the rules are STEERING's "Measurement definitions".
+
+Records are ``gc=False``: their values are plain and never form a cycle, and thousands of them may wait for a database.
 """
 
 from collections.abc import Mapping
@@ -92,7 +94,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     region: str | None
 
 
-class AttemptStart(msgspec.Struct, frozen=True):
+class AttemptStart(msgspec.Struct, frozen=True, gc=False):
     """One upstream request as it is launched."""
 
     id: str
@@ -105,7 +107,7 @@ class AttemptStart(msgspec.Struct, frozen=True):
     audited: bool = False  # watched beyond the claim if it loses, so that its figures are not censored
 
 
-class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One finished attempt: a row of ``attempts``. Milliseconds count from the attempt's launch."""
 
     id: str
@@ -128,8 +130,6 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     status_code: int | None = None
     error_kind: str | None = None
     error_message: str | None = None  # redacted
-    retry_after_s: float | None = None  # what a 429 or 503 asked for; not a column, the cool-down needs it
-    headroom: float | None = None  # 0 to 1, what the provider's rate limit still leaves; not a column either
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     reasoning_tokens: int | None = None
@@ -142,9 +142,11 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     itl_max_ms: float | None = None
     cost_usd: float | None = None
     cost_is_lower_bound: bool = False
+    retry_after_s: float | None = None  # what a 429 or 503 asked for; not a column, the cool-down needs it
+    headroom: float | None = None  # 0 to 1, what the provider's rate limit still leaves; not a column either
 
 
-class CallStart(msgspec.Struct, frozen=True, kw_only=True):
+class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A call as it begins, with the attempts launched at once: what is known of it if the gateway dies now."""
 
     id: str
@@ -163,7 +165,7 @@ class CallStart(msgspec.Struct, frozen=True, kw_only=True):
     attempts: tuple[AttemptStart, ...]
 
 
-class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One finished call: a row of ``calls``, with its attempts."""
 
     id: str
@@ -175,7 +177,6 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode
     objective: Objective
     prompt_class: int
-    tags: Mapping[str, str]
     replica: str
     region: str | None
     win_on: WinOn = WinOn.ANY
@@ -192,6 +193,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int | None = None
     cost_usd: float | None = None  # winner and losers, as far as known
     duplicate_cost_usd: float | None = None  # the losers' share of it
+    tags: Mapping[str, str]
     attempts: tuple[AttemptRecord, ...] = ()
 
 

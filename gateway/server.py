@@ -28,7 +28,7 @@ from gateway.watching import logs
 from gateway.watching.metrics import forget_process
 from gateway.workers import Supervisor
 
-BACKLOG = 1024
+BACKLOG = 4096  # a crowd that calls at once is not made to knock again; the kernel may cap it (somaxconn)
 KEEPALIVE_S = 75.0  # longer than load balancers keep idle connections, so that they close first
 FILE_LOOK_S = 1.0
 GC_THRESHOLD = 20_000  # objects; a call leaves nearly none behind that only the collector could free

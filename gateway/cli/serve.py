@@ -29,7 +29,7 @@ def serve(
     overrides = {"host": host, "port": port, "workers": workers}
     settings, path = read_settings(config, overrides, exit_code=MISUSED)
     if settings.workers > 1:
-        # Where workers share their metrics. prometheus_client looks at it once, when it is imported.
+        # Where workers share their metrics, each in a file of its own.
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="holeshot-metrics-")
     from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - the whole gateway, only now that it is wanted
     from gateway.server import run  # noqa: PLC0415 - likewise

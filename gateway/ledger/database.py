@@ -22,6 +22,7 @@ POOL_SIZE = 2  # one connection ships this worker's rows, one adopts a dead work
 DATABASE_ERRORS = (
     OSError,
     SQLAlchemyError,
+    sqlite3.Error,
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,

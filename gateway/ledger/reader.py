@@ -10,7 +10,7 @@ from gateway.ledger.folders import segment_numbers, segment_path
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Some entries, what among them was none and why, and where in the spool the next ones lie."""
+    """Some entries of a spool, what among them was none and why, and where the next ones lie."""
 
     entries: list[Entry]
     corrupt: list[tuple[bytes, str]]
@@ -26,14 +26,14 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._segment = 0
+        self.segment = 0
         self._offset_bytes = 0
         self._log = structlog.get_logger()
 
     def read(self, limit: int) -> Batch:
         """Return the next entries, up to ``limit``; none when all that is written has been read."""
-        batch = Batch([], [], self._segment, self._offset_bytes)
-        segment, offset_bytes = self._segment, self._offset_bytes
+        batch = Batch([], [], self.segment, self._offset_bytes)
+        segment, offset_bytes = self.segment, self._offset_bytes
         # Listed before reading: what has a successor now is complete, so its end is final when we come to it.
         for number in segment_numbers(self.folder):
             if number < segment:
@@ -49,7 +49,7 @@ class Reader:
         """Go to the end of ``batch``; ``delete`` the segments that lie wholly before it."""
         for line, cause in batch.corrupt:
             self.set_aside(line, cause)
-        self._segment, self._offset_bytes = batch.segment, batch.offset_bytes
+        self.segment, self._offset_bytes = batch.segment, batch.offset_bytes
         if delete:
             for number in segment_numbers(self.folder):
                 if number < batch.segment:

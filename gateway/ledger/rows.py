@@ -1,62 +1,48 @@
-"""Entries of the spool as rows of the two tables, in the order of their columns."""
+"""Entries of the spool as rows of the two tables, in the order in which the records have their fields."""
 
-from collections.abc import Iterable
-from operator import attrgetter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
-from sqlalchemy import Text
+from msgspec.structs import astuple
 
-from gateway.calls import AttemptRecord, AttemptStart, CallStart, Outcome
-from gateway.ledger.entries import Audited, Entry, Finished
-from gateway.ledger.tables import attempts, calls
+from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, Outcome
+from gateway.ledger.entries import Audited, Entry, Finished, Started
 
 Row = tuple[Any, ...]
 
-CALL_COLUMNS = tuple(column.name for column in calls.columns)
-ATTEMPT_COLUMNS = tuple(column.name for column in attempts.columns)
+# The fields that are no columns are the last ones; a call's tags, the last column, are JSON.
+CALL_COLUMNS = CallRecord.__struct_fields__[:-1]
+ATTEMPT_COLUMNS = AttemptRecord.__struct_fields__[:-2]
 
 # What an interrupted call was answered nobody knows; to its client it was the gateway's failure.
 INTERRUPTED_STATUS = 500
 INTERRUPTED = "interrupted"
 
-_CALL_TEXTS, _ATTEMPT_TEXTS = (
-    tuple(at for at, column in enumerate(table.columns) if isinstance(column.type, Text)) for table in (calls, attempts)
-)
-_TAGS = CALL_COLUMNS.index("tags")
-
-_call_values = attrgetter(*CALL_COLUMNS)
-_attempt_values = attrgetter(*ATTEMPT_COLUMNS)
+_encode_tags = msgspec.json.Encoder(enc_hook=dict).encode
 
 
-class Rows(msgspec.Struct, frozen=True):
-    """Rows to insert, of both tables."""
+def call_rows(entries: Iterable[Entry]) -> Iterator[Row]:
+    """Yield the rows of finished calls, and of calls that were begun and never ended."""
+    for entry in entries:
+        if isinstance(entry, Finished):
+            yield (*astuple(entry.call)[:-2], _encode_tags(entry.call.tags).decode())
+        elif isinstance(entry, Started):
+            yield _interrupted_call(entry.call)
 
-    calls: list[Row]
-    attempts: list[Row]
 
-
-def rows_of(entries: Iterable[Entry]) -> Rows:
-    """Return the rows of finished calls, of audited attempts, and of calls that were begun and never ended."""
-    rows = Rows([], [])
+def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
+    """Yield the rows of ended attempts, and of those whose call never ended."""
     for entry in entries:
         records: Iterable[AttemptRecord]
-        if isinstance(entry, Audited):
-            records = entry.attempts
-        elif isinstance(entry, Finished):
-            rows.calls.append(_call_row(_call_values(entry.call)))
+        if isinstance(entry, Finished):
             records = entry.call.attempts
+        elif isinstance(entry, Audited):
+            records = entry.attempts
         else:
-            rows.calls.append(_call_row(_interrupted_call_values(entry.call)))
-            records = (interrupted(attempt, entry.call.id) for attempt in entry.call.attempts)
-        rows.attempts.extend(_without_nul(_attempt_values(record), _ATTEMPT_TEXTS) for record in records)
-    return rows
-
-
-def _interrupted_call_values(start: CallStart) -> Row:
-    """Return the columns of a call whose gateway died under it: when it would have ended nobody knows."""
-    known = {"launched": len(start.attempts), "status_code": INTERRUPTED_STATUS, "error_kind": INTERRUPTED}
-    return tuple(known.get(name, getattr(start, name, None)) for name in CALL_COLUMNS)
+            records = [interrupted(attempt, entry.call.id) for attempt in entry.call.attempts]
+        for record in records:
+            yield astuple(record)[:-2]
 
 
 def interrupted(start: AttemptStart, call_id: str, *, audited: bool = False) -> AttemptRecord:
@@ -76,17 +62,12 @@ def interrupted(start: AttemptStart, call_id: str, *, audited: bool = False) -> 
     )
 
 
-def _call_row(values: Row) -> Row:
-    tags = {_text(name): _text(value) for name, value in values[_TAGS].items()}
-    return _without_nul((*values[:_TAGS], msgspec.json.encode(tags).decode(), *values[_TAGS + 1 :]), _CALL_TEXTS)
-
-
-def _without_nul(values: Row, texts: Iterable[int]) -> Row:
-    """Drop NUL characters, which Postgres cannot store, from the values at the places ``texts``."""
-    if any(values[at] is not None and "\x00" in values[at] for at in texts):
-        return tuple(_text(value) if isinstance(value, str) else value for value in values)
-    return values
-
-
-def _text(value: str) -> str:
-    return value.replace("\x00", "")
+def _interrupted_call(start: CallStart) -> Row:
+    """Return the row of a call whose gateway died under it: when it would have ended nobody knows."""
+    known = {
+        "launched": len(start.attempts),
+        "status_code": INTERRUPTED_STATUS,
+        "error_kind": INTERRUPTED,
+        "tags": _encode_tags(start.tags).decode(),
+    }
+    return tuple(known.get(name, getattr(start, name, None)) for name in CALL_COLUMNS)

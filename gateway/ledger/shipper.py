@@ -11,7 +11,6 @@ from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.entries import Entry, encode
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.inserts import RowsRejectedError, insert
-from gateway.ledger.rows import rows_of
 
 INSERT_TIMEOUT_S = 60.0
 
@@ -42,8 +41,7 @@ class Shipper:
         """
         try:
             async with asyncio.timeout(INSERT_TIMEOUT_S):
-                rows = await asyncio.to_thread(rows_of, entries)  # milliseconds for a full batch
-                await insert(self._engine, rows)
+                await insert(self._engine, entries)
         except RowsRejectedError as rejection:
             self._note_success()
             if len(entries) == 1:

@@ -20,9 +20,10 @@ from gateway.ledger.shipper import Shipper
 from gateway.ledger.spool import Spool, sync_files
 from gateway.ledger.unended import Unended
 
-BATCH_MAX_ENTRIES = 500
-SHIP_INTERVAL_S = 1.0  # a batch costs much the same, whatever is in it
+BATCH_MAX_ENTRIES = 1000
+SHIP_INTERVAL_S = 1.0  # a batch costs a millisecond, whatever is in it
 SYNC_INTERVAL_S = 1.0  # as much as a power loss may take
+FREED_AT_ONCE = 32  # entries: some 30 µs
 ADOPT_INTERVAL_S = 15.0
 BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.5, 30.0
 CLOSE_TIMEOUT_S = 10.0
@@ -55,7 +56,8 @@ class Ledger:
         self._spool = Spool(spool_dir / folder_name(worker), now_s=clock())
         self._reader = Reader(self._spool.folder)
         self._shipper = Shipper(self._engine, clock)
-        self._shipped = 0
+        self._shipped_spooled = 0
+        self._shipped_unspooled = 0
         self._shipping = asyncio.Lock()
         self._closing = asyncio.Event()
         self._empty = asyncio.Event()
@@ -75,7 +77,7 @@ class Ledger:
     @property
     def pending(self) -> int:
         """Entries (calls, and late attempts) that are not in SQL yet."""
-        return self._spool.appended - self._spool.lost - self._shipped
+        return self._spool.appended - self._spool.lost - self._shipped_spooled - self._shipped_unspooled
 
     @property
     def unspooled(self) -> int:
@@ -168,13 +170,22 @@ class Ledger:
     async def _ship_spool(self) -> None:
         more = True
         while more:
-            batch = await asyncio.to_thread(self._reader.read, BATCH_MAX_ENTRIES)
+            batch = self._spool.take_latest(self._shipped_spooled, BATCH_MAX_ENTRIES)
+            if batch is None:
+                batch = await asyncio.to_thread(self._reader.read, BATCH_MAX_ENTRIES)
+            more = len(batch.entries) == BATCH_MAX_ENTRIES
             entries = [entry for entry in batch.entries if not isinstance(entry, Started)]
             if entries:
                 await self._shipper.ship(entries, self._reader.set_aside)
-                self._shipped += len(entries)
-            await asyncio.to_thread(self._reader.advance, batch, delete=True)
-            more = len(batch.entries) == BATCH_MAX_ENTRIES
+                self._shipped_spooled += len(entries)
+            if batch.segment == self._reader.segment and not batch.corrupt:
+                self._reader.advance(batch, delete=False)
+            else:  # files are deleted and written off the loop
+                await asyncio.to_thread(self._reader.advance, batch, delete=True)
+            batch.entries.clear()
+            while entries:  # to free thousands of records at a stretch takes milliseconds
+                del entries[-FREED_AT_ONCE:]
+                await asyncio.sleep(0)
 
     async def _ship_memory(self) -> None:
         while entries := self._spool.take_memory(BATCH_MAX_ENTRIES):
@@ -183,7 +194,7 @@ class Ledger:
             except BaseException:
                 self._spool.give_back(entries)
                 raise
-            self._shipped += len(entries)
+            self._shipped_unspooled += len(entries)
 
     async def _adopt_folder(self, folder: Path) -> None:
         reader = Reader(folder)

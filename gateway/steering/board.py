@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from gateway.steering.constants import SLOT_S, SLOTS_KEPT
-from gateway.steering.tally import Counts, add_counts
+from gateway.steering.tally import Counts, add_counts, add_weighted
 
 
 class Board(Protocol):
@@ -41,7 +41,10 @@ class Slots:
 
     def add(self, slot: int, counts: Mapping[str, float]) -> None:
         """Add to one slot."""
-        add_counts(self._slots.setdefault(slot, {}), counts)
+        known = self._slots.get(slot)
+        if known is None:
+            known = self._slots[slot] = {}
+        add_counts(known, counts)
         if self._sum is not None:
             self._sum.add(slot, counts)
         self.version += 1
@@ -81,14 +84,18 @@ class Slots:
         """Add all slots kept to ``total``, each weighted by its age: w_k = 0.5^(30 k / half-life)."""
         if not self._slots:
             return
-        if self._sum is None or self._sum.of != (now_slot, half_life_s):
-            self._sum = _Sum(now_slot, half_life_s)
+        closed = self._sum
+        if closed is None or closed.of != (now_slot, half_life_s):
+            closed = self._sum = _Sum(now_slot, half_life_s)
             for slot, counts in self._slots.items():
-                self._sum.add(slot, counts)
+                closed.add(slot, counts)
         if total:
-            add_counts(total, self._sum.counts)
+            add_counts(total, closed.counts)
         else:
-            total.update(self._sum.counts)
+            total.update(closed.counts)
+        for slot, counts in self._slots.items():
+            if slot >= now_slot:
+                add_counts(total, counts)
 
     def add_into(self, slots: dict[int, Counts], now_slot: int) -> None:
         """Add each slot kept to its like in ``slots``."""
@@ -98,7 +105,10 @@ class Slots:
 
 
 class _Sum:
-    """The weighted sum of slots as of one slot, kept up to date: adding up ten minutes anew each second is dear."""
+    """The weighted sum of the slots before ``now_slot``, kept up to date: adding up ten minutes each second is dear.
+
+    Nearly all samples count in the open slot, in full, and need only be added there.
+    """
 
     __slots__ = ("counts", "of")
 
@@ -108,8 +118,8 @@ class _Sum:
 
     def add(self, slot: int, counts: Mapping[str, float]) -> None:
         now_slot, half_life_s = self.of
-        if now_slot - SLOTS_KEPT < slot:
-            add_counts(self.counts, counts, 0.5 ** (SLOT_S * max(0, now_slot - slot) / half_life_s))
+        if now_slot - SLOTS_KEPT < slot < now_slot:
+            add_weighted(self.counts, counts, 0.5 ** (SLOT_S * (now_slot - slot) / half_life_s))
 
 
 class MemoryBoard:

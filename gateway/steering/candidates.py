@@ -53,27 +53,35 @@ def candidates(
     (tok/s) (STEERING, section 1.2). Under ``cost`` those who keep ``ttft_ms`` and ``min_tok_s`` by the estimates
     compete on dollars, and on the time to first token when they cost the same.
     """
-    objective, limits, floor_tps = terms.objective, terms.limits, race.min_tok_s
+    objective = terms.objective
     answer_tokens = expected_tokens(standings, terms)
     whole = objective is Objective.COMPLETION
-    late_s = race.ttft_ms / 1000 if objective is Objective.COST and race.ttft_ms is not None else None
-    costs = costs_usd(conditions, answer_tokens, terms) if objective is Objective.COST else {}
+    thrifty = objective is Objective.COST
+    costs = costs_usd(conditions, answer_tokens, terms) if thrifty else {}
+    choosy = thrifty or bool(terms.limits) or race.min_tok_s is not None
     estimates, unseen = standings.estimates, standings.unseen
     made = []
     for name, condition in conditions.items():
         estimate = estimates.get(name, unseen)
         decode_s = answer_tokens / estimate.decode_tps
-        tier = Tier.FREE
-        if limits and condition.in_flight >= limits.get(name, inf):
-            tier = Tier.FULL
-        elif (floor_tps is not None and estimate.slower_than(floor_tps)) or (
-            # Whoever is hardly known looks like the others: if those miss, it must be tried to be known.
-            late_s is not None and estimate.events >= COLD_EVENTS and estimate.curve.quantile_s(MEETS_QUANTILE) > late_s
-        ):
-            tier = Tier.MISSES
-        score_s = estimate.score_s * condition.crowding + condition.price_s + (decode_s if whole else 0.0)
+        score_s = estimate.score_s * condition.crowding + condition.price_s
+        if whole:
+            score_s += decode_s
+        tier = _tier(name, estimate, condition, race, terms) if choosy else Tier.FREE
         made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, costs.get(name, 0.0)))
     return made
+
+
+def _tier(name: str, estimate: Estimate, condition: Condition, race: RaceSettings, terms: Terms) -> Tier:
+    if terms.limits and condition.in_flight >= terms.limits.get(name, inf):
+        return Tier.FULL
+    if race.min_tok_s is not None and estimate.slower_than(race.min_tok_s):
+        return Tier.MISSES
+    # Whoever is hardly known looks like the others: if those miss, it must be tried to be known.
+    if terms.objective is Objective.COST and race.ttft_ms is not None and estimate.events >= COLD_EVENTS:
+        late = estimate.curve.quantile_s(MEETS_QUANTILE) > race.ttft_ms / 1000
+        return Tier.MISSES if late else Tier.FREE
+    return Tier.FREE
 
 
 def expected_tokens(standings: Standings, terms: Terms) -> float:

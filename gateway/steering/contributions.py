@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from gateway.steering.board import Slots
-from gateway.steering.constants import SLOT_S
+from gateway.steering.constants import SLOT_S, SLOTS_KEPT
 from gateway.steering.tally import Counts
 
 NEVER_S = float("-inf")
@@ -21,7 +21,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Contributions:
-    """One model: ``shared`` is what Redis has, ``own`` is all this replica contributed, in case Redis loses it.
+    """One model: ``_shared`` is what Redis has, ``_own`` what of it came from this replica, in case Redis loses it.
 
     What is not confirmed waits in ``_unsent``; sealed into parts it keeps its numbers until Redis has answered, so that
     a part sent again after a lost answer counts once.
@@ -63,7 +63,6 @@ class Contributions:
 
     def add(self, slot: int, counts: Mapping[str, float]) -> None:
         """Count something that happened here."""
-        self._own.add(slot, counts)
         self._unsent.add(slot, counts)
         self._version += 1
 
@@ -106,10 +105,12 @@ class Contributions:
         for part, number in zip(parts, found, strict=True):
             if number == part.number:
                 self._confirmed[part.slot] = number
+                self._own.add(part.slot, part.counts)
                 self._shared.add(part.slot, part.counts)  # until the next read brings them back
-            elif number:  # an older copy of the slot: what came between is lost, this part is not
+                continue
+            self._unsent.add(part.slot, part.counts)
+            if number:  # an older copy of the slot: what came between is lost, this part is not
                 self._confirmed[part.slot] = number
-                self._unsent.add(part.slot, part.counts)
             else:
                 self._give_back(part.slot)
                 lost = True
@@ -136,9 +137,9 @@ class Contributions:
         """Drop slots that are kept no longer."""
         for slots in (self._shared, self._unsent, self._own):
             slots.expire(now_slot)
-        kept = {slot for slot, _ in self._own.items()}
-        self._sealed = tuple(part for part in self._sealed if part.slot in kept)
-        self._confirmed = {slot: number for slot, number in self._confirmed.items() if slot in kept}
+        oldest = now_slot - SLOTS_KEPT + 1
+        self._sealed = tuple(part for part in self._sealed if part.slot >= oldest)
+        self._confirmed = {slot: number for slot, number in self._confirmed.items() if slot >= oldest}
         self._marks = {slot: marks for slot, marks in self._marks.items() if self._shared.of(slot)}
 
     def _give_back(self, slot: int) -> None:
@@ -146,6 +147,6 @@ class Contributions:
         self._confirmed.pop(slot, None)
         self._marks.pop(slot, None)
         self._shared.drop(slot)
-        self._unsent.drop(slot)
         self._unsent.add(slot, self._own.of(slot))
+        self._own.drop(slot)
         self._version += 1

@@ -16,7 +16,8 @@ from gateway.steering.constants import (
 )
 from gateway.steering.explanation import Explanation, Prospect, Start, Why
 from gateway.steering.health import State
-from gateway.steering.planner import Launch, Plan, near, preference, ready
+from gateway.steering.lineup import near, preference, ready
+from gateway.steering.planner import Launch, Plan
 
 
 def explained(

@@ -36,8 +36,8 @@ class State(StrEnum):
     OUT = "out"  # it refuses the key or does not know the model: the operator's to mend
 
 
-class Condition(msgspec.Struct, frozen=True):
-    """The health of a deployment at one instant."""
+class Condition(msgspec.Struct, eq=False):
+    """The health of a deployment at one instant; the same object for as long as nothing changes but ``in_flight``."""
 
     state: State
     cooling_s: float  # how long the cool-down still lasts
@@ -52,7 +52,6 @@ class Health:
     """What happened to one deployment here. Instants are seconds of any one monotonic clock."""
 
     __slots__ = (
-        "_calm",
         "_cooling_until_s",
         "_headroom",
         "_headroom_at_s",
@@ -63,6 +62,7 @@ class Health:
         "_price_s",
         "_probed_at_s",
         "_strikes",
+        "calm",
         "in_flight",
         "load",
     )
@@ -70,7 +70,7 @@ class Health:
     def __init__(self) -> None:
         self.in_flight = 0
         self.load = Load()
-        self._calm: Condition | None = None  # the last condition, while nothing has happened and nothing is to pass
+        self.calm: Condition | None = None  # the last condition, while nothing has happened and nothing is to pass
         self._headroom = 1.0
         self._headroom_at_s = _LONG_AGO_S
         self._cooling_until_s = _LONG_AGO_S
@@ -82,9 +82,14 @@ class Health:
         self._price_s = 0.0
         self._price_at_s = 0.0
 
+    @property
+    def tripped(self) -> bool:
+        """Whether the breaker is not closed."""
+        return self._open_until_s is not None
+
     def condition(self, now_s: float) -> Condition:
-        """Return the health at ``now_s``."""
-        calm = self._calm
+        """Return the health at ``now_s``; where there is a ``calm`` one, that is it."""
+        calm = self.calm
         if calm is not None:
             return calm
         state = self._state(now_s)
@@ -99,24 +104,27 @@ class Health:
         )
         quiet = self._open_until_s is None and not condition.price_s and condition.headroom == 1.0
         if state is State.OK and quiet and not self.load.elastic:
-            self._calm = condition
+            self.calm = condition
         return condition
 
     def launched(self) -> int:
         """Take a launch; return how many others were in flight."""
-        self._calm = None
         self.in_flight += 1
+        if self.calm is not None:
+            self.calm.in_flight = self.in_flight
         return self.in_flight - 1
 
     def ended(self) -> None:
         """Take the end of an attempt."""
-        self._calm = None
         self.in_flight = max(0, self.in_flight - 1)
+        if self.calm is not None:
+            self.calm.in_flight = self.in_flight
 
     def answered(self, prompt_class: int, in_flight: int, ttft_s: float, now_s: float) -> None:
         """Take a first token of an attempt launched beside ``in_flight`` others."""
-        self._calm = None
         self.load.seen(prompt_class, in_flight, ttft_s, now_s)
+        if self.calm is not None and self.load.elastic:
+            self.calm = None
 
     def rate_limited(self, retry_after_s: float | None, now_s: float) -> None:
         """Take a 429: leave it alone as long as it asks, and think twice before asking it again."""
@@ -126,7 +134,7 @@ class Health:
 
     def cool(self, retry_after_s: float | None, now_s: float) -> None:
         """Leave it alone for ``retry_after_s``, within reason."""
-        self._calm = None
+        self.calm = None
         cool_s = min(COOL_MAX_S, max(COOL_MIN_S, retry_after_s or 0.0))
         self._cooling_until_s = max(self._cooling_until_s, now_s + cool_s)
 
@@ -144,7 +152,7 @@ class Health:
     def refuse(self, now_s: float) -> bool:
         """Take a refused key or an unknown model; return whether that is news."""
         news = not self._out
-        self._calm = None
+        self.calm = None
         self._out = True
         self._probed_at_s = now_s  # it has just been tried
         return news
@@ -170,7 +178,7 @@ class Health:
         """Take what the provider says its rate limit leaves, 0 to 1."""
         self._headroom, self._headroom_at_s = headroom, now_s
         if headroom < 1.0:
-            self._calm = None
+            self.calm = None
 
     def probed(self, now_s: float) -> None:
         """Note that it is being tried."""
@@ -181,7 +189,7 @@ class Health:
         self._out = False
 
     def _open(self, now_s: float) -> None:
-        self._calm = None
+        self.calm = None
         self._open_until_s = now_s + min(OPEN_MAX_S, OPEN_S * 2.0 ** min(self._opens, 10))
         self._opens += 1
         self._strikes = 0

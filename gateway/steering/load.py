@@ -53,8 +53,9 @@ class Load:
             missed = y - moments.y / moments.n - elasticity * (x - moments.x / moments.n)
             self._surprise = self._surprise * faded + min(SURPRISE_MAX, max(-SURPRISE_MAX, missed))
             self._surprised = self._surprised * faded + 1.0
+        faded = exp2(-passed_s / LOAD_HALF_LIFE_S)
         for known in self._by_class.values():
-            known.decay(exp2(-passed_s / LOAD_HALF_LIFE_S))
+            known.decay(faded)
         moments.add(x, y)
         self._fit = None
 

@@ -1,6 +1,7 @@
-"""The planner: who is launched for a call, and when. Pure: candidates, settings, randomness in, launches out."""
+"""The planner: who is launched for a call, and when. Pure: a lineup, settings, randomness in, launches out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from operator import attrgetter
 from random import Random
 
@@ -14,21 +15,18 @@ from gateway.steering.constants import (
     COLD_EVENTS,
     CROWDED,
     EXPLORE_SHARE,
-    HEADROOM_LOW,
-    HEADROOM_WEIGHT_MIN,
     HEDGE_MAX_S,
     HEDGE_MIN_S,
     HEDGE_SHARE,
     MEETS_QUANTILE,
-    NEAR,
     NEXT_AT_LATEST_S,
     RESCUE_FACTOR,
     RESCUE_MAX_S,
     RESCUE_MIN_S,
-    SPREAD_EXPONENT,
 )
 from gateway.steering.explanation import Explanation, Why
 from gateway.steering.health import State
+from gateway.steering.lineup import Lineup
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -62,73 +60,45 @@ class Plan(msgspec.Struct, frozen=True):
     explanation: Explanation | None = None  # on request
 
 
-def plan(candidates: Sequence[Candidate], race: RaceSettings, terms: Terms, *, tokens: float, random: Random) -> Plan:
-    """Choose the launches of one call.
-
-    ``candidates`` are the model's deployments, each once; ``tokens`` is what the budget holds now (STEERING, section
-    1.3).
-    """
-    well = ready(candidates)
-    if not well:
-        cooling = [each.condition.cooling_s for each in candidates if each.condition.state is State.COOLING]
+def plan(lineup: Lineup, race: RaceSettings, terms: Terms, *, tokens: float, random: Random) -> Plan:
+    """Choose the launches of one call; ``tokens`` is what the budget holds now (STEERING, section 1.3)."""
+    if not lineup.ranked:
+        conditions = [each.condition for each in lineup.candidates]
+        cooling = [condition.cooling_s for condition in conditions if condition.state is State.COOLING]
         if not cooling:
             return Plan((), (), race.mode)
         return Plan((), (), race.mode, retry_after_s=min(cooling), reasons=("all are cooling down",))
-    tripped: list[Candidate] = []
-    probe = None
-    if len(well) < len(candidates) and well[0].condition.state is State.OK:
-        tripped = sorted((each for each in candidates if each.condition.state in _TRIPPED), key=preference)
-        probe = next((each for each in candidates if each.condition.probe_due), None)
 
-    ranked = sorted(well, key=preference)
-    primary = _draw(*near(ranked), random)
-    others = [each for each in ranked if each is not primary]
+    primary = _draw(lineup, random)
+    others = [each for each in lineup.ranked if each is not primary]
     draft = _Draft(primary, others, race, terms, random)
     rescue_s = None
     if race.mode is not Mode.SINGLE:
         if race.budget > 0:
-            draft.add_second(probe, tokens)
-            draft.add_late_and_raced(alone=len(candidates) == 1)
+            draft.add_second(lineup.probe, tokens)
+            draft.add_late_and_raced(alone=len(lineup.candidates) == 1)
         rescue_s = draft.add_rescues()
+    whole = terms.objective is Objective.COMPLETION
+    decode_s = {each.deployment: each.decode_s for each in lineup.ranked} if whole else {}
     planned = {launch.deployment for launch in draft.launches}
     return Plan(
         tuple(sorted(draft.launches, key=_delay)),
-        tuple([each.deployment for each in (*others, *tripped) if each.deployment not in planned]),
+        tuple([each.deployment for each in (*others, *lineup.tripped) if each.deployment not in planned]),
         race.mode,
         rescue_s=rescue_s,
-        decode_s={each.deployment: each.decode_s for each in well} if terms.objective is Objective.COMPLETION else {},
+        decode_s=decode_s,
         reasons=tuple(draft.reasons),
     )
 
 
-def ready(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return those that may be asked: the healthy; if there are none, the broken; all, if none of them only cools."""
-    for states in (_HEALTHY, _TRIPPED):
-        if found := [each for each in candidates if each.condition.state in states]:
-            return found
-    return [] if any(each.condition.state is State.COOLING for each in candidates) else list(candidates)
-
-
-def near(ranked: Sequence[Candidate]) -> tuple[list[Candidate], list[float]]:
-    """Return those of ``ranked``, best first, that may become the primary, and their weights in the draw.
-
-    They are of the best one's tier, under ``cost`` as cheap as it, and near its score: (best/score)^12, less for whom a
-    rate limit leaves little.
-    """
-    best = ranked[0]
-    tier, rank_usd, best_s, limit_s = best.tier, best.rank_usd, best.score_s, NEAR * best.score_s
-    chosen = [each for each in ranked if each.score_s <= limit_s and each.tier == tier and each.rank_usd == rank_usd]
-    return chosen, [(best_s / each.score_s) ** SPREAD_EXPONENT * _headroom_weight(each) for each in chosen]
-
-
-def _draw(chosen: Sequence[Candidate], weights: Sequence[float], random: Random) -> Candidate:
-    """Draw twice, and take the one with less in flight.
+def _draw(lineup: Lineup, random: Random) -> Candidate:
+    """Draw the primary: twice, and take the one with less in flight.
 
     Replicas that see the same standings would otherwise all send to the same winner.
     """
-    if len(chosen) == 1:
-        return chosen[0]
-    first, second = random.choices(chosen, weights, k=2)
+    if len(lineup.near) == 1:
+        return lineup.near[0]
+    first, second = random.choices(lineup.near, cum_weights=lineup.weights_up_to, k=2)
     return second if second.condition.in_flight < first.condition.in_flight else first
 
 
@@ -181,14 +151,14 @@ class _Draft:
 
         A deployment ``alone`` at its model races itself only when asked to by mode: that cuts a slow tail too.
         """
-        rivals = [each for each in self._spare if each.tier <= self._primary.tier and each.tier < Tier.FULL]
+        rivals: Iterable[Candidate] = takewhile(self._is_rival, tuple(self._spare))
         if self._thrifty and self._race.mode is Mode.AUTO:
             self._add_before_the_deadline(rivals)
             return
         starts = self._starts()
         if alone and self._race.mode is not Mode.AUTO and self._primary.tier < Tier.FULL:
             rivals = [self._primary] * len(starts)
-        for rival, (delay_s, why) in zip(rivals, starts, strict=False):
+        for (delay_s, why), rival in zip(starts, rivals, strict=False):
             if why is Why.BUDGET and rival.condition.crowding > CROWDED:
                 self._launch(rival, self._late_s(HEDGE_SHARE), Role.HEDGE, Why.CROWDED)
             else:
@@ -204,7 +174,11 @@ class _Draft:
             self._launch(spare, min(NEXT_AT_LATEST_S, number * rescue_s), Role.FAILOVER, Why.RESCUE)
         return rescue_s
 
-    def _add_before_the_deadline(self, rivals: Sequence[Candidate]) -> None:
+    def _is_rival(self, spare: Candidate) -> bool:
+        """Tell whether ``spare`` is worth racing the primary. They come by tier: after one who is not, nobody is."""
+        return spare.tier <= self._primary.tier and spare.tier < Tier.FULL
+
+    def _add_before_the_deadline(self, rivals: Iterable[Candidate]) -> None:
         """Under ``cost``: when the primary looks like missing ``ttft_ms``, start the cheapest that can still keep it.
 
         It starts at the last instant at which it probably can: until then the primary may yet save its price.
@@ -221,24 +195,28 @@ class _Draft:
     def _starts(self) -> list[tuple[float, Why]]:
         """Return when each further attempt starts, and why then."""
         race = self._race
-        late = (self._late_s(min(race.budget, HEDGE_SHARE)), Why.LATE)
         if race.mode is Mode.HEDGE and race.hedge_delay_s is not None:
             asked = (race.hedge_delay_s, Why.ASKED_DELAY)
-            return [max(asked, late) if self._long_prompt else asked]
+            return [max(asked, self._late()) if self._long_prompt else asked]
         if race.mode is Mode.HEDGE or self._long_prompt:
-            return [late]
+            return [self._late()]
         if race.mode is Mode.RACE:
             return [(0.0, Why.WIDTH)] * (race.width - len(self.launches))
         # A tenth of an attempt per call pays for hedges; what the budget holds above that buys races at t = 0. Above
         # one attempt per call they get wider.
         raced = (0.0, Why.BUDGET)
-        starts = [raced if self._random.random() < (race.budget - HEDGE_SHARE) / (1.0 - HEDGE_SHARE) else late]
+        is_raced = self._random.random() < (race.budget - HEDGE_SHARE) / (1.0 - HEDGE_SHARE)
+        starts = [raced if is_raced else self._late()]
         beyond = race.budget - 1.0
         while beyond > 0:
             if beyond >= 1 or self._random.random() < beyond:
                 starts.append(raced)
             beyond -= 1.0
         return starts
+
+    def _late(self) -> tuple[float, Why]:
+        """Return when a hedge starts that the budget pays for."""
+        return self._late_s(min(self._race.budget, HEDGE_SHARE)), Why.LATE
 
     def _late_s(self, share: float) -> float:
         """Return when only a ``share`` of the primary's first tokens is still to come."""
@@ -256,14 +234,6 @@ class _Draft:
             self._spare.remove(candidate)
 
 
-def _headroom_weight(candidate: Candidate) -> float:
-    headroom = candidate.condition.headroom
-    return 1.0 if headroom >= HEADROOM_LOW else max(HEADROOM_WEIGHT_MIN, headroom / HEADROOM_LOW)
-
-
-preference = attrgetter("tier", "rank_usd", "score_s")
 _delay = attrgetter("delay_s")
 
-_HEALTHY = frozenset({State.OK})
-_TRIPPED = frozenset({State.OPEN, State.HALF_OPEN})
 _RACED = frozenset({Why.WIDTH, Why.BUDGET})

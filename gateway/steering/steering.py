@@ -6,6 +6,7 @@ drive it through a day in seconds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from random import Random
 
 import msgspec
@@ -16,11 +17,12 @@ from gateway.settings.model import RaceSettings
 from gateway.steering import planner
 from gateway.steering.board import Board, slot_of
 from gateway.steering.budget import Budget
-from gateway.steering.candidates import Terms, candidates, costs_usd, expected_tokens
+from gateway.steering.candidates import Terms, costs_usd, expected_tokens
 from gateway.steering.explainer import explained
 from gateway.steering.explanation import Explanation
 from gateway.steering.health import Health
 from gateway.steering.leaderboard import WINDOW_S, Leaderboard, rank, read_window, row
+from gateway.steering.lineup import Lineups
 from gateway.steering.planner import Launch, Plan
 from gateway.steering.samples import BROKEN, CUT, of_end, of_token
 from gateway.steering.snapshots import Snapshots
@@ -60,6 +62,7 @@ class Steering:
         self._unix_clock = unix_clock  # seconds since 1970, for slots that replicas agree on
         self._random = random
         self._snapshots = Snapshots(board, clock, unix_clock)
+        self._lineups = Lineups()
         self._health: dict[str, Health] = {}  # by deployment: a cool-down holds for every model it serves
         self._budgets: dict[str, Budget] = {}
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model
@@ -150,7 +153,8 @@ class Steering:
         else:
             self._count(model, of_token(start, prompt_class, ttft_s), launched.unix_s)
             health.answered(prompt_class, launched.in_flight, ttft_s, now_s)
-        if health.delivered(ttft_s, self._q95_s(model, prompt_class, deployment), now_s):
+        q95_s = self._q95_s(model, prompt_class, deployment) if health.tripped else inf
+        if health.delivered(ttft_s, q95_s, now_s):
             _log.info("steering.recovered", model=model, deployment=deployment)
 
     def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
@@ -163,7 +167,7 @@ class Steering:
         self._count(model, of_end(attempt, prompt_class), None if launched is None else launched.unix_s)
         if attempt.outcome in BROKEN:
             self._broken(model, attempt, health)
-        elif attempt.outcome in CUT and attempt.censored_at_ms is not None:
+        elif health.tripped and attempt.censored_at_ms is not None and attempt.outcome in CUT:
             q95_s = self._q95_s(model, prompt_class, attempt.deployment)
             health.cut(attempt.censored_at_ms / 1000, q95_s, self._clock())
 
@@ -176,8 +180,8 @@ class Steering:
             self._count(record.model, {REQUESTS: 1.0, OUTPUT_TOKENS: float(record.completion_tokens)})
         for attempt in record.attempts:
             if (
-                attempt.role is not Role.PRIMARY
-                or attempt.outcome is not Outcome.LOST
+                attempt.outcome is not Outcome.LOST
+                or attempt.role is not Role.PRIMARY
                 or attempt.censored_at_ms is None
             ):
                 continue
@@ -227,20 +231,19 @@ class Steering:
     ) -> Plan:
         now_s = self._clock()
         standings = self._snapshots.of(model, prompt_class)
-        known = self._health
-        conditions = {
-            name: (known.get(name) or self._health_of(name)).condition(now_s)
-            for name in self._names(model, deployments)
-        }
-        field = candidates(conditions, standings, race, terms)
+        conditions = {}
+        for name in self._names(model, deployments):
+            health = self._health.get(name) or self._health_of(name)
+            conditions[name] = health.calm or health.condition(now_s)  # of most, nothing has happened since
+        lineup = self._lineups.of((model, prompt_class), conditions, standings, (race, terms))
         tokens = self._budget(model).tokens
-        plan = planner.plan(field, race, terms, tokens=tokens, random=self._random)
+        plan = planner.plan(lineup, race, terms, tokens=tokens, random=self._random)
         if race.usd_per_day is not None:
             costs = costs_usd(conditions, expected_tokens(standings, terms), terms)
             plan = msgspec.structs.replace(plan, cost_usd=costs)
         if explain:
             answer_tokens = expected_tokens(standings, terms)
-            explanation = explained(plan, field, race, terms, answer_tokens=answer_tokens, tokens=tokens)
+            explanation = explained(plan, lineup.candidates, race, terms, answer_tokens=answer_tokens, tokens=tokens)
             plan = msgspec.structs.replace(plan, explanation=explanation)
         return plan
 
@@ -301,6 +304,7 @@ class Steering:
             return
         self._slot = slot
         models = self._snapshots.forget()
+        self._lineups.keep(models)
         self._planned = {model: names for model, names in self._planned.items() if model in models}
         self._budgets = {model: budget for model, budget in self._budgets.items() if model in models}
         used = {name for names in (*self._configured.values(), *self._planned.values()) for name in names}

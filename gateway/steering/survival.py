@@ -43,7 +43,7 @@ class Curve(msgspec.Struct, frozen=True):
         for reached, middle in zip(self.reached, _MIDDLES_S, strict=True):
             total += (reached - below) * middle
             below = reached
-        return total + (1.0 - below) * MEAN_CAP_S
+        return min(MEAN_CAP_S, total + (1.0 - below) * MEAN_CAP_S)  # which rounding can exceed
 
     def masses(self) -> list[float]:
         """Return the probability of each bucket."""

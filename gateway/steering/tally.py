@@ -27,24 +27,58 @@ CALLS, RACED = "calls", "raced"
 _FIELDS_KNOWN = 65_536  # places kept of fields read before: ten busy models of 20 deployments have 40,000
 
 
+class Fields(msgspec.Struct, frozen=True, gc=False):
+    """The names of one deployment's counts: made once, for each sample has up to nine of them."""
+
+    n: str
+    err: str
+    lim: str
+    won: str
+    tok: str
+    sec: str
+    gtok: str
+    gsec: str
+    etok: str
+    esec: str
+    ans: str
+    burst: str
+
+
+@lru_cache(maxsize=_FIELDS_KNOWN)
+def fields(deployment: str) -> Fields:
+    """Name the counts of a deployment that are no histogram's."""
+    return Fields(*(intern(f"{deployment}|{name}") for name in Fields.__struct_fields__))
+
+
 def event_field(deployment: str, prompt_class: int, ttft_s: float, *, audited: bool = False) -> str:
     """Name the count of first tokens like this one."""
-    return f"{deployment}|{prompt_class}|{'ae' if audited else 'e'}{bucket(ttft_s)}"
+    return _histogram_field(deployment, prompt_class, "ae" if audited else "e", bucket(ttft_s))
 
 
 def censored_field(deployment: str, prompt_class: int, age_s: float, *, audited: bool = False) -> str:
     """Name the count of attempts cut at such an age."""
-    return f"{deployment}|{prompt_class}|{'ac' if audited else 'c'}{bucket(age_s)}"
+    return _histogram_field(deployment, prompt_class, "ac" if audited else "c", bucket(age_s))
 
 
-def add_counts(into: Counts, more: Mapping[str, float], weight: float = 1.0) -> None:
-    """Add ``weight`` times ``more`` to ``into``. Twenty slots share the names of their fields: they are interned."""
+@lru_cache(maxsize=_FIELDS_KNOWN)
+def _histogram_field(deployment: str, prompt_class: int, kind: str, index: int) -> str:
+    return intern(f"{deployment}|{prompt_class}|{kind}{index}")
+
+
+def add_counts(into: Counts, more: Mapping[str, float]) -> None:
+    """Add ``more`` to ``into``. Twenty slots share the names of their fields: they are interned."""
     for field, amount in more.items():
         known = into.get(field)
         if known is None:
-            into[intern(field)] = weight * amount
+            into[intern(field)] = amount
         else:
-            into[field] = known + weight * amount
+            into[field] = known + amount
+
+
+def add_weighted(into: Counts, more: Mapping[str, float], weight: float) -> None:
+    """Add ``weight`` times ``more`` to ``into``."""
+    for field, amount in more.items():
+        into[field] = into.get(field, 0.0) + weight * amount
 
 
 class Tally(msgspec.Struct):
@@ -114,6 +148,6 @@ def _place(field: str) -> tuple[str, str, int | None, int] | None:
     return None
 
 
-_TOTALS = frozenset({"n", "err", "lim", "won", "tok", "sec", "gtok", "gsec", "etok", "esec", "ans", "burst"})
+_TOTALS = frozenset(Fields.__struct_fields__)
 _HISTOGRAMS = {"e": "events", "c": "censored", "ae": "audited_events", "ac": "audited_censored"}
 _KINDS, _DIGITS = "aec", "0123456789"

@@ -2,21 +2,26 @@
 
 import logging
 import sys
-from typing import Any, Literal
+from datetime import UTC, datetime
+from typing import Any, Literal, TextIO, cast
 
 import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from gateway.calls import CallRecord
+from gateway.watching.lines import Lines
 from providers.redaction import redact
 
 _TEXTS = ("error", "exception", "event", "url", "problem")  # where foreign words, and so perhaps a key, can appear
 
 
 def configure(level: str, style: Literal["auto", "console", "json"]) -> None:
-    """Set up structlog, and the standard library's logging through it, for this process."""
+    """Set up structlog, and the standard library's logging through it, for this process and those it forks."""
+    threshold = logging.getLevelNamesMapping()[level.upper()]
     console = sys.stderr.isatty() if style == "auto" else style == "console"
+    lines = Lines(sys.stderr)
+    output = cast("TextIO", lines)  # it has all that a logger asks of one
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -29,19 +34,17 @@ def configure(level: str, style: Literal["auto", "console", "json"]) -> None:
     )
     structlog.configure(
         processors=[*shared, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        logger_factory=_Output(output, None if console or threshold > logging.INFO else lines),
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(output)  # which logging flushes when the process ends
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
-    logging.basicConfig(
-        handlers=[handler], level=max(logging.WARNING, logging.getLevelNamesMapping()[level.upper()]), force=True
-    )
+    logging.basicConfig(handlers=[handler], level=max(logging.WARNING, threshold), force=True)
 
 
 def mask_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -57,51 +60,70 @@ class CallLog:
     """Writes ``call.finished``, the one line of each call."""
 
     def __init__(self) -> None:
-        self._log = _quick_logger() or structlog.get_logger()
+        self._log = structlog.get_logger()
+        output = structlog.get_config()["logger_factory"]
+        self._lines = output.calls if isinstance(output, _Output) else None
 
     def call_finished(self, record: CallRecord) -> None:
         """Write the line."""
         winner = next((item for item in record.attempts if item.id == record.winner_attempt_id), None)
-        facts: dict[str, Any] = {
-            "id": record.id,
-            "model": record.model,
-            "status": record.status_code,
-            "mode": str(record.mode),
-            "launched": record.launched,
-            "winner": winner.deployment if winner else None,
-            "ttft_ms": record.ttft_ms,
-            "total_ms": record.total_ms,
-            "decode_tps": winner.decode_tps if winner else None,
-            "tokens": record.completion_tokens,
-        }
+        line = _Line(
+            id=record.id,
+            model=record.model,
+            status=record.status_code,
+            mode=record.mode,
+            launched=record.launched,
+            winner=winner.deployment if winner else None,
+            ttft_ms=record.ttft_ms,
+            total_ms=record.total_ms,
+            decode_tps=winner.decode_tps if winner else None,
+            tokens=record.completion_tokens,
+            timestamp=datetime.now(UTC),
+        )
         if record.client is not None:
-            facts["client"] = record.client
+            line.client = record.client
         if record.error_kind is not None:
-            facts["error_kind"] = str(record.error_kind)
-            facts["causes"] = [f"{item.deployment}:{item.error_kind}" for item in record.attempts if item.error_kind]
-        self._log.info("call.finished", **facts)
+            line.error_kind = record.error_kind
+            line.causes = [f"{item.deployment}:{item.error_kind}" for item in record.attempts if item.error_kind]
+        if self._lines is not None:
+            self._lines.hold(_encode(line) + b"\n")
+        else:
+            facts = msgspec.to_builtins(line)
+            self._log.info(**{name: value for name, value in facts.items() if name not in _STRUCTLOGS_OWN})
 
 
-def _quick_logger() -> Any:
-    """Return a logger for lines that quote nobody, in JSON straight to bytes; None where people read the log."""
-    processors = structlog.get_config()["processors"]
-    if not isinstance(processors[-1], structlog.processors.JSONRenderer):
-        return None
-    return structlog.wrap_logger(
-        structlog.BytesLogger(sys.stderr.buffer),
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.JSONRenderer(serializer=_json_bytes),
-        ],
-        wrapper_class=structlog.get_config()["wrapper_class"],
-        cache_logger_on_first_use=True,
-    )
+class _Line(msgspec.Struct, kw_only=True, gc=False):
+    """The line of a call. It quotes nobody, so no secret can be in it."""
+
+    id: str
+    model: str
+    status: int
+    mode: str
+    launched: int
+    winner: str | None
+    ttft_ms: float | None
+    total_ms: float
+    decode_tps: float | None
+    tokens: int | None
+    client: str | msgspec.UnsetType = msgspec.UNSET
+    error_kind: str | msgspec.UnsetType = msgspec.UNSET
+    causes: list[str] | msgspec.UnsetType = msgspec.UNSET
+    event: str = "call.finished"
+    level: str = "info"
+    timestamp: datetime
 
 
-def _json_bytes(event: EventDict, **_options: Any) -> bytes:
-    return msgspec.json.encode(event, enc_hook=str)
+class _Output(structlog.WriteLoggerFactory):
+    """Where log lines go, and straight to where those of ``calls``, unless they go through structlog like any other."""
+
+    def __init__(self, stream: TextIO, calls: Lines | None) -> None:
+        super().__init__(stream)
+        self.calls = calls
 
 
 def _json(event: EventDict, **_options: Any) -> str:
     return msgspec.json.encode(event, enc_hook=str).decode()
+
+
+_encode = msgspec.json.Encoder().encode
+_STRUCTLOGS_OWN = frozenset({"level", "timestamp"})

@@ -1,179 +1,215 @@
-"""Prometheus metrics of calls and attempts, with their children cached: ``labels()`` costs more than counting."""
+"""Metrics of calls and attempts. What a deployment or a model counts in is looked up once, and then only added to."""
 
 import asyncio
 import os
-from collections.abc import Callable
-from typing import Any
-
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, MutableSequence
+from pathlib import Path
 
 from gateway.calls import AttemptRecord, AttemptStart, CallRecord
+from gateway.watching import series
+from gateway.watching.exposition import CONTENT_TYPE, exposition
+from gateway.watching.series import Family, Series
 
 # Seconds. Dense where first tokens lie, up to the default first-token clock.
 TTFT_BUCKETS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 20, 60, 120)
 TPS_BUCKETS = (5, 10, 20, 30, 45, 60, 80, 100, 150, 200, 300, 500, 1000, 2000)
 OVERHEAD_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25)
 
-MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # to be set before prometheus_client is first imported
+CALLS = Family("holeshot_calls_total", "Finished calls.", "counter", ("mode", "model", "status"))
+ATTEMPTS = Family(
+    "holeshot_attempts_total",
+    "Ended upstream attempts; outcome lost counts cancelled losers.",
+    "counter",
+    ("deployment", "outcome", "role"),
+)
+ERRORS = Family(
+    "holeshot_attempt_errors_total", "Failed upstream attempts by cause.", "counter", ("deployment", "kind")
+)
+REFUSED = Family(
+    "holeshot_refused_launches_total",
+    "Extra attempts a limit refused: their races were narrower.",
+    "counter",
+    ("limit", "model"),
+)
+TOKENS = Family("holeshot_tokens_total", "Tokens, as reported.", "counter", ("deployment", "kind"))
+COST = Family(
+    "holeshot_cost_usd_total", "US dollars at list price, losers' as lower bounds.", "counter", ("model", "share")
+)
+TTFT = Family("holeshot_ttft_seconds", "Call received to first token.", "histogram", ("model",), TTFT_BUCKETS)
+ATTEMPT_TTFT = Family(
+    "holeshot_attempt_ttft_seconds",
+    "Attempt launched to first token, of those that had one.",
+    "histogram",
+    ("deployment",),
+    TTFT_BUCKETS,
+)
+DECODE = Family("holeshot_decode_tokens_per_second", "Decode speed.", "histogram", ("deployment",), TPS_BUCKETS)
+OVERHEAD = Family(
+    "holeshot_overhead_seconds", "The gateway's own share of the TTFT.", "histogram", (), OVERHEAD_BUCKETS
+)
+IN_FLIGHT = Family("holeshot_in_flight_attempts", "Attempts under way.", "gauge", ("deployment",))
+
+MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the folder that several workers share
 REFRESH_S = 1.0
 ADHOC_LABEL = "adhoc"  # names made up by clients must not become time series
 
 
 def forget_process(pid: int) -> None:
     """Take a dead worker's gauges out of the sums."""
-    from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 - only with several workers
-
-    mark_process_dead(pid)  # type: ignore[no-untyped-call] # the library has no types
+    series.forget_process(Path(os.environ[MULTIPROCESS_FOLDER]), pid)
 
 
 class Metrics:
     """Counts what the recorder hears. One per process; ``render`` gives all workers' together."""
 
-    def __init__(self, known_models: Callable[[], object]) -> None:
+    def __init__(self, known_models: Callable[[], Mapping[str, object]]) -> None:
+        folder = os.environ.get(MULTIPROCESS_FOLDER)
+        self.shared = folder is not None  # there are several workers
+        self._series = Series(Path(folder) if folder is not None else None)
+        self._cells = self._series.cells
         self._known_models = known_models
-        self.shared = MULTIPROCESS_FOLDER in os.environ  # there are several workers
-        self._refreshed: list[tuple[Gauge, Callable[[], float]]] = []
-        registry = self.registry = CollectorRegistry()
-        self._children: dict[tuple[Any, ...], Any] = {}
-        self._calls = Counter("holeshot_calls_total", "Finished calls.", ("model", "mode", "status"), registry=registry)
-        self._attempts = Counter(
-            "holeshot_attempts_total",
-            "Ended upstream attempts; outcome lost counts cancelled losers.",
-            ("deployment", "role", "outcome"),
-            registry=registry,
-        )
-        self._errors = Counter(
-            "holeshot_attempt_errors_total",
-            "Failed upstream attempts by cause.",
-            ("deployment", "kind"),
-            registry=registry,
-        )
-        self._refused = Counter(
-            "holeshot_refused_launches_total",
-            "Extra attempts a limit refused: their races were narrower.",
-            ("model", "limit"),
-            registry=registry,
-        )
-        self._tokens = Counter(
-            "holeshot_tokens_total", "Tokens, as reported.", ("deployment", "kind"), registry=registry
-        )
-        self._cost = Counter(
-            "holeshot_cost_usd_total",
-            "US dollars at list price, losers' as lower bounds.",
-            ("model", "share"),
-            registry=registry,
-        )
-        self._ttft = Histogram(
-            "holeshot_ttft_seconds",
-            "Call received to first token.",
-            ("model",),
-            buckets=TTFT_BUCKETS,
-            registry=registry,
-        )
-        self._attempt_ttft = Histogram(
-            "holeshot_attempt_ttft_seconds",
-            "Attempt launched to first token, of those that had one.",
-            ("deployment",),
-            buckets=TTFT_BUCKETS,
-            registry=registry,
-        )
-        self._decode = Histogram(
-            "holeshot_decode_tokens_per_second",
-            "Decode speed.",
-            ("deployment",),
-            buckets=TPS_BUCKETS,
-            registry=registry,
-        )
-        self._overhead = Histogram(
-            "holeshot_overhead_seconds",
-            "The gateway's own share of the TTFT.",
-            buckets=OVERHEAD_BUCKETS,
-            registry=registry,
-        )
-        self._in_flight = Gauge(
-            "holeshot_in_flight_attempts",
-            "Attempts under way.",
-            ("deployment",),
-            multiprocess_mode="livesum",
-            registry=registry,
-        )
+        self._looked_up_in: object = None  # the known models that what follows was looked up in
+        self._models: dict[str, _Model] = {}
+        self._deployments: dict[tuple[str, str], _Deployment] = {}  # by model and name, known ones only
+        self._overhead = self._series.first_cell(OVERHEAD)
+        self._families = [
+            CALLS, ATTEMPTS, ERRORS, REFUSED, TOKENS, COST, TTFT, ATTEMPT_TTFT, DECODE, OVERHEAD, IN_FLIGHT
+        ]  # fmt: skip
+        self._gauges: list[tuple[int, Callable[[], float]]] = []
 
     def gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
-        """Add a gauge that is read when metrics are rendered, or each second when there are several workers."""
-        gauge = Gauge(name, documentation, multiprocess_mode="livesum", registry=self.registry)
-        if self.shared:  # a function cannot be called from another process
-            self._refreshed.append((gauge, read))
-        else:
-            gauge.set_function(read)
+        """Add a gauge that is read when metrics are rendered, and each second when there are several workers."""
+        family = Family(name, documentation, "gauge")
+        self._families.append(family)
+        self._gauges.append((self._series.first_cell(family), read))
 
     async def keep_fresh(self) -> None:
         """Note the gauges each second, for the worker that is asked for all. Runs until cancelled."""
         while True:
-            for gauge, read in self._refreshed:
-                gauge.set(read())
+            self._refresh()
             await asyncio.sleep(REFRESH_S)
 
     def attempt_started(self, model: str, start: AttemptStart) -> None:
         """Count an attempt in."""
-        self._child(self._in_flight, self._deployment(model, start.deployment)).inc()
+        self._cells[self._deployment(model, start.deployment).in_flight] += 1.0
 
     def attempt_ended(self, model: str, attempt: AttemptRecord) -> None:
         """Count an attempt out, and what it was."""
-        name = self._deployment(model, attempt.deployment)
-        self._child(self._in_flight, name).dec()
-        self._child(self._attempts, name, str(attempt.role), str(attempt.outcome)).inc()
+        cells, deployment = self._cells, self._deployment(model, attempt.deployment)
+        cells[deployment.in_flight] -= 1.0
+        cells[deployment.outcome(attempt.outcome, attempt.role)] += 1.0
         if attempt.error_kind is not None:
-            self._child(self._errors, name, str(attempt.error_kind)).inc()
+            cells[self._series.first_cell(ERRORS, deployment.label, str(attempt.error_kind))] += 1.0
         if attempt.ttft_ms is not None:
-            self._child(self._attempt_ttft, name).observe(attempt.ttft_ms / 1000)
+            _observe(cells, deployment.ttft, TTFT_BUCKETS, attempt.ttft_ms / 1000)
         if attempt.decode_tps is not None:
-            self._child(self._decode, name).observe(attempt.decode_tps)
+            _observe(cells, deployment.decode, TPS_BUCKETS, attempt.decode_tps)
         if attempt.completion_tokens:
-            self._child(self._tokens, name, "completion").inc(attempt.completion_tokens)
+            cells[deployment.completion_tokens] += attempt.completion_tokens
         if attempt.prompt_tokens:
-            self._child(self._tokens, name, "prompt").inc(attempt.prompt_tokens)
+            cells[deployment.prompt_tokens] += attempt.prompt_tokens
 
     def launch_refused(self, model: str, limit: str) -> None:
         """Count an extra attempt that ``limit``, budget or usd_per_day, did not let start."""
-        self._child(self._refused, self._label(model), limit).inc()
+        self._cells[self._series.first_cell(REFUSED, limit, self._model(model).label)] += 1.0
 
     def call_finished(self, record: CallRecord) -> None:
         """Count a call."""
-        model = self._label(record.model)
-        self._child(self._calls, model, str(record.mode), str(record.status_code)).inc()
+        cells, model = self._cells, self._model(record.model)
+        cells[model.call(record.mode, record.status_code)] += 1.0
         if record.ttft_ms is not None:
-            self._child(self._ttft, model).observe(record.ttft_ms / 1000)
+            _observe(cells, model.ttft, TTFT_BUCKETS, record.ttft_ms / 1000)
         if record.overhead_ms is not None:
-            self._overhead.observe(record.overhead_ms / 1000)
+            _observe(cells, self._overhead, OVERHEAD_BUCKETS, record.overhead_ms / 1000)
         if record.cost_usd is not None:
             duplicate_usd = record.duplicate_cost_usd or 0.0
-            self._child(self._cost, model, "answer").inc(max(0.0, record.cost_usd - duplicate_usd))
-            self._child(self._cost, model, "duplicate").inc(duplicate_usd)
+            cells[model.answer_usd] += max(0.0, record.cost_usd - duplicate_usd)
+            cells[model.duplicate_usd] += duplicate_usd
 
     async def render(self) -> tuple[bytes, str]:
         """Return the text format and its content type, of all workers when there are several."""
-        return await asyncio.to_thread(self._render), CONTENT_TYPE_LATEST
+        self._refresh()
+        return await exposition(self._families, self._series.tables()), CONTENT_TYPE
 
-    def _render(self) -> bytes:
-        if self.shared:
-            from prometheus_client.multiprocess import MultiProcessCollector  # noqa: PLC0415 - only with several workers
+    def _refresh(self) -> None:
+        for cell, read in self._gauges:
+            self._cells[cell] = float(read())
 
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # the library has no types
-            return generate_latest(registry)
-        return generate_latest(self.registry)
+    def _model(self, name: str) -> "_Model":
+        self._look_again()
+        found = self._models.get(name)
+        if found is None:
+            known = name in self._known_models()
+            found = _Model(self._series, name if known else ADHOC_LABEL)
+            if known:
+                self._models[name] = found
+        return found
 
-    def _label(self, model: str) -> str:
+    def _deployment(self, model: str, name: str) -> "_Deployment":
+        self._look_again()
+        found = self._deployments.get((model, name))
+        if found is None:
+            known = model in self._known_models()
+            found = _Deployment(self._series, name if known else ADHOC_LABEL)
+            if known:
+                self._deployments[model, name] = found
+        return found
+
+    def _look_again(self) -> None:
+        """Look everything up anew once there is another configuration."""
         known = self._known_models()
-        return model if isinstance(known, dict) and model in known else ADHOC_LABEL
+        if known is not self._looked_up_in:
+            self._looked_up_in = known
+            self._models, self._deployments = {}, {}
 
-    def _deployment(self, model: str, name: str) -> str:
-        return name if self._label(model) == model else ADHOC_LABEL
 
-    def _child(self, metric: Any, *labels: str) -> Any:
-        key = (metric, *labels)
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = metric.labels(*labels)
-        return child
+class _Model:
+    """Where the calls of one model are counted."""
+
+    __slots__ = ("_calls", "_series", "answer_usd", "duplicate_usd", "label", "ttft")
+
+    def __init__(self, series: Series, label: str) -> None:
+        self._series = series
+        self._calls: dict[tuple[str, int], int] = {}
+        self.label = label
+        self.ttft = series.first_cell(TTFT, label)
+        self.answer_usd = series.first_cell(COST, label, "answer")
+        self.duplicate_usd = series.first_cell(COST, label, "duplicate")
+
+    def call(self, mode: str, status_code: int) -> int:
+        cell = self._calls.get((mode, status_code))
+        if cell is None:
+            cell = self._series.first_cell(CALLS, str(mode), self.label, str(status_code))
+            self._calls[mode, status_code] = cell
+        return cell
+
+
+class _Deployment:
+    """Where the attempts of one deployment are counted."""
+
+    __slots__ = ("_outcomes", "_series", "completion_tokens", "decode", "in_flight", "label", "prompt_tokens", "ttft")
+
+    def __init__(self, series: Series, label: str) -> None:
+        self._series = series
+        self._outcomes: dict[tuple[str, str], int] = {}
+        self.label = label
+        self.in_flight = series.first_cell(IN_FLIGHT, label)
+        self.ttft = series.first_cell(ATTEMPT_TTFT, label)
+        self.decode = series.first_cell(DECODE, label)
+        self.completion_tokens = series.first_cell(TOKENS, label, "completion")
+        self.prompt_tokens = series.first_cell(TOKENS, label, "prompt")
+
+    def outcome(self, outcome: str, role: str) -> int:
+        cell = self._outcomes.get((outcome, role))
+        if cell is None:
+            cell = self._outcomes[outcome, role] = self._series.first_cell(
+                ATTEMPTS, self.label, str(outcome), str(role)
+            )
+        return cell
+
+
+def _observe(cells: MutableSequence[float], first: int, bounds: tuple[float, ...], value: float) -> None:
+    """Count ``value`` in the histogram that begins at ``first``."""
+    cells[first + bisect_left(bounds, value)] += 1.0
+    cells[first + len(bounds) + 1] += value

@@ -233,6 +233,28 @@ async def test_rows_of_a_database_outage_arrive_later_each_once(postgres_url: st
     await relay.cut()
 
 
+async def test_rows_that_memory_had_no_room_for_are_read_from_the_spool(
+    ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.ledger.spool.LATEST_MAX_ENTRIES", 20)
+    monkeypatch.setattr("gateway.ledger.writer.BATCH_MAX_ENTRIES", 15)
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+    records = [raced_call() for _ in range(200)]
+    for number, record in enumerate(records):
+        ledger.call_started(start_of(record))
+        ledger.call_finished(record)
+        if number in {10, 40, 60, 150}:  # once all from memory, then the oldest from disk
+            await ledger.flush()
+            assert ledger.pending == 0
+        if number in {30, 130}:
+            ledger._spool.rotate(now_s=0.0)
+    await ledger.flush()
+    assert await stored(ledger_url) == Counter((record.id, None) for record in records)
+    assert [path.name for path in (tmp_path / "spool" / "w1").glob("*.jsonl")] == ["00000003.jsonl"]
+    await ledger.close()
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
 async def test_a_gateway_closed_during_an_outage_leaves_its_rows_to_the_next(
     ledger_url: str, tmp_path: Path, unused_tcp_port: int
 ) -> None:

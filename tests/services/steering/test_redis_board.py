@@ -67,6 +67,19 @@ def sums(board: RedisBoard, now_s: float = START_S) -> dict[str, float]:
     return board.counts(MODEL, now_s, half_life_s=inf)
 
 
+async def test_what_is_shared_is_exact_to_the_last_digit(replica: NewBoard) -> None:
+    one, other = replica(), replica()
+    told = {
+        'né "a"\\b|tok': 0.1 + 0.2, "a|sec": 1 / 3, "a|etok": 123_456_789.000_001, "calls": 2.0**40,
+    }  # fmt: skip
+    one.add(MODEL, told, START_S)
+    other.version(MODEL, START_S)
+    await one.sync()
+    await other.sync()
+    assert sums(other) == told
+    assert sums(one) == told
+
+
 async def test_two_replicas_agree_after_one_flush(replica: NewBoard) -> None:
     one, other = replica(), replica()
     one.add(MODEL, {"a|n": 1.0, "a|0|e17": 1.0}, START_S)
@@ -279,6 +292,23 @@ async def test_every_replica_gives_back_what_it_counted_to_a_redis_that_lost_its
     await late.sync()
     for board in (one, other, late):
         assert sums(board, clock.now_s) == {"a|n": 10.0, "a|sec": 0.75}
+
+
+async def test_what_was_given_back_once_is_given_back_once_more_after_another_loss(
+    redis: Redis, replica: NewBoard
+) -> None:
+    board = replica()
+    for told in (1.0, 2.0, 4.0):
+        board.add(MODEL, {"a|n": told}, START_S)
+        with capture_logs():
+            assert await board.sync()
+            await redis.flushall()
+            assert await board.sync()
+            assert await board.sync()
+    fresh = replica()
+    fresh.version(MODEL, START_S)
+    await fresh.sync()
+    assert sums(fresh) == sums(board) == {"a|n": 7.0}
 
 
 async def test_a_slot_given_back_counts_once_although_its_confirmation_was_lost(

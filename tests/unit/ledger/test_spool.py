@@ -15,7 +15,7 @@ from gateway.ledger.errors import SpoolError
 from gateway.ledger.folders import folder_name, orphaned, segment_numbers, segment_path
 from gateway.ledger.reader import Reader
 from gateway.ledger.spool import SEGMENT_MAX_AGE_S, Spool, sync_files
-from tests.unit.ledger.records import raced_call, start_of
+from tests.unit.ledger.records import call, new_id, raced_call, start_of, won
 
 
 @pytest.fixture
@@ -40,6 +40,69 @@ def test_a_header_that_is_no_utf8_does_not_keep_a_call_out_of_the_ledger(spool: 
     (entry,) = read_all(spool.folder)
     assert isinstance(entry, Finished)
     assert entry.call.tags == {"name": "caf?"}
+
+
+@pytest.mark.parametrize(("name", "stored"), [("caf\xe9", "caf\xe9"), ("caf\udce9", "caf?")])
+def test_nul_characters_are_dropped_in_memory_as_on_disk(spool: Spool, name: str, stored: str) -> None:
+    call_id = new_id()
+    spool.call_finished(
+        call(won(call_id, error_message="x\x00"), client="a\x00b\\u0000", tags={"k\x00": "\x00v", "n": name})
+    )
+    batch = spool.take_latest(shipped=0, limit=10)
+    assert batch is not None
+    assert batch.entries == read_all(spool.folder)
+    (entry,) = batch.entries
+    assert isinstance(entry, Finished)
+    assert (entry.call.client, entry.call.tags) == ("ab\\u0000", {"k": "v", "n": stored})
+    assert entry.call.attempts[0].error_message == "x"
+
+
+def test_the_latest_entries_are_in_memory_as_they_are_on_disk(spool: Spool) -> None:
+    ended = [raced_call() for _ in range(3)]
+    spool.call_started(start_of(ended[0]))
+    for record in ended[:2]:
+        spool.call_finished(record)
+    spool.rotate(now_s=1.0)
+    spool.call_finished(ended[2])
+    reader = Reader(spool.folder)
+    first = spool.take_latest(shipped=0, limit=2)
+    assert first is not None
+    assert first.entries == [Finished(record) for record in ended[:2]]
+    reader.advance(first, delete=True)
+    assert reader.read(limit=10).entries == [Finished(ended[2])]
+    rest = spool.take_latest(shipped=2, limit=10)
+    assert rest == reader.read(limit=10)
+    assert rest is not None
+    reader.advance(rest, delete=True)
+    assert segment_numbers(spool.folder) == [2]
+    assert spool.take_latest(shipped=3, limit=10) == reader.read(limit=10)
+
+
+def test_entries_taken_from_memory_that_could_not_be_shipped_are_to_be_read_from_disk(spool: Spool) -> None:
+    first, second = raced_call(), raced_call()
+    spool.call_finished(first)
+    taken = spool.take_latest(shipped=0, limit=10)
+    spool.call_finished(second)
+    assert spool.take_latest(shipped=0, limit=10) is None
+    assert taken is not None
+    assert Reader(spool.folder).read(limit=1).entries == taken.entries
+    again = spool.take_latest(shipped=1, limit=10)
+    assert again is not None
+    assert again.entries == [Finished(second)]
+
+
+def test_what_memory_does_not_hold_is_to_be_read_from_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.ledger.spool.LATEST_MAX_ENTRIES", 2)
+    spool = Spool(tmp_path / "worker", now_s=0.0)
+    ended = [raced_call() for _ in range(4)]
+    for record in ended:
+        spool.call_finished(record)
+    assert spool.take_latest(shipped=0, limit=10) is None
+    assert spool.take_latest(shipped=1, limit=10) is None
+    batch = spool.take_latest(shipped=2, limit=10)
+    assert batch is not None
+    assert batch.entries == [Finished(record) for record in ended[2:]]
+    spool.close(remove=True)
 
 
 def test_read_only_tags_are_encoded_like_any_other() -> None:

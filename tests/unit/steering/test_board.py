@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.steering.board import MemoryBoard, Slots, slot_of
-from gateway.steering.tally import add_counts
+from gateway.steering.tally import add_weighted
 
 NOW_S = 1_800_000_000.0
 
@@ -96,7 +96,7 @@ def test_the_sum_kept_up_to_date_is_the_sum_of_all_slots(
     slots.sum_into(kept, 21, 120.0)
     for slot, counts in slots.items():
         if slot > 1:
-            add_counts(anew, counts, 0.5 ** (30 * max(0, 21 - slot) / 120))
+            add_weighted(anew, counts, 0.5 ** (30 * max(0, 21 - slot) / 120))
     assert {field: amount for field, amount in kept.items() if amount > 1e-9} == pytest.approx(
         {field: amount for field, amount in anew.items() if amount}
     )

@@ -10,6 +10,7 @@ from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Candidate, Terms
 from gateway.steering.health import Condition, State
 from gateway.steering.histogram import bucket
+from gateway.steering.lineup import line_up
 from gateway.steering.planner import Plan, plan
 from gateway.steering.standings import Estimate
 from gateway.steering.survival import dense, kaplan_meier
@@ -51,7 +52,7 @@ def planned(
 ) -> Plan:
     """Plan a call; by default no draw explores, and none races but when the budget makes it certain."""
     settings = RaceSettings.model_validate({"mode": mode, "budget": budget, **race})
-    return plan(candidates, settings, Terms(objective, prompt_tokens), tokens=tokens, random=Draws(*draws))
+    return plan(line_up(candidates), settings, Terms(objective, prompt_tokens), tokens=tokens, random=Draws(*draws))
 
 
 def launched(made: Plan) -> list[tuple[str, float, Role]]:
@@ -83,7 +84,7 @@ def test_an_economy_budget_hedges_at_the_quantile_that_it_pays_for() -> None:
 def test_between_economy_and_race_two_a_share_of_calls_is_raced() -> None:
     random = Random(5)
     race = RaceSettings(budget=0.55)
-    roles = Counter(plan((A, B), race, ASKED, tokens=0.0, random=random).launches[1].role for _ in range(2000))
+    roles = Counter(plan(line_up((A, B)), race, ASKED, tokens=0.0, random=random).launches[1].role for _ in range(2000))
     assert roles[Role.RACE] == pytest.approx(1000, abs=80)
     assert roles[Role.HEDGE] == pytest.approx(960, abs=80)
 
@@ -104,7 +105,8 @@ def test_traffic_is_spread_over_the_near_best_and_no_further() -> None:
     random = Random(1)
     near = (candidate("a", 0.30), candidate("b", 0.32), candidate("c", 0.44), candidate("d", 0.46))
     race = RaceSettings(mode=Mode.SINGLE)
-    chosen = Counter(plan(near, race, ASKED, tokens=0.0, random=random).launches[0].deployment for _ in range(3000))
+    lineup = line_up(near)
+    chosen = Counter(plan(lineup, race, ASKED, tokens=0.0, random=random).launches[0].deployment for _ in range(3000))
     weights = {"a": 1.0, "b": (0.30 / 0.32) ** 12, "c": (0.30 / 0.44) ** 12}
     total = sum(weights.values())
     for name, weight in weights.items():
@@ -269,7 +271,11 @@ def test_a_deployment_is_launched_once_whatever_the_plan() -> None:
             mode=random.choice(list(Mode)), budget=random.choice([0, 0.1, 1, 3]), width=random.randint(1, 5)
         )
         made = plan(
-            everyone, race, Terms(random.choice(OBJECTIVES), random.choice([10, 50_000])), tokens=20, random=random
+            line_up(everyone),
+            race,
+            Terms(random.choice(OBJECTIVES), random.choice([10, 50_000])),
+            tokens=20,
+            random=random,
         )
         names = [launch.deployment for launch in made.launches] + list(made.rest)
         assert len(names) == len(set(names))

@@ -1,0 +1,123 @@
+"""The order of the candidates, and how long it is kept."""
+
+from random import Random
+
+import pytest
+
+from gateway.calls import Objective
+from gateway.settings.model import RaceSettings
+from gateway.steering.candidates import Terms, candidates
+from gateway.steering.health import Condition, Health
+from gateway.steering.lineup import Lineup, Lineups, line_up
+from gateway.steering.standings import Standings, standings
+from gateway.steering.tally import event_field, read_tallies
+
+NAMES = ("a", "b", "c", "d")
+KIND = ("llama", 0)
+RACE = RaceSettings()
+TERMS = Terms(Objective.FIRST_TOKEN, 100)
+
+
+def answering(**ttft_s: float) -> Standings:
+    counts = {event_field(name, 0, seconds): 40.0 for name, seconds in ttft_s.items()}
+    return standings(read_tallies(counts | {f"{name}|n": 40.0 for name in ttft_s}), 0)
+
+
+STANDINGS = answering(a=0.3, b=0.35, c=0.5, d=2.0)
+
+
+def conditions(healths: dict[str, Health], now_s: float = 0.0) -> dict[str, Condition]:
+    return {name: health.condition(now_s) for name, health in healths.items()}
+
+
+def ranked(lineup: Lineup) -> list[str]:
+    return [each.deployment for each in lineup.ranked]
+
+
+@pytest.fixture
+def healths() -> dict[str, Health]:
+    return {name: Health() for name in NAMES}
+
+
+def test_the_order_is_kept_while_attempts_come_and_go_and_knows_what_is_in_flight(healths: dict[str, Health]) -> None:
+    lineups = Lineups()
+    before = lineups.of(KIND, conditions(healths), STANDINGS, (RACE, TERMS))
+    healths["b"].launched()
+    healths["b"].launched()
+    healths["b"].ended()
+    after = lineups.of(KIND, conditions(healths), STANDINGS, (RACE, TERMS))
+    assert after is before
+    assert {each.deployment: each.condition.in_flight for each in after.ranked} == {"a": 0, "b": 1, "c": 0, "d": 0}
+
+
+def test_whoever_cools_down_is_out_at_once_and_back_at_once(healths: dict[str, Health]) -> None:
+    lineups = Lineups()
+    assert ranked(lineups.of(KIND, conditions(healths), STANDINGS, (RACE, TERMS))) == ["a", "b", "c", "d"]
+    healths["a"].cool(5.0, 0.0)
+    assert ranked(lineups.of(KIND, conditions(healths), STANDINGS, (RACE, TERMS))) == ["b", "c", "d"]
+    assert ranked(lineups.of(KIND, conditions(healths, 5.0), STANDINGS, (RACE, TERMS))) == ["a", "b", "c", "d"]
+
+
+def test_new_standings_make_a_new_order(healths: dict[str, Health]) -> None:
+    lineups = Lineups()
+    lineups.of(KIND, conditions(healths), STANDINGS, (RACE, TERMS))
+    swapped = answering(a=0.35, b=0.3, c=0.5, d=2.0)
+    assert ranked(lineups.of(KIND, conditions(healths), swapped, (RACE, TERMS))) == ["b", "a", "c", "d"]
+
+
+def test_a_call_that_may_be_answered_by_fewer_has_an_order_of_its_own(healths: dict[str, Health]) -> None:
+    lineups = Lineups()
+    lineups.of(KIND, conditions(healths), STANDINGS, (RACE, TERMS))
+    some = {name: healths[name] for name in ("c", "a")}
+    assert ranked(lineups.of(KIND, conditions(some), STANDINGS, (RACE, TERMS))) == ["a", "c"]
+
+
+def test_who_may_have_no_more_in_flight_is_last_from_that_instant(healths: dict[str, Health]) -> None:
+    lineups, terms = Lineups(), Terms(Objective.FIRST_TOKEN, 100, limits={"a": 1})
+    assert ranked(lineups.of(KIND, conditions(healths), STANDINGS, (RACE, terms)))[0] == "a"
+    healths["a"].launched()
+    assert ranked(lineups.of(KIND, conditions(healths), STANDINGS, (RACE, terms)))[-1] == "a"
+
+
+def test_a_kept_order_is_the_one_that_would_be_made_anew() -> None:
+    random, lineups = Random(3), Lineups()
+    healths = {name: Health() for name in NAMES}
+    tables = [STANDINGS, answering(a=0.6, b=0.35, c=0.5, d=0.4)]
+    table = tables[0]
+    for step in range(3000):
+        now_s, health = step * 0.1, healths[random.choice(NAMES)]
+        match random.randrange(12):
+            case 0:
+                health.rate_limited(random.choice([None, 2.0]), now_s)
+            case 1:
+                health.strike(now_s)
+            case 2:
+                health.limit_left(random.random(), now_s)
+            case 3:
+                table = random.choice(tables)
+            case 4 | 5 | 6:
+                health.launched()
+            case 7 | 8:
+                health.ended()
+            case _:
+                health.answered(0, health.in_flight, random.lognormvariate(health.in_flight / 4, 0.3), now_s)
+                health.delivered(0.3, 1.0, now_s)
+        terms = Terms(random.choice([Objective.FIRST_TOKEN, Objective.COMPLETION]), 100, random.choice([None, 50]))
+        race = RaceSettings(min_tok_s=random.choice([None, 70.0]))
+        known = conditions(healths, now_s)
+        kept = lineups.of(KIND, known, table, (race, terms))
+        anew = line_up(candidates(conditions(healths, now_s), table, race, terms))
+        for one, other in ((kept.ranked, anew.ranked), (kept.near, anew.near), (kept.tripped, anew.tripped)):
+            assert [(each.deployment, each.score_s, each.tier, each.condition.in_flight) for each in one] == [
+                (each.deployment, each.score_s, each.tier, each.condition.in_flight) for each in other
+            ]
+        assert kept.weights_up_to == anew.weights_up_to
+
+
+def test_models_that_nobody_calls_any_more_are_forgotten(healths: dict[str, Health]) -> None:
+    lineups = Lineups()
+    before = lineups.of(KIND, conditions(healths), STANDINGS, (RACE, TERMS))
+    lineups.keep({"llama"})
+    assert lineups.of(KIND, conditions(healths), STANDINGS, (RACE, TERMS)) is before
+    lineups.keep(set())
+    assert lineups.of(KIND, conditions(healths), STANDINGS, (RACE, TERMS)) is not before

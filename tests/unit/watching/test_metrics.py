@@ -1,0 +1,213 @@
+"""What is counted, and the page it makes, read by Prometheus' own parser."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway.calls import AttemptStart, Outcome, Role
+from gateway.watching import series
+from gateway.watching.metrics import ADHOC_LABEL, MULTIPROCESS_FOLDER, Metrics, forget_process
+from tests.unit.ledger.records import NOON, call, failed, lost, new_id, raced_call, won
+
+Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+async def page_of(metrics: Metrics) -> Page:
+    body, content_type = await metrics.render()
+    assert content_type.startswith("text/plain")
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(body.decode())
+        for sample in family.samples
+    }
+
+
+def at(page: Page, name: str, **labels: str) -> float | None:
+    return page.get((name, frozenset(labels.items())))
+
+
+def files(folder: Path, pattern: str) -> list[Path]:
+    return sorted(folder.glob(pattern))
+
+
+def started(deployment: str = "groq/llama") -> AttemptStart:
+    return AttemptStart(new_id(), 1, NOON, Role.PRIMARY, "groq", deployment, 0.0)
+
+
+def knowing(*models: str) -> Metrics:
+    known: dict[str, object] = dict.fromkeys(models)
+    return Metrics(lambda: known)
+
+
+@pytest.fixture(params=["alone", "one of several"])
+def metrics(request: pytest.FixtureRequest) -> Iterator[Metrics]:
+    if request.param == "alone":
+        yield knowing("llama")
+        return
+    folder = request.getfixturevalue("tmp_path")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(MULTIPROCESS_FOLDER, str(folder))
+        yield knowing("llama")
+
+
+async def test_a_race_is_counted_by_model_and_by_deployment(metrics: Metrics) -> None:
+    record = raced_call(ttft_ms=200.0, overhead_ms=0.5, cost_usd=0.03, duplicate_cost_usd=0.01)
+    for _ in record.attempts:
+        metrics.attempt_started("llama", started())
+    winner, loser = record.attempts
+    metrics.attempt_ended("llama", winner)
+    page = await page_of(metrics)
+    assert at(page, "holeshot_in_flight_attempts", deployment="groq/llama") == 1
+    metrics.attempt_ended("llama", loser)
+    metrics.call_finished(record)
+    page = await page_of(metrics)
+    assert at(page, "holeshot_calls_total", model="llama", mode="auto", status="200") == 1
+    assert at(page, "holeshot_attempts_total", deployment="groq/llama", role="primary", outcome="won") == 1
+    assert at(page, "holeshot_attempts_total", deployment="cerebras/llama", role="race", outcome="lost") == 1
+    assert at(page, "holeshot_cost_usd_total", model="llama", share="answer") == pytest.approx(0.02)
+    assert at(page, "holeshot_cost_usd_total", model="llama", share="duplicate") == 0.01
+    assert at(page, "holeshot_ttft_seconds_count", model="llama") == 1
+    assert at(page, "holeshot_ttft_seconds_sum", model="llama") == 0.2
+    assert at(page, "holeshot_decode_tokens_per_second_sum", deployment="groq/llama") == 60.0
+    assert at(page, "holeshot_overhead_seconds_count") == 1
+
+
+async def test_a_buckets_bound_is_in_it_and_buckets_add_up(metrics: Metrics) -> None:
+    for ttft_ms in (50.0, 50.1, 119_999.0, 500_000.0):
+        metrics.call_finished(raced_call(ttft_ms=ttft_ms))
+    page = await page_of(metrics)
+    counts = [at(page, "holeshot_ttft_seconds_bucket", model="llama", le=le) for le in ("0.05", "0.1", "120.0", "+Inf")]
+    assert counts == [1, 2, 3, 4]
+    assert at(page, "holeshot_ttft_seconds_count", model="llama") == 4
+
+
+async def test_errors_tokens_and_refusals_are_counted_by_kind(metrics: Metrics) -> None:
+    call_id = new_id()
+    metrics.attempt_ended("llama", failed(call_id))
+    metrics.attempt_ended("llama", won(call_id, prompt_tokens=7, completion_tokens=11))
+    metrics.launch_refused("llama", "budget")
+    page = await page_of(metrics)
+    assert at(page, "holeshot_attempt_errors_total", deployment="groq/llama", kind="server_error") == 1
+    assert at(page, "holeshot_tokens_total", deployment="groq/llama", kind="prompt") == 7
+    assert at(page, "holeshot_tokens_total", deployment="groq/llama", kind="completion") == 11
+    assert at(page, "holeshot_refused_launches_total", model="llama", limit="budget") == 1
+
+
+async def test_names_made_up_by_clients_are_no_series(metrics: Metrics) -> None:
+    for number in range(3):
+        call_id = new_id()
+        metrics.attempt_ended(f"made-up-{number}", lost(call_id, deployment=f"made/up-{number}"))
+        metrics.call_finished(call(won(call_id), model=f"made-up-{number}"))
+    body, _ = await metrics.render()
+    assert b"made" not in body
+    page = await page_of(metrics)
+    assert at(page, "holeshot_calls_total", model=ADHOC_LABEL, mode="auto", status="200") == 3
+
+
+async def test_a_model_that_a_reload_brings_gets_its_own_series_and_one_it_takes_away_loses_them() -> None:
+    known: dict[str, object] = {"llama": None}
+    metrics = Metrics(lambda: known)
+    metrics.call_finished(raced_call(model="llama"))
+    metrics.call_finished(raced_call(model="qwen"))
+    known = {"qwen": None}
+    metrics.call_finished(raced_call(model="llama"))
+    metrics.call_finished(raced_call(model="qwen"))
+    page = await page_of(metrics)
+    counts = {name: at(page, "holeshot_ttft_seconds_count", model=name) for name in ("llama", "qwen", ADHOC_LABEL)}
+    assert counts == {"llama": 1, "qwen": 1, ADHOC_LABEL: 2}
+
+
+async def test_whatever_is_in_a_name_the_page_can_be_read() -> None:
+    strange = 'a"b\\c\nd{e="f"}, é'
+    metrics = knowing(strange)
+    metrics.attempt_ended(strange, won(new_id(), deployment=strange))
+    metrics.call_finished(raced_call(model=strange))
+    page = await page_of(metrics)
+    assert at(page, "holeshot_ttft_seconds_count", model=strange) == 1
+    assert at(page, "holeshot_attempts_total", deployment=strange, role="primary", outcome="won") == 1
+
+
+async def test_gauges_are_read_for_each_page(metrics: Metrics) -> None:
+    pending = 3.0
+    metrics.gauge("holeshot_ledger_pending", "Calls not yet in SQL.", lambda: pending)
+    assert at(await page_of(metrics), "holeshot_ledger_pending") == 3.0
+    pending = 0.0
+    assert at(await page_of(metrics), "holeshot_ledger_pending") == 0.0
+
+
+async def test_workers_counts_add_up_and_a_dead_ones_gauges_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MULTIPROCESS_FOLDER, str(tmp_path))
+    one, other = knowing("llama"), knowing("llama")
+    for metrics in (one, other):
+        metrics.attempt_started("llama", started())
+        metrics.call_finished(raced_call(ttft_ms=200.0))
+    other.call_finished(raced_call(status_code=502))
+    for page in (await page_of(one), await page_of(other)):
+        assert at(page, "holeshot_ttft_seconds_count", model="llama") == 3
+        assert at(page, "holeshot_calls_total", model="llama", mode="auto", status="502") == 1
+        assert at(page, "holeshot_in_flight_attempts", deployment="groq/llama") == 2
+    for path in files(tmp_path, f"{os.getpid()}-*")[:2]:
+        shutil.copy(path, tmp_path / f"1-third{path.suffix}")
+    before = await page_of(one)
+    forget_process(1)
+    after = await page_of(one)
+    assert at(before, "holeshot_in_flight_attempts", deployment="groq/llama") == 3
+    assert at(after, "holeshot_in_flight_attempts", deployment="groq/llama") == 2
+    name, labels = "holeshot_ttft_seconds_count", {"model": "llama"}
+    assert at(before, name, **labels) == at(after, name, **labels)
+
+
+async def test_a_series_that_another_worker_is_just_adding_is_left_for_the_next_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MULTIPROCESS_FOLDER, str(tmp_path))
+    metrics = knowing("llama")
+    metrics.call_finished(raced_call())
+    [index] = files(tmp_path, "*.series")
+    with index.open("ab") as file:
+        file.write(b'["holeshot_calls_total",["auto","lla')
+    assert at(await page_of(metrics), "holeshot_calls_total", model="llama", mode="auto", status="200") == 1
+
+
+async def test_what_does_not_fit_is_not_counted_and_disturbs_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MULTIPROCESS_FOLDER, str(tmp_path))
+    monkeypatch.setattr(series, "_NOWHERE", 100)
+    metrics = knowing("a", "b", "c", "d", "e", "f")
+    for model in "abcdef":
+        for _ in range(2):
+            metrics.call_finished(raced_call(model=model, ttft_ms=200.0, cost_usd=None))
+    page = await page_of(metrics)
+    counts = [at(page, "holeshot_ttft_seconds_count", model=model) for model in "abcdef"]
+    assert [count for count in counts if count is not None] == [2, 2, 2, 2]
+
+
+async def test_calls_go_on_while_a_page_is_made() -> None:
+    metrics = knowing("llama")
+    for number in range(500):
+        metrics.attempt_ended("llama", won(new_id(), deployment=f"groq/{number}"))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    serving = asyncio.create_task(others())
+    await metrics.render()
+    serving.cancel()
+    assert turns > 500 * 5 / 32
+
+
+def test_losing_an_attempt_is_an_outcome_of_its_own(metrics: Metrics) -> None:
+    metrics.attempt_ended("llama", lost(new_id(), outcome=Outcome.SUPERSEDED))
+    assert 'outcome="superseded"' in asyncio.run(metrics.render())[0].decode()
