@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test test-real bench bench-fleet bench-steering fmt lock clean
+.PHONY: help run install test test-real test-servers fuzz bench bench-peers bench-instructions profile bench-fleet bench-steering fmt lock clean
 
 help:  ## list the verbs
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 run: install  ## from nothing to a running gateway on port 4000
 	@$(BIN)/holeshot serve
@@ -26,8 +26,24 @@ test: $(VENV)/.dev  ## everything that must pass; brings its own Postgres and Re
 test-real: $(VENV)/.dev  ## race two real LLM servers on loopback (compiles llama.cpp, once)
 	$(BIN)/python tests/real/run.py
 
-bench: $(VENV)/.dev  ## measure, side by side with a plain pass-through proxy
-	$(BIN)/python benchmarks/bench.py
+test-servers: $(VENV)/.dev  ## our HTTP client against real servers: nginx, HAProxy, Envoy and what else is installed (six minutes)
+	$(BIN)/python tests/real_servers/run.py $(SERVERS)
+
+fuzz: $(VENV)/.dev  ## fuzz both HTTP parsers, for SECONDS=60 each (Linux, Python before 3.14)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/fuzz/requirements.lock
+	$(BIN)/python tests/fuzz/run.py $(or $(SECONDS),60)
+
+bench: $(VENV)/.dev  ## measure, side by side with a plain pass-through proxy and nginx (twelve minutes; QUICK=1: four)
+	$(BIN)/python benchmarks/bench.py $(if $(QUICK),--quick)
+
+bench-peers: $(VENV)/.dev  ## measure beside LiteLLM, Portkey and TensorZero, which are installed under var/
+	$(BIN)/python -m benchmarks.peers
+
+bench-instructions: $(VENV)/.dev  ## count the instructions of a call; fails when they grew (needs valgrind, half a minute)
+	$(BIN)/python benchmarks/instructions.py
+
+profile: $(VENV)/.dev  ## record flame graphs of the gateway at work into var/profile
+	$(BIN)/python benchmarks/flames.py
 
 bench-fleet: $(VENV)/.dev  ## four gateways, six providers, one Redis, real sockets, faults (four minutes)
 	$(BIN)/python -m benchmarks.fleet

@@ -1,13 +1,15 @@
 """The answer of all measurements, 100 tokens, as a stream and as JSON, ready to be sent, and what proves it whole."""
 
 import json
+import re
 from typing import Any
 
 TOKENS = 100
 TOKEN = " token"
-TOKEN_MARK = b'"delta":{"content":'  # once per token in a stream
+TOKEN_MARK = b'" token"'  # once per token in a stream, whoever wrote its JSON
 DONE = b"data: [DONE]\n\n"
 
+_STOPPED = re.compile(rb'"finish_reason": ?"stop"')
 _ID = "chatcmpl-9f2c4f6e8b0d4a1c"
 _CREATED = 1_760_000_000
 _MODEL = "benchmark-model"
@@ -76,7 +78,7 @@ JSON_RESPONSE = (
 
 def is_whole_stream(body: bytes) -> bool:
     """Tell whether a stream's body has every token, the finish reason and its end."""
-    return body.count(TOKEN_MARK) == TOKENS and b'"finish_reason":"stop"' in body and body.endswith(DONE)
+    return body.count(TOKEN_MARK) == TOKENS and _STOPPED.search(body) is not None and body.endswith(DONE)
 
 
 def is_whole_json(body: bytes) -> bool:

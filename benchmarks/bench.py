@@ -1,117 +1,88 @@
-"""Measures the gateway beside a plain pass-through proxy on the same mock upstream, against what was promised."""
+"""Measures the gateway beside a pass-through proxy and nginx on the same mock upstream, against what was promised."""
 
 import argparse
+import functools
 import platform
-import signal
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from benchmarks import report, servers
-from benchmarks.measuring import LoadError, measure
-from benchmarks.report import Row
-from benchmarks.scenarios import LATENCY, SCENARIOS
-from benchmarks.servers import Server
-from benchmarks.startup import measure_start
+from benchmarks import crowd, figures, losers, measuring, report, startup, stream_memory, tls_losers
+from benchmarks.figures import Row
+from benchmarks.load import LoadError
+from benchmarks.measuring import QUICK_ROUNDS, ROUNDS, Effort
+from benchmarks.processes import prepare
+from benchmarks.scenarios import FIRST_TOKEN, FIRST_TOKEN_LIMITS, SCENARIOS, Scenario
+from benchmarks.stand import Stand, stand
 
-ROUNDS, QUICK_ROUNDS = 9, 5
-QUICK_SHARE = 0.3  # of the calls
-STARTS, QUICK_STARTS = 5, 2
-START = "start"
+Part = Callable[[Stand, Effort], Iterator[Row]]
 
 
-class Bench:
-    """One run of the benchmarks chosen."""
-
-    def __init__(self, chosen: list[str], *, quick: bool) -> None:
-        self._chosen = chosen
-        self._quick = quick
-        self._rounds = QUICK_ROUNDS if quick else ROUNDS
-        self._share = QUICK_SHARE if quick else 1.0
-        self._progress = Progress(
-            SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=Console(stderr=True)
-        )
-        self._task = self._progress.add_task("starting")
-
-    def run(self) -> list[Row]:
-        """Measure.
-
-        Raises:
-            LoadError, RuntimeError: something is broken.
-
-        """
-        rows: list[Row] = []
-        with self._progress, tempfile.TemporaryDirectory(prefix="holeshot-bench-") as folder:
-            with _running(Path(folder) / "measured") as running:
-                for scenario in (*SCENARIOS, LATENCY):
-                    if self._wants(scenario.name):
-                        calls = max(scenario.concurrency, int(scenario.calls * self._share))
-                        samples = measure(scenario, running, self._rounds, calls, self._say)
-                        make = report.latency_rows if scenario is LATENCY else report.cpu_rows
-                        rows += make(scenario, samples)
-            if self._wants(START):
-                rows += self._starts(Path(folder) / "started")
-        return rows
-
-    def _starts(self, folder: Path) -> list[Row]:
-        with servers.upstream() as upstream:
-            self._say("start: compiling")
-            bytecode = folder / "bytecode"
-            measure_start(upstream.port, folder / "thrown-away", bytecode)
-            self._say("start: with a new database")
-            first = measure_start(upstream.port, folder / "kept", bytecode)
-            later = []
-            for number in range(1, (QUICK_STARTS if self._quick else STARTS) + 1):
-                self._say(f"start: number {number}")
-                later.append(measure_start(upstream.port, folder / "kept", bytecode))
-        return report.start_rows(first, later)
-
-    def _wants(self, name: str) -> bool:
-        return not self._chosen or name in self._chosen
-
-    def _say(self, what: str) -> None:
-        self._progress.update(self._task, description=what)
+def cpu(scenario: Scenario, stand: Stand, effort: Effort) -> Iterator[Row]:
+    """What a call costs."""
+    return figures.cpu_rows(scenario, measuring.measure(scenario, stand, effort))
 
 
-@contextmanager
-def _running(folder: Path) -> Iterator[dict[str, Server]]:
-    with (
-        servers.upstream() as upstream,
-        servers.passthrough(upstream.port) as passthrough,
-        servers.gateway(upstream.port, folder) as gateway,
-    ):
-        yield {server.name: server for server in (upstream, passthrough, gateway)}
+def first_token(stand: Stand, effort: Effort) -> Iterator[Row]:
+    """What is added to the first token of one call at a time."""
+    return figures.latency_rows(FIRST_TOKEN, measuring.measure(FIRST_TOKEN, stand, effort), FIRST_TOKEN_LIMITS)
+
+
+PARTS: Mapping[str, Part] = {
+    **{scenario.name: functools.partial(cpu, scenario) for scenario in SCENARIOS},
+    FIRST_TOKEN.name: first_token,
+    crowd.NAME: crowd.rows,
+    losers.NAME: losers.rows,
+    tls_losers.NAME: tls_losers.rows,
+    stream_memory.NAME: stream_memory.rows,
+    startup.NAME: startup.rows,
+}
+
+
+def run(names: list[str], *, quick: bool) -> list[Row]:
+    """Measure. A part that breaks is a row that says so, and the others are measured all the same."""
+    progress = Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=Console(stderr=True)
+    )
+    task = progress.add_task("starting")
+    effort = Effort(quick, lambda what: progress.update(task, description=what))
+    rows: list[Row] = []
+    with progress, tempfile.TemporaryDirectory(prefix="holeshot-bench-") as folder, stand(Path(folder)) as servers:
+        for name in names:
+            try:
+                rows += PARTS[name](servers, effort)
+            except (LoadError, RuntimeError) as error:
+                rows.append(Row(title=f"{name}: broken", value=None, broken=True, detail=str(error)))
+    return rows
 
 
 def main() -> None:
     """Run from the command line."""
-    names = [scenario.name for scenario in (*SCENARIOS, LATENCY)] + [START]
     parser = argparse.ArgumentParser(prog="bench.py", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer calls and rounds: about a quarter of the time")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--only", action="append", choices=names, default=[], help="measure only this; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="fewer calls and rounds: about a third of the time")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    form.add_argument("--markdown", action="store_true", help="print Markdown instead of a table")
+    parser.add_argument("--only", action="append", choices=PARTS, default=[], help="measure only this; may be repeated")
     arguments = parser.parse_args()
-    if sys.platform != "linux":
-        parser.exit(1, "bench.py reads CPU time and memory from Linux's /proc; run it on Linux, or in a container\n")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the servers are stopped
-    try:
-        rows = Bench(arguments.only, quick=arguments.quick).run()
-    except (LoadError, RuntimeError) as error:
-        sys.exit(f"broken: {error}")
+    prepare(parser)
+    rows = run(arguments.only or list(PARTS), quick=arguments.quick)
     conditions = (
-        f"CPU: user and system time of the whole process tree per call, rows in SQLite included; medians over "
-        f"{QUICK_ROUNDS if arguments.quick else ROUNDS} alternating rounds, ratios within a round. "
-        f"Python {platform.python_version()}, {platform.machine()}."
+        f"CPU: user and system time of the whole process tree per call, rows in PostgreSQL and standings in Redis "
+        f"included, the stores' own not; medians over {QUICK_ROUNDS if arguments.quick else ROUNDS} alternating "
+        f"rounds, ratios within a round. Python {platform.python_version()}, {platform.machine()}."
     )
     if arguments.json:
         print(report.as_json(rows, conditions))
+    elif arguments.markdown:
+        print(report.as_markdown(rows, conditions))
     else:
         report.show(rows, conditions)
+    sys.exit(any(row.broken for row in rows))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ or the garbage collector. It counts exactly how often each is called, and that i
 
 import argparse
 import pstats
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -16,15 +15,15 @@ from typing import Any, cast
 import msgspec
 from rich.table import Table
 
-from benchmarks import servers
+from benchmarks import gateways, load, servers
+from benchmarks.hot_path import WAYS
 from benchmarks.load import Order
 from benchmarks.report import console
-from benchmarks.scenarios import GATEWAY_PATH
+from benchmarks.servers import Server
 
 FEW_CALLS, MANY_CALLS = 100, 1600  # what they differ by is calls alone: starting and warming up cancel out
 CONCURRENCY = 16
 LEAST_TIMES = 0.2  # per call; what happens less often is background work
-CASES = {"stream": ("single", True, 1), "json": ("single", False, 1), "race": ("soon-race", True, 2)}
 
 
 class Spot(msgspec.Struct, frozen=True):
@@ -60,25 +59,15 @@ def profile(case: str) -> list[Spot]:
 
 def _figures(case: str, calls: int) -> Figures:
     """Return what cProfile says of a gateway that is started, called so often, and stopped."""
-    model, streamed, launched = CASES[case]
-    with tempfile.TemporaryDirectory(prefix="holeshot-profile-") as folder, servers.upstream() as upstream:
-        port = servers.free_port()
-        dump = Path(folder) / "calls.prof"
-        gateway = servers.gateway_command(servers.write_config(Path(folder), upstream.port, port))
-        with servers.running([sys.executable, "-m", "cProfile", "-o", str(dump), *gateway]) as process:
+    with tempfile.TemporaryDirectory(prefix="holeshot-profile-") as name, servers.upstream() as upstream:
+        folder, port = Path(name), servers.free_port()
+        dump = folder / "calls.prof"
+        config = gateways.write_config(folder, upstream.port, port, gateways.sqlite(folder))
+        command = [sys.executable, "-m", "cProfile", "-o", str(dump), *gateways.gateway_command(config)]
+        with servers.running(command, gateways.environment()) as process:
             servers.wait_until_listening(process, port)
-            order = Order(
-                port=port,
-                path=GATEWAY_PATH,
-                model=model,
-                streamed=streamed,
-                calls=calls,
-                concurrency=CONCURRENCY,
-                key=servers.KEY,
-                launched=launched,
-            )
-            load = [sys.executable, str(servers.FOLDER / "load.py"), msgspec.json.encode(order).decode()]
-            subprocess.run(load, check=True, stdout=subprocess.DEVNULL)
+            question = WAYS[case].question(Server("gateway", process.pid, port, gateways.HEADERS))
+            load.run(Order(question=question, calls=calls, concurrency=CONCURRENCY))
         return cast("Figures", vars(pstats.Stats(str(dump)))["stats"])
 
 
@@ -101,14 +90,14 @@ def _table(title: str, spots: list[Spot]) -> Table:
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(prog="hot_spots.py", description=__doc__)
-    parser.add_argument("case", nargs="*", help=f"any of {', '.join(CASES)}; all without")
+    parser.add_argument("case", nargs="*", help=f"any of {', '.join(WAYS)}; all without")
     parser.add_argument("--rows", type=int, default=40, help="functions to show [default: 40]")
     arguments = parser.parse_args()
     for case in arguments.case:
-        if case not in CASES:
-            parser.error(f"there is no case {case!r}: {', '.join(CASES)}")
+        if case not in WAYS:
+            parser.error(f"there is no case {case!r}: {', '.join(WAYS)}")
     output = console()
-    for case in arguments.case or CASES:
+    for case in arguments.case or WAYS:
         output.print(_table(f"{case}: µs per call, under cProfile", profile(case)[: arguments.rows]))
 
 

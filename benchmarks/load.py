@@ -1,64 +1,99 @@
-"""The load: so many calls over so many connections, every answer checked to be whole; a process of its own.
+"""The load: calls over many connections, in one of three rhythms; a process of its own, run by ``run``.
 
-Prints one JSON object: how long each call took to its first token (streams) or its end, in milliseconds.
+Prints one JSON object: how long each call took to its first token (streams) or its end, in milliseconds, and what the
+load itself took.
 """
 
 import argparse
 import asyncio
-import re
+import subprocess
 import sys
-from time import perf_counter
-from typing import cast
+from collections import deque
+from pathlib import Path
+from random import Random
+from time import perf_counter, process_time
 
 import msgspec
 import uvloop
 
-from benchmarks.answers import TOKEN_MARK, is_whole_json, is_whole_stream
+from benchmarks.caller import Caller, Question
 
 _LIMIT_S = 300.0
-_PROMPT = "Explain to a new colleague, in plain words and about a hundred tokens, why a proxy should not be slow. " * 2
-_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
-_HEADERS_END = b"\r\n\r\n"
-_LAST_CHUNK = b"\r\n0\r\n\r\n"
+_ACCEPTING_S = (
+    1.0  # until a server has taken a crowd's connections out of its backlog; some take one a turn of their loop
+)
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What to send, where, how often. ``launched`` is how many attempts a gateway must say it started."""
+    """What to ask, how often, and in which rhythm.
 
-    port: int
-    path: str
-    model: str
-    streamed: bool
+    - closed loop: ``concurrency`` connections, each calls again as soon as it has its answer;
+    - ``together``: all ``concurrency`` connections are opened first, then each makes one call at the same instant;
+    - ``rate_per_s``: open loop, Poisson arrivals at that rate, whatever becomes of the calls before.
+    """
+
+    question: Question
     calls: int
     concurrency: int
-    key: str | None = None
-    launched: int | None = None
+    together: bool = False
+    rate_per_s: float | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """``latencies_ms``: to the first token of each streamed call, to the end of the others."""
+    """``latencies_ms``: to the first token of each streamed call, to the end of the others.
+
+    ``wall_s`` from the first call to the last answer; ``cpu_s`` of the load generator itself.
+    """
 
     latencies_ms: list[float]
+    wall_s: float
+    cpu_s: float
 
 
-class BrokenAnswerError(Exception):
+class LoadError(Exception):
     """An answer was not what it should be: the measurement would mean nothing."""
 
 
 class Run:
-    """The calls still to make, and what came of the others."""
+    """The closed loop, and what all rhythms have in common."""
 
     def __init__(self, order: Order) -> None:
         self.order = order
-        self.request = _request(order)
+        self.question = order.question
+        self.request = order.question.rendered()
         self.latencies_ms: list[float] = []
+        self.began = perf_counter()
+        self._callers: set[Caller] = set()
+        self._none_left = asyncio.Event()
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._left = order.calls
 
-    def take(self) -> bool:
-        """Take one of the calls to make."""
+    async def start(self) -> None:
+        """Open the connections."""
+        for _ in range(self.order.concurrency):
+            await self.connect()
+
+    async def connect(self) -> None:
+        """Open one."""
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: Caller(self), "127.0.0.1", self.question.port)
+
+    async def close(self) -> None:
+        """Hang up everywhere."""
+        for caller in self._callers:
+            caller.close()
+        if self._callers:
+            await self._none_left.wait()
+
+    def made(self, caller: Caller) -> None:
+        """Remember it."""
+        self._callers.add(caller)
+
+    def free(self, caller: Caller) -> None:
+        """Have it make the next call."""
         self._left -= 1
-        return self._left >= 0
+        if self._left >= 0:
+            caller.call(perf_counter())
 
     def note(self, latency_s: float) -> None:
         """Take a whole answer."""
@@ -69,109 +104,117 @@ class Run:
     def fail(self, reason: str) -> None:
         """End it: something is broken."""
         if not self.over.done():
-            self.over.set_exception(BrokenAnswerError(reason))
+            self.over.set_exception(LoadError(reason))
+
+    def gone(self, caller: Caller) -> None:
+        """Forget it."""
+        self._callers.discard(caller)
+        if not self._callers:
+            self._none_left.set()
 
 
-class Connection(asyncio.Protocol):
-    """One connection, one call after the other."""
+class Together(Run):
+    """Everybody at once."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._transport: asyncio.Transport | None = None
-        self._received = bytearray()
-        self._began = 0.0
-        self._first_token_at: float | None = None
+    def __init__(self, order: Order) -> None:
+        super().__init__(order)
+        self._ready: list[Caller] = []
+        self._called = False
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
-        self._call()
+    async def start(self) -> None:
+        """Open the connections, and call over all of them."""
+        await super().start()
+        await asyncio.sleep(_ACCEPTING_S)
+        self._called = True
+        self.began = perf_counter()
+        for caller in self._ready:
+            caller.call(perf_counter())
 
-    def connection_lost(self, error: Exception | None) -> None:
-        if self._began:
-            self._run.fail(f"the server closed the connection ({error}) after {bytes(self._received[-300:])!r}")
+    def free(self, caller: Caller) -> None:
+        """Keep it until all are there; one call is all it makes."""
+        if not self._called:
+            self._ready.append(caller)
 
-    def data_received(self, data: bytes) -> None:
-        received = self._received
-        received += data
-        if self._first_token_at is None and TOKEN_MARK in received:
-            self._first_token_at = perf_counter()
-        head_end = received.find(_HEADERS_END)
-        if head_end < 0:
-            return
-        length = _LENGTH.search(received, 0, head_end)
-        start = head_end + len(_HEADERS_END)
-        if length is None:
-            if received.endswith(_LAST_CHUNK):
-                self._take(bytes(received[:start]), _unchunked(received, start))
-        elif len(received) >= start + int(length[1]):
-            self._take(bytes(received[:start]), bytes(received[start:]))
 
-    def _take(self, head: bytes, body: bytes) -> None:
-        now = perf_counter()
-        order = self._run.order
-        is_whole = is_whole_stream if order.streamed else is_whole_json
-        if not head.startswith(b"HTTP/1.1 200 ") or not is_whole(body):
-            self._run.fail(f"not a whole answer: {head!r} … {body[-300:]!r}")
-            return
-        if order.launched is not None and b"x-holeshot-launched: %d\r\n" % order.launched not in head.lower():
-            self._run.fail(f"not raced as it should be: {head!r}")
-            return
-        until = self._first_token_at if order.streamed and self._first_token_at is not None else now
-        began, self._began = self._began, 0.0
-        self._call()
-        self._run.note(until - began)
+class Arrivals(Run):
+    """Calls that come by chance. A call's time counts from when it was due: a late generator must not flatter."""
 
-    def _call(self) -> None:
-        assert self._transport is not None
-        self._received.clear()
-        self._first_token_at = None
-        if self._run.take():
-            self._began = perf_counter()
-            self._transport.write(self._run.request)
+    def __init__(self, order: Order, random: Random) -> None:
+        super().__init__(order)
+        self._random = random
+        self._idle: deque[Caller] = deque()
+        self._waiting: deque[float] = deque()  # calls that are due while every connection is busy
+        self._opening: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Open ``concurrency`` connections (more are opened when more calls are under way), and begin."""
+        await super().start()
+        self.began = perf_counter()
+        self._await_next(self.began)
+
+    def free(self, caller: Caller) -> None:
+        """Have it make a call that waits, or wait for one."""
+        if self._waiting:
+            caller.call(self._waiting.popleft())
         else:
-            self._transport.close()
+            self._idle.append(caller)
+
+    async def close(self) -> None:
+        """Hang up everywhere, on those that are still being opened as well."""
+        await asyncio.gather(*self._opening)
+        await super().close()
+
+    def _await_next(self, last_due: float) -> None:
+        assert self.order.rate_per_s is not None
+        due = last_due + self._random.expovariate(self.order.rate_per_s)
+        asyncio.get_running_loop().call_later(max(0.0, due - perf_counter()), self._arrive, due)
+
+    def _arrive(self, due: float) -> None:
+        self._left -= 1
+        if self._idle:
+            self._idle.pop().call(due)
+        else:
+            self._waiting.append(due)
+            opening = asyncio.get_running_loop().create_task(self.connect())
+            self._opening.add(opening)
+            opening.add_done_callback(self._opening.discard)
+        if self._left > 0:
+            self._await_next(due)
 
 
-async def run(order: Order) -> Outcome:
+def run(order: Order) -> Outcome:
+    """Make the calls from a process of its own.
+
+    Raises:
+        LoadError: an answer was not whole, or the calls did not end in time.
+
+    """
+    command = [sys.executable, str(Path(__file__)), msgspec.json.encode(order).decode()]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode:
+        raise LoadError(done.stderr.decode().strip())
+    return msgspec.json.decode(done.stdout, type=Outcome)
+
+
+async def carry_out(order: Order) -> Outcome:
     """Make the calls.
 
     Raises:
-        BrokenAnswerError: an answer is not whole.
+        LoadError: an answer is not whole.
         TimeoutError: it takes too long.
 
     """
-    loop = asyncio.get_running_loop()
-    work = Run(order)
-    for _ in range(order.concurrency):
-        await loop.create_connection(lambda: Connection(work), "127.0.0.1", order.port)
-    async with asyncio.timeout(_LIMIT_S):
-        await work.over
-    return Outcome(work.latencies_ms)
-
-
-def _request(order: Order) -> bytes:
-    body = msgspec.json.encode(
-        {"model": order.model, "messages": [{"role": "user", "content": _PROMPT}], "stream": order.streamed}
-    )
-    authorization = f"authorization: Bearer {order.key}\r\n" if order.key else ""
-    head = (
-        f"POST {order.path} HTTP/1.1\r\nhost: 127.0.0.1:{order.port}\r\ncontent-type: application/json\r\n"
-        f"{authorization}accept: */*\r\nuser-agent: load\r\ncontent-length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
-
-
-def _unchunked(received: bytearray, start: int) -> bytes:
-    """Return the body of a chunked response that is complete."""
-    parts: list[bytearray] = []
-    while True:
-        line_end = received.index(b"\r\n", start)
-        size = int(received[start:line_end], 16)
-        if size == 0:
-            return b"".join(parts)
-        start = line_end + 2
-        parts.append(received[start : start + size])
-        start += size + 2
+    if order.rate_per_s is not None:
+        work: Run = Arrivals(order, Random(1))
+    else:
+        work = Together(order) if order.together else Run(order)
+    try:
+        async with asyncio.timeout(_LIMIT_S):
+            await work.start()
+            await work.over
+        return Outcome(work.latencies_ms, perf_counter() - work.began, process_time())
+    finally:
+        await work.close()
 
 
 def main() -> None:
@@ -180,10 +223,10 @@ def main() -> None:
     parser.add_argument("order", help="an Order as JSON")
     order = msgspec.json.decode(parser.parse_args().order, type=Order)
     try:
-        outcome = uvloop.run(run(order))
+        outcome = uvloop.run(carry_out(order))
     except TimeoutError:
         sys.exit(f"load: not done within {_LIMIT_S:g} s")
-    except (BrokenAnswerError, OSError) as error:
+    except (LoadError, OSError) as error:
         sys.exit(f"load: {error}")
     sys.stdout.buffer.write(msgspec.json.encode(outcome))
 

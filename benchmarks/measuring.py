@@ -1,17 +1,36 @@
 """Measuring one scenario: its subjects take turns, so that a machine that grows slower grows slower for all."""
 
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 
 import msgspec
 
-from benchmarks import procfs
-from benchmarks.load import Order, Outcome
+from benchmarks import load, procfs
+from benchmarks.caller import Question
+from benchmarks.load import Order
+from benchmarks.nginx import Missing
 from benchmarks.scenarios import Scenario, Subject
-from benchmarks.servers import FOLDER, Server, get_json
+from benchmarks.servers import Server, get_json
+from benchmarks.stand import Stand
 
 WARM_UP_SHARE = 0.2
+ROUNDS, QUICK_ROUNDS = 9, 3
+QUICK_SHARE = 0.3  # of the calls
+
+
+class Effort(msgspec.Struct, frozen=True):
+    """How much is done for a figure, and whom to tell what is being done."""
+
+    quick: bool
+    say: Callable[[str], None]
+
+    @property
+    def rounds(self) -> int:
+        """How often each subject takes its turn."""
+        return QUICK_ROUNDS if self.quick else ROUNDS
+
+    def calls(self, scenario: Scenario) -> int:
+        """How many calls are made in a turn."""
+        return max(scenario.concurrency, int(scenario.calls * QUICK_SHARE) if self.quick else scenario.calls)
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -25,63 +44,64 @@ class Sample(msgspec.Struct, frozen=True):
     cut_share: float
 
 
-Samples = dict[str, list[Sample]]  # by subject, one for each round
+Samples = Mapping[str, list[Sample]]  # by subject, one for each round; a subject that could not be had is not there
 
 
-class LoadError(Exception):
-    """The load generator found something broken."""
-
-
-def measure(
-    scenario: Scenario, servers: Mapping[str, Server], rounds: int, calls: int, progress: Callable[[str], None]
-) -> Samples:
-    """Measure every subject ``rounds`` times, ``calls`` calls each, after a warm-up.
+def measure(scenario: Scenario, stand: Stand, effort: Effort) -> Samples:
+    """Measure every subject, after a warm-up.
 
     Raises:
         LoadError: an answer was not whole.
 
     """
-    samples: Samples = {subject.name: [] for subject in scenario.subjects}
-    for subject in scenario.subjects:
-        progress(f"{scenario.name}: warming up {subject.name}")
-        _run(scenario, subject, servers, max(scenario.concurrency, int(calls * WARM_UP_SHARE)))
-    for number in range(1, rounds + 1):
-        for subject in scenario.subjects:
-            progress(f"{scenario.name}: round {number} of {rounds}, {subject.name}")
-            samples[subject.name].append(_run(scenario, subject, servers, calls))
+    effort.say(f"{scenario.name}: starting servers")
+    found = {subject.name: server for subject in scenario.subjects if (server := _server(stand, subject)) is not None}
+    subjects = [subject for subject in scenario.subjects if subject.name in found]
+    calls = effort.calls(scenario)
+    for subject in subjects:
+        effort.say(f"{scenario.name}: warming up {subject.name}")
+        load.run(order(scenario, subject, found[subject.name], max(scenario.concurrency, int(calls * WARM_UP_SHARE))))
+    samples: dict[str, list[Sample]] = {name: [] for name in found}
+    for number in range(1, effort.rounds + 1):
+        for subject in subjects:
+            effort.say(f"{scenario.name}: round {number} of {effort.rounds}, {subject.name}")
+            samples[subject.name].append(_take(scenario, subject, found[subject.name], stand.upstream, calls))
     return samples
 
 
-def _run(scenario: Scenario, subject: Subject, servers: Mapping[str, Server], calls: int) -> Sample:
-    server = servers[subject.server]
-    order = Order(
+def order(scenario: Scenario, subject: Subject, server: Server, calls: int) -> Order:
+    """Return what the load generator is to do."""
+    question = Question(
         port=server.port,
         path=subject.path,
         model=subject.model,
         streamed=scenario.streamed,
-        calls=calls,
-        concurrency=scenario.concurrency,
-        key=server.key,
+        headers=server.headers,
         launched=subject.launched,
     )
+    if scenario.prompt_bytes is not None:
+        question = msgspec.structs.replace(question, prompt_bytes=scenario.prompt_bytes)
+    return Order(question=question, calls=calls, concurrency=scenario.concurrency)
+
+
+def count(upstream: Server, what: str) -> int:
+    """Return one of the mock upstream's counts."""
+    return int(get_json(upstream.port, "/counts").get(what, 0))
+
+
+def _server(stand: Stand, subject: Subject) -> Server | None:
+    try:
+        return stand[subject.server]
+    except Missing:
+        return None
+
+
+def _take(scenario: Scenario, subject: Subject, server: Server, upstream: Server, calls: int) -> Sample:
     server.settle()
-    cut_before = _cut(servers)
+    cut_before = count(upstream, "cut_before_first_byte")
     before_s = procfs.cpu_s(server.pid)
-    outcome = _load(order)
+    outcome = load.run(order(scenario, subject, server, calls))
     server.settle()
     cpu_s = procfs.cpu_s(server.pid) - before_s
-    return Sample(
-        cpu_s / (calls * scenario.units_per_call) * 1e6, outcome.latencies_ms, (_cut(servers) - cut_before) / calls
-    )
-
-
-def _cut(servers: Mapping[str, Server]) -> int:
-    return int(get_json(servers["upstream"].port, "/counts").get("cut_before_first_byte", 0))
-
-
-def _load(order: Order) -> Outcome:
-    command = [sys.executable, str(FOLDER / "load.py"), msgspec.json.encode(order).decode()]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode:
-        raise LoadError(done.stderr.decode().strip())
-    return msgspec.json.decode(done.stdout, type=Outcome)
+    cut = count(upstream, "cut_before_first_byte") - cut_before
+    return Sample(cpu_s / (calls * scenario.units_per_call) * 1e6, outcome.latencies_ms, cut / calls)

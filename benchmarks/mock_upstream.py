@@ -1,8 +1,8 @@
 """The upstream of all measurements: chat completions from prebuilt bytes behind a bare asyncio protocol.
 
-The path's first element says how it answers: ``/burst`` at once and in one write, ``/soon`` and ``/late`` like it but
-after a while (the two sides of a race), ``/paced`` one token every 5 ms. Whoever asks for no stream gets one JSON body.
-``GET /counts`` tells how many requests were begun, answered, and cut before or after their first byte.
+The path's first element says how it answers (``behaviours.py``). Whoever asks for no stream gets one JSON body, at the
+time of the first byte. ``GET /counts`` tells how many connections there were and how many of them are gone, and how
+many requests were begun, answered, and cut before or after their first byte.
 """
 
 import asyncio
@@ -15,12 +15,13 @@ from typing import cast
 import uvloop
 
 from benchmarks.answers import HEAD, JSON_RESPONSE, PIECES, PIECES_WITH_USAGE, STREAM, STREAM_WITH_USAGE
+from benchmarks.behaviours import BEHAVIOURS, NAMED, Behaviour
 
-WAITS_S = {b"soon": 0.005, b"late": 0.1}
-PACE_S = 0.005
-
+BACKLOG = 4096  # a crowd comes at once
+_BEHAVIOURS = {name.encode(): behaviour for name, behaviour in BEHAVIOURS.items()}
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _STREAMED = re.compile(rb'"stream" *: *true')
+_MODEL = re.compile(rb'"model" *: *"([^"]+)"')
 
 
 class Connection(asyncio.Protocol):
@@ -32,11 +33,12 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
         self._timer: asyncio.TimerHandle | None = None
-        self._silent = False  # a request is under way and nothing of its answer is sent
+        self._silent = False  # a request is under way, and nothing of its answer is sent
         self._answering = False  # part of the answer is sent
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
+        self._counts["connections"] += 1
 
     def connection_lost(self, error: Exception | None) -> None:
         del error
@@ -47,6 +49,7 @@ class Connection(asyncio.Protocol):
         elif self._answering:
             self._counts["cut_later"] += 1
         self._transport = None
+        self._counts["hung_up"] += 1
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -61,34 +64,42 @@ class Connection(asyncio.Protocol):
             self._answer(request)
 
     def _answer(self, request: bytes) -> None:
-        behaviour = request.split(b"/", 2)[1].split(b" ")[0]
-        if behaviour == b"counts":
+        name = request.split(b"/", 2)[1].split(b" ")[0]
+        if name == b"counts":
             self._send_counts()
             return
+        if name == NAMED.encode():
+            named = _MODEL.search(request)
+            name = named[1] if named is not None else b""
+        behaviour = _BEHAVIOURS[name]
         self._counts["begun"] += 1
+        self._silent = True
+        if behaviour.first_s:
+            self._timer = self._loop.call_later(behaviour.first_s, self._begin, behaviour, request)
+        elif behaviour.first_s is not None:
+            self._begin(behaviour, request)
+
+    def _begin(self, behaviour: Behaviour, request: bytes) -> None:
+        with_usage = b'"include_usage"' in request
         if not _STREAMED.search(request):
             self._finish(JSON_RESPONSE)
-            return
-        with_usage = b'"include_usage"' in request
-        if behaviour == b"paced":
-            self._answering = True
-            self._write(HEAD)
-            self._pace(PIECES_WITH_USAGE if with_usage else PIECES, 0, self._loop.time())
-            return
-        answer = STREAM_WITH_USAGE if with_usage else STREAM
-        if wait_s := WAITS_S.get(behaviour):
-            self._silent = True
-            self._timer = self._loop.call_later(wait_s, self._finish, answer)
+        elif behaviour.gap_s is None:
+            self._finish(STREAM_WITH_USAGE if with_usage else STREAM)
         else:
-            self._finish(answer)
+            self._silent, self._answering = False, True
+            pieces = PIECES_WITH_USAGE if with_usage else PIECES
+            self._write(HEAD + pieces[0])
+            self._next_in_time(pieces, 1, self._loop.time(), behaviour.gap_s)
 
-    def _pace(self, pieces: tuple[bytes, ...], number: int, began_at: float) -> None:
+    def _next_in_time(self, pieces: tuple[bytes, ...], number: int, began_at: float, gap_s: float) -> None:
+        self._timer = self._loop.call_at(began_at + number * gap_s, self._pace, pieces, number, began_at, gap_s)
+
+    def _pace(self, pieces: tuple[bytes, ...], number: int, began_at: float, gap_s: float) -> None:
         if number + 1 == len(pieces):
             self._finish(pieces[number])
-            return
-        self._write(pieces[number])
-        next_at = began_at + (number + 1) * PACE_S
-        self._timer = self._loop.call_at(next_at, self._pace, pieces, number + 1, began_at)
+        else:
+            self._write(pieces[number])
+            self._next_in_time(pieces, number + 1, began_at, gap_s)
 
     def _finish(self, last: bytes) -> None:
         self._timer = None
@@ -110,7 +121,7 @@ async def serve(port: int) -> None:
     """Serve until killed."""
     counts: Counter[str] = Counter()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(counts), "127.0.0.1", port, backlog=1024)
+    server = await loop.create_server(lambda: Connection(counts), "127.0.0.1", port, backlog=BACKLOG)
     await server.serve_forever()
 
 

@@ -28,6 +28,24 @@ def memory_mb(pid: int, kind: str = "Rss") -> float:
     return sum(_rollup_kb(each, kind) for each in tree(pid)) * 1024 / 1e6
 
 
+def forget_peak(pid: int) -> None:
+    """Have ``peak_mb`` count from now."""
+    for each in tree(pid):
+        Path(f"/proc/{each}/clear_refs").write_text("5")
+
+
+def peak_mb(pid: int) -> float:
+    """Return the most memory that was resident at a time, of ``pid`` and its descendants, in 10^6 bytes."""
+    return sum(_peak_kb(each) for each in tree(pid)) * 1024 / 1e6
+
+
+def _peak_kb(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1])
+    raise LookupError(f"the kernel tells no peak of process {pid}")
+
+
 def _rollup_kb(pid: int, kind: str) -> int:
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         name, _, value = line.partition(":")

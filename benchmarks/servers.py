@@ -1,41 +1,48 @@
-"""The servers that are measured, and the upstream behind them: started on free ports, stopped at the end."""
+"""Running servers on free ports until a block ends: in general, the mock upstream, and the pass-through baseline."""
 
-import hashlib
 import http.client
 import json
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
-import yaml
 
 FOLDER = Path(__file__).parent
-KEY = "hs-benchmark"
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 10.0
 _LOOK_S = 0.002
 _SETTLE_S = 0.05
+_LOOKS_PER_WORKER = 6
 
 
 class Server(msgspec.Struct, frozen=True):
-    """A server that is listening. ``keeps_a_ledger``: it has work left after its last answer."""
+    """A server that is listening.
+
+    ``workers`` of a gateway, each with a ledger of its own, has work left after its last answer; others have none.
+    """
 
     name: str
     pid: int
     port: int
-    key: str | None = None
-    keeps_a_ledger: bool = False
+    headers: Mapping[str, str] = {}
+    workers: int = 0
 
     def settle(self) -> None:
         """Wait until what the calls so far left to do is done: rows on their way to SQL are part of a call's price."""
-        while self.keeps_a_ledger and get_json(self.port, "/health/ready")["database"]["pending"]:
-            time.sleep(_SETTLE_S)
+        idle = 0
+        looks = 1 if self.workers == 1 else _LOOKS_PER_WORKER * self.workers  # each is answered by any of them
+        while idle < looks and self.workers:
+            if get_json(self.port, "/health/ready")["database"]["pending"]:
+                idle = 0
+                time.sleep(_SETTLE_S)
+            else:
+                idle += 1
 
 
 def get_json(port: int, path: str) -> Any:
@@ -56,9 +63,12 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ``command``, what it says going nowhere, until the block ends."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+def running(
+    command: Sequence[str], environment: Mapping[str, str] | None = None, output: BinaryIO | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ``command`` until the block ends; what it says goes to ``output``, or nowhere."""
+    heard = subprocess.DEVNULL if output is None else output
+    process = subprocess.Popen(command, stdout=heard, stderr=heard, env=environment)
     try:
         yield process
     finally:
@@ -70,22 +80,33 @@ def running(command: Sequence[str], environment: Mapping[str, str] | None = None
             process.wait()
 
 
-def wait_until_listening(process: subprocess.Popen[bytes], port: int) -> None:
+def wait_until_listening(process: subprocess.Popen[bytes], port: int, limit_s: float = START_LIMIT_S) -> None:
     """Wait for ``process`` to accept connections.
 
     Raises:
         RuntimeError: it ends, or never does.
 
     """
-    deadline = time.monotonic() + START_LIMIT_S
-    while time.monotonic() < deadline and process.poll() is None:
+
+    def listening() -> bool:
         try:
             socket.create_connection(("127.0.0.1", port)).close()
         except ConnectionRefusedError:
-            time.sleep(_LOOK_S)
-        else:
-            return
-    raise RuntimeError(f"did not start: {process.args!r}")
+            return False
+        return True
+
+    if not wait_for(listening, process, limit_s):
+        raise RuntimeError(f"did not start: {process.args!r}")
+
+
+def wait_for(ready: Callable[[], bool], process: subprocess.Popen[bytes], limit_s: float) -> bool:
+    """Tell whether ``process`` became ready within the limit, and before it ended."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline and process.poll() is None:
+        if ready():
+            return True
+        time.sleep(_LOOK_S)
+    return False
 
 
 @contextmanager
@@ -104,61 +125,4 @@ def passthrough(upstream_port: int) -> Iterator[Server]:
     command = [sys.executable, str(FOLDER / "passthrough.py"), str(port), f"http://127.0.0.1:{upstream_port}"]
     with running(command) as process:
         wait_until_listening(process, port)
-        yield Server("passthrough", process.pid, port)
-
-
-@contextmanager
-def gateway(upstream_port: int, folder: Path) -> Iterator[Server]:
-    """Run the gateway as its users do, ledger, leaderboard, metrics, log line and client keys on."""
-    port = free_port()
-    with running(gateway_command(write_config(folder, upstream_port, port))) as process:
-        wait_until_listening(process, port)
-        yield Server("gateway", process.pid, port, KEY, keeps_a_ledger=True)
-
-
-def gateway_command(config: Path) -> list[str]:
-    """Return the command of the gateway installed beside this Python."""
-    return [str(Path(sys.executable).parent / "holeshot"), "serve", "--config", str(config)]
-
-
-def write_config(folder: Path, upstream_port: int, port: int) -> Path:
-    """Write the gateway's configuration and return its path; ledger and spool lie beside it.
-
-    A provider for each behaviour of the mock; a model for each way of racing them.
-    """
-    behaviours = {name: name for name in ("burst", "soon", "late", "paced")} | {
-        "soon-too": "soon",
-        "paced-too": "paced",
-    }
-
-    def model(mode: str, *providers: str) -> dict[str, Any]:
-        return {"deployments": [f"{name}/benchmark-model" for name in providers], "race": {"mode": mode}}
-
-    config = {
-        "port": port,
-        "database_url": f"sqlite:///{folder / 'ledger.db'}",
-        "spool_dir": str(folder / "spool"),
-        "log_format": "json",
-        "clients": {"benchmark": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest()}},
-        "providers": {
-            name: {
-                "kind": "openai_compatible",
-                "base_url": f"http://127.0.0.1:{upstream_port}/{behaviour}/v1",
-                "api_key": f"sk-mock-{name}-0123456789abcdef",
-            }
-            for name, behaviour in behaviours.items()
-        },
-        "models": {
-            "single": model("single", "burst"),
-            "burst-race": model("race", "burst", "late"),
-            "soon-single": model("single", "soon"),
-            "soon-race": model("race", "soon", "late"),
-            "soon-tie": model("race", "soon", "soon-too"),
-            "paced-single": model("single", "paced"),
-            "paced-race": model("race", "paced", "paced-too"),
-        },
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "gateway.yaml"
-    path.write_text(yaml.safe_dump(config, sort_keys=False))
-    return path
+        yield Server("pass-through", process.pid, port)

@@ -1,0 +1,120 @@
+"""Measures the gateway and its peers, one after the other, on the same mock upstream and the same machine.
+
+python -m benchmarks.peers [--quick] [--only NAME] [--markdown]
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from benchmarks import load, procfs, report
+from benchmarks.crowd import STREAM_S
+from benchmarks.figures import quantile
+from benchmarks.installing import UnavailableError
+from benchmarks.load import LoadError, Order
+from benchmarks.nginx import Missing
+from benchmarks.peers.litellm_proxy import LITELLM
+from benchmarks.peers.peer import Asked, Peer, holeshot, plain
+from benchmarks.peers.portkey import PORTKEY
+from benchmarks.peers.table import Standing, as_markdown, as_table
+from benchmarks.peers.tensorzero import TENSORZERO
+from benchmarks.processes import prepare
+from benchmarks.stand import Stand, stand
+
+PEERS = (
+    plain("nginx"),
+    plain("pass-through"),
+    holeshot("Holeshot, single", "gateway", "single"),
+    holeshot("Holeshot, race of two", "crowded", "race"),
+    TENSORZERO,
+    PORTKEY,
+    LITELLM,
+)
+CALLS, CONCURRENCY = 1000, 16
+PACED_CALLS, PACED_CONCURRENCY, TOKENS = 200, 50, 100
+STREAMS, CALM_STREAMS = 1000, 50
+TIMES, QUICK_TIMES = 5, 2
+TURN_S = 8.0  # who needs longer for the calls gets fewer
+
+
+def measure(peer: Peer, servers: Stand, folder: Path, times: int) -> Standing:
+    """Return what one peer takes, or why it is not known."""
+    try:
+        with peer.start(servers, folder) as asked:
+            json_us, json_calls = _cpu_us(asked, "burst", CALLS, CONCURRENCY, times, streamed=False)
+            burst_us, burst_calls = _cpu_us(asked, "burst", CALLS, CONCURRENCY, times, streamed=True)
+            paced_us, paced_calls = _cpu_us(asked, "paced", PACED_CALLS, PACED_CONCURRENCY, times, streamed=True)
+            crowd = _crowd(asked)
+    except (UnavailableError, Missing, LoadError) as error:
+        return Standing(title=peer.title, note=str(error))
+    fewer = (json_calls, burst_calls, paced_calls)
+    return msgspec.structs.replace(
+        crowd,
+        title=peer.title,
+        json_ms=json_us / 1000,
+        burst_ms=burst_us / 1000,
+        token_us=paced_us / TOKENS,
+        note="" if fewer == (CALLS, CALLS, PACED_CALLS) else f"slow: {', '.join(map(str, fewer))} calls",
+    )
+
+
+def _cpu_us(
+    asked: Asked, behaviour: str, calls: int, concurrency: int, times: int, *, streamed: bool
+) -> tuple[float, int]:
+    """Return the CPU of a call, and how many there were in each of the turns."""
+    question = asked.question(behaviour, streamed=streamed)
+    load.run(Order(question=question, calls=concurrency, concurrency=concurrency))
+    rehearsal = load.run(Order(question=question, calls=4 * concurrency, concurrency=concurrency))
+    calls = min(calls, max(4 * concurrency, int(TURN_S / rehearsal.wall_s * 4 * concurrency)))
+    taken = []
+    for _ in range(times):
+        before_s = procfs.cpu_s(asked.server.pid)
+        load.run(Order(question=question, calls=calls, concurrency=concurrency))
+        asked.server.settle()
+        taken.append((procfs.cpu_s(asked.server.pid) - before_s) / calls * 1e6)
+    return median(taken), calls
+
+
+def _crowd(asked: Asked) -> Standing:
+    question = asked.question("crowd", streamed=True)
+    load.run(Order(question=question, calls=CALM_STREAMS, concurrency=CALM_STREAMS, together=True))
+    asked.server.settle()
+    procfs.forget_peak(asked.server.pid)
+    before_s = procfs.cpu_s(asked.server.pid)
+    outcome = load.run(Order(question=question, calls=STREAMS, concurrency=STREAMS, together=True))
+    asked.server.settle()
+    return Standing(
+        title="",
+        cores=(procfs.cpu_s(asked.server.pid) - before_s) / STREAM_S,
+        peak_mb=procfs.peak_mb(asked.server.pid),
+        ttft_p99_ms=quantile(outcome.latencies_ms, 0.99),
+    )
+
+
+def main() -> None:
+    """Run from the command line."""
+    titles = [peer.title for peer in PEERS]
+    parser = argparse.ArgumentParser(prog="benchmarks.peers", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer turns")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown instead of a table")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help=f"any of: {', '.join(titles)}")
+    arguments = parser.parse_args()
+    chosen = [peer for peer in PEERS if not arguments.only or any(map(peer.title.startswith, arguments.only))]
+    prepare(parser)
+    standings = []
+    with tempfile.TemporaryDirectory(prefix="holeshot-peers-") as name, stand(Path(name)) as servers:
+        for peer in chosen:
+            print(f"measuring {peer.title}", file=sys.stderr, flush=True)
+            standings.append(measure(peer, servers, Path(name), QUICK_TIMES if arguments.quick else TIMES))
+    if arguments.markdown:
+        print(as_markdown(standings))
+    else:
+        report.console().print(as_table(standings))
+
+
+if __name__ == "__main__":
+    main()

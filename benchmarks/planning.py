@@ -1,0 +1,102 @@
+"""What steering costs: planning a call, and each sample of the leaderboard, Redis' share of it included.
+
+    PYTHONPATH=. python benchmarks/planning.py [calls]
+
+Microseconds, the median over all calls. Sixteen calls are always under way, so that what is in flight changes with each
+call, as it does at work. A sample is all that an attempt tells: its launch, its first token, its end, and the end of
+its call. With Redis, by process time, flushing and reading back once for 400 samples, a second's, are part of it.
+"""
+
+import asyncio
+import sys
+import time
+from collections import deque
+from random import Random
+
+from benchmarks.recorded import MODEL, deployments, races
+from gateway.calls import CallRecord, CallStart, Objective, Outcome
+from gateway.settings.model import RaceSettings
+from gateway.steering.board import Board, MemoryBoard
+from gateway.steering.redis_board import RedisBoard, connect
+from gateway.steering.steering import Steering
+from tests.services.servers import redis_server
+
+FLEETS = (2, 3, 6, 20)
+UNDER_WAY = 16
+SAMPLES_PER_S = 400
+RACE = RaceSettings()
+
+Race = tuple[CallStart, CallRecord]
+
+
+class Steered:
+    """A steering that hears of races, each ended when sixteen more have begun."""
+
+    def __init__(self, names: list[str], board: Board) -> None:
+        self.names = names
+        self.steering = Steering(board, clock=time.monotonic, unix_clock=time.time, random=Random(1))
+        self._under_way: deque[Race] = deque()
+
+    def plan(self) -> None:
+        self.steering.plan(
+            MODEL, self.names, RACE, objective=Objective.FIRST_TOKEN, prompt_class=0, prompt_tokens=812, max_tokens=None
+        )
+
+    def run(self, start: CallStart, record: CallRecord) -> None:
+        self.steering.call_started(start)
+        for attempt in start.attempts:
+            self.steering.attempt_started(MODEL, attempt)
+        self._under_way.append((start, record))
+        if len(self._under_way) > UNDER_WAY:
+            self._end(*self._under_way.popleft())
+
+    def _end(self, start: CallStart, record: CallRecord) -> None:
+        steering = self.steering
+        for launched, ended in zip(start.attempts, record.attempts, strict=True):
+            if ended.outcome is Outcome.WON and ended.ttft_ms is not None:
+                steering.first_token(MODEL, 0, launched, ended.ttft_ms / 1000)
+            steering.attempt_ended(MODEL, 0, ended)
+        steering.call_finished(record)
+
+
+def in_memory(calls: int) -> None:
+    for fleet in FLEETS:
+        names = deployments(fleet)
+        made = list(races(calls, Random(1), names))
+        steered = Steered(names, MemoryBoard())
+        planned_us, heard_us = [], []
+        for start, record in made:
+            began_s = time.perf_counter()
+            steered.plan()
+            planned_s = time.perf_counter()
+            steered.run(start, record)
+            planned_us.append((planned_s - began_s) * 1e6)
+            heard_us.append((time.perf_counter() - planned_s) / 2 * 1e6)
+        plan_us, sample_us = (sorted(figures)[calls // 2] for figures in (planned_us, heard_us))
+        print(f"{fleet:3} deployments: plan {plan_us:6.2f} µs a call, board and health {sample_us:5.2f} a sample")
+
+
+async def with_redis(url: str) -> None:
+    names = deployments(6)
+    board = RedisBoard(connect(url), unix_clock=time.time)
+    steered = Steered(names, board)
+    made = list(races(SAMPLES_PER_S // 2, Random(1), names))
+    shared = []
+    for _ in range(20):
+        before_s = time.process_time()
+        for start, record in made:
+            steered.run(start, record)
+        await board.sync()
+        shared.append(time.process_time() - before_s)
+    await board.close()
+    print(f"  6 deployments: board, health and Redis {sorted(shared)[5] / SAMPLES_PER_S * 1e6:5.2f} µs a sample")
+
+
+def main() -> None:
+    in_memory(int(sys.argv[1]) if len(sys.argv) > 1 else 5000)
+    with redis_server() as url:
+        asyncio.run(with_redis(url))
+
+
+if __name__ == "__main__":
+    main()
