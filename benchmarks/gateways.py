@@ -23,6 +23,8 @@ PATH = "/v1/chat/completions"
 RACES: Mapping[str, tuple[str, ...]] = {
     "burst-single": ("burst",),
     "burst-race": ("burst", "late"),
+    "first-single": ("first",),
+    "first-race": ("first", "late"),
     "soon-single": ("soon",),
     "soon-race": ("soon", "late"),
     "soon-tie": ("soon", "soon-too"),
@@ -34,7 +36,7 @@ RACES: Mapping[str, tuple[str, ...]] = {
     "sure-race": ("burst", "never"),
 }
 _TOO = "-too"  # a second provider that behaves alike
-VERSIONS = ("1.1", "auto")  # of HTTP over TLS
+VERSIONS = ("1.1", "auto", "2")  # of HTTP over TLS
 _EVER = 1_000_000  # tokens: prompts of any length are raced
 
 

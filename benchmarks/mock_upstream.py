@@ -83,13 +83,16 @@ class Connection(asyncio.Protocol):
         with_usage = b'"include_usage"' in request
         if not _STREAMED.search(request):
             self._finish(JSON_RESPONSE)
-        elif behaviour.gap_s is None:
+        elif behaviour.gap_s is None and behaviour.rest_s is None:
             self._finish(STREAM_WITH_USAGE if with_usage else STREAM)
         else:
             self._silent, self._answering = False, True
             pieces = PIECES_WITH_USAGE if with_usage else PIECES
             self._write(HEAD + pieces[0])
-            self._next_in_time(pieces, 1, self._loop.time(), behaviour.gap_s)
+            if behaviour.rest_s is not None:
+                self._timer = self._loop.call_later(behaviour.rest_s, self._finish, b"".join(pieces[1:]))
+            elif behaviour.gap_s is not None:
+                self._next_in_time(pieces, 1, self._loop.time(), behaviour.gap_s)
 
     def _next_in_time(self, pieces: tuple[bytes, ...], number: int, began_at: float, gap_s: float) -> None:
         self._timer = self._loop.call_at(began_at + number * gap_s, self._pace, pieces, number, began_at, gap_s)

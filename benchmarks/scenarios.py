@@ -158,10 +158,13 @@ SCENARIOS = (
             gateway("three times", "three"),
             tls("once over TLS", "soon-single", "auto"),
             tls("three times over TLS", "three", "auto"),
+            tls("once over HTTP/2", "soon-single", "2"),
+            tls("three times over HTTP/2", "three", "2"),
         ),
         comparisons=(
             Comparison("400 KB prompt: raced three ways / sent once", "three times", "once", 1.4),
             Comparison("400 KB prompt over TLS: three ways / sent once", "three times over TLS", "once over TLS", 1.7),
+            Comparison("the same, always over HTTP/2", "three times over HTTP/2", "once over HTTP/2", 1.7),
         ),
     ),
     Scenario(
@@ -179,11 +182,11 @@ FIRST_TOKEN = Scenario(
     calls=1000,
     concurrency=1,
     subjects=(
-        Subject("direct", "upstream", f"/burst{gateways.PATH}"),
-        nginx("burst"),
-        passthrough("burst"),
-        gateway("single", "burst-single"),
-        gateway("race", "burst-race"),
+        Subject("direct", "upstream", f"/first{gateways.PATH}"),
+        nginx("first"),
+        passthrough("first"),
+        gateway("single", "first-single"),
+        gateway("race", "first-race"),
     ),
 )
 FIRST_TOKEN_LIMITS = {"single": Limit(0.3, 1.0), "race": Limit(0.3, 1.0)}

@@ -8,7 +8,7 @@ from yarl import URL
 
 from providers.errors import ErrorKind, UpstreamError
 from providers.http.dialing import Dialer, TlsContexts, Versions
-from providers.http.limits import MAX_TRIES
+from providers.http.limits import HTTP2_WINDOWS, MAX_TRIES
 from providers.http.message import Head, Request, checked
 from providers.http.pool import Pool
 from providers.http.proxies import proxy_of
@@ -104,7 +104,8 @@ class Client:
         if versions != "auto" or pool.version != "2":
             return pool
         self._requests += 1
-        if (request.body is None or pool.suits(len(request.body))) and loop.time() >= self._http1_until:
+        fits = request.body is None or pool.suits(len(request.body) // HTTP2_WINDOWS)
+        if fits and loop.time() >= self._http1_until:
             return pool
         return self._pools.get("1.1") or self._open_pool("1.1", loop)
 

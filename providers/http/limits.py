@@ -13,6 +13,7 @@ MAX_IDLE = 256  # kept connections per origin
 MAX_TRIES = 3  # of one request, where each time the server did not begin with it
 
 HTTP2_STREAMS = 16  # exchanges at a time on one connection: more would wait for each other's lost packets
+HTTP2_WINDOWS = 8  # a body may wait for so many, a round trip each, rather than cost a connection when its race is lost
 HTTP2_RESETS_WEARING = 75  # of ours on one connection, until another is made ready
 HTTP2_RESETS = 100  # likewise, until it takes no more requests: servers count them (nghttp2, Envoy, netty), from 200 on
 HTTP2_CONNECTION_BYTES = 16 * 1024 * 1024  # under way to us on one connection

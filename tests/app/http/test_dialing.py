@@ -82,16 +82,16 @@ async def test_a_large_body_goes_over_http_1_when_http_2_would_hold_it_up(trust:
     trust.server.set_alpn_protocols(["h2", "http/1.1"])
     async with Server(Either, trust.server).listening() as server, calling(server.origin, trust) as caller:
         await answered(server, caller)
-        call = asyncio.create_task(caller.send("POST", "/", bytes(500_000)))
+        call = asyncio.create_task(caller.send("POST", "/", bytes(1_000_000)))
         exchange = await server.exchange()
         assert isinstance(exchange.line, Http1Line)
         await exchange.answer(b"large")
         assert await soon(read_whole(await soon(call))) == b"large"
-        call = asyncio.create_task(caller.send("POST", "/", b"small"))
+        call = asyncio.create_task(caller.send("POST", "/", bytes(400_000)))
         exchange = await server.exchange()
         assert isinstance(exchange.line, Http2Line)
-        await exchange.answer(b"small")
-        assert await soon(read_whole(await soon(call))) == b"small"
+        await exchange.answer(b"smaller")
+        assert await soon(read_whole(await soon(call))) == b"smaller"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
