@@ -72,12 +72,13 @@ class Attempt:
         except Exception as defect:  # noqa: BLE001 - the race raises it, once everybody is stopped
             self._race.crashed(self, defect)
         finally:
-            clocks.stop()
+            clocks.forget()
             self._drop()
             self.end(Outcome.INTERRUPTED)  # of no effect unless nobody has said how it ended
             if self._watched:
                 self._watch_until(None)
                 self._race.audited(self)
+            self.task = self._forward = None
 
     def cut(self, outcome: Outcome) -> None:
         """Stop as ``outcome``. The provider sees it at once; the task, cancelled, ends on its own."""
@@ -319,7 +320,7 @@ class Attempt:
         await self._race.complete(self, self._last)
 
     async def _failed(self, error: UpstreamError) -> None:
-        self.error = error
+        self.error = error.with_traceback(None)  # its frames know this attempt
         if error.kind is ErrorKind.STALL_TIMEOUT:
             outcome = Outcome.STALLED
         else:

@@ -38,7 +38,7 @@ class AttemptClocks:
         self, clocks: Clocks, task: asyncio.Task[None], clock: Callable[[], float], loop: asyncio.AbstractEventLoop
     ) -> None:
         self._clocks = clocks
-        self._task = task
+        self._task: asyncio.Task[None] | None = task
         self._clock = clock
         self._loop = loop
         self._started = self._quiet_since = clock()
@@ -78,9 +78,14 @@ class AttemptClocks:
             self._timer.cancel()
             self._timer = None
 
+    def forget(self) -> None:
+        """Stop, and let go of the task, which ends: its exception knows the frames that know these clocks."""
+        self.stop()
+        self._task = None
+
     def take_expiry(self) -> UpstreamError | None:
         """Return the error behind a cancellation if it was a clock's, and take that cancellation back."""
-        if self._expired is not None and self._task.uncancel() == 0:
+        if self._expired is not None and self._task is not None and self._task.uncancel() == 0:
             return self._expired
         return None
 
@@ -115,7 +120,8 @@ class AttemptClocks:
             return
         self._timer = None
         self._expired = UpstreamError(kind, f"no {_WAITED_FOR[kind]} within {limit_s:g} s")
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
 
 _WAITED_FOR = {

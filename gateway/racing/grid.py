@@ -29,7 +29,7 @@ class Grid:
         self._plan = plan
         self._clock = clock
         self._permit = permit
-        self._go = go
+        self._go: Callable[[Launch], None] | None = go
         self._loop = loop
         self._began = clock()
         self._timers: list[tuple[Launch, asyncio.TimerHandle]] = []
@@ -52,6 +52,10 @@ class Grid:
             timer.cancel()
             self._candidates.append(launch.deployment)
         self._timers.clear()
+
+    def forget(self) -> None:
+        """Let go of whoever is called at a launch: the race is over."""
+        self._go = None
 
     def add(self, deployment: str) -> None:
         """Let ``deployment`` stand by, last."""
@@ -97,5 +101,5 @@ class Grid:
 
     def _fire(self, launch: Launch) -> None:
         self._timers = [pending for pending in self._timers if pending[0] is not launch]
-        if self._allowed(launch):
+        if self._go is not None and self._allowed(launch):
             self._go(launch)

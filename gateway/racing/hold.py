@@ -20,13 +20,13 @@ class Hold:
     ) -> None:
         self.leader: Attempt | None = None
         self._decode_s = decode_s  # seconds each deployment should need for the answer; empty: nobody is ever held
-        self._release = release
+        self._release: Callable[[Attempt], None] | None = release
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, attempt: Attempt, others: Iterable[Attempt]) -> bool:
         """Hold ``attempt`` if one of ``others`` may be worth waiting for; return whether it is held."""
-        if not self._decode_s:
+        if not self._decode_s or self._release is None:
             return False
         own_s = self._of(attempt)
         hold_s = min(HOLD_MAX_S, max((own_s - self._of(other) for other in others), default=0.0))
@@ -44,7 +44,11 @@ class Hold:
         """Take a failure: of the held one itself, or of one it was held for."""
         if attempt is self.leader:
             self.end()
-        elif self.leader is not None and all(self._of(other) >= self._of(self.leader) for other in running):
+        elif (
+            self.leader is not None
+            and self._release is not None
+            and all(self._of(other) >= self._of(self.leader) for other in running)
+        ):
             self._release(self.leader)
 
     def end(self) -> None:
@@ -53,6 +57,11 @@ class Hold:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def forget(self) -> None:
+        """Let go of whoever releases: the race is over."""
+        self.end()
+        self._release = None
 
     def _of(self, attempt: Attempt) -> float:
         return self._decode_s.get(attempt.deployment.name, 0.0)

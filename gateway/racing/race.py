@@ -288,6 +288,10 @@ class Race:
     def _forget(self) -> None:
         """Undo the circles of references, so that a call's memory is free at its end and not at the next collection."""
         self._empty.clear()
+        self._failures.clear()
+        self._error = self._defect = None  # whose frames know this race
+        self._grid.forget()
+        self._hold.forget()
         if not self._audited:
             self._attempts.clear()
             self.winner = None

@@ -111,6 +111,7 @@ class Response:
     def abort(self) -> None:
         """Drop the exchange at once, so that the server sees it now; harmless when it is over."""
         source, self._source = self._source, None
+        self.listener = None
         if source is not None:
             source.drop(self)
 
@@ -132,13 +133,13 @@ class Response:
     def end(self) -> None:
         """Take the end of the body."""
         self._ended = True
-        self._source = None
+        self._source = self.listener = None
         self._wake()
 
     def fail(self, error: UpstreamError | Unsent) -> None:
         """Take the news that nothing more will come."""
         self._error = error
-        self._source = None
+        self._source = self.listener = None
         self._wake()
 
     def _offer(self) -> None:

@@ -1,15 +1,22 @@
 """After many calls of every kind nothing is left: no task, no connection in use, no lease, nothing in flight."""
 
 import asyncio
+import gc
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import aiohttp
+import pytest
 
+from gateway.racing.attempt import Attempt
+from gateway.racing.race import Race
+from providers.http.response import Response
+from providers.http_exchange import HttpExchange
 from providers.openai_compatible import OpenAICompatible
 from providers.simulator.script import Delta, Drop, ErrorEvent, Hang, RoleOnly, Status, Step, answer
 from tests.app.gateway.stage import MODEL, Serve, Stage, chat_body
 
+OF_A_CALL = (Race, Attempt, Response, HttpExchange)
 BACKGROUND = {"ledger.ship", "ledger.disk", "ledger.adopt"}
 MIXED: Sequence[Sequence[Step]] = (
     answer("a", "b"),
@@ -83,6 +90,28 @@ async def test_a_hundred_mixed_calls_leave_nothing_behind(serve: Serve) -> None:
     assert not {task.get_name() for task in asyncio.all_tasks()} & BACKGROUND
 
 
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("first", [answer("a", "b"), [Status(503)]], ids=["answered", "failed over"])
+async def test_a_call_leaves_nothing_to_the_garbage_collector(
+    serve: Serve, stream: bool, first: Sequence[Step]
+) -> None:
+    scripts = {"alpha": first, "beta": [Hang()], "gamma": answer("c")}
+    async with serve(**scripts, config=race_of_two()) as stage:
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                await settle(stage, stream=stream)
+            await stage.gateway.context.fleet.idle()
+            if ending := set(stage.gateway.context.attempts._tasks):
+                await asyncio.wait(ending)
+            await asyncio.sleep(0)
+            left = [type(each).__name__ for each in gc.get_objects() if isinstance(each, OF_A_CALL)]
+        finally:
+            gc.enable()
+    assert left == []
+
+
 def names(tasks: Iterable[asyncio.Task[Any]]) -> set[str]:
     return {task.get_coro().__qualname__ for task in tasks if not task.done()}  # type: ignore[union-attr] # a coroutine
 
@@ -91,6 +120,10 @@ def timers_of(package: str) -> list[str]:
     loop: Any = asyncio.get_running_loop()
     waiting = [handle._callback for handle in loop._scheduled if not handle.cancelled()]
     return [repr(callback) for callback in waiting if getattr(callback, "__module__", "").startswith(package)]
+
+
+def race_of_two() -> dict[str, Any]:
+    return {"models": {MODEL: {"race": {"mode": "race", "width": 2, "budget": 1.0}}}}
 
 
 async def settle(stage: Stage, **fields: Any) -> None:
