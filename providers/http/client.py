@@ -110,8 +110,9 @@ class Client:
         return self._pools.get("1.1") or self._open_pool("1.1", loop)
 
     def _open_pool(self, versions: Versions, loop: asyncio.AbstractEventLoop) -> Pool:
+        may_share = versions == "2" or (versions == "auto" and self._scheme == "https")
         dialer = Dialer(self._scheme, self._host, self._port, versions=versions, tls=self._tls, proxy=self._proxy)
-        pool = self._pools[versions] = Pool(dialer.dial, loop)
+        pool = self._pools[versions] = Pool(dialer.dial, loop, may_share=may_share)
         return pool
 
     def _refused(self, pool: Pool, now_s: float) -> None:

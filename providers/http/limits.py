@@ -9,6 +9,7 @@ INTERIM_RESPONSES = 16  # 1xx before the response
 BUFFERED_BYTES = 256 * 1024  # of one response's body that nobody has read yet, before its sender is held back
 
 IDLE_S = 50.0  # below the 60 s after which the load balancers of many vendors drop a silent connection
+UNKNOWN_DIALS = 4  # at a time, until it is known whether a connection takes one exchange or many
 MAX_IDLE = 256  # kept connections per origin
 MAX_TRIES = 3  # of one request, where each time the server did not begin with it
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from providers.errors import ErrorKind, UpstreamError
 from providers.http.connection import Connection, Owner
-from providers.http.limits import HTTP2_STREAMS, IDLE_S, MAX_IDLE
+from providers.http.limits import HTTP2_STREAMS, IDLE_S, MAX_IDLE, UNKNOWN_DIALS
 from providers.http.message import Request
 from providers.http.response import Response
 
@@ -32,7 +32,9 @@ class _Waiting:
 class Pool:
     """Connections that are kept, made, and given to requests. Opens nothing before the first request."""
 
-    def __init__(self, dial: Dial, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, dial: Dial, loop: asyncio.AbstractEventLoop, *, may_share: bool = False) -> None:
+        """Keep connections that ``dial`` makes; ``may_share``: they may turn out to be HTTP/2, until one is known."""
+        self._may_share = may_share
         self.version: str | None = None  # which protocol the last connection speaks
         self._dial = dial
         self._loop = loop
@@ -153,8 +155,12 @@ class Pool:
         return self._loop.time() - self._lost_at < IDLE_S
 
     def _dial_for_waiting(self) -> None:
-        streams = HTTP2_STREAMS if self.version == "2" else 1
-        while len(self._dials) * streams < len(self._waiting):
+        wanted = len(self._waiting)
+        if self.version == "2":
+            wanted = -(-wanted // HTTP2_STREAMS)
+        elif self.version is None and self._may_share:
+            wanted = min(wanted, UNKNOWN_DIALS)
+        while len(self._dials) < wanted:
             self._start_dial()
 
     def _start_dial(self) -> None:

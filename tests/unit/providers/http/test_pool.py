@@ -8,7 +8,7 @@ from functools import wraps
 import pytest
 
 from providers.errors import ErrorKind, UpstreamError
-from providers.http.limits import IDLE_S, MAX_IDLE
+from providers.http.limits import IDLE_S, MAX_IDLE, UNKNOWN_DIALS
 from providers.http.pool import Pool
 from providers.http.response import Response
 from tests.unit.providers.http.h1_server import OK, POST, Dialling, Line
@@ -226,6 +226,20 @@ async def test_where_races_are_lost_a_warm_connection_is_there_though_the_next_c
             await asyncio.sleep(0.2)  # the race, which is longer than a connection takes to be made
             response.abort()
     assert dialling.begun <= 13
+
+
+@in_virtual_time
+async def test_a_crowd_at_the_start_waits_to_see_whether_connections_can_be_shared() -> None:
+    dialling = Dialling(takes_s=0.1)
+    pool = Pool(dialling.dial, asyncio.get_running_loop(), may_share=True)
+    began = asyncio.get_running_loop().time()
+    crowd = [asking(pool) for _ in range(20)]
+    await asyncio.sleep(0.05)
+    assert dialling.begun == UNKNOWN_DIALS
+    await asyncio.gather(*crowd)
+    assert dialling.begun == 20  # they cannot: HTTP/1.1
+    assert asyncio.get_running_loop().time() - began == pytest.approx(0.2, abs=0.01)
+    await pool.aclose()
 
 
 @in_virtual_time
