@@ -17,7 +17,7 @@ from gateway.app import Gateway
 from gateway.server import bind, listening
 from gateway.settings import Settings, load
 from gateway.steering.tally import event_field
-from providers.simulator.script import Step
+from providers.simulator.script import Gate, Step, answer
 from providers.simulator.scripted import ScriptedProvider
 
 MODEL = "llama"  # the one model, with a deployment at every provider
@@ -76,6 +76,12 @@ class Stage:
             samples = {event_field(deployment, prompt_class, 0.02 * 4**place): 50.0 for prompt_class in range(3)}
             samples |= {f"{deployment}|tok": 1000.0, f"{deployment}|sec": 0.1 * 10.0**place}
             self.gateway.steering._board.add(MODEL, samples, time.time())
+
+    def answer_once_all_are_asked(self) -> None:
+        """Have no provider answer before every one has its request: a loser may be cut before it was sent any."""
+        gates = [Gate(provider.requested) for provider in self.providers.values()]
+        for provider in self.providers.values():
+            provider.script = [*gates, *answer("Hello")]
 
     async def rows(self, query: str) -> list[dict[str, Any]]:
         """Return what the ledger in SQLite answers once all that was recorded is in it."""

@@ -24,6 +24,7 @@ OURS = {"host", "accept", "authorization", "content-type", "content-length", "ac
 
 async def test_the_upstream_sees_its_own_key_and_the_headers_on_the_list(serve: Serve) -> None:
     async with serve(alpha=None, beta=None) as stage:
+        stage.answer_once_all_are_asked()
         async with stage.chat(SENT) as response:
             assert response.status == 200
         for name, provider in stage.providers.items():

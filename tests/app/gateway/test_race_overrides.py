@@ -129,6 +129,7 @@ async def test_a_provider_and_its_model_can_be_named_ad_hoc(serve: Serve) -> Non
 
 async def test_a_comma_list_is_an_ad_hoc_race(serve: Serve) -> None:
     async with serve(alpha=None, beta=None) as stage:
+        stage.answer_once_all_are_asked()
         async with stage.chat(model="alpha/x, beta/y/z", race="race") as response:
             assert response.headers["x-holeshot-launched"] == "2"
         assert stage["alpha"].received[0].body["model"] == "x"
