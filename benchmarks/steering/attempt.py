@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from benchmarks.steering.fleet import Answer
 from benchmarks.steering.traffic import Request
 from gateway.calls import AttemptRecord, AttemptStart, Outcome, TokensSource
@@ -49,16 +51,9 @@ class Attempt:
         cut = outcome is Outcome.LOST and self.token_at_s is None
         whole = outcome is Outcome.WON
         return AttemptRecord(
-            id=start.id,
+            **msgspec.structs.asdict(start),
             call_id=str(self.request.index),
-            number=start.number,
-            started_at=start.started_at,
-            role=start.role,
-            provider=start.provider,
-            deployment=start.deployment,
-            launch_offset_ms=start.launch_offset_ms,
             outcome=outcome,
-            audited=start.audited,
             ttft_ms=ttft_ms,
             last_token_ms=None if ttft_ms is None else ttft_ms + span_s * 1000,
             censored_at_ms=(now_s - self.launched_at_s) * 1000 if cut else None,

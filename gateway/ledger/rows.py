@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import asdict, astuple
 
 from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, Outcome
 from gateway.ledger.entries import Audited, Entry, Finished, Started
@@ -48,15 +48,8 @@ def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
 def interrupted(start: AttemptStart, call_id: str, *, audited: bool = False) -> AttemptRecord:
     """Return the record of an attempt whose gateway died under it; ``audited``: it had lost already."""
     return AttemptRecord(
-        id=start.id,
+        **asdict(start) | {"audited": audited},
         call_id=call_id,
-        number=start.number,
-        started_at=start.started_at,
-        role=start.role,
-        provider=start.provider,
-        deployment=start.deployment,
-        launch_offset_ms=start.launch_offset_ms,
-        audited=audited,
         outcome=Outcome.INTERRUPTED,
         error_kind=INTERRUPTED,
     )

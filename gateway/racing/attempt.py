@@ -48,7 +48,6 @@ class Attempt:
         self._call = call
         self._clock = race.clock
         self._loop = race.loop
-        self._clocks: AttemptClocks | None = None
         self._kept: list[Block] = []  # what came before the claim
         self._kept_bytes = 0
         self._last: Block | None = None  # sent together with the end of the answer, as it came

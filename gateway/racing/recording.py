@@ -1,4 +1,8 @@
-"""How a call becomes its records: the start, and the end with its attempts and their bill."""
+"""How a call becomes its records: the start, and the end with its attempts and their bill.
+
+Fields are written out: to take those that two records share by their names costs up to eight times as much, here on
+the hot path.
+"""
 
 from collections.abc import Mapping, Sequence
 

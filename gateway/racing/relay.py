@@ -130,14 +130,8 @@ class Relay:
     ) -> AttemptRecord:
         prompt_tokens = _prompt_tokens(answer.body) if answer is not None else None
         record = AttemptRecord(
-            id=start.id,
+            **msgspec.structs.asdict(start),
             call_id=self._call.id,
-            number=start.number,
-            started_at=start.started_at,
-            role=start.role,
-            provider=start.provider,
-            deployment=start.deployment,
-            launch_offset_ms=start.launch_offset_ms,
             outcome=outcome,
             connect_ms=answer.connect_ms if answer else None,
             headers_ms=answer.headers_ms if answer else None,

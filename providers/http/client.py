@@ -58,11 +58,11 @@ class Client:
             ValueError: something in it could split the request.
 
         """
-        forwarded = self._proxy is not None and self._scheme == "http"
+        proxy = self._proxy if self._scheme == "http" else None  # over TLS the tunnel has asked it
         headers = {**self._headers, **headers}
-        if forwarded and self._proxy is not None and self._proxy.authorization is not None:
-            headers = {**headers, "proxy-authorization": self._proxy.authorization}
-        return Head(method, self._scheme, self._authority, target, headers, absolute=forwarded)
+        if proxy is not None and proxy.authorization is not None:
+            headers["proxy-authorization"] = proxy.authorization
+        return Head(method, self._scheme, self._authority, target, headers, absolute=proxy is not None)
 
     async def send(self, request: Request, connect_timeout_s: float) -> Response:
         """Send a request and return its response once its headers are in, whatever its status. The caller ends it.

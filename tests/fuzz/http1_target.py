@@ -3,12 +3,11 @@
 from providers.http.http1 import Http1Connection
 from providers.http.limits import BUFFERED_BYTES
 from providers.http.message import Head, Request
-from tests.fuzz.rig import Line, Owner, Reader, Script, as_loop
+from tests.fuzz.rig import Line, Owner, Reader, as_loop, driving
 from tests.unit.providers.http.h2_server import Clock
 
 _POST = Request(Head("POST", "http", "api.example", "/v1/chat", {}, absolute=False), (), b"{}")
 _EXCHANGES = 4  # one after the other, at most
-_SHORT = 4096  # bytes below which no limit is reached, so that it is all the same how they are cut
 
 
 class Bench:
@@ -66,27 +65,4 @@ class Bench:
             reader.check(2 * BUFFERED_BYTES + (1 << 20))
 
 
-def drive(data: bytes) -> None:
-    """Let a server say ``data``; fail if the client does what it must not."""
-    bench = Bench()
-    script = Script(data)
-    for piece, action in script.steps():
-        bench.hear(piece)
-        bench.act(action)
-    bench.lose(None if len(data) & 1 else ConnectionResetError())
-    bench.check_end()
-    if len(script.said) <= _SHORT:
-        _check_cutting(script.said)
-
-
-def _check_cutting(said: bytes) -> None:
-    """See that an answer means the same in one piece and byte by byte."""
-    outcomes = []
-    for size in (1, _SHORT):
-        bench = Bench()
-        for at in range(0, len(said), size):
-            bench.hear(said[at : at + size])
-        bench.lose(None)
-        bench.check_end()
-        outcomes.append(bench.readers[0].outcome())
-    assert outcomes[0] == outcomes[1], f"byte by byte {outcomes[0]}, at once {outcomes[1]}"
+drive = driving(Bench)

@@ -4,14 +4,13 @@ from providers.http.frames import HEADER_BYTES, MAX_FRAME_BYTES
 from providers.http.http2 import Http2Connection
 from providers.http.limits import HEAD_BYTES, HTTP2_STREAM_BYTES
 from providers.http.message import Head, Request
-from tests.fuzz.rig import Line, Owner, Reader, Script, as_loop
+from tests.fuzz.rig import Line, Owner, Reader, as_loop, driving
 from tests.unit.providers.http.h2_server import Clock
 
 _HEAD = Head("POST", "https", "api.example", "/v1/chat", {}, absolute=False)
 _BODIES = (b"{}", None, bytes(100_000))
 _EXCHANGES = 12
 _HEAD_SENT_BYTES = 300  # of a request, and of what is said about it
-_SHORT = 4096
 
 
 class Bench:
@@ -91,27 +90,4 @@ class Bench:
             reader.check(HTTP2_STREAM_BYTES)
 
 
-def drive(data: bytes) -> None:
-    """Let a server say ``data``; fail if the client does what it must not."""
-    script = Script(data)
-    bench = Bench()
-    for piece, action in script.steps():
-        bench.hear(piece)
-        bench.act(action)
-    bench.lose(None if len(data) & 1 else ConnectionResetError())
-    bench.check_end()
-    if len(script.said) <= _SHORT:
-        _check_cutting(script.said)
-
-
-def _check_cutting(said: bytes) -> None:
-    """See that frames mean the same in one piece and byte by byte."""
-    outcomes = []
-    for size in (1, _SHORT):
-        bench = Bench()
-        for at in range(0, len(said), size):
-            bench.hear(said[at : at + size])
-        bench.lose(None)
-        bench.check_end()
-        outcomes.append([reader.outcome() for reader in bench.readers])
-    assert outcomes[0] == outcomes[1], f"byte by byte {outcomes[0]}, at once {outcomes[1]}"
+drive = driving(Bench)

@@ -6,7 +6,7 @@ the client does between them.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from providers.errors import UpstreamError
 from providers.http.connection import Connection
@@ -17,6 +17,7 @@ from tests.unit.providers.http.h2_server import Clock, Wire
 Drive = Callable[[bytes], None]  # one input; raises what is wrong
 
 SCRIPT_BYTES = 8
+_SHORT = 4096  # bytes below which no limit is reached, so that it is all the same how they are cut
 _SIZES = (1, 2, 3, 9, 10, 64, 1000, 1 << 20)  # of reads
 
 
@@ -147,9 +148,57 @@ class Script:
         return self._said
 
 
+class Bench(Protocol):
+    """A connection with requests under way, and what can happen to it."""
+
+    readers: list[Reader]
+
+    def hear(self, data: bytes) -> None:
+        """Deliver a read."""
+
+    def act(self, action: int) -> None:
+        """Do what a client may do between two reads."""
+
+    def lose(self, error: Exception | None) -> None:
+        """End the connection."""
+
+    def check_end(self) -> None:
+        """See that nothing waits for ever, and that everybody knows."""
+
+
+def driving(make: Callable[[], Bench]) -> Drive:
+    """Return what lets a server say its input to a bench, and fails if the client does what it must not."""
+
+    def drive(data: bytes) -> None:
+        script = Script(data)
+        bench = make()
+        for piece, action in script.steps():
+            bench.hear(piece)
+            bench.act(action)
+        bench.lose(None if len(data) & 1 else ConnectionResetError())
+        bench.check_end()
+        if len(script.said) <= _SHORT:
+            _check_cutting(make, script.said)
+
+    return drive
+
+
 def as_loop(clock: Clock) -> asyncio.AbstractEventLoop:
     """Return ``clock`` as what connections ask for; they need no more of it."""
     return cast("asyncio.AbstractEventLoop", clock)
+
+
+def _check_cutting(make: Callable[[], Bench], said: bytes) -> None:
+    """See that it means the same in one piece and byte by byte."""
+    outcomes = []
+    for size in (1, _SHORT):
+        bench = make()
+        for at in range(0, len(said), size):
+            bench.hear(said[at : at + size])
+        bench.lose(None)
+        bench.check_end()
+        outcomes.append([reader.outcome() for reader in bench.readers])
+    assert outcomes[0] == outcomes[1], f"byte by byte {outcomes[0]}, at once {outcomes[1]}"
 
 
 def _at_once(coroutine: Coroutine[Any, Any, bytes]) -> bytes:
