@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test test-real test-servers fuzz bench bench-peers bench-instructions profile bench-fleet bench-steering fmt lock clean
+.PHONY: help run install test test-real test-servers test-clients fuzz bench bench-peers bench-instructions profile bench-fleet bench-steering fmt lock clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -28,6 +28,9 @@ test-real: $(VENV)/.dev  ## race two real LLM servers on loopback (compiles llam
 
 test-servers: $(VENV)/.dev  ## our HTTP client against real servers: nginx, HAProxy, Envoy and what else is installed (six minutes)
 	$(BIN)/python tests/real_servers/run.py $(SERVERS)
+
+test-clients: $(VENV)/.dev  ## real clients (SDKs, frameworks, agents) against the gateway; CLIENTS="openai-python curl" narrows it
+	$(BIN)/python tests/clients/run.py $(CLIENTS) $(if $(JSON),--json)
 
 fuzz: $(VENV)/.dev  ## fuzz both HTTP parsers, for SECONDS=60 each (Linux, Python before 3.14)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/fuzz/requirements.lock

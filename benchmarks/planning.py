@@ -17,6 +17,7 @@ from benchmarks.recorded import MODEL, deployments, races
 from gateway.calls import CallRecord, CallStart, Objective, Outcome
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import Board, MemoryBoard
+from gateway.steering.candidates import Terms
 from gateway.steering.redis_board import RedisBoard, connect
 from gateway.steering.steering import Steering
 from tests.services.servers import redis_server
@@ -38,9 +39,7 @@ class Steered:
         self._under_way: deque[Race] = deque()
 
     def plan(self) -> None:
-        self.steering.plan(
-            MODEL, self.names, RACE, objective=Objective.FIRST_TOKEN, prompt_class=0, prompt_tokens=812, max_tokens=None
-        )
+        self.steering.plan(MODEL, self.names, RACE, Terms(Objective.FIRST_TOKEN, prompt_tokens=812), 0)
 
     def run(self, start: CallStart, record: CallRecord) -> None:
         self.steering.call_started(start)

@@ -23,6 +23,7 @@ from gateway.ids import new_id
 from gateway.ledger.spool import Spool
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import MemoryBoard
+from gateway.steering.candidates import Terms
 from gateway.steering.steering import Steering
 from gateway.watching import logs
 from gateway.watching.metrics import Metrics
@@ -52,9 +53,7 @@ class Steered:
         self.steering = Steering(MemoryBoard(), clock=time.monotonic, unix_clock=time.time, random=Random(1))
 
     def plan(self, _start: CallStart, _record: CallRecord) -> None:
-        self.steering.plan(
-            MODEL, NAMES, RACE, objective=Objective.FIRST_TOKEN, prompt_class=0, prompt_tokens=812, max_tokens=None
-        )
+        self.steering.plan(MODEL, NAMES, RACE, Terms(Objective.FIRST_TOKEN, prompt_tokens=812), 0)
 
     def hear(self, start: CallStart, record: CallRecord) -> None:
         steering = self.steering

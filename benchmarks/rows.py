@@ -38,6 +38,8 @@ ASKS_PER_S = 400
 WORK_S = 0.0002  # of CPU, what is asked for takes
 NAMES = deployments(6)
 
+_JSON = {"tags": "{}", "dropped": None}  # columns that are text on the way to the database
+
 Race = tuple[CallStart, CallRecord]
 
 
@@ -85,7 +87,7 @@ async def bare_us(url: str, calls: int, batches: int) -> float:
 
 
 def _values(record: CallRecord | AttemptRecord, columns: list[str]) -> tuple[object, ...]:
-    return tuple("{}" if name == "tags" else getattr(record, name) for name in columns)
+    return tuple(_JSON[name] if name in _JSON else getattr(record, name) for name in columns)
 
 
 def _middle(figures: list[float]) -> float:

@@ -17,11 +17,12 @@ from gateway.fleet import Fleet
 from gateway.ids import new_id
 from gateway.ingress.admission import Admission
 from gateway.ingress.context import Context
+from gateway.ingress.responses_made import ResponsesMade
 from gateway.ingress.routes import application
 from gateway.ledger.writer import Ledger
 from gateway.racing.tasks import AttemptTasks
+from gateway.settings.datasheets import Datasheets
 from gateway.settings.model import Settings
-from gateway.settings.prices import Prices
 from gateway.steering.board import MemoryBoard
 from gateway.steering.spending import Spending
 from gateway.steering.steering import Steering
@@ -29,9 +30,11 @@ from gateway.upstreams import Upstreams
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics
 from providers.catalog import load_catalog
-from providers.prices import PriceTable
+from providers.datasheets import DatasheetTable
 
 if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
     from gateway.steering.redis_board import RedisBoard
 
 
@@ -85,6 +88,7 @@ class Gateway:
         replica = settings.replica or socket.gethostname()
         self.metrics = Metrics(lambda: self.context.fleet.models)
         spending = Spending(time.time)
+        self._response_store = _redis(settings)
         self.redis_board = _redis_board(settings, spending)
         self.steering = Steering(
             self.redis_board or MemoryBoard(),
@@ -107,6 +111,7 @@ class Gateway:
             admission=Admission(settings.clients),
             steering=self.steering,
             attempts=AttemptTasks(),
+            responses=ResponsesMade(settings.response_ids_ttl_s, clock=time.monotonic, store=self._response_store),
             recorder=Recorders(self.ledger, self.steering, self.metrics, CallLog()),
             replica=replica,
             clock=time.monotonic,
@@ -132,6 +137,8 @@ class Gateway:
             last_first.push_async_callback(self.ledger.close)
             if self.redis_board is not None:
                 last_first.push_async_callback(self.redis_board.close)
+            if self._response_store is not None:
+                last_first.push_async_callback(self._response_store.aclose)
             last_first.push_async_callback(self._upstreams.aclose)
             last_first.push_async_callback(self.context.fleet.aclose)
             last_first.push_async_callback(self.context.attempts.close)
@@ -166,7 +173,7 @@ class Gateway:
             settings,
             self._catalog,
             open_upstream=self._upstreams.open,
-            find_price=Prices(settings, self._catalog, PriceTable.installed()).of,
+            find_datasheet=Datasheets(settings, self._catalog, DatasheetTable.installed()).of,
             previous=previous,
         )
 
@@ -179,6 +186,14 @@ class Gateway:
             "redis": None if self.redis_board is None else {"connected": self.redis_board.connected},
             "models": len(self.context.fleet.models),
         }
+
+
+def _redis(settings: Settings) -> "Redis | None":
+    if settings.redis_url is None:
+        return None
+    from gateway.steering.redis_board import connect  # noqa: PLC0415 - 14 MB that most do without
+
+    return connect(settings.redis_url.get_secret_value())
 
 
 def _redis_board(settings: Settings, spending: Spending) -> "RedisBoard | None":

@@ -14,6 +14,8 @@ from typing import Protocol
 
 import msgspec
 
+from providers.dialects.dialect import Dialect
+
 
 class Mode(StrEnum):
     """How a call is run; ``auto`` lets the policy choose under the budget."""
@@ -79,7 +81,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime
     client: str | None
     model: str
-    endpoint: str  # "chat.completions", "embeddings"
+    asked_model: str | None = None  # the one the client named, where ``model`` is a fallback of it
+    endpoint: str  # "chat.completions", "completions", "messages", "responses", "embeddings", …
+    dialect: Dialect = Dialect.CHAT  # that the client speaks
     streamed: bool
     mode: Mode
     objective: Objective  # never auto: resolved
@@ -88,10 +92,13 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int  # estimated from the size of the body
     wants_usage: bool  # the client itself asked for usage in the stream
     fields: Mapping[str, msgspec.Raw]  # the body's top level, without what is the gateway's own
+    wordings: Mapping[str, Mapping[str, msgspec.Raw]] = {}  # what is sent instead, by deployment, where that differs
+    dropped: Mapping[str, tuple[str, ...]] = {}  # what of it a deployment is not told, by the deployment's name
     headers: Mapping[str, str]  # those of the client's that may go upstream
     tags: Mapping[str, str]
     replica: str
     region: str | None
+    request_id: str | None = None  # what the client calls its request, x-request-id
 
 
 class AttemptStart(msgspec.Struct, frozen=True, gc=False):
@@ -105,6 +112,7 @@ class AttemptStart(msgspec.Struct, frozen=True, gc=False):
     deployment: str
     launch_offset_ms: float  # since the call was received
     audited: bool = False  # watched beyond the claim if it loses, so that its figures are not censored
+    model: str | None = None  # the fallback it runs for; None: the model that was asked for
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -133,7 +141,8 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     reasoning_tokens: int | None = None
-    cached_tokens: int | None = None
+    cached_tokens: int | None = None  # of the prompt's: read from the provider's prompt cache
+    cache_write_tokens: int | None = None  # of the prompt's: written to it
     tokens_source: TokensSource | None = None
     decode_tps: float | None = None
     e2e_tps: float | None = None
@@ -142,6 +151,8 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     itl_max_ms: float | None = None
     cost_usd: float | None = None
     cost_is_lower_bound: bool = False
+    cache_saved_usd: float | None = None  # cached tokens at the price of input, less their own
+    model: str | None = None  # the fallback it ran for; None: the model that was asked for
     retry_after_s: float | None = None  # what a 429 or 503 asked for; not a column, the cool-down needs it
     headroom: float | None = None  # 0 to 1, what the provider's rate limit still leaves; not a column either
 
@@ -162,6 +173,7 @@ class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     replica: str
     region: str | None
     win_on: WinOn = WinOn.ANY
+    request_id: str | None = None  # what the client calls its request
     attempts: tuple[AttemptStart, ...]
 
 
@@ -180,6 +192,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     replica: str
     region: str | None
     win_on: WinOn = WinOn.ANY
+    request_id: str | None = None  # what the client calls its request
+    answered_model: str | None = None  # the fallback that answered; None: the model that was asked for
     launched: int  # attempts started
     winner_attempt_id: str | None
     status_code: int  # what the client was answered; 499 when it hung up
@@ -191,8 +205,11 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     completion_tokens: int | None = None
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
     cost_usd: float | None = None  # winner and losers, as far as known
     duplicate_cost_usd: float | None = None  # the losers' share of it
+    cache_saved_usd: float | None = None  # the winner's, as its tokens are
+    dropped: tuple[str, ...] = ()  # what of the request was left out for the winner, as the client wrote it
     tags: Mapping[str, str]
     attempts: tuple[AttemptRecord, ...] = ()
 

@@ -57,6 +57,6 @@ def with_demo(settings: Settings, base_urls: Mapping[str, str]) -> Settings:
 
     # What was given is kept, set or not; the demo only adds.
     values = {name: getattr(settings, name) for name in settings.model_fields_set}
-    values["providers"] = {name: {"kind": "openai_compatible", "base_url": url} for name, url in base_urls.items()}
+    values["providers"] = {name: {"apis": ["chat", "embeddings"], "base_url": url} for name, url in base_urls.items()}
     values["models"] = {CHAT_MODEL: model(CHAT_MODEL), EMBEDDING_MODEL: model(EMBEDDING_MODEL)}
     return Settings.model_validate(values)

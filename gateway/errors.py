@@ -6,12 +6,15 @@ ApiError                        status, type, code, and a sentence that helps
 ├── Forbidden                   403  a key that may not do this
 ├── NotFound                    404  no such path
 ├── ModelNotFound               404  with the nearest names
+├── ResponseNotFound            404  the stored response to go on from is not known here
+├── NoDeploymentFits            400  none of the model's deployments can answer this request; with each one's reason
 ├── MethodNotAllowed            405
 ├── BodyTooLarge                413
 ├── UnsupportedMediaType        415
 ├── ClientDisconnected          499  never sent; the status of the call's row
 ├── InternalError               500  a defect of ours; details are in the log only
 ├── ShuttingDown                503
+├── NothingEnabled              503  every deployment of the model is disabled
 └── RaceFailed                       every provider that was tried failed
     ├── RejectedByProvider           the client's own fault (400, 413, 422), returned as the provider said it
     ├── AllRateLimited          429  with the least retry-after
@@ -53,6 +56,10 @@ class ApiError(Exception):
     def kind(self) -> str:
         """The word for ``calls.error_kind``."""
         return self.code or self.type
+
+    def said(self) -> tuple[str, str]:
+        """Return a provider's own type of error, else "", and the message: for other shapes of error than OpenAI's."""
+        return "", self.message
 
     def body(self) -> bytes:
         """Return the JSON body in OpenAI's error shape, which its SDKs turn into their own exceptions."""
@@ -98,6 +105,30 @@ class ModelNotFound(ApiError):
     status = 404
     type = "invalid_request_error"
     code = "model_not_found"
+
+
+class ResponseNotFound(ApiError):
+    """No such stored response."""
+
+    status = 404
+    type = "invalid_request_error"
+    code = "previous_response_not_found"
+
+
+class NoDeploymentFits(ApiError):
+    """None of a model's deployments can answer this request."""
+
+    status = 400
+    type = "invalid_request_error"
+    code = "unsupported_by_deployments"
+
+    def __init__(self, model: str, reasons: Mapping[str, str], *, too_long: bool = False) -> None:
+        said = "; ".join(f"{name} {reason}" for name, reason in reasons.items())
+        super().__init__(f"no deployment of {model!r} can answer this request: {said}")
+        self.reasons = reasons
+        self.too_long = too_long
+        if too_long:
+            self.code = "context_length_exceeded"  # as OpenAI has it
 
 
 class MethodNotAllowed(ApiError):
@@ -146,6 +177,14 @@ class ShuttingDown(ApiError):
     code = "shutting_down"
 
 
+class NothingEnabled(ApiError):
+    """The operator has taken every deployment of a model out of service."""
+
+    status = 503
+    type = "service_unavailable"
+    code = "no_deployment_enabled"
+
+
 class RaceFailed(ApiError):
     """No provider answered."""
 
@@ -178,6 +217,16 @@ class AllRateLimited(RaceFailed):
         )
 
 
+class _Said(msgspec.Struct, frozen=True):
+    code: str | int | None = None
+    type: str | None = None
+    message: str | None = None
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    error: _Said = _Said()
+
+
 class RejectedByProvider(RaceFailed):
     """The provider says that the request itself is wrong: passed on with its status and its words."""
 
@@ -188,6 +237,23 @@ class RejectedByProvider(RaceFailed):
         super().__init__(error.message)
         self._status = error.status or 400
         self._body = error.body
+
+    @property
+    def code_there(self) -> str | None:
+        """The provider's own code for what is wrong, or the type of it."""
+        said = self._said()
+        return said.code if isinstance(said.code, str) else said.type
+
+    def said(self) -> tuple[str, str]:
+        """Return the provider's own type and message."""
+        said = self._said()
+        return said.type or "", said.message or self.message
+
+    def _said(self) -> "_Said":
+        try:
+            return msgspec.json.decode(self._body or b"{}", type=_Answer).error
+        except msgspec.DecodeError:
+            return _Said()
 
     @property
     def status_code(self) -> int:

@@ -13,8 +13,11 @@ from contextlib import contextmanager
 import msgspec
 
 from gateway.errors import ModelNotFound
+from gateway.parameters import Parameters
+from gateway.settings.joint import joined
 from gateway.settings.model import (
     DeploymentSettings,
+    FallbackSettings,
     ModelSettings,
     ProviderSettings,
     RaceSettings,
@@ -23,14 +26,19 @@ from gateway.settings.model import (
     profile_timeouts,
 )
 from gateway.settings.profiles import Profile
-from providers.catalog import Vendor
+from providers.capabilities import UNKNOWN, Capabilities
+from providers.catalog import Api, Vendor, apis_of
+from providers.datasheets import Datasheet
+from providers.dialects.dialect import Dialect
 from providers.exchange import Upstream
 from providers.prices import Price
 
+_DIALECTS = (Dialect.CHAT, Dialect.RESPONSES, Dialect.MESSAGES, Dialect.COMPLETIONS)
 ADHOC_KEPT = 256  # ad-hoc names remembered: they come from clients, so their number must be bounded
 
-OpenUpstream = Callable[[str, ProviderSettings, Vendor | None], Upstream]
-FindPrice = Callable[[Vendor | None, DeploymentSettings], Price | None]
+# Takes also what must not show up in a message, besides the provider's own secrets.
+OpenUpstream = Callable[[str, ProviderSettings, Vendor | None, tuple[str, ...]], Upstream]
+FindDatasheet = Callable[[Vendor | None, DeploymentSettings], Datasheet]
 
 
 class Clocks(msgspec.Struct, frozen=True):
@@ -55,6 +63,24 @@ class Deployment(msgspec.Struct, frozen=True):
     extra_body: Mapping[str, msgspec.Raw]
     upstream_stream: bool
     max_in_flight: int | None = None  # of this replica
+    capabilities: Capabilities = UNKNOWN
+    apis: frozenset[Api] = frozenset(("chat",))
+    speaks: tuple[Dialect, ...] = (Dialect.CHAT,)  # the dialects among its APIs, chat first: what others translate to
+    drop_params: bool = False
+    extra_headers: tuple[tuple[str, str], ...] = ()  # names in lower case
+    weight: float = 1.0
+    canary: float | None = None
+    vendor: str | None = None  # its provider's name in the catalog
+    zdr: bool | None = None
+    region: str | None = None
+    quantization: str | None = None
+
+    def __repr__(self) -> str:  # its headers may be secrets
+        return f"Deployment({self.name!r})"
+
+    def spoken_to(self, dialect: Dialect) -> Dialect:
+        """Return the dialect in which it is asked by who speaks ``dialect``: the same if it can be."""
+        return dialect if dialect in self.speaks else self.speaks[0]
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -64,8 +90,14 @@ class Model(msgspec.Struct, frozen=True):
     deployments: Mapping[str, Deployment]
     race: RaceSettings
     adhoc: bool = False
+    payer: str = ""  # whose usd_per_day its extra attempts are charged to: its own name, or the first of a comma list
     prices: Mapping[str, Price] = {}  # by deployment, where known
     limits: Mapping[str, int] = {}  # max_in_flight by deployment, where there is one
+    weights: Mapping[str, float] = {}  # by deployment, those that are not 1
+    canaries: Mapping[str, float] = {}  # the share of calls by deployment, of those that are given one
+    fallbacks: tuple[FallbackSettings, ...] = ()
+    keepalive_s: float | None = None
+    parameters: Parameters | None = None  # what requests are given, and kept to
     profiles: Mapping[Profile, "Model"] = {}  # the same model as each profile would have it: its race and its clocks
 
     def under(self, profile: Profile | None) -> "Model":
@@ -82,37 +114,42 @@ class Fleet:
         catalog: Mapping[str, Vendor],
         *,
         open_upstream: OpenUpstream,
-        find_price: FindPrice,
+        find_datasheet: FindDatasheet,
         previous: "Fleet | None" = None,
     ) -> None:
         self._settings = settings
         self._catalog = catalog
-        self._find_price = find_price
+        self._find_datasheet = find_datasheet
         self._leases = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._upstreams: dict[str, Upstream] = {}
         for name, provider in settings.providers.items():
-            kept = previous.upstream_of(name, provider) if previous is not None else None
-            self._upstreams[name] = kept or open_upstream(name, provider, self._vendor(name))
+            secrets = self._secrets_sent_to(name)
+            kept = previous.upstream_of(name, provider, secrets) if previous is not None else None
+            self._upstreams[name] = kept or open_upstream(name, provider, self._vendor(name), secrets)
         self.models: Mapping[str, Model] = {name: self._model(name, model) for name, model in settings.models.items()}
         self._adhoc: dict[str, Model] = {}
 
     def find(self, name: str, *, adhoc: bool) -> Model:
-        """Return the model called ``name``; with ``adhoc`` also ``provider/model`` and comma lists of them.
+        """Return the model called ``name``, or all of a comma list of models as one.
+
+        With ``adhoc`` also ``provider/model`` and comma lists of them.
 
         Raises:
             ModelNotFound: with the nearest known names.
+            InvalidRequest: models that cannot be asked as one.
 
         """
-        model = self.models.get(name) or (self._adhoc_model(name) if adhoc else None)
+        model = self.models.get(name) or self._joint_model(name) or (self._adhoc_model(name) if adhoc else None)
         if model is None:
             raise ModelNotFound(self._explain_unknown(name, adhoc=adhoc), param="model")
         return model
 
-    def upstream_of(self, name: str, settings: ProviderSettings) -> Upstream | None:
-        """Return the upstream of provider ``name`` if it was opened with exactly these settings."""
-        return self._upstreams[name] if self._settings.providers.get(name) == settings else None
+    def upstream_of(self, name: str, settings: ProviderSettings, secrets: tuple[str, ...]) -> Upstream | None:
+        """Return the upstream of provider ``name`` if it was opened with exactly these settings and ``secrets``."""
+        same = self._settings.providers.get(name) == settings and self._secrets_sent_to(name) == secrets
+        return self._upstreams[name] if same else None
 
     @property
     def upstreams(self) -> Mapping[str, Upstream]:
@@ -142,24 +179,45 @@ class Fleet:
             if id(upstream) not in kept:
                 await upstream.aclose()
 
+    def _secrets_sent_to(self, provider: str) -> tuple[str, ...]:
+        """Return the values of headers that deployments at ``provider`` have of their own."""
+        headers = (
+            value.get_secret_value()
+            for model in self._settings.models.values()
+            for each in model.deployments
+            if each.deployment.startswith(f"{provider}/")
+            for value in each.extra_headers.values()
+        )
+        return tuple(sorted(set(headers)))
+
     def _vendor(self, provider: str) -> Vendor | None:
         settings = self._settings.providers[provider]
         return self._catalog.get(settings.preset or provider)
 
-    def _model(self, name: str, settings: ModelSettings, *, adhoc: bool = False) -> Model:
+    def _model(self, name: str, settings: ModelSettings, *, adhoc: bool = False, payer: str = "") -> Model:
         race, own = settings.race, settings.timeouts
-        deployments = {item.name: self._deployment(item) for item in settings.deployments}
+        deployments = {item.name: self._deployment(item) for item in settings.deployments if item.enabled}
         prices = {key: each.price for key, each in deployments.items() if each.price is not None}
         limits = {key: each.max_in_flight for key, each in deployments.items() if each.max_in_flight is not None}
+        own_of = {item.name: item.timeouts for item in settings.deployments}
+        weights = {key: each.weight for key, each in deployments.items() if each.weight != 1.0}
+        canaries = {key: each.canary for key, each in deployments.items() if each.canary is not None}
+        parameters = Parameters.of(settings)
 
         def raced(race: RaceSettings, *timeouts: Timeouts, profiles: Mapping[Profile, Model]) -> Model:
             return Model(
                 name=name,
-                deployments={key: self._clocked(each, *timeouts) for key, each in deployments.items()},
+                deployments={key: self._clocked(each, own_of[key], *timeouts) for key, each in deployments.items()},
                 race=race,
                 adhoc=adhoc,
+                payer=payer or name,
                 prices=prices,
                 limits=limits,
+                weights=weights,
+                canaries=canaries,
+                fallbacks=settings.fallbacks,
+                keepalive_s=settings.keepalive_s,
+                parameters=parameters,
                 profiles=profiles,
             )
 
@@ -172,17 +230,33 @@ class Fleet:
     def _deployment(self, settings: DeploymentSettings) -> Deployment:
         provider, _, model = settings.deployment.partition("/")
         vendor = self._vendor(provider)
+        datasheet = self._find_datasheet(vendor, settings)
+        provided = self._settings.providers[provider]
+        apis = settings.apis or provided.apis or apis_of(vendor, provided.kind)
         return Deployment(
             name=settings.name,
             provider=provider,
             model=model,
             upstream=self._upstreams[provider],
             clocks=_clocks(self._settings.timeouts),
-            price=self._find_price(vendor, settings),
+            price=datasheet.price,
             bills_after_disconnect=vendor.bills_after_disconnect if vendor else None,
             extra_body={key: msgspec.Raw(msgspec.json.encode(value)) for key, value in settings.extra_body.items()},
             upstream_stream=settings.upstream_stream,
             max_in_flight=settings.max_in_flight,
+            capabilities=datasheet.capabilities,
+            apis=frozenset(apis),
+            speaks=tuple(dialect for dialect in _DIALECTS if dialect in apis) or (Dialect.CHAT,),
+            drop_params=settings.drop_params,
+            extra_headers=tuple(
+                (key.lower(), value.get_secret_value()) for key, value in settings.extra_headers.items()
+            ),
+            weight=settings.weight,
+            canary=settings.canary,
+            vendor=vendor.name if vendor else None,
+            zdr=settings.zdr,
+            region=settings.region,
+            quantization=settings.quantization,
         )
 
     def _clocked(self, deployment: Deployment, *timeouts: Timeouts) -> Deployment:
@@ -190,6 +264,20 @@ class Fleet:
         provider = self._settings.providers[deployment.provider]
         clocks = _clocks(*timeouts, provider.timeouts, self._settings.timeouts)
         return msgspec.structs.replace(deployment, clocks=clocks)
+
+    def _joint_model(self, name: str) -> Model | None:
+        parts = [part.strip() for part in name.split(",")]
+        if len(parts) == 1 or not all(part in self.models for part in parts):
+            return None
+        if (known := self._adhoc.get(name)) is not None:
+            return known
+        return self._remembered(name, joined([self._settings.models[part] for part in parts]), payer=parts[0])
+
+    def _remembered(self, name: str, settings: ModelSettings, *, payer: str = "") -> Model:
+        if len(self._adhoc) >= ADHOC_KEPT:
+            self._adhoc.pop(next(iter(self._adhoc)))
+        model = self._adhoc[name] = self._model(name, settings, adhoc=True, payer=payer)
+        return model
 
     def _adhoc_model(self, name: str) -> Model | None:
         if (known := self._adhoc.get(name)) is not None:
@@ -200,10 +288,7 @@ class Fleet:
             if not name_there or provider not in self._settings.providers:
                 return None
         settings = ModelSettings.model_validate({"deployments": list(dict.fromkeys(parts))})
-        if len(self._adhoc) >= ADHOC_KEPT:
-            self._adhoc.pop(next(iter(self._adhoc)))
-        model = self._adhoc[name] = self._model(name, settings, adhoc=True)
-        return model
+        return self._remembered(name, settings)
 
     def _explain_unknown(self, name: str, *, adhoc: bool) -> str:
         near = difflib.get_close_matches(name, self.models, n=3, cutoff=0.5)

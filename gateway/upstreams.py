@@ -1,9 +1,12 @@
 """Opening upstreams: from what the settings and the catalog say of a provider to what reaches it."""
 
+from collections.abc import Sequence
+
 from gateway.settings.model import ProviderSettings
 from providers.catalog import Vendor
 from providers.exchange import Upstream
 from providers.http.dialing import TlsContexts
+from providers.key_ring import KeyRing
 from providers.litellm_upstream import LiteLLM, LiteLLMUpstream
 from providers.opening import open_upstream
 
@@ -15,8 +18,12 @@ class Upstreams:
         self._litellm = LiteLLM()
         self._tls = TlsContexts()
 
-    def open(self, name: str, settings: ProviderSettings, vendor: Vendor | None) -> Upstream:
+    def open(
+        self, name: str, settings: ProviderSettings, vendor: Vendor | None, secrets: Sequence[str] = ()
+    ) -> Upstream:
         """Return the upstream of provider ``name``; nothing is connected yet.
+
+        ``secrets``, besides the provider's own, must not show up in a message.
 
         Raises:
             ValueError: neither the settings nor the vendor's row have a base URL.
@@ -29,16 +36,19 @@ class Upstreams:
             self._tls,
             kind=settings.kind,
             base_url=settings.base_url,
-            api_key=settings.api_key.get_secret_value() if settings.api_key is not None else None,
+            api_keys=[key.get_secret_value() for key in settings.keys],
             organization=settings.organization,
             headers={key: value.get_secret_value() for key, value in settings.headers.items()},
+            query=settings.query,
             versions=settings.http_version,
+            secrets=secrets,
         )
 
     @staticmethod
     def needs_warming(upstream: Upstream) -> bool:
         """Tell whether the first call through ``upstream`` would wait seconds for litellm to be imported."""
-        return isinstance(upstream, LiteLLMUpstream)
+        keys = upstream.upstreams if isinstance(upstream, KeyRing) else (upstream,)
+        return any(isinstance(each, LiteLLMUpstream) for each in keys)
 
     async def warm_up(self) -> None:
         """Have litellm imported, outside of the event loop."""

@@ -38,8 +38,14 @@ class _Function(msgspec.Struct, gc=False):
     arguments: str | None = None
 
 
+class _Custom(msgspec.Struct, gc=False):
+    name: str | None = None
+    input: str | None = None
+
+
 class _ToolCall(msgspec.Struct, gc=False):
     function: _Function | None = None
+    custom: _Custom | None = None
 
 
 class _Audio(msgspec.Struct, gc=False):
@@ -95,6 +101,7 @@ _NESTED: Mapping[str, type[msgspec.Struct]] = {
     "tool_calls": _ToolCall,
     "function": _Function,
     "function_call": _Function,
+    "custom": _Custom,
     "audio": _Audio,
     "x_groq": _Groq,
 }
@@ -176,6 +183,9 @@ def _other_chars(delta: _Delta) -> int:
     functions = [call.function for call in delta.tool_calls or ()]
     functions.append(delta.function_call)
     chars = sum(len(function.name or "") + len(function.arguments or "") for function in functions if function)
+    chars += sum(
+        len(call.custom.name or "") + len(call.custom.input or "") for call in delta.tool_calls or () if call.custom
+    )
     return chars + len(delta.refusal or "")
 
 

@@ -6,6 +6,7 @@ UpstreamError
     ├── disconnected                         the connection broke
     ├── ttft_timeout, stall_timeout, total_timeout   a clock of the gateway ran out
     ├── provider_auth (401, 403), not_found (404)    the operator's to mend
+    ├── no_such_api (404 of a path)          the provider does not speak the dialect it was asked in
     ├── rate_limited (429)
     ├── bad_request (400, 413, 422)          the client's own fault
     ├── server_error (5xx and what fits nowhere else)
@@ -28,6 +29,7 @@ class ErrorKind(StrEnum):
     TOTAL_TIMEOUT = "total_timeout"
     PROVIDER_AUTH = "provider_auth"
     NOT_FOUND = "not_found"
+    NO_SUCH_API = "no_such_api"
     RATE_LIMITED = "rate_limited"
     BAD_REQUEST = "bad_request"
     SERVER_ERROR = "server_error"

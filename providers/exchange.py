@@ -1,8 +1,8 @@
-"""The one interface to a provider: send a request, read its answer as OpenAI server-sent events, abort it.
+"""The one interface to a provider: send a request, read its answer as server-sent events, abort it.
 
 ``Upstream`` is a provider as the gateway uses it, ``Exchange`` one request under way. However a provider really
-answers (a plain JSON body, another vendor's events, litellm's objects), an exchange yields the bytes of an OpenAI
-chat-completions event stream, so a race compares like with like.
+answers (a plain JSON body, another dialect's events, litellm's objects), an exchange yields the bytes of an event
+stream in the dialect it was asked in.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,30 +10,68 @@ from typing import Protocol
 
 import msgspec
 
+from providers.dialects.dialect import Dialect, Loss
+from providers.errors import UpstreamError
+from providers.listings import Listing
+from providers.multipart import Form
+from providers.usage import Usage
+
 
 class Request(msgspec.Struct, frozen=True):
-    """What to ask of a provider. ``fields`` is the client's body, top level only, values still raw JSON."""
+    """What to ask of a provider, in a dialect it speaks. ``fields`` is a body's top level, values still raw JSON."""
 
     model: str  # the provider's own name for the model
     fields: Mapping[str, msgspec.Raw]
+    dialect: Dialect = Dialect.CHAT  # that of ``fields``, and of the answer
+    drop_params: bool = False  # leave out what the model does not know; the client is told
     headers: Mapping[str, str] = {}  # already reduced to what may be forwarded
+    own_headers: tuple[tuple[str, str], ...] = ()  # the deployment's own, names in lower case, over all others
     extra_body: Mapping[str, msgspec.Raw] = {}  # the deployment's own fields, over the client's
     upstream_stream: bool = True  # False: ask for one JSON body, and present it as a stream
     connect_timeout_s: float = 5.0
+    form: Form | None = None  # instead of ``fields``, where an API takes files
+
+
+class Rest(Protocol):
+    """What is still to come of an answer that is not raced: sound, events, a text. Read by one task."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of it was read."""
+
+    @property
+    def usage(self) -> Usage | None:
+        """The tokens it has reported so far."""
+
+    @property
+    def error(self) -> UpstreamError | None:
+        """The error it has told of; that is among what was read."""
+
+    async def read(self) -> bytes:
+        """Return the next bytes as they came, ``b""`` at the end.
+
+        Raises:
+            UpstreamError: the connection broke.
+
+        """
+
+    def abort(self) -> None:
+        """Drop the exchange at once, so that the provider sees it now; harmless when it is over."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A whole answer to a request that is not raced (embeddings)."""
+    """An answer to a request that is not raced (embeddings, moderations, pictures, speech)."""
 
     status: int
     headers: Mapping[str, str]
-    body: bytes
+    body: bytes  # all of it, or how it begins
     connect_ms: float | None
     headers_ms: float
+    rest: Rest | None = None  # to be read to its end or aborted; None: ``body`` is all
 
 
 class Exchange(Protocol):
-    """One chat completion under way. Opened, read and closed by one task."""
+    """One answer under way. Opened, read and closed by one task."""
 
     status: int
     headers: Mapping[str, str]  # the provider's response headers, lower-case names
@@ -66,18 +104,31 @@ class Upstream(Protocol):
     """A provider that can be asked. Cancelling a task inside any method aborts its request at the provider."""
 
     async def stream(self, request: Request) -> Exchange:
-        """Ask for a chat completion; return when the response's headers say 2xx.
+        """Ask for an answer in events; return when the response's headers say 2xx.
 
         Raises:
             UpstreamError: no connection, or any other status, with its kind, message and ``retry-after``.
 
         """
 
+    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
+        """Return what of a request, worded in a ``dialect`` it speaks, this provider would not hear. Asks nobody."""
+
     async def send(self, path: str, request: Request) -> Answer:
-        """Post ``request`` to ``path`` (``embeddings``) and read the whole JSON answer.
+        """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun well.
+
+        What is JSON has been read whole then.
 
         Raises:
-            UpstreamError: as for ``stream``, and when the body is not JSON.
+            UpstreamError: as for ``stream``, and when the answer is an error, or none that ``path`` could have.
+
+        """
+
+    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
+        """Return the models the provider offers to its key.
+
+        Raises:
+            UpstreamError: as for ``send``.
 
         """
 

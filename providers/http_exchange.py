@@ -1,15 +1,14 @@
-"""One chat completion over HTTP: the response's body as an event stream, whatever the provider made of it."""
+"""One answer over HTTP: the response's body as an event stream, whatever the provider made of it."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from providers.dialects.dialect import Translation
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.http.encoding import Body
 from providers.http.response import Response
-from providers.json_stream import events_of_answer
 from providers.redaction import redact
-from providers.repairs import Repair
 from providers.sse import EventSplitter
 
 _MIB = 1024 * 1024
@@ -24,14 +23,18 @@ class HttpExchange:
     """An ``Exchange`` on a 2xx response. A body that turns out to be JSON is presented as a stream.
 
     The declared type is not trusted alone: servers send events as text/plain, and JSON errors as text/event-stream.
+    ``events_of_answer`` presents a whole answer in the provider's dialect as events.
     """
 
-    def __init__(self, response: Body, secrets: Sequence[str]) -> None:
+    def __init__(
+        self, response: Body, secrets: Sequence[str], events_of_answer: Callable[[bytes, Sequence[str]], bytes]
+    ) -> None:
         self.status = response.status
-        self.headers = _masked(response.headers, secrets)
+        self.headers = masked(response.headers, secrets)
         self.connect_ms = response.connect_ms
         self.secrets = secrets
         self._response = response
+        self._events_of_answer = events_of_answer
         self._is_stream = False
 
     @property
@@ -43,7 +46,7 @@ class HttpExchange:
         """Return the next bytes of the event stream, as they came, ``b""`` at its end.
 
         Raises:
-            UpstreamError: the connection broke; or the body is neither events nor a chat completion.
+            UpstreamError: the connection broke; or the body is neither events nor an answer in JSON.
 
         """
         try:
@@ -72,20 +75,21 @@ class HttpExchange:
         declared = "event-stream" in self.headers.get("content-type", "")
         if declared and start[:1] not in {b"{", b"[", b"<"}:
             return head
-        return events_of_answer(await read_body(self._response, _LARGEST_ANSWER_BYTES, head), self.secrets)
+        return self._events_of_answer(await read_body(self._response, _LARGEST_ANSWER_BYTES, head), self.secrets)
 
 
-class RepairedExchange:
-    """An ``Exchange`` whose events are mended on their way."""
+class TranslatedExchange:
+    """An ``Exchange`` whose events are mended or translated on their way, in the order of the ``translations``."""
 
-    def __init__(self, exchange: Exchange, repairs: Sequence[Repair]) -> None:
+    def __init__(self, exchange: Exchange, translations: Sequence[Translation]) -> None:
         self.status = exchange.status
         self.headers = exchange.headers
         self.connect_ms = exchange.connect_ms
         self.secrets = exchange.secrets
         self._exchange = exchange
-        self._repairs = repairs
+        self._translations = translations
         self._splitter = EventSplitter()
+        self._over = False
 
     @property
     def ended(self) -> bool:
@@ -93,28 +97,37 @@ class RepairedExchange:
         return self._exchange.ended
 
     async def read(self) -> bytes:
-        """Return the next whole events, mended, ``b""`` at the end.
+        """Return the next whole events, translated, ``b""`` at the end.
 
         Raises:
-            UpstreamError: as of the exchange behind it.
+            UpstreamError: as of the exchange behind it, and where an event cannot be translated.
 
         """
         block = b""
-        while not block:
+        while not block and not self._over:
             data = await self._exchange.read()
-            block = self._splitter.feed(data) if data else self._splitter.rest()
-            if not data:
-                break
-        for repair in self._repairs:
-            block = repair.block(block)
+            self._over = not data
+            try:
+                block = self._translated(self._splitter.feed(data) if data else self._splitter.rest())
+            except UpstreamError:
+                self.abort()
+                raise
         return block
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
-        """Leave it: what arrives is to be mended first."""
+        """Leave it: what arrives is to be translated first."""
 
     def abort(self) -> None:
         """Drop the exchange at once."""
         self._exchange.abort()
+
+    def _translated(self, block: bytes) -> bytes:
+        """Send ``block`` through all translations; the rest of a stream, which may be empty, ends each in its turn."""
+        for translation in self._translations:
+            block = translation.feed(block) if block else b""
+            if self._over:
+                block += translation.end()
+        return block
 
 
 async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> bytes:
@@ -133,7 +146,7 @@ async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> byte
     return bytes(body)
 
 
-def _masked(headers: Mapping[str, str], secrets: Sequence[str]) -> Mapping[str, str]:
+def masked(headers: Mapping[str, str], secrets: Sequence[str]) -> Mapping[str, str]:
     """Return ``headers`` without our key: a provider may echo it in one that goes on to the client."""
     together = "\n".join(headers.values())  # a secret holds no line break: it could not be sent
     if not any(secret in together for secret in secrets):

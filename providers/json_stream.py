@@ -97,4 +97,7 @@ def _finish_reason(choice: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
 
 
 def _event(top: Mapping[str, msgspec.Raw], choices: Sequence[Mapping[str, msgspec.Raw]]) -> bytes:
-    return b"data: " + msgspec.json.encode({**top, "choices": choices}) + b"\n\n"
+    data = msgspec.json.encode({**top, "choices": choices})
+    if b"\n" in data or b"\r" in data:  # in raw JSON that somebody has laid out; an event's data is one line
+        data = msgspec.json.format(data, indent=-1)
+    return b"data: " + data + b"\n\n"

@@ -11,10 +11,22 @@ from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
 from providers.redaction import redact
 
-_INTERNAL_SERVER_ERROR = 500
+_BAD_REQUEST, _INTERNAL_SERVER_ERROR = 400, 500
 _LONGEST_CHAIN = 10
 _BODY = re.compile(rb"""b(?P<quote>['"]).*(?P=quote)""".decode(), re.DOTALL)  # the body as Python prints bytes
-_WRAPPING = re.compile(r"^(?:litellm\.\w+: |\w+(?:Exception|Error) - )+|\s*Handle with `litellm\.\w+`\.$")
+_WRAPPING = re.compile(
+    r"""^(?:(?:litellm\.)?\w+Error:\ |\w+(?:Exception|Error)\ -\ )+  # its own classes, one inside the other
+      |\s*Handle\ with\ `litellm\.\w+`\.$
+      |\s*Traceback\ \(most\ recent\ call\ last\):.*$
+      |\s*This\ looks\ like\ a\ bug\ in\ LiteLLM.*$
+      |\s*To\ drop\ (?:these|it\ from\ the\ call),\ set\ `litellm.*$  # advice to who calls litellm
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_NO_CREDENTIALS = frozenset({  # of botocore and google-auth, which are there only where they are used
+    "DefaultCredentialsError", "NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "RefreshError",
+})  # fmt: skip
+_PACKAGES = {"google": "google-auth"}  # where the package is named otherwise than the module
 
 
 def upstream_error(error: Exception, secrets: Sequence[str], now_s: float, *, opened: bool) -> UpstreamError:
@@ -23,12 +35,23 @@ def upstream_error(error: Exception, secrets: Sequence[str], now_s: float, *, op
     ``opened`` tells whether the answer had begun; ``now_s`` is Unix time.
     """
     original = getattr(error, "original_exception", None) or error  # litellm wraps what breaks a stream
-    message = str(getattr(original, "message", original))
+    message = _WRAPPING.sub("", str(getattr(original, "message", original)))
+    for link in _chain(original):
+        if isinstance(link, ImportError):
+            package = (link.name or "").partition(".")[0]
+            return UpstreamError(
+                ErrorKind.PROVIDER_AUTH, f"needs a Python package: pip install {_PACKAGES.get(package, package)}"
+            )
+        if type(link).__name__ in _NO_CREDENTIALS:
+            return UpstreamError(ErrorKind.PROVIDER_AUTH, redact(message, secrets))
     kind = _transport_failure(original, opened=opened)
     if kind is not None:
-        return UpstreamError(kind, redact(_WRAPPING.sub("", message), secrets))
-    headers = getattr(original, "litellm_response_headers", None) or {}
+        return UpstreamError(kind, redact(message, secrets))
     status = getattr(original, "status_code", None)
+    if type(original).__name__ == "UnsupportedParamsError":
+        status = _BAD_REQUEST  # at times it says 500
+        message += " drop_params: true at the deployment has it left out."
+    headers = getattr(original, "litellm_response_headers", None) or getattr(original, "headers", None) or {}
     told = error_of_response(
         status if isinstance(status, int) else _INTERNAL_SERVER_ERROR,
         {str(name).lower(): str(value) for name, value in headers.items()},
@@ -53,7 +76,9 @@ def _transport_failure(error: BaseException, *, opened: bool) -> ErrorKind | Non
                 return ErrorKind.STALL_TIMEOUT if opened else ErrorKind.TTFT_TIMEOUT
             case aiohttp.ClientPayloadError() | ConnectionError() | httpx.TransportError():
                 return ErrorKind.DISCONNECTED
-    return ErrorKind.DISCONNECTED if type(error).__name__ == "APIConnectionError" else None
+    # Litellm's name for all it has no other name for: in a stream, the provider's error.
+    unnamed = type(error).__name__ == "APIConnectionError"
+    return (ErrorKind.STREAM_ERROR if opened else ErrorKind.DISCONNECTED) if unnamed else None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -75,4 +100,4 @@ def _body(message: str) -> bytes:
             body = None
         if isinstance(body, bytes):
             return body
-    return _WRAPPING.sub("", message).encode()
+    return message.encode()

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from providers.errors import UpstreamError
+from providers.errors import ErrorKind, UpstreamError
 
 DONE = b"data: [DONE]\n\n"
 
@@ -77,9 +77,10 @@ class PumpedExchange:
         self._opened.set()
 
     def put(self, block: bytes) -> None:
-        """Add bytes of the event stream."""
-        self._blocks.append(block)
-        self._arrived.set()
+        """Add bytes of the event stream; none at all would be its end to who reads."""
+        if block:
+            self._blocks.append(block)
+            self._arrived.set()
 
     def end(self, error: UpstreamError | None = None) -> None:
         """Note the end of the stream; what was put before can still be read."""
@@ -91,10 +92,33 @@ class PumpedExchange:
         self._arrived.set()
 
 
-def event(chunk: Any) -> bytes:
-    """Return one of litellm's chunks as an event. Its usage comes with an idle choice, which OpenAI leaves out."""
+def event(response: Any, chunk: Any) -> bytes:
+    """Return one of litellm's chunks as an event, without what litellm made up.
+
+    Usage comes with an idle choice, which OpenAI leaves out, with a price of litellm's own, and also when the provider
+    told of none. A finish reason comes at the end of every stream, whatever ended it.
+
+    Raises:
+        UpstreamError: the provider's stream ended without a finish reason.
+
+    """
     data = chunk.model_dump(mode="json", exclude_none=True)
-    idle = all(not choice.get("delta") and not choice.get("finish_reason") for choice in data.get("choices", ()))
-    if "usage" in data and idle:
-        data["choices"] = []
+    choices = data.get("choices", ())
+    if any(choice.get("finish_reason") for choice in choices) and not _finished(response):
+        raise UpstreamError(ErrorKind.UPSTREAM_TRUNCATED, "the answer ended without a finish reason")
+    if (usage := data.get("usage")) is not None:
+        if not any(getattr(part, "usage", None) for part in getattr(response, "chunks", None) or (chunk,)):
+            del data["usage"]
+        else:
+            usage.pop("cost", None)
+        if all(not choice.get("delta") and not choice.get("finish_reason") for choice in choices):
+            data["choices"] = []
+            if "usage" not in data:
+                return b""
     return b"data: " + msgspec.json.encode(data) + b"\n\n"
+
+
+def _finished(response: Any) -> bool:
+    """Tell whether the provider has sent a finish reason; what litellm does not track is taken to be the provider's."""
+    names = ("received_finish_reason", "intermittent_finish_reason")
+    return any(getattr(response, name, "") is not None for name in names)

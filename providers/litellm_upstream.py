@@ -6,59 +6,32 @@ a thread before such a deployment enters a race. ``LiteLLM`` is what a process s
 """
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
 import msgspec
 
+from providers.dialects.dialect import Dialect, Loss
+from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
 from providers.json_stream import events_of_answer
+from providers.listings import Listing
 from providers.litellm_exchange import DONE, PumpedExchange, event
+from providers.litellm_hearing import Hearing
 
-# What a client may set. Litellm takes its own parameters by keyword too, addresses and credentials among them: those
-# come from the configuration (``extra_body``) or not at all.
-_CHAT_FIELDS = frozenset({
-    "audio",
-    "frequency_penalty",
-    "function_call",
-    "functions",
-    "logit_bias",
-    "logprobs",
-    "max_completion_tokens",
-    "max_tokens",
-    "messages",
-    "modalities",
-    "n",
-    "parallel_tool_calls",
-    "prediction",
-    "presence_penalty",
-    "reasoning_effort",
-    "response_format",
-    "seed",
-    "stop",
-    "temperature",
-    "thinking",
-    "tool_choice",
-    "tools",
-    "top_k",
-    "top_logprobs",
-    "top_p",
-    "user",
-    "verbosity",
-    "web_search_options",
-})  # fmt: skip
 _EMBEDDING_FIELDS = frozenset({"dimensions", "encoding_format", "input", "user"})
-_OURS = frozenset({"model", "stream", "stream_options"})  # asked by the exchange itself
 
 # The gateway's clocks end an attempt long before; litellm's own default is 6,000 s. It has one clock for everything
 # and does not say when it is connected, so a request's connect_timeout_s cannot be kept here.
 _TIMEOUT_S = 600.0
+_BAD_REQUEST = 400
 _PROVIDER_HEADER = "llm_provider-"  # litellm's prefix on the provider's own headers
 
 
@@ -67,6 +40,19 @@ class LiteLLM:
 
     def __init__(self) -> None:
         self._loading: asyncio.Task[Any] | None = None
+        self._prefixes: set[str] = set()
+
+    @property
+    def imported(self) -> Any | None:
+        """The library, None as long as it is not there."""
+        loading = self._loading
+        if loading is None or not loading.done() or loading.cancelled() or loading.exception() is not None:
+            return None
+        return loading.result()
+
+    def serves(self, prefix: str) -> None:
+        """Note a provider, so that warming up includes what litellm loads for it alone."""
+        self._prefixes.add(prefix)
 
     async def module(self) -> Any:
         """Return the imported library. Whoever is cancelled while it loads does not stop it for the others."""
@@ -77,7 +63,7 @@ class LiteLLM:
     async def warm_up(self) -> None:
         """Import the library and make it build, outside of the event loop, what its first call would wait for."""
         litellm = await self.module()
-        await asyncio.to_thread(_rehearse, litellm)
+        await asyncio.to_thread(_rehearse, litellm, frozenset(self._prefixes))
 
     async def aclose(self) -> None:
         """Close the connections litellm keeps. Called once no upstream has anything under way."""
@@ -116,6 +102,8 @@ class LiteLLMUpstream:
         self._secrets = (*([api_key] if api_key else []), *secrets)
         self._wall_clock = wall_clock
         self._pumps: set[asyncio.Task[None]] = set()
+        self._hearing = Hearing(litellm_prefix, lambda: litellm.imported)
+        litellm.serves(litellm_prefix)
 
     def __repr__(self) -> str:
         return f"LiteLLMUpstream({self._provider!r}, {self._prefix!r})"
@@ -124,9 +112,11 @@ class LiteLLMUpstream:
         """Pay for the import and the first call before a race has to."""
         await self._litellm.warm_up()
 
-    def dropped(self, fields: Mapping[str, msgspec.Raw]) -> tuple[str, ...]:
-        """Return the names of what the client asked for and litellm is not handed, in the client's order."""
-        return tuple(name for name in fields if name not in _CHAT_FIELDS | _OURS)
+    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
+        """Return what of a request this provider would not hear; of its models, once litellm has been imported."""
+        if dialect is not Dialect.CHAT:
+            return (Loss("model", f"{self._provider} is asked in chat completions only"),)
+        return self._hearing.losses(model, fields)
 
     async def stream(self, request: Request) -> Exchange:
         """Ask for a chat completion; return when litellm has the response's headers.
@@ -135,9 +125,13 @@ class LiteLLMUpstream:
             UpstreamError: no connection, or any status but 2xx.
 
         """
+        if request.dialect is not Dialect.CHAT:
+            message = f"provider {self._provider!r} is asked in chat completions, not in {request.dialect}"
+            raise UpstreamError(ErrorKind.NOT_FOUND, message, status=404)
         litellm = await self._litellm.module()
+        self._refuse_losses(request)
         exchange = PumpedExchange()
-        arguments = self._arguments(request, _CHAT_FIELDS)
+        arguments = self._arguments(request, self._hearing.spoken(request.model, request.fields))
         if request.upstream_stream:
             arguments |= {"stream": True, "stream_options": {"include_usage": True}}
         pump = asyncio.create_task(self._pump(litellm, arguments, exchange), name=f"litellm-{self._provider}")
@@ -162,14 +156,29 @@ class LiteLLMUpstream:
             message = f"provider {self._provider!r} answers chat completions and embeddings, not {path}"
             raise UpstreamError(ErrorKind.NOT_FOUND, message, status=404)
         litellm = await self._litellm.module()
+        asked = {
+            name: value
+            for name, raw in request.fields.items()
+            if name in _EMBEDDING_FIELDS and (value := msgspec.json.decode(raw)) is not None
+        }
         started = perf_counter()
         try:
-            response = await litellm.aembedding(**self._arguments(request, _EMBEDDING_FIELDS))
+            response = await litellm.aembedding(**self._arguments(request, asked))
         except Exception as error:  # noqa: BLE001  # litellm raises whatever its many modules raise
             raise self._error(error, opened=False) from None
         headers_ms = (perf_counter() - started) * 1000
         body = response.model_dump_json(exclude_none=True).encode()
         return Answer(200, _headers(response), body, connect_ms=None, headers_ms=headers_ms)
+
+    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:  # noqa: ARG002 - the protocol's
+        """Refuse: litellm knows of the lists of a few providers only, and blocks while it asks.
+
+        Raises:
+            UpstreamError: always, not_found.
+
+        """
+        message = f"provider {self._provider!r} is reached through litellm, which does not list its models"
+        raise UpstreamError(ErrorKind.NOT_FOUND, message, status=404)
 
     async def aclose(self) -> None:
         """End what is still under way, and wait until it is."""
@@ -188,11 +197,13 @@ class LiteLLMUpstream:
         opened = False
         try:
             response = await litellm.acompletion(**arguments)
+            if (fetch := getattr(response, "fetch_stream", None)) is not None:
+                await fetch()  # for some providers litellm sends nothing before the stream is read
             opened = True
             exchange.open(_headers(response))
             if arguments.get("stream"):
                 async for chunk in response:
-                    exchange.put(event(chunk))
+                    exchange.put(event(response, chunk))
                 exchange.put(DONE)
             else:
                 exchange.put(events_of_answer(response.model_dump_json().encode(), self._secrets))
@@ -205,23 +216,30 @@ class LiteLLMUpstream:
         except Exception as error:  # noqa: BLE001  # litellm raises whatever its many modules raise
             exchange.end(self._error(error, opened=opened))
 
-    def _arguments(self, request: Request, allowed: frozenset[str]) -> dict[str, Any]:
+    def _refuse_losses(self, request: Request) -> None:
+        """Refuse what would go unheard: the planner keeps such calls away once litellm is imported, not before."""
+        lost = [] if request.drop_params else self._hearing.losses(request.model, request.fields)
+        if told := "; ".join(f"{loss.field} ({loss.reason})" for loss in lost if not loss.hint):
+            message = f"provider {self._provider!r} would not hear {told}; drop_params: true has it left out"
+            raise error_of_response(_BAD_REQUEST, {}, message.encode(), self._secrets, self._wall_clock())
+
+    def _arguments(self, request: Request, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return litellm's keyword arguments for a request."""
-        asked = {name: msgspec.json.decode(raw) for name, raw in request.fields.items() if name in allowed}
-        arguments = {name: value for name, value in asked.items() if value is not None}
+        arguments = dict(asked)
         arguments |= {name: msgspec.json.decode(raw) for name, raw in request.extra_body.items()}
         arguments |= {
             "model": f"{self._prefix}/{request.model}",
             "timeout": _TIMEOUT_S,
             "num_retries": 0,
             "max_retries": 0,
-            "drop_params": True,  # what this model does not know, instead of failing for it
+            "drop_params": request.drop_params,
         }
         if self._api_key:
             arguments["api_key"] = self._api_key
         if self._base_url:
             arguments["api_base"] = self._base_url
-        if headers := {**request.headers, **self._headers}:
+        passed = {name: value for name, value in request.headers.items() if value.isascii()}  # the rest cannot be sent
+        if headers := {**passed, **self._headers, **dict(request.own_headers)}:
             arguments["extra_headers"] = headers
         return arguments
 
@@ -251,11 +269,16 @@ def _import_litellm() -> Any:
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # its errors are raised, and logged by the gateway
     importlib.import_module("providers.litellm_errors")
+    clients: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
+    clients.TCPConnector = importlib.import_module("providers.litellm_connector").DroppingConnector  # by which all dial
     return litellm
 
 
-def _rehearse(litellm: Any) -> None:
-    """Run a whole call that is answered inside litellm: nothing is sent."""
+def _rehearse(litellm: Any, prefixes: Iterable[str]) -> None:
+    """Run a whole call that is answered inside litellm, and load each provider's module: nothing is sent."""
+    for prefix in prefixes:
+        with contextlib.suppress(Exception):  # what is wrong with a provider is said when it is asked
+            litellm.get_supported_openai_params("unknown", custom_llm_provider=prefix)
     messages = [{"role": "user", "content": "Hello"}]
     for _ in litellm.completion(
         model="anthropic/claude-sonnet-4-5", messages=messages, mock_response="Hi", stream=True, api_key="unused"

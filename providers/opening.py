@@ -1,14 +1,16 @@
 """From a vendor's row and what the user says of it to the upstream that reaches it."""
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Mapping, Sequence
 
-from providers.catalog import Vendor
+from providers.catalog import Kind, Vendor
 from providers.exchange import Upstream
 from providers.http.dialing import TlsContexts, Versions
+from providers.http_upstream import HttpUpstream
+from providers.key_ring import KeyRing
 from providers.litellm_upstream import LiteLLM, LiteLLMUpstream
-from providers.openai_compatible import OpenAICompatible
-from providers.quirks import Quirks
+
+_ANTHROPIC_URL = "https://api.anthropic.com/v1"
+_ANTHROPIC_HEADERS = {"anthropic-version": "2023-06-01"}
 
 
 def open_upstream(
@@ -17,51 +19,66 @@ def open_upstream(
     litellm: LiteLLM,
     tls: TlsContexts,
     *,
-    kind: Literal["openai_compatible", "litellm"] | None = None,
+    kind: Kind | None = None,
     base_url: str | None = None,
-    api_key: str | None = None,
+    api_keys: Sequence[str] = (),
     organization: str | None = None,
     headers: Mapping[str, str] | None = None,
+    query: Mapping[str, str] | None = None,
     versions: Versions = "auto",
+    secrets: Sequence[str] = (),
 ) -> Upstream:
     """Return the upstream of provider ``name``; what is None is as the vendor's row says. Opens no connection yet.
 
+    Of several ``api_keys`` each has its own connections and its own rate limits.
     ``litellm`` is what the process shares of that library; it is imported only when such a provider is used.
     ``tls`` gives the contexts all providers share: making one costs 18 ms.
+    ``secrets``, besides the keys and the values of ``headers``, must not show up in a message.
 
     Raises:
         ValueError: an OpenAI-compatible provider without a base URL.
 
     """
     kind = kind or (vendor.kind if vendor is not None else "openai_compatible")
-    base_url = base_url or (vendor.base_url if vendor is not None else None)
-    fixed = dict(headers or {})
+    row = vendor or Vendor(name=name, title=name)
+    base_url = base_url or row.base_url
+    if kind == "anthropic":
+        base_url = base_url or _ANTHROPIC_URL
+    if base_url is None and kind != "litellm":
+        raise ValueError(f"provider {name!r} needs a base_url")
+    own = dict(headers or {})
+    fixed = {**(_ANTHROPIC_HEADERS if kind == "anthropic" else {}), **row.headers, **own}
     if organization is not None:
         fixed["openai-organization"] = organization
-    if kind == "litellm":
-        prefix = vendor.litellm_prefix if vendor is not None and vendor.litellm_prefix else name
-        return LiteLLMUpstream(
-            litellm,
+
+    def opened(api_key: str | None) -> Upstream:
+        if kind == "litellm":
+            return LiteLLMUpstream(
+                litellm,
+                provider=name,
+                litellm_prefix=row.litellm_prefix or name,
+                api_key=api_key,
+                base_url=base_url,
+                headers=fixed,
+                secrets=(*own.values(), *secrets),
+            )
+        assert base_url is not None
+        return HttpUpstream(
             provider=name,
-            litellm_prefix=prefix,
-            api_key=api_key,
             base_url=base_url,
+            api_key=api_key,
+            auth="x-api-key" if kind == "anthropic" else row.auth,
             headers=fixed,
-            secrets=tuple(fixed.values()),
+            query={**row.query, **(query or {})},
+            chat_path=row.chat_path,
+            embeddings_path=row.embeddings_path,
+            models_path=row.models_path,
+            quirks=row.quirks,
+            secrets=(*own.values(), *secrets),
+            versions=versions,
+            tls=tls,
         )
-    if base_url is None:
-        raise ValueError(f"provider {name!r} needs a base_url")
-    return OpenAICompatible(
-        provider=name,
-        base_url=base_url,
-        api_key=api_key,
-        auth=vendor.auth if vendor is not None else "bearer",
-        headers=fixed,
-        query=vendor.query if vendor is not None else None,
-        chat_path=vendor.chat_path if vendor is not None else "chat/completions",
-        embeddings_path=vendor.embeddings_path if vendor is not None else "embeddings",
-        quirks=vendor.quirks if vendor is not None else Quirks(),
-        secrets=tuple((headers or {}).values()),
-        versions=versions,
-        tls=tls,
-    )
+
+    if len(api_keys) > 1:
+        return KeyRing(name, api_keys, opened)
+    return opened(api_keys[0] if api_keys else None)

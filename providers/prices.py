@@ -1,15 +1,6 @@
-"""What tokens cost: list prices from the table that ships inside litellm, read as a file without importing litellm.
-
-Base prices only: the table's surcharges for very long prompts, and its discounts for batches, are not applied.
-"""
-
-from collections.abc import Iterable, Mapping
-from importlib.util import find_spec
-from pathlib import Path
+"""What tokens cost, and what a call comes to at that."""
 
 import msgspec
-
-_TABLE = "model_prices_and_context_window_backup.json"
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -17,92 +8,46 @@ class Price(msgspec.Struct, frozen=True):
 
     input_usd: float
     output_usd: float
-    cached_input_usd: float | None = None  # None: as input_usd
-
-
-class _Row(msgspec.Struct, frozen=True):
-    litellm_provider: str = ""
-    input_cost_per_token: float | None = None
-    output_cost_per_token: float | None = None
-    cache_read_input_token_cost: float | None = None
-    input_cost_per_token_cache_hit: float | None = None  # the older name of the same, DeepSeek's
-
-    def price(self) -> Price | None:
-        if self.input_cost_per_token is None:
-            return None
-        cached = self.cache_read_input_token_cost
-        return Price(
-            input_usd=self.input_cost_per_token,
-            output_usd=self.output_cost_per_token or 0.0,  # embeddings have no output
-            cached_input_usd=self.input_cost_per_token_cache_hit if cached is None else cached,
-        )
-
-
-_table_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_row_decoder = msgspec.json.Decoder(_Row)
-
-
-class PriceTable:
-    """A price table in litellm's format, kept on disk: it has thousands of rows, a gateway needs a handful.
-
-    Each lookup reads the file (3 MB, some 5 ms) and keeps nothing of it, so look up all deployments at once.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path  # None: every price is unknown
-
-    @classmethod
-    def installed(cls) -> "PriceTable":
-        """Return the table of the installed litellm, an empty one where there is none."""
-        spec = find_spec("litellm")  # finds a top-level package without importing it
-        for folder in (spec.submodule_search_locations or ()) if spec else ():
-            if (path := Path(folder) / _TABLE).is_file():
-                return cls(path)
-        return cls(None)
-
-    def look_up(self, deployments: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Price | None]:
-        """Return the price of each ``(litellm_prefix, model)``, None where the table has none.
-
-        Raises:
-            OSError, msgspec.DecodeError: the table cannot be read.
-
-        """
-        table = _table_decoder.decode(self._path.read_bytes()) if self._path else {}
-        return {(prefix, model): _find(table, prefix, model) for prefix, model in deployments}
+    cached_input_usd: float | None = None  # read from the prompt cache; None: as input_usd, as far as is known
+    cache_write_usd: float | None = None  # written to it; None: as input_usd
+    reasoning_usd: float | None = None  # None: as output_usd
 
 
 def cost_usd(
-    price: Price | None, prompt_tokens: int | None, completion_tokens: int | None, cached_tokens: int | None = None
+    price: Price | None,
+    prompt_tokens: int | None,
+    completion_tokens: int | None,
+    *,
+    cached_tokens: int | None = None,
+    cache_write_tokens: int | None = None,
+    reasoning_tokens: int | None = None,
 ) -> float | None:
-    """Return input and output tokens at their prices, in US dollars; None where the price or a count is unknown.
+    """Return all tokens at their prices, in US dollars; None where the price, or the count of either side, is unknown.
 
-    ``cached_tokens`` are part of ``prompt_tokens``, ``completion_tokens`` include reasoning, as OpenAI counts.
+    ``cached_tokens`` and ``cache_write_tokens`` are parts of ``prompt_tokens``, ``reasoning_tokens`` of
+    ``completion_tokens``, as OpenAI counts. More of a part than of the whole is a miscount: it is taken as the whole.
     """
     if price is None or prompt_tokens is None or completion_tokens is None:
         return None
-    cached = min(cached_tokens or 0, prompt_tokens)
-    cached_usd = price.input_usd if price.cached_input_usd is None else price.cached_input_usd
-    return (prompt_tokens - cached) * price.input_usd + cached * cached_usd + completion_tokens * price.output_usd
+    usd = prompt_tokens * price.input_usd + completion_tokens * price.output_usd
+    cached = 0
+    if cached_tokens and price.cached_input_usd is not None:
+        cached = min(cached_tokens, prompt_tokens)
+        usd += cached * (price.cached_input_usd - price.input_usd)
+    if cache_write_tokens and price.cache_write_usd is not None:
+        written = min(cache_write_tokens, prompt_tokens - cached)
+        usd += written * (price.cache_write_usd - price.input_usd)
+    if reasoning_tokens and price.reasoning_usd is not None:
+        usd += min(reasoning_tokens, completion_tokens) * (price.reasoning_usd - price.output_usd)
+    return usd
 
 
-def _find(table: Mapping[str, msgspec.Raw], prefix: str, model: str) -> Price | None:
-    """Return the price under ``prefix/model``, or under the bare name where that row is this vendor's."""
-    if (row := _read(table.get(f"{prefix}/{model}"))) is not None:
-        return row.price()
-    row = _read(table.get(model))
-    return row.price() if row is not None and _sells(row.litellm_provider, prefix) else None
+def cache_saved_usd(price: Price | None, prompt_tokens: int | None, cached_tokens: int | None) -> float | None:
+    """Return what reading ``cached_tokens`` from the prompt cache saved, in US dollars; None where it is unknown.
 
-
-def _sells(provider: str, prefix: str) -> bool:
-    """Tell whether a row's provider is the vendor or one of its lines (``cohere_chat``, ``vertex_ai-llama_models``)."""
-    return provider == prefix or provider.startswith((f"{prefix}_", f"{prefix}-"))
-
-
-def _read(raw: msgspec.Raw | None) -> _Row | None:
-    """Return a row, None where it is missing or not of the usual types."""
-    if raw is None:
+    What writing them had cost beyond the price of input is not taken off: another call paid it.
+    """
+    if price is None or price.cached_input_usd is None or cached_tokens is None:
         return None
-    try:
-        return _row_decoder.decode(raw)
-    except msgspec.ValidationError:
-        return None
+    cached = cached_tokens if prompt_tokens is None else min(cached_tokens, prompt_tokens)
+    return cached * (price.input_usd - price.cached_input_usd)

@@ -9,9 +9,23 @@ from typing import Literal
 
 import msgspec
 
+from providers.dialects.dialect import Loss
+
+_NOTHING = (b"null",)
+_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # what asks for nothing, as JSON writes it
+    "frequency_penalty": (b"null", b"0", b"0.0"),
+    "logit_bias": (b"null", b"{}"),
+    "logprobs": (b"null", b"false"),
+    "n": (b"null", b"1"),
+    "parallel_tool_calls": (b"null", b"true"),
+    "presence_penalty": (b"null", b"0", b"0.0"),
+    "service_tier": (b"null", b'"auto"', b'"default"'),
+    "store": (b"null", b"false"),
+    "top_logprobs": (b"null", b"0"),
+}
+_HINTS = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "service_tier", "user"})  # no answer changes
 _DEVELOPER = b'"developer"'
 _SYSTEM = msgspec.Raw(b'"system"')
-_NULL = b"null"
 _messages_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
@@ -41,12 +55,18 @@ def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> dict[str, msgspe
     return shaped
 
 
-def dropped(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> tuple[str, ...]:
-    """Return the names of what the client asked for and this vendor will not hear, in the client's order.
+def losses(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> tuple[Loss, ...]:
+    """Return what the client asked for and this vendor will not hear, in the client's order.
 
-    A null asks for nothing; ``stream_options`` is not missed where usage comes unasked.
+    A value that is the API's default asks for nothing; ``stream_options`` is not missed where usage comes unasked.
     """
-    return tuple(name for name, value in fields.items() if name in quirks.drop and bytes(value) != _NULL)
+    if quirks.drop.isdisjoint(fields):
+        return ()
+    return tuple(
+        Loss(name, "this provider does not take it", hint=name in _HINTS)
+        for name, value in fields.items()
+        if name in quirks.drop and bytes(value) not in _DEFAULTS.get(name, _NOTHING)
+    )
 
 
 def _without_developer_role(messages: msgspec.Raw) -> msgspec.Raw:

@@ -1,19 +1,13 @@
 """What some vendors break in their streamed chunks, mended; only for deployments whose catalog row names the repair."""
 
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from providers.dialects.dialect import Translation
 from providers.sse import events
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
-
-
-class Repair(Protocol):
-    """Mends one stream, block by block."""
-
-    def block(self, block: bytes) -> bytes:
-        """Return whole events mended; those that need nothing as they came."""
 
 
 class ToolIndex:
@@ -26,11 +20,15 @@ class ToolIndex:
         self._ids: dict[tuple[int, str], int] = {}  # of choice and call id: index
         self._counts: dict[int, int] = {}  # of choice: calls so far
 
-    def block(self, block: bytes) -> bytes:
-        """Return whole events with every tool call numbered."""
+    def feed(self, block: bytes) -> bytes:
+        """Return whole events with every tool call numbered; those that need nothing as they came."""
         if b'"tool_calls"' not in block:
             return block
         return b"".join(self._event(event.raw, event.data) for event in events(block))
+
+    def end(self) -> bytes:
+        """Return nothing: every event has been passed on."""
+        return b""
 
     def _event(self, raw: bytes, data: bytes) -> bytes:
         if b'"tool_calls"' not in data:
@@ -68,6 +66,6 @@ class ToolIndex:
         return count
 
 
-def repairs_of(names: frozenset[str]) -> list[Repair]:
+def repairs_of(names: frozenset[str]) -> list[Translation]:
     """Return fresh repairs, for one stream, of the given catalog names."""
     return [ToolIndex()] if "tool_index" in names else []

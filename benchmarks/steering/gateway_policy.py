@@ -10,6 +10,7 @@ from benchmarks.steering.worlds import World
 from gateway.calls import AttemptRecord, AttemptStart, CallRecord, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import Board
+from gateway.steering.candidates import Terms
 from gateway.steering.planner import Launch, Plan
 from gateway.steering.steering import Steering
 from providers.prices import Price
@@ -46,10 +47,8 @@ class GatewayPolicy:
             MODEL,
             names,
             self._race,
-            objective=self._objective,
-            prompt_class=request.prompt_class,
-            prompt_tokens=request.prompt_tokens,
-            prices=self._prices,
+            Terms(self._objective, request.prompt_tokens, prices=self._prices),
+            request.prompt_class,
         )
 
     def permit(self, launch: Launch) -> bool:

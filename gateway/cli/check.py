@@ -11,10 +11,22 @@ from gateway.cli.configuration import ConfigOption, report
 from gateway.cli.terminal import FAILED, OK, UNKNOWN, write_json, write_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from gateway.cli.live import Liveness
-    from gateway.cli.summary import DeploymentLine, ProviderLine
+    from gateway.cli.summary import DeploymentLine, FallbackLine, PolicyLine, ProviderLine
     from gateway.settings import Problem, Settings
     from gateway.settings.presets import Catalog
+
+_PRICES: "Mapping[str, Callable[[DeploymentLine], float | None]]" = {
+    "$/M in": lambda line: line.input_usd,
+    "$/M out": lambda line: line.output_usd,
+    "$/M cached": lambda line: line.cached_input_usd,
+    "$/M cache write": lambda line: line.cache_write_usd,
+    "$/M reasoning": lambda line: line.reasoning_usd,
+}
+_ALWAYS = ("$/M in", "$/M out")  # the others where one is known
+_ABILITIES = ("context", "longest answer", "tools", "JSON schema", "vision", "audio", "PDF", "reasoning")
 
 
 def check(
@@ -48,15 +60,16 @@ def check(
 
 def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: bool) -> int:
     """Print what is configured, and return the exit code: a provider that does not answer is a failure, too."""
-    from gateway.cli.summary import deployment_lines, provider_lines, warnings  # noqa: PLC0415 - only here
+    from gateway.cli import summary  # noqa: PLC0415 - pydantic only where it is needed
     from providers.catalog import load_catalog  # noqa: PLC0415 - likewise
-    from providers.prices import PriceTable  # noqa: PLC0415 - likewise
+    from providers.datasheets import DatasheetTable  # noqa: PLC0415 - likewise
 
     catalog = load_catalog()
-    providers = provider_lines(settings, catalog)
-    deployments = deployment_lines(settings, catalog, PriceTable.installed())
+    providers = summary.provider_lines(settings, catalog)
+    deployments = summary.deployment_lines(settings, catalog, DatasheetTable.installed())
+    fallbacks, policies = summary.fallback_lines(settings), summary.policy_lines(settings)
     liveness = _ask(settings, catalog) if live else {}
-    notes = [*warnings(settings, deployments), *_silent(liveness), *_absent(settings, liveness)]
+    notes = [*summary.warnings(settings, deployments), *_silent(liveness), *_absent(settings, catalog, liveness)]
     works = all(answer.works for answer in liveness.values())
     if as_json:
         write_json(
@@ -67,12 +80,16 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
                 "warnings": notes,
                 "providers": providers,
                 "deployments": deployments,
+                "fallbacks": fallbacks,
+                "policies": policies,
                 "live": {name: _answer(answer) for name, answer in liveness.items()} if live else None,
             }
         )
         return OK if works else FAILED
     typer.echo(f"{_name(path) or 'no file: environment and defaults'}: ok")
-    _write_tables(providers, deployments, liveness)
+    _write_providers(providers, liveness)
+    _write_deployments(deployments, fallbacks)
+    _write_policies(policies)
     for note in notes:
         typer.echo(f"note: {note}")
     return OK if works else FAILED
@@ -88,43 +105,108 @@ def _silent(liveness: "dict[str, Liveness]") -> list[str]:
     return [f"{name}: {answer.message}" for name, answer in liveness.items() if not answer.works]
 
 
-def _absent(settings: "Settings", liveness: "dict[str, Liveness]") -> list[str]:
-    """Return a note for each deployment whose provider answered and does not list its model."""
+def _absent(settings: "Settings", catalog: "Catalog", liveness: "dict[str, Liveness]") -> list[str]:
+    """Return a note for each deployment whose provider answered and does not list its model.
+
+    Where paths name the customer's own deployments, as Azure's do, the list is of something else.
+    """
+    from gateway.settings.presets import vendor_of  # noqa: PLC0415 - as above
+
     notes = []
     for name, model in settings.models.items():
         for item in model.deployments:
             provider, _, wanted = item.deployment.partition("/")
+            vendor = vendor_of(provider, settings.providers[provider], catalog)
+            if vendor is not None and "{model}" in vendor.chat_path:
+                continue
             offered = liveness[provider].models if provider in liveness else ()
             if offered and wanted not in offered:
                 notes.append(f"{provider} does not list {wanted!r} (model {name!r})")
     return notes
 
 
-def _write_tables(
-    providers: "list[ProviderLine]", deployments: "list[DeploymentLine]", liveness: "dict[str, Liveness]"
-) -> None:
+def _write_providers(providers: "list[ProviderLine]", liveness: "dict[str, Liveness]") -> None:
     if providers:
         columns = ["provider", "kind", "base url", "key", *(["live", "latency_ms"] if liveness else [])]
         rows = [[line.provider, line.kind, line.base_url, line.key, *_live_cells(line, liveness)] for line in providers]
         write_table(columns, rows)
+
+
+def _write_deployments(deployments: "list[DeploymentLine]", fallbacks: "list[FallbackLine]") -> None:
     if deployments:
-        columns = ["model", "mode", "objective", "budget", "deployment", "$/M in", "$/M out", "bills after hang-up"]
-        write_table(
-            columns,
-            [
-                [
-                    line.model,
-                    line.mode,
-                    line.objective,
-                    f"{line.budget:g}",
-                    line.deployment,
-                    UNKNOWN if line.input_usd is None else f"{line.input_usd:g}",
-                    UNKNOWN if line.output_usd is None else f"{line.output_usd:g}",
-                    "unknown" if line.bills_after_disconnect is None else line.bills_after_disconnect,
-                ]
-                for line in deployments
-            ],
-        )
+        _write_models(deployments, fallbacks)
+        prices = [name for name, usd in _PRICES.items() if name in _ALWAYS or any(map(usd, deployments))]
+        columns = ["model", "deployment", *prices, "bills after hang-up"]
+        write_table(columns, [_price_cells(line, prices) for line in deployments])
+        _write_asking(deployments)
+        write_table(["deployment", *_ABILITIES], _ability_rows(deployments))
+
+
+def _write_models(deployments: "list[DeploymentLine]", fallbacks: "list[FallbackLine]") -> None:
+    """Show how each model is raced, and who is asked in its place."""
+    from gateway.settings.model import Cause  # noqa: PLC0415 - as above
+
+    others: dict[str, list[str]] = {}
+    for line in fallbacks:
+        causes = "" if len(line.causes) == len(Cause) else f" ({', '.join(line.causes)})"
+        others.setdefault(line.model, []).append(f"{line.fallback}{causes}")
+    raced = dict.fromkeys((line.model, line.mode, line.objective, f"{line.budget:g}") for line in deployments)
+    rows = [[*cells, *([", ".join(others.get(cells[0], ["nobody"]))] if others else [])] for cells in raced]
+    write_table(["model", "mode", "objective", "budget", *(["falls back to"] if others else [])], rows)
+
+
+def _write_asking(deployments: "list[DeploymentLine]") -> None:
+    """Show how each deployment is asked, by its model where that makes a difference."""
+    asked = dict.fromkeys((line.deployment, ", ".join(line.apis), ", ".join(_said(line))) for line in deployments)
+    by_model = len({name for name, *_ in asked}) < len(asked)
+    said = any(words for *_, words in asked)
+    rows = (
+        [[line.model, line.deployment, ", ".join(line.apis), ", ".join(_said(line))] for line in deployments]
+        if by_model
+        else [list(cells) if said else cells[:2] for cells in asked]
+    )
+    write_table([*(["model"] if by_model else []), "deployment", "APIs", *(["settings"] if said else [])], rows)
+
+
+def _said(line: "DeploymentLine") -> list[str]:
+    """Return what is said of a deployment beside prices and abilities, in words."""
+    words = [
+        ("disabled", not line.enabled),
+        (f"weight {line.weight:g}", line.weight != 1),
+        (f"canary {line.canary or 0:.4g}", line.canary is not None),
+        ("drop_params", line.drop_params),
+        ("zdr" if line.zdr else "no zdr", line.zdr is not None),
+        (f"region {line.region}", line.region is not None),
+        (line.quantization or "", line.quantization is not None),
+    ]
+    return [word for word, is_said in words if is_said]
+
+
+def _write_policies(policies: "list[PolicyLine]") -> None:
+    if policies:
+        columns = ["client", "zdr only", "regions", "quantizations"]
+        write_table(columns, [_policy_cells(line) for line in policies])
+
+
+def _policy_cells(line: "PolicyLine") -> list[object]:
+    named = (line.regions, line.quantizations)
+    return [line.client, line.zdr is True, *("any" if names is None else ", ".join(names) for names in named)]
+
+
+def _price_cells(line: "DeploymentLine", prices: "list[str]") -> list[object]:
+    known = (_PRICES[name](line) for name in prices)
+    bills = "unknown" if line.bills_after_disconnect is None else line.bills_after_disconnect
+    return [line.model, line.deployment, *(UNKNOWN if usd is None else f"{usd:g}" for usd in known), bills]
+
+
+def _ability_rows(deployments: "list[DeploymentLine]") -> list[list[object]]:
+    """Return a row for each deployment, once however many models it serves with the same abilities."""
+    rows: list[list[object]] = []
+    for name, can in dict.fromkeys((line.deployment, line.capabilities) for line in deployments):
+        flags = (can.tools, can.json_schema, can.vision, can.audio, can.documents, can.reasoning)
+        limits = (can.context_tokens, can.max_output_tokens)
+        rows.append([name, *(UNKNOWN if limit is None else f"{limit:,}" for limit in limits), *flags])
+    return rows
 
 
 def _live_cells(line: "ProviderLine", liveness: "dict[str, Liveness]") -> list[object]:

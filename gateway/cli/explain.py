@@ -25,13 +25,16 @@ _DEPLOYMENTS = {
     "cost_usd": "cost $",
     "scarcity_s": "scarcity s",
     "headroom": "headroom",
-    "pressure": "pressure",
+    "crowding": "crowding",
     "in_flight": "now",
     "max_in_flight": "at most",
+    "weight": "weight",
+    "canary": "canary",
+    "held_bytes": "cached bytes",
     "passed_over": "passed over",
 }
 _FLOORS = {"ttft_ms": "the first token within {} ms", "min_tok_s": "{} tok/s"}
-_SHARES = frozenset({"draw", "error_rate", "headroom"})
+_SHARES = frozenset({"draw", "error_rate", "headroom", "canary"})
 
 
 def explain(  # noqa: PLR0917 - options are named on the command line
@@ -39,6 +42,11 @@ def explain(  # noqa: PLR0917 - options are named on the command line
     prompt_tokens: Annotated[int, typer.Option(min=1, help="Size of the prompt.")] = 700,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of the answer, at most.")] = None,
     stream: Annotated[bool, typer.Option(help="Does somebody read along?")] = True,
+    tools: Annotated[bool, typer.Option("--tools", help="Suppose that it calls tools.")] = False,
+    json_schema: Annotated[
+        bool, typer.Option("--json-schema", help="Suppose that it asks for JSON by a schema.")
+    ] = False,
+    vision: Annotated[bool, typer.Option("--vision", help="Suppose that it shows a picture.")] = False,
     objective: Annotated[
         Literal["auto", "first_token", "completion", "cost"] | None, typer.Option(help="[default: the model's]")
     ] = None,
@@ -57,10 +65,10 @@ def explain(  # noqa: PLR0917 - options are named on the command line
 ) -> None:
     """Explain the plan of the next call.
 
-    Who would run, with what delay and why, and the numbers it follows from, from the running gateway. Nothing is asked
-    of any provider.
+    Who would run, with what delay and why, the numbers it follows from, and who could not answer it, from the running
+    gateway. Nothing is asked of any provider.
 
-    Example: holeshot explain llama-70b --profile voice
+    Example: holeshot explain llama-70b --profile voice --tools
     """
     from gateway.cli.remote import GatewayError  # noqa: PLC0415 - only where it is needed
 
@@ -69,6 +77,7 @@ def explain(  # noqa: PLR0917 - options are named on the command line
         "prompt_tokens": prompt_tokens,
         "max_tokens": max_tokens,
         "stream": str(stream).lower(),
+        **{name: "true" for name, said in (("tools", tools), ("json_schema", json_schema), ("vision", vision)) if said},
         "objective": objective,
         "profile": profile,
         "mode": mode,
@@ -114,11 +123,15 @@ def _write(explained: Mapping[str, Any]) -> None:
         typer.echo(f"note: {note}")
     if plan.get("launches"):
         _write_rows("Who runs", _LAUNCHES, plan["launches"])
-    else:
+    elif plan.get("retry_after_s") is not None:
         typer.echo(f"nobody runs: asked again in {_said(plan, 'retry_after_s')} s")
+    else:
+        typer.echo("nobody runs: there is nobody to ask")
     if plan.get("rest"):
         typer.echo(f"when all of them fail: {', '.join(plan['rest'])}\n")
     _write_rows("Deployments, best first", _DEPLOYMENTS, plan.get("deployments", ()))
+    for name, why in plan.get("excluded", {}).items():
+        typer.echo(f"not asked: {name} {why}")
 
 
 def _head(explained: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
@@ -151,4 +164,4 @@ def _figure(name: str, value: object) -> object:
 
 
 _WHOLE_PERCENT = 0.1
-_ROUGH = frozenset({"events", "decode_tps", "pressure"})
+_ROUGH = frozenset({"events", "decode_tps", "crowding"})

@@ -13,9 +13,9 @@ from gateway.cli.views import View
 from gateway.errors import RaceFailed
 from gateway.fleet import Model
 from gateway.ingress.admission import LOCAL
-from gateway.ingress.body import ChatBody, read_chat
-from gateway.ingress.entry import describe, lined_up, planned
-from gateway.ingress.override import as_asked
+from gateway.ingress.asked import Asked
+from gateway.ingress.entry import Origin, enter, lined_up
+from gateway.ingress.surfaces.chat import read_chat
 from gateway.server import prepare_schema
 from gateway.settings.model import Settings
 
@@ -32,7 +32,7 @@ class Question(msgspec.Struct, frozen=True):
     mode: Mode | None = None
     width: int | None = None
 
-    def body(self) -> ChatBody:
+    def asked(self) -> Asked:
         """Return it as the body of a streamed chat completion, understood.
 
         Raises:
@@ -83,12 +83,10 @@ async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
 
     """
     context = gateway.context
-    body = question.body()
-    model = _affordable(as_asked(context.fleet.find(body.model, adhoc=True), body.race, LOCAL, stateful=False))
-    call = describe(context, model, body, client=None, headers={}, tags=TAGS)
-    plan = planned(context, call, model, model.deployments.values(), max_tokens=body.max_tokens)
+    asked = question.asked()
+    entry = enter(context, asked, Origin(client=LOCAL, tags=TAGS), name=asked.model, allow=_affordable)
     lanes = Lanes(context.clock, view)
-    race = lined_up(context, call, model, plan, lanes, recorder=_Both(context.recorder, lanes))
+    race = lined_up(context, entry, lanes, recorder=_Both(context.recorder, lanes))
     view.begins(lanes)
     try:
         with context.fleet.lease():

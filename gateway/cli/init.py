@@ -1,34 +1,63 @@
 """``holeshot init``: a configuration to start from."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.terminal import fail
+from gateway.cli.terminal import MISUSED, fail
+
+if TYPE_CHECKING:
+    from gateway.settings.market import Market
+    from gateway.settings.presets import Catalog
+
+_MOST_RACED = 10
 
 
 def init(
     path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("config/gateway.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Ask the providers what they sell, and propose what several of them do.")
+    ] = False,
+    top: Annotated[
+        int | None, typer.Option("--top", min=1, help=f"With --live: models to propose. [default: {_MOST_RACED}]")
+    ] = None,
 ) -> None:
     """Write a configuration from the keys in your environment.
 
     It is commented. Keys are written as ${NAME}, never their values. A model that several of your providers sell is
-    proposed as a race.
+    proposed as a race; with --live the providers are asked what that is, else well-known names are taken.
 
-    Example: GROQ_API_KEY=... CEREBRAS_API_KEY=... holeshot init
+    Example: GROQ_API_KEY=... CEREBRAS_API_KEY=... holeshot init --live
+    """
+    from providers.catalog import load_catalog  # noqa: PLC0415 - only where it is needed
+
+    if top is not None and not live:
+        fail("--top goes with --live: it is about what providers sell", MISUSED)
+    write_configuration(path, os.environ, load_catalog(), force=force, top=(top or _MOST_RACED) if live else None)
+
+
+def write_configuration(
+    path: Path, environ: Mapping[str, str], catalog: "Catalog", *, force: bool = False, top: int | None = None
+) -> None:
+    """Write a configuration from the keys in ``environ``; with ``top`` ask their vendors, and propose so many models.
+
+    Ends the command where that cannot be done.
     """
     from gateway.settings.presets import found_vendors  # noqa: PLC0415 - pydantic only where it is needed
     from gateway.settings.starter import starter  # noqa: PLC0415 - likewise
-    from providers.catalog import load_catalog  # noqa: PLC0415 - likewise
 
-    found = list(found_vendors(os.environ, load_catalog()))
+    if path.exists() and not force:  # before anybody is asked
+        fail(f"{path} is there already; --force overwrites it")
+    found = list(found_vendors(environ, catalog))
+    market = None if top is None else _ask(environ, catalog, top)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(starter(found, os.environ))
+            file.write(starter(found, environ, market))
     except FileExistsError:
         fail(f"{path} is there already; --force overwrites it")
     except OSError as error:
@@ -37,6 +66,41 @@ def init(
         ", ".join(vendor.name for vendor in found)
         or "none: set one such as GROQ_API_KEY and run it again, or edit the file"
     )
-    typer.echo(
-        f"wrote {path}\nproviders found in the environment: {names}\nnext: holeshot check --live, then holeshot serve"
+    typer.echo(f"wrote {path}\nproviders found in the environment: {names}")
+    if market is not None:
+        typer.echo(
+            f"models several of them sell: {len(market.raced)} raced, {len(market.others)} more in comments"
+            if market.raced
+            else "no two of them sell the same model"
+        )
+        for name, why in market.silent.items():
+            typer.echo(f"note: {name}: {why}")
+    typer.echo("next: holeshot check --live, then holeshot serve")
+
+
+def _ask(environ: Mapping[str, str], catalog: "Catalog", top: int) -> "Market":
+    """Return what the vendors with a key in ``environ`` sell."""
+    from gateway.cli.live import ask_with_progress  # noqa: PLC0415 - an HTTP client, only for --live
+    from gateway.settings.market import market  # noqa: PLC0415 - as above
+    from gateway.settings.presets import found_vendors  # noqa: PLC0415 - likewise
+    from gateway.settings.reachable import found  # noqa: PLC0415 - likewise
+    from gateway.settings.same_models import TRAINED_ONLY, same_models  # noqa: PLC0415 - likewise
+
+    usable = found(found_vendors(environ, catalog), environ)
+    if not usable:
+        fail("nobody to ask: set a key such as GROQ_API_KEY, or leave out --live")
+    answers = ask_with_progress({each.name: each.settings for each in usable}, catalog)
+    if not any(answer.listed for answer in answers.values()):
+        told = "; ".join(f"{name}: {answer.message or answer.state}" for name, answer in answers.items())
+        fail(f"no provider told its models ({told or 'none of them has a list'}); leave out --live to start without")
+    silent = {
+        name: f"did not tell its models: {answer.message or answer.state}"
+        for name, answer in answers.items()
+        if not answer.listed
+    }
+    return market(
+        same_models({name: answer.listed for name, answer in answers.items()}, TRAINED_ONLY),
+        top,
+        silent,
+        {name: frozenset(answer.models) for name, answer in answers.items() if answer.listed},
     )

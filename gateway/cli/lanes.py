@@ -8,6 +8,7 @@ import msgspec
 from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart
 from gateway.racing.reading import Block
 from gateway.racing.sink import ClientGone, Winner
+from providers.chunks import read_chunk
 from providers.errors import UpstreamError
 
 _TEXT_KINDS = ("content", "refusal")
@@ -137,11 +138,11 @@ class Lanes:
 
     async def write(self, block: Block) -> None:
         """Take what the chunks say."""
-        for chunk in block.chunks():
-            if not chunk.meaningful:
+        for data in block.events():
+            if not read_chunk(data).meaningful:
                 continue
             self.tokens += 1
-            thought, text = read_text(chunk.data)
+            thought, text = read_text(data)
             self._thoughts.append(thought)
             if text:
                 self._text.append(text)
@@ -150,10 +151,9 @@ class Lanes:
                 except OSError as error:
                     raise ClientGone from error
 
-    async def end(self, last: Block | None) -> None:
+    async def end(self, last: Block) -> None:
         """Take what the last events say."""
-        if last is not None:
-            await self.write(last)
+        await self.write(last)
 
     async def fail(self, error: UpstreamError) -> None:
         """Remember that the answer broke off."""

@@ -1,16 +1,20 @@
 """Every provider, asked for its list of models: whether it is there, takes the key, and has what is configured."""
 
 import asyncio
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from gateway.settings.model import Settings
+from gateway.settings.model import ProviderSettings, Settings
 from gateway.settings.presets import Catalog, vendor_of
 from gateway.upstreams import Upstreams
 from providers.errors import ErrorKind, UpstreamError
+from providers.listings import Listed, Listing
+from providers.rate_limits import headroom
 
 _TIMEOUT_S = 15.0
 _STATES = {ErrorKind.PROVIDER_AUTH: "unauthorised", ErrorKind.NOT_FOUND: "no model list"}
@@ -20,55 +24,168 @@ _STATES = {ErrorKind.PROVIDER_AUTH: "unauthorised", ErrorKind.NOT_FOUND: "no mod
 class ListsModels(Protocol):
     """An upstream that can say what it offers."""
 
-    async def list_models(self) -> list[str]:
-        """Return the names of the provider's models."""
+    async def list_models(self) -> Listing:
+        """Return the provider's models."""
 
     async def aclose(self) -> None:
         """Close kept connections."""
 
 
 class Liveness(msgspec.Struct, frozen=True):
-    """What asking one provider showed. ``latency_ms`` includes the connection."""
+    """What asking one provider showed, with each of its keys; of several, the first that fails is told.
+
+    ``latency_ms`` includes the connection, and every page of the list.
+    """
 
     state: str  # "reachable", "unauthorised", "no model list", or the kind of error
     latency_ms: float | None = None
     message: str | None = None
-    models: tuple[str, ...] = ()
+    listed: tuple[Listed, ...] = ()
+    headroom: float | None = None  # of its scarcest limit, under the key with the most left; None when it is not said
 
     @property
     def works(self) -> bool:
         """The provider answered, and took the key; not every one has a list of models."""
         return self.state in ("reachable", "no model list")
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names of its models."""
+        return tuple(model.id for model in self.listed)
 
-def open_listing(settings: Settings, catalog: Catalog) -> dict[str, ListsModels]:
-    """Return an upstream for each provider that has a list of models; what goes through litellm has none."""
+
+Lists = Mapping[str, Sequence[ListsModels]]  # by provider, one for each key
+OpenLists = Callable[[], Lists]
+Heard = Callable[[str, Liveness], None]
+
+
+class Unopened:
+    """In place of an upstream whose settings contradict each other: it fails as one that cannot be connected to."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    async def list_models(self) -> Listing:
+        """Say why.
+
+        Raises:
+            UpstreamError: always.
+
+        """
+        raise UpstreamError(ErrorKind.CONNECT_ERROR, self._why)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def _ignored(provider: str, answer: Liveness) -> None:
+    """Leave it."""
+
+
+def open_listing(settings: Settings, catalog: Catalog) -> Lists:
+    """Return upstreams for each configured provider that has a list of models."""
+    return open_lists(settings.providers, catalog)
+
+
+def open_lists(providers: Mapping[str, ProviderSettings], catalog: Catalog) -> Lists:
+    """Return an upstream for each key of each provider that has a list of models; what litellm reaches has none."""
     upstreams = Upstreams()
-    opened: dict[str, ListsModels] = {}
-    for name, provider in settings.providers.items():
-        upstream = upstreams.open(name, provider, vendor_of(name, provider, catalog))
-        if isinstance(upstream, ListsModels):
-            opened[name] = upstream
+    opened: dict[str, list[ListsModels]] = {}
+    for name, provider in providers.items():
+        vendor = vendor_of(name, provider, catalog)
+        for key in provider.keys or (None,):
+            single = provider.model_copy(update={"api_key": key, "api_keys": ()})
+            upstream: object
+            try:
+                upstream = upstreams.open(name, single, vendor)
+            except ValueError as error:
+                upstream = Unopened(str(error))
+            if isinstance(upstream, ListsModels):
+                opened.setdefault(name, []).append(upstream)
     return opened
 
 
-async def ask(open_upstreams: Callable[[], Mapping[str, ListsModels]]) -> dict[str, Liveness]:
-    """Ask all providers at once, each for at most 15 s, and close them. Opened here: HTTP clients belong to a loop."""
+async def ask(open_upstreams: OpenLists, heard: Heard = _ignored) -> dict[str, Liveness]:
+    """Ask all providers at once, each for at most 15 s, and close them; ``heard`` is told each answer as it comes.
+
+    Opened here: HTTP clients belong to a loop.
+    """
+
+    async def ask_one(name: str, upstreams: Sequence[ListsModels]) -> Liveness:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_ask_one(upstream)) for upstream in upstreams]
+        answer = _together([task.result() for task in tasks])
+        heard(name, answer)
+        return answer
+
     async with asyncio.TaskGroup() as group:
-        tasks = {name: group.create_task(_ask_one(upstream)) for name, upstream in open_upstreams().items()}
+        tasks = {name: group.create_task(ask_one(name, upstreams)) for name, upstreams in open_upstreams().items()}
     return {name: task.result() for name, task in tasks.items()}
+
+
+def ask_with_progress(providers: Mapping[str, ProviderSettings], catalog: Catalog) -> dict[str, Liveness]:
+    """Ask these providers, telling a person at the terminal who is still awaited."""
+    with _progress() as tell:
+        awaited: set[str] = set()
+
+        def open_all() -> Lists:
+            opened = open_lists(providers, catalog)
+            awaited.update(opened)
+            tell(awaited)
+            return opened
+
+        def heard(provider: str, _: Liveness) -> None:
+            awaited.discard(provider)
+            tell(awaited)
+
+        return asyncio.run(ask(open_all, heard))
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[set[str]], None]]:
+    """Yield what shows who is awaited: one line on standard error that is gone at the end; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - only for a person
+
+    console = Console(stderr=True, highlight=False)
+    with console.status("asking the providers") as status:
+        yield lambda awaited: status.update(f"waiting for {', '.join(sorted(awaited))}")
+
+
+def _together(answers: Sequence[Liveness]) -> Liveness:
+    """Return what the answers to several keys show of their provider."""
+    if len(answers) == 1:
+        return answers[0]
+    listed = {model.id: model for answer in answers for model in answer.listed}
+    latencies_ms = [answer.latency_ms for answer in answers if answer.latency_ms is not None]
+    headrooms = [answer.headroom for answer in answers if answer.headroom is not None]
+    told, message = answers[0], answers[0].message
+    for number, answer in enumerate(answers, start=1):
+        if not answer.works:
+            told, message = answer, f"key {number} of {len(answers)}: {answer.message or answer.state}"
+            break
+    return Liveness(
+        told.state,
+        max(latencies_ms, default=None),
+        message,
+        tuple(listed.values()),
+        max(headrooms, default=None),
+    )
 
 
 async def _ask_one(upstream: ListsModels) -> Liveness:
     started = time.perf_counter()
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            models = await upstream.list_models()
+            listing = await upstream.list_models()
     except UpstreamError as error:
         return Liveness(_STATES.get(error.kind, str(error.kind)), message=error.message)
     except TimeoutError:
         return Liveness("timeout", message=f"no answer within {_TIMEOUT_S:g} s")
     else:
-        return Liveness("reachable", (time.perf_counter() - started) * 1000, models=tuple(models))
+        latency_ms = (time.perf_counter() - started) * 1000
+        return Liveness("reachable", latency_ms, listed=listing.models, headroom=headroom(listing.headers))
     finally:
         await upstream.aclose()

@@ -4,10 +4,13 @@ import typer
 
 from gateway.cli.check import check
 from gateway.cli.explain import explain
+from gateway.cli.importing import importing
 from gateway.cli.init import init
 from gateway.cli.keys import keys
 from gateway.cli.leaderboard import leaderboard
 from gateway.cli.migrate import migrate
+from gateway.cli.models import models
+from gateway.cli.providers import providers
 from gateway.cli.race import race
 from gateway.cli.serve import serve
 from gateway.cli.sql import sql
@@ -19,7 +22,7 @@ The first token wins, the losers are cancelled, and every attempt is a row in SQ
 
 \b
 First steps:
-  holeshot init           a configuration from the keys in your environment
+  holeshot init --live    a configuration from the keys in your environment
   holeshot check --live   does every provider answer, and take its key?
   holeshot serve          then point any OpenAI SDK at http://127.0.0.1:4000/v1
   holeshot race "Hello!"  watch one race, without a server
@@ -45,6 +48,9 @@ def application() -> typer.Typer:
     app.command()(serve)
     app.command()(init)
     app.command()(check)
+    app.command()(providers)
+    app.command()(models)
+    app.add_typer(importing(), name="import")
     app.add_typer(keys(), name="keys")
     app.command()(migrate)
     app.command()(sql)

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from gateway.settings import checks, races
+from gateway.settings.datasheets import Datasheets
 from gateway.settings.model import Settings
 from gateway.settings.presets import Catalog, vendor_of
-from gateway.settings.prices import Prices
-from gateway.settings.races import doubtful
-from providers.prices import PriceTable
+from providers.capabilities import Capabilities
+from providers.catalog import Api, apis_of
+from providers.datasheets import DatasheetTable
 
 
 class ProviderLine(msgspec.Struct, frozen=True):
@@ -21,7 +23,7 @@ class ProviderLine(msgspec.Struct, frozen=True):
 
 
 class DeploymentLine(msgspec.Struct, frozen=True):
-    """One deployment of one model, and what is unknown about it. Prices in US dollars per million tokens."""
+    """One deployment of one model, and what is unknown about it: None. Prices in US dollars per million tokens."""
 
     model: str
     mode: str
@@ -30,7 +32,36 @@ class DeploymentLine(msgspec.Struct, frozen=True):
     deployment: str
     input_usd: float | None
     output_usd: float | None
-    bills_after_disconnect: bool | None  # None: unknown
+    cached_input_usd: float | None  # these three may be unknown where the others are not
+    cache_write_usd: float | None
+    reasoning_usd: float | None
+    bills_after_disconnect: bool | None
+    capabilities: Capabilities
+    apis: tuple[Api, ...]
+    enabled: bool
+    weight: float
+    canary: float | None  # the share of the model's calls it is given
+    drop_params: bool
+    zdr: bool | None
+    region: str | None
+    quantization: str | None
+
+
+class FallbackLine(msgspec.Struct, frozen=True):
+    """Another model that is asked in place of one, and why."""
+
+    model: str
+    fallback: str
+    causes: tuple[str, ...]
+
+
+class PolicyLine(msgspec.Struct, frozen=True):
+    """What a deployment must be to be shown a client's prompts. None: anything goes."""
+
+    client: str
+    zdr: bool | None
+    regions: tuple[str, ...] | None
+    quantizations: tuple[str, ...] | None
 
 
 def provider_lines(settings: Settings, catalog: Catalog) -> list[ProviderLine]:
@@ -44,21 +75,23 @@ def provider_lines(settings: Settings, catalog: Catalog) -> list[ProviderLine]:
                 provider=name,
                 kind=provider.kind or (vendor.kind if vendor else "openai_compatible"),
                 base_url=provider.base_url or (vendor.base_url if vendor else None),
-                key="set" if provider.api_key else "not set" if needed else "not needed",
+                key="set" if provider.keys else "not set" if needed else "not needed",
             )
         )
     return lines
 
 
-def deployment_lines(settings: Settings, catalog: Catalog, table: PriceTable) -> list[DeploymentLine]:
-    """Return a line for each deployment of each model, prices from the configuration or the price table."""
-    prices = Prices(settings, catalog, table)
+def deployment_lines(settings: Settings, catalog: Catalog, table: DatasheetTable) -> list[DeploymentLine]:
+    """Return a line for each deployment of each model, as the configuration or the table has it."""
+    datasheets = Datasheets(settings, catalog, table)
     lines = []
     for name, model in settings.models.items():
         for item in model.deployments:
             provider = item.deployment.partition("/")[0]
-            vendor = vendor_of(provider, settings.providers[provider], catalog)
-            price = prices.of(vendor, item)
+            provided = settings.providers[provider]
+            vendor = vendor_of(provider, provided, catalog)
+            datasheet = datasheets.of(vendor, item)
+            price = datasheet.price
             lines.append(
                 DeploymentLine(
                     model=name,
@@ -66,12 +99,43 @@ def deployment_lines(settings: Settings, catalog: Catalog, table: PriceTable) ->
                     objective=model.race.objective,
                     budget=model.race.budget,
                     deployment=item.name,
-                    input_usd=None if price is None else round(price.input_usd * 1e6, 6),
-                    output_usd=None if price is None else round(price.output_usd * 1e6, 6),
+                    input_usd=_per_mtok(price.input_usd if price else None),
+                    output_usd=_per_mtok(price.output_usd if price else None),
+                    cached_input_usd=_per_mtok(price.cached_input_usd if price else None),
+                    cache_write_usd=_per_mtok(price.cache_write_usd if price else None),
+                    reasoning_usd=_per_mtok(price.reasoning_usd if price else None),
                     bills_after_disconnect=vendor.bills_after_disconnect if vendor else None,
+                    capabilities=datasheet.capabilities,
+                    apis=item.apis or provided.apis or apis_of(vendor, provided.kind),
+                    enabled=item.enabled,
+                    weight=item.weight,
+                    canary=item.canary,
+                    drop_params=item.drop_params,
+                    zdr=item.zdr,
+                    region=item.region,
+                    quantization=item.quantization,
                 )
             )
     return lines
+
+
+def fallback_lines(settings: Settings) -> list[FallbackLine]:
+    """Return a line for each fallback of each model, in the order in which they are tried."""
+    return [
+        FallbackLine(model=name, fallback=fallback.model, causes=tuple(cause.value for cause in fallback.causes))
+        for name, model in settings.models.items()
+        for fallback in model.fallbacks
+    ]
+
+
+def policy_lines(settings: Settings) -> list[PolicyLine]:
+    """Return a line for each client who asks something of the deployments that are shown its prompts."""
+    required = {name: client.require for name, client in settings.clients.items()}
+    return [
+        PolicyLine(client=name, zdr=policy.zdr, regions=policy.regions, quantizations=policy.quantizations)
+        for name, policy in required.items()
+        if policy.zdr or policy.regions is not None or policy.quantizations is not None
+    ]
 
 
 def warnings(settings: Settings, lines: Sequence[DeploymentLine]) -> list[str]:
@@ -90,5 +154,9 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine]) -> list[str]:
         )
     priced = {line.model for line in lines if line.input_usd is not None}
     for name, model in settings.models.items():
-        found += doubtful(name, model, priced=name in priced)
-    return found
+        found += races.doubtful(name, model, priced=name in priced)
+    return [*found, *checks.doubtful(settings)]
+
+
+def _per_mtok(usd_per_token: float | None) -> float | None:
+    return None if usd_per_token is None else round(usd_per_token * 1e6, 6)

@@ -2,18 +2,19 @@
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from aiohttp import web
 
-from gateway.errors import Forbidden, Unauthorized, UnsupportedMediaType
+from gateway.errors import Forbidden, NothingEnabled, Unauthorized, UnsupportedMediaType
 from gateway.fleet import Deployment, Model
 from gateway.settings.checks import is_loopback
-from gateway.settings.model import ClientSettings
+from gateway.settings.model import ClientSettings, DataPolicy
 from gateway.settings.profiles import Profile
 
 WIDEST = 8
+JSON = "application/json"
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -28,6 +29,7 @@ class Client(msgspec.Struct, frozen=True):
     models: frozenset[str] | None = None
     only: frozenset[str] | None = None
     ignore: frozenset[str] = frozenset()
+    require: DataPolicy = DataPolicy()
 
     def check_model(self, model: str) -> None:
         """Refuse a model this client was not given.
@@ -36,7 +38,8 @@ class Client(msgspec.Struct, frozen=True):
             Forbidden: with what to ask the operator for.
 
         """
-        if self.models is not None and model not in self.models:
+        names = [name.strip() for name in model.split(",")]  # a comma list is asked as one
+        if self.models is not None and not self.models.issuperset(names):
             raise Forbidden(f"this key may not use the model {model!r}; it may use: {', '.join(sorted(self.models))}")
 
     def deployments(self, model: Model) -> list[Deployment]:
@@ -46,6 +49,8 @@ class Client(msgspec.Struct, frozen=True):
             Forbidden: there are none.
 
         """
+        if not model.deployments:
+            raise NothingEnabled(f"every deployment of {model.name!r} is disabled (enabled: false)")
         open_ = [item for item in model.deployments.values() if self._may_see(item.provider)]
         if not open_:
             raise Forbidden(f"no provider of {model.name!r} is open to this key")
@@ -64,22 +69,25 @@ class Admission:
     def __init__(self, clients: Mapping[str, ClientSettings]) -> None:
         self._clients = [(item.key_sha256, _client(name, item)) for name, item in clients.items()]
 
-    def admit(self, request: web.Request) -> Client:
-        """Return who is asking.
+    def admit(self, request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:
+        """Return who is asking. ``takes`` are the types of body that the API understands.
 
         Raises:
             Unauthorized: no key, or an unknown one.
             Forbidden: no clients are configured, and the request may come from a web page.
-            UnsupportedMediaType: the body is not declared to be JSON (forms and plain text need no CORS preflight).
+            UnsupportedMediaType: the body is not declared to be one of ``takes`` (forms and plain text need no CORS
+                preflight: an API that takes forms is kept from web pages by their origin and by the host alone).
 
         """
-        if request.method == "POST" and request.content_type != "application/json":
-            raise UnsupportedMediaType(f"send content-type: application/json, not {request.content_type!r}")
+        if request.method == "POST" and request.content_type not in takes:
+            raise UnsupportedMediaType(f"send content-type: {' or '.join(takes)}, not {request.content_type!r}")
         if not self._clients:
             self._demand_local_program(request)
             return LOCAL
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not key.strip():
+            key = request.headers.get("x-api-key", "")  # as Anthropic's clients send it
+        if not key.strip():
             raise Unauthorized("send your gateway key as 'authorization: Bearer hs-…' (api_key in the SDKs)")
         return self._find(key.strip())
 
@@ -134,4 +142,5 @@ def _client(name: str, settings: ClientSettings) -> Client:
         models=as_set(settings.models),
         only=as_set(settings.only),
         ignore=frozenset(settings.ignore),
+        require=settings.require,
     )

@@ -10,6 +10,7 @@ from gateway.calls import Recorder
 from gateway.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.fleet import Fleet
 from gateway.ingress.admission import Admission
+from gateway.ingress.responses_made import ResponsesMade
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import Settings
 from gateway.steering.steering import Steering
@@ -27,6 +28,7 @@ class Context:
         steering: Steering,
         recorder: Recorder,
         attempts: AttemptTasks,
+        responses: ResponsesMade,
         replica: str,
         clock: Callable[[], float],
         new_id: Callable[[], str],
@@ -40,6 +42,7 @@ class Context:
         self.steering = steering
         self.recorder = recorder
         self.attempts = attempts
+        self.responses = responses
         self.replica = replica
         self.clock = clock  # monotonic seconds
         self.new_id = new_id

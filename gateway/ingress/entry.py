@@ -1,47 +1,182 @@
-"""A call's entry into its race: what it is, who is to run for it, and the race that only needs to be run."""
+"""A call's entry into its race: what it is, who can answer it, who is to run, and the race that only needs running."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from gateway.calls import Call, Objective, Recorder
-from gateway.fleet import Deployment, Model
-from gateway.ingress.body import ChatBody
+import msgspec
+
+from gateway.calls import Call, Mode, Objective, Recorder, Role
+from gateway.errors import ApiError, NoDeploymentFits, ResponseNotFound
+from gateway.fleet import Deployment, Fleet, Model
+from gateway.ingress.admission import Client
+from gateway.ingress.asked import Asked
 from gateway.ingress.context import Context
+from gateway.ingress.fitting import Fitting, Question, fitted
 from gateway.ingress.headers import NARROWED
-from gateway.racing.race import Race
+from gateway.ingress.override import as_asked
+from gateway.ingress.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
+from gateway.parameters import Parameters
+from gateway.racing.race import Earlier, Race
 from gateway.racing.sink import Sink
+from gateway.settings.model import DataPolicy
+from gateway.steering.affinity import Prefix, prefix_of
+from gateway.steering.candidates import Terms
+from gateway.steering.constants import PREFIX_BYTES
 from gateway.steering.planner import Launch, Plan
 
+_RACING = frozenset({Mode.RACE, Mode.HEDGE})
+IGNORED = "x-holeshot-ignored"  # wishes that change nothing here
+LOWERED = "x-holeshot-lowered"  # parameters that were above the model's maximum
+_PROMPTS = ("tools", "system", "instructions", "messages", "input", "prompt")  # in the order in which they are read
 
-def describe(
+ENDPOINTS = {
+    "chat": "chat.completions",
+    "completions": "completions",
+    "messages": "messages",
+    "responses": "responses",
+}
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks, and what came along with the request."""
+
+    client: Client
+    headers: Mapping[str, str] = {}  # those for upstream
+    tags: Mapping[str, str] = {}
+    request_id: str | None = None
+    explain: bool = False  # the plan is to be explained
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A call that is ready to run."""
+
+    call: Call
+    model: Model  # as the call sees it
+    plan: Plan
+    told: dict[str, str]  # response headers that say what the gateway made of the request
+    prefix: Prefix | None
+
+
+def enter(
     context: Context,
-    model: Model,
-    body: ChatBody,
+    asked: Asked,
+    origin: Origin,
     *,
-    client: str | None,
-    headers: Mapping[str, str],
-    tags: Mapping[str, str],
-) -> Call:
-    """Return the call that ``body`` makes; ``model`` is as the call sees it, ``headers`` are those for upstream."""
-    return Call(
-        id=context.new_id(),
-        received_at=context.clock(),
-        started_at=context.utc_now(),
-        client=client,
-        model=model.name,
-        endpoint="chat.completions",
-        streamed=body.stream,
-        mode=model.race.mode,
-        objective=resolved(model.race.objective, streamed=body.stream, for_program=body.for_program),
-        win_on=model.race.win_on,
-        prompt_class=body.prompt_class,
-        prompt_tokens=body.prompt_tokens,
-        wants_usage=body.wants_usage,
-        fields=body.fields,
-        headers=headers,
-        tags=tags,
-        replica=context.replica,
-        region=context.settings.region,
+    name: str,
+    fleet: Fleet | None = None,
+    made_by: str | None = None,
+    instead_of: Call | None = None,
+    allow: Callable[[Model], Model] = lambda model: model,
+) -> Entry:
+    """Return the call that ``asked`` makes of the model ``name``, planned. Counts it.
+
+    ``fleet`` is the one the call has leased, if it began earlier; ``made_by`` the one deployment
+    that can go on from the response it continues; ``instead_of`` is the same call as it was for the model that could
+    not answer; ``allow`` may change what the model's race may cost.
+
+    Raises:
+        ModelNotFound, Forbidden, InvalidRequest: this client cannot ask this of this model.
+        NoDeploymentFits: none of its deployments can answer it.
+
+    """
+    origin.client.check_model(name)
+    found = (fleet or context.fleet).find(name, adhoc=origin.client.adhoc)
+    wished = _Wished(allow(as_asked(found, asked.race, origin.client, stateful=asked.stateful)), asked, origin.client)
+    if made_by is not None:
+        wished.keep_to(made_by)
+    fitting = wished.fitted(origin.client.require)
+    model = wished.model
+    if len(fitting.deployments) == 1 < len(found.deployments) and model.race.mode in _RACING:
+        # Only a model that has one deployment to begin with may race it against itself.
+        model = msgspec.structs.replace(model, race=model.race.model_copy(update={"mode": Mode.SINGLE}))
+    call = _call(context, asked, origin, model, instead_of=instead_of)
+    if wished.fields is not asked.fields or fitting.wordings or fitting.dropped:
+        call = msgspec.structs.replace(call, fields=wished.fields, wordings=fitting.wordings, dropped=fitting.dropped)
+    prefix = _prefix(wished.fields, asked) if model.race.cache_affinity else None
+    terms = Terms(
+        call.objective,
+        call.prompt_tokens,
+        wished.needs.max_tokens,
+        model.prices,
+        model.limits,
+        model.weights or None,
+        model.canaries or None,
+        fitting.excluded or None,
+        prefix,
     )
+    names = [deployment.name for deployment in fitting.deployments]
+    plan = context.steering.plan(model.name, names, model.race, terms, call.prompt_class, explain=origin.explain)
+    return Entry(call, model, wished.kept_in(plan), wished.told, prefix)
+
+
+class _Wished:
+    """A model as one request wants it: who may answer, with what parameters, and what is told of it."""
+
+    def __init__(self, model: Model, asked: Asked, client: Client) -> None:
+        self.model = model
+        self.fields = asked.fields
+        self.needs = asked.needs
+        self.told = dict(asked.told)
+        self._asked = asked
+        self._deployments: Sequence[Deployment] = client.deployments(model)
+        self._chosen: Chosen | None = None
+        if asked.preferences is not NOTHING and not is_passed_on(model):
+            self._prefer(client)
+        if model.parameters is not None:
+            self._apply(model.parameters)
+
+    def keep_to(self, name: str) -> None:
+        """Leave only the deployment that keeps the response the request goes on from.
+
+        Raises:
+            ResponseNotFound: it is not among them.
+
+        """
+        self._deployments = [deployment for deployment in self._deployments if deployment.name == name]
+        if not self._deployments:
+            raise ResponseNotFound(
+                f"the response to go on from is kept by {name}, which does not serve this model to this key any more",
+                param="previous_response_id",
+            )
+
+    def fitted(self, policy: DataPolicy) -> Fitting:
+        """Return who can answer, of those the request's own wishes leave; with every reason against the others."""
+        excluded = {} if self._chosen is None else self._chosen.excluded
+        question = Question(self.model.name, self._asked.dialect, self.fields, self.needs, policy)
+        try:
+            fitting = fitted(question, self._deployments)
+        except NoDeploymentFits as error:
+            if not excluded:
+                raise
+            raise NoDeploymentFits(self.model.name, {**error.reasons, **excluded}, too_long=error.too_long) from None
+        fitting.excluded.update(excluded)
+        return fitting
+
+    def kept_in(self, plan: Plan) -> Plan:
+        """Return the plan as the request wants it run: in its order, or without anybody to fail over to."""
+        chosen = self._chosen
+        if chosen is not None and chosen.order:
+            plan = in_order(plan, chosen.order)
+        if chosen is not None and not chosen.failover:
+            plan = msgspec.structs.replace(plan, rest=())
+        return plan
+
+    def _prefer(self, client: Client) -> None:
+        asked = self._asked
+        chosen = self._chosen = preferred(asked.preferences, self.model, self._deployments, client)
+        self._deployments = chosen.deployments
+        if not asked.stateful:
+            self.model = msgspec.structs.replace(self.model, race=chosen.race)
+        if chosen.unheard:
+            self.told[IGNORED] = ", ".join(chosen.unheard)
+        self.fields = {key: value for key, value in self.fields.items() if key not in CONSUMED}
+
+    def _apply(self, parameters: Parameters) -> None:
+        self.fields, lowered = parameters.applied(self.fields, self._asked.dialect)
+        if lowered:
+            self.told[LOWERED] = ", ".join(lowered)
+        most, asked = parameters.most_tokens, self.needs.max_tokens
+        if most is not None and (asked is None or asked > most):
+            self.needs = msgspec.structs.replace(self.needs, max_tokens=most)
 
 
 def resolved(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:
@@ -51,55 +186,31 @@ def resolved(objective: Objective, *, streamed: bool, for_program: bool) -> Obje
     return Objective.FIRST_TOKEN if streamed and not for_program else Objective.COMPLETION
 
 
-def planned(
-    context: Context,
-    call: Call,
-    model: Model,
-    deployments: Iterable[Deployment],
-    *,
-    max_tokens: int | None = None,
-    explain: bool = False,
-) -> Plan:
-    """Return who of ``deployments`` runs for ``call``, and when. Counts the call."""
-    return context.steering.plan(
-        model.name,
-        [deployment.name for deployment in deployments],
-        model.race,
-        objective=call.objective,
-        prompt_class=call.prompt_class,
-        prompt_tokens=call.prompt_tokens,
-        max_tokens=max_tokens,
-        prices=model.prices,
-        limits=model.limits,
-        explain=explain,
-    )
-
-
 def lined_up(
     context: Context,
-    call: Call,
-    model: Model,
-    plan: Plan,
+    entry: Entry,
     sink: Sink,
     *,
     recorder: Recorder | None = None,
     told: dict[str, str] | None = None,
+    falls_back: Callable[[ApiError], bool] = lambda _: False,
+    earlier: Earlier | None = None,
 ) -> Race:
-    """Return the race that carries ``plan`` out; ``recorder`` is the gateway's own unless another is given.
+    """Return the race that carries the entry's plan out; ``recorder`` is the gateway's own unless another is given.
 
     When the budget makes the race narrower, the response headers ``told`` say so.
     """
-    steering = context.steering
+    steering, model, plan = context.steering, entry.model, entry.plan
 
     def permit(launch: Launch) -> bool:
         cost_usd = plan.cost_usd.get(launch.deployment)
-        permitted = steering.permit(model.name, launch, model.race, cost_usd=cost_usd)
+        permitted = steering.permit(model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer)
         if not permitted and told is not None:
-            told[NARROWED] = steering.refused_by(model.name, model.race, cost_usd=cost_usd)
+            told[NARROWED] = steering.refused_by(model.payer, model.race, cost_usd=cost_usd)
         return permitted
 
     return Race(
-        call,
+        entry.call,
         model,
         plan,
         sink,
@@ -110,4 +221,48 @@ def lined_up(
         new_id=context.new_id,
         utc_now=context.utc_now,
         cancelled_as=context.cancelled_as,
+        falls_back=falls_back,
+        earlier=earlier,
     )
+
+
+def _call(context: Context, asked: Asked, origin: Origin, model: Model, *, instead_of: Call | None) -> Call:
+    return Call(
+        id=context.new_id() if instead_of is None else instead_of.id,
+        received_at=context.clock() if instead_of is None else instead_of.received_at,
+        started_at=context.utc_now() if instead_of is None else instead_of.started_at,
+        client=origin.client.name,
+        model=model.name,
+        asked_model=None if model.name == asked.model else asked.model,
+        endpoint=ENDPOINTS[asked.dialect],
+        dialect=asked.dialect,
+        streamed=asked.stream,
+        mode=model.race.mode,
+        objective=resolved(model.race.objective, streamed=asked.stream, for_program=asked.for_program),
+        win_on=model.race.win_on,
+        prompt_class=asked.prompt_class,
+        prompt_tokens=asked.needs.prompt_tokens,
+        wants_usage=asked.wants_usage,
+        fields=asked.fields,
+        headers=origin.headers,
+        tags=origin.tags,
+        request_id=origin.request_id,
+        replica=context.replica,
+        region=context.settings.region,
+    )
+
+
+def _prefix(fields: Mapping[str, msgspec.Raw], asked: Asked) -> Prefix | None:
+    if asked.size <= PREFIX_BYTES[0]:
+        return None
+    return prefix_of([fields[part] for part in _PROMPTS if part in fields], asked.cache_key)
+
+
+def in_order(plan: Plan, order: tuple[str, ...]) -> Plan:
+    """Return the plan as somebody wants it: one after the other in this order, the others after them."""
+    names = [*dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])]
+    if not names:
+        return plan
+    names.sort(key=lambda name: order.index(name) if name in order else len(order))
+    first = Launch(names[0], 0.0, Role.PRIMARY)
+    return msgspec.structs.replace(plan, launches=(first,), rest=tuple(names[1:]))

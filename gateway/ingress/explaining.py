@@ -4,23 +4,40 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gateway.errors import InvalidRequest
-from gateway.fleet import Model
+from gateway.errors import InvalidRequest, NoDeploymentFits, NothingEnabled
+from gateway.fleet import Deployment, Model
 from gateway.ingress.admission import Client
+from gateway.ingress.asked import Needs
 from gateway.ingress.body import CHARS_PER_TOKEN, prompt_class
 from gateway.ingress.context import Context
 from gateway.ingress.entry import resolved
+from gateway.ingress.fitting import Question, fitted
 from gateway.ingress.override import RaceOverride, as_asked
 from gateway.settings.profiles import Profile
+from gateway.steering.candidates import Terms
 from gateway.steering.explanation import Explanation
+from providers.dialects.dialect import Dialect
 
 
 class Supposed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The call that is only supposed: its size and kind."""
+    """The call that is only supposed: its size, its kind, and what answering it needs."""
 
     prompt_tokens: int = 700  # a typical chat's
     max_tokens: int | None = None
     stream: bool = True
+    tools: bool = False
+    json_schema: bool = False
+    vision: bool = False
+
+    @property
+    def fields(self) -> Mapping[str, msgspec.Raw]:
+        """The plainest body of such a call: everybody who can answer one can be asked it."""
+        fields = {"messages": _PICTURE if self.vision else _TEXT}
+        if self.tools:
+            fields["tools"] = _TOOLS
+        if self.json_schema:
+            fields["response_format"] = _SCHEMA
+        return fields
 
 
 class Explained(msgspec.Struct, frozen=True):
@@ -34,7 +51,8 @@ class Explained(msgspec.Struct, frozen=True):
 def explained(context: Context, model: Model, query: Mapping[str, str], client: Client) -> Explained:
     """Explain the plan of a call described by ``query``: the fields of ``Supposed``, and those of a race override.
 
-    Counts nothing: the next call is planned as if nobody had asked.
+    Counts nothing: the next call is planned as if nobody had asked. Who could not answer it, for its length, for what
+    it needs or for what the client asks of providers, is told with the reason.
 
     Raises:
         InvalidRequest: a field is unknown, or makes no sense.
@@ -42,16 +60,39 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
     """
     supposed, override = _read(query)
     model = as_asked(model, override, client, stateful=False)
+    deployments: list[Deployment] = []
+    excluded: Mapping[str, str] = {}
+    try:
+        needs = Needs(
+            supposed.prompt_tokens, supposed.max_tokens, supposed.tools, supposed.json_schema, supposed.vision
+        )
+        fitting = fitted(
+            Question(model.name, Dialect.CHAT, supposed.fields, needs, client.require), client.deployments(model)
+        )
+        deployments, excluded = fitting.deployments, fitting.excluded
+    except NoDeploymentFits as error:
+        excluded = error.reasons
+    except NothingEnabled:
+        pass  # there is nobody to explain, which is no reason to keep the other models' plans back
     explanation = context.steering.explain(
         model.name,
-        [deployment.name for deployment in client.deployments(model)],
+        [deployment.name for deployment in deployments],
         model.race,
-        objective=resolved(model.race.objective, streamed=supposed.stream, for_program=False),
-        prompt_class=prompt_class(supposed.prompt_tokens * CHARS_PER_TOKEN),
-        prompt_tokens=supposed.prompt_tokens,
-        max_tokens=supposed.max_tokens,
-        prices=model.prices,
-        limits=model.limits,
+        Terms(
+            resolved(
+                model.race.objective,
+                streamed=supposed.stream,
+                for_program=supposed.tools or supposed.json_schema,
+            ),
+            supposed.prompt_tokens,
+            supposed.max_tokens,
+            model.prices,
+            model.limits,
+            model.weights or None,
+            model.canaries or None,
+            excluded or None,
+        ),
+        prompt_class(supposed.prompt_tokens * CHARS_PER_TOKEN),
     )
     return Explained(model.name, model.race.profile, explanation)
 
@@ -66,4 +107,14 @@ def _read(query: Mapping[str, str]) -> tuple[Supposed, RaceOverride]:
         raise InvalidRequest(f"the query is not understood: {error}; explain takes {known}") from None
 
 
+_TEXT = msgspec.Raw(b'[{"role":"user","content":"?"}]')
+_PICTURE = msgspec.Raw(
+    b'[{"role":"user","content":[{"type":"text","text":"?"},'
+    b'{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgo="}}]}]'
+)
+_TOOLS = msgspec.Raw(b'[{"type":"function","function":{"name":"look","parameters":{"type":"object","properties":{}}}}]')
+_SCHEMA = msgspec.Raw(
+    b'{"type":"json_schema","json_schema":{"name":"told","strict":true,"schema":{"type":"object",'
+    b'"properties":{"it":{"type":"string"}},"required":["it"],"additionalProperties":false}}}'
+)
 _ADDRESS = frozenset({"explain", "model"})

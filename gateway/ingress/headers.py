@@ -1,6 +1,6 @@
 """Which headers cross the gateway, in both directions, and the ones it adds of its own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gateway.calls import Call
 from gateway.racing.sink import Winner
@@ -8,7 +8,11 @@ from gateway.racing.sink import Winner
 _UPSTREAM = frozenset({"openai-beta", "traceparent", "tracestate"})
 _UPSTREAM_PREFIX = "anthropic-"
 _UPSTREAM_INITIALS = frozenset("aAoOtT")  # of all of them: most headers are told by their first letter
-_CLIENT_PREFIX = "x-ratelimit-"
+_REQUEST_ID = "x-request-id"
+_LONGEST_REQUEST_ID = 200  # characters
+_LONGEST_LIST = 2000  # characters: a client chooses how many fields it sends, proxies how long a header may be
+_CLIENT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
+_UPSTREAM_IDS = frozenset({_REQUEST_ID, "request-id"})
 NARROWED = "x-holeshot-narrowed"  # the limit that refused an extra attempt: budget or usd_per_day
 
 
@@ -17,29 +21,63 @@ def for_upstream(headers: Mapping[str, str]) -> dict[str, str]:
 
     A value that is no text (aiohttp escapes it as surrogates) is left out: it could not be sent.
     """
-    return {
+    passed = {
         name: value
         for key, value in headers.items()
         if key[:1] in _UPSTREAM_INITIALS
         and ((name := key.lower()) in _UPSTREAM or name.startswith(_UPSTREAM_PREFIX))
         and value.isprintable()
     }
+    if (asked := request_id(headers)) is not None:
+        passed[_REQUEST_ID] = asked
+    return passed
 
 
-def for_client(call: Call, winner: Winner) -> dict[str, str]:
+def request_id(headers: Mapping[str, str]) -> str | None:
+    """Return what the client calls its request, None where it does not say or it could not be written to a log."""
+    asked = headers.get(_REQUEST_ID)
+    return asked if asked and len(asked) <= _LONGEST_REQUEST_ID and asked.isprintable() else None
+
+
+def identifying(request_id: str) -> dict[str, str]:
+    """Return the response headers by which SDKs of OpenAI and of Anthropic show what a request is called."""
+    return {_REQUEST_ID: request_id, "request-id": request_id}
+
+
+def for_client(winner: Winner) -> dict[str, str]:
     """Return the response headers of an answered call, in lower case: the gateway's own, and what upstream may add."""
+    headers = of_answer(winner.call, winner.provider, winner.deployment, winner.launched, winner.exchange.headers)
+    headers["x-holeshot-ttft-ms"] = f"{winner.ttft_ms:.1f}"
+    headers["x-holeshot-overhead-ms"] = f"{winner.overhead_ms:.2f}"
+    return headers
+
+
+def of_answer(call: Call, provider: str, deployment: str, launched: int, upstream: Mapping[str, str]) -> dict[str, str]:
+    """Return the response headers that every answered call has; ``upstream`` are those of the provider."""
     headers = {
         "x-holeshot-call-id": call.id,
-        "x-holeshot-provider": winner.provider,
-        "x-holeshot-deployment": winner.deployment,
+        "x-holeshot-provider": provider,
+        "x-holeshot-deployment": deployment,
         "x-holeshot-mode": call.mode,
-        "x-holeshot-launched": str(winner.launched),
-        "x-holeshot-ttft-ms": f"{winner.ttft_ms:.1f}",
-        "x-holeshot-overhead-ms": f"{winner.overhead_ms:.2f}",
+        "x-holeshot-launched": str(launched),
     }
-    for name, value in winner.exchange.headers.items():
-        if name.startswith(_CLIENT_PREFIX):
+    headers.update(identifying(call.request_id or call.id))
+    if dropped := call.dropped.get(deployment):
+        headers["x-holeshot-dropped"] = _listed(dropped)
+    for name, value in upstream.items():
+        if name.startswith(_CLIENT_PREFIXES):
             headers[name] = value
-        elif name == "x-request-id":
+        elif name in _UPSTREAM_IDS:
             headers["x-holeshot-upstream-request-id"] = value
     return headers
+
+
+def _listed(fields: Sequence[str]) -> str:
+    """Return the names of fields as a header takes them: what a client wrote in ASCII, and as much as there is room."""
+    listed = ""
+    for count, field in enumerate(fields):
+        more = f"{', ' if count else ''}{field if field.isascii() and field.isprintable() else ascii(field)[1:-1]}"
+        if len(listed) + len(more) > _LONGEST_LIST:
+            return f"{listed}, and {len(fields) - count} more" if count else f"{len(fields)} more"
+        listed += more
+    return listed

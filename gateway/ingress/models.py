@@ -1,20 +1,48 @@
-"""GET /v1/models and /v1/models/{id}: what a client may ask for."""
+"""GET /v1/models and /v1/models/{id}: what a client may ask for, in the words of OpenAI, OpenRouter or Anthropic."""
 
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
+from gateway.errors import Forbidden, InvalidRequest, NothingEnabled
 from gateway.fleet import Model
+from gateway.ingress.admission import Client
 from gateway.ingress.context import CONTEXT
+from gateway.ingress.model_facts import ModelFacts, facts_of
+from providers.prices import Price
+
+_LONGEST_PAGE = 1000  # Anthropic's
+_EPOCH = "1970-01-01T00:00:00Z"  # what Anthropic says where it does not know the day either
+_PRICE_DIGITS = 12  # significant; beyond them is what dividing by a million left behind
+# Deployments' abilities as OpenRouter's clients look for them: the parameters that need each, and the kinds of input.
+_PARAMETERS: Mapping[str, tuple[str, ...]] = {
+    "tools": ("tools", "tool_choice"),
+    "json_schema": ("response_format", "structured_outputs"),
+    "reasoning": ("reasoning", "include_reasoning"),
+}
+_MODALITIES: Mapping[str, str] = {"vision": "image", "documents": "file", "audio": "audio"}
 
 
 async def list_models(request: web.Request) -> web.Response:
-    """List the configured models this client may use."""
+    """List the configured models this client may use.
+
+    Clients of Anthropic's are told of those that answer messages, in pages if they ask for pages.
+
+    Raises:
+        InvalidRequest: there is no such page.
+
+    """
     context = request.app[CONTEXT]
     client = context.admission.admit(request)
     models = [model for name, model in context.fleet.models.items() if client.models is None or name in client.models]
-    return _json({"object": "list", "data": [_model(model) for model in models]})
+    known = [(model, _facts(model, client)) for model in models]
+    if not is_anthropics(request):
+        return _json({"object": "list", "data": [_as_openai(model, facts) for model, facts in known]})
+    told = [_as_anthropic(model, facts) for model, facts in known if facts.converses]
+    return _json(_page(told, request.query))
 
 
 async def get_model(request: web.Request) -> web.Response:
@@ -23,18 +51,110 @@ async def get_model(request: web.Request) -> web.Response:
     client = context.admission.admit(request)
     name = request.match_info["id"]
     client.check_model(name)
-    return _json(_model(context.fleet.find(name, adhoc=client.adhoc)))
+    model = context.fleet.find(name, adhoc=client.adhoc)
+    described = _as_anthropic if is_anthropics(request) else _as_openai
+    return _json(described(model, _facts(model, client)))
 
 
-def _model(model: Model) -> dict[str, Any]:
+def is_anthropics(request: web.Request) -> bool:
+    """Tell whether a client of Anthropic's API asks."""
+    return "anthropic-version" in request.headers or "x-api-key" in request.headers
+
+
+def _facts(model: Model, client: Client) -> ModelFacts:
+    try:
+        deployments = client.deployments(model)
+    except (Forbidden, NothingEnabled):
+        deployments = []
+    return facts_of(model, deployments)
+
+
+def _as_openai(model: Model, facts: ModelFacts) -> dict[str, Any]:
+    """Return the model as OpenAI's clients read it, and what is known of it as OpenRouter's do."""
     # OpenAI's clients expect "created"; a configured name has no birthday, so it is the epoch.
-    return {
+    told: dict[str, Any] = {
         "id": model.name,
         "object": "model",
         "created": 0,
         "owned_by": "holeshot",
         "deployments": list(model.deployments),
+        "name": model.name,
     }
+    limits = {"context_length": facts.context_tokens, "max_completion_tokens": facts.max_output_tokens}
+    if facts.context_tokens is not None:
+        told["context_length"] = facts.context_tokens
+    if limits := {name: limit for name, limit in limits.items() if limit is not None}:
+        told["top_provider"] = limits
+    if facts.price is not None:
+        told["pricing"] = _pricing(facts.price)
+    if facts.converses and facts.tools is not None:  # without that, a list would seem to say that it calls none
+        told["supported_parameters"] = [
+            name for ability, names in _PARAMETERS.items() if getattr(facts, ability) for name in names
+        ]
+    if facts.converses and facts.vision is not None:  # likewise
+        inputs = [modality for ability, modality in _MODALITIES.items() if getattr(facts, ability)]
+        told["architecture"] = {"input_modalities": ["text", *inputs], "output_modalities": ["text"]}
+    return told
+
+
+def _pricing(price: Price) -> dict[str, str]:
+    """Return prices in US dollars per token, as text without exponents."""
+    told = {
+        "prompt": price.input_usd,
+        "completion": price.output_usd,
+        "input_cache_read": price.cached_input_usd,
+        "input_cache_write": price.cache_write_usd,
+        "internal_reasoning": price.reasoning_usd,
+    }
+    return {name: f"{Decimal(f'{usd:.{_PRICE_DIGITS}g}'):f}" for name, usd in told.items() if usd is not None}
+
+
+def _as_anthropic(model: Model, facts: ModelFacts) -> dict[str, Any]:
+    return {
+        "type": "model",
+        "id": model.name,
+        "display_name": model.name,
+        "created_at": _EPOCH,
+        "lifecycle": "active",
+        "max_input_tokens": facts.context_tokens,
+        "max_tokens": facts.max_output_tokens,
+    }
+
+
+def _page(told: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
+    """Return the page that ``query`` asks for; without a limit the longest: who does not page would miss the rest."""
+    limit = _limit(query)
+    if (before := query.get("before_id")) is not None:
+        end = _place(told, before, "before_id")
+        start = max(0, end - limit)
+        has_more = start > 0
+    else:
+        after = query.get("after_id")
+        start = 0 if after is None else _place(told, after, "after_id") + 1
+        end = start + limit
+        has_more = end < len(told)
+    page = told[start:end]
+    return {
+        "data": page,
+        "has_more": has_more,
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+    }
+
+
+def _limit(query: Mapping[str, str]) -> int:
+    said = query.get("limit", str(_LONGEST_PAGE))
+    limit = int(said) if said.isascii() and said.isdigit() and len(said) <= len(str(_LONGEST_PAGE)) else 0
+    if not 1 <= limit <= _LONGEST_PAGE:
+        raise InvalidRequest(f"'limit' must be a whole number from 1 to {_LONGEST_PAGE}, not {said!r}", param="limit")
+    return limit
+
+
+def _place(told: Sequence[dict[str, Any]], model: str, param: str) -> int:
+    for place, each in enumerate(told):
+        if each["id"] == model:
+            return place
+    raise InvalidRequest(f"'{param}' is the id of a model of the list, and {model!r} is none", param=param)
 
 
 def _json(body: Any) -> web.Response:

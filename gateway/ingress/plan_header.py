@@ -21,7 +21,8 @@ def is_wanted(headers: Mapping[str, str]) -> bool:
 def written(explanation: Explanation) -> str:
     """Return a plan as one line of ASCII JSON, with as many of its launches as there is room for.
 
-    ``{"objective", "mode", "notes", "launches": [{"deployment", "delay_s", "role", "why", "score_s"}], "left_out"}``
+    ``{"objective", "mode", "notes", "launches": [{"deployment", "delay_s", "role", "why", "score_s"}], "left_out",
+    "excluded": {deployment: why}}``; those excluded, if any, are only counted where there is no room for them.
     """
     scores = {each.deployment: round(each.score_s, 4) for each in explanation.deployments}
     launches = [
@@ -34,12 +35,16 @@ def written(explanation: Explanation) -> str:
         }
         for each in explanation.launches
     ]
-    head = {"objective": explanation.objective, "mode": explanation.mode}
+    head: dict[str, Any] = {"objective": explanation.objective, "mode": explanation.mode}
     whole = {**head, "notes": explanation.notes, "launches": launches}
+    if excluded := explanation.excluded:
+        whole["excluded"] = excluded
+        head["excluded_left_out"] = len(excluded)
     if len(text := _line(whole)) <= LIMIT_BYTES:
         return text
-    for count in range(len(launches) - 1, 0, -1):
-        text = _line({**head, "launches": launches[:count], "left_out": len(launches) - count})
+    for count in range(len(launches), 0, -1):
+        left_out = {"left_out": len(launches) - count} if count < len(launches) else {}
+        text = _line({**head, "launches": launches[:count], **left_out})
         if len(text) <= LIMIT_BYTES:
             return text
     return _line({**head, "left_out": len(launches)})

@@ -6,17 +6,51 @@ import structlog
 from aiohttp import web
 
 from gateway.errors import ApiError, BodyTooLarge, InternalError, InvalidRequest, MethodNotAllowed, NotFound
-from gateway.ingress.chat import chat_completions
+from gateway.ingress import headers
+from gateway.ingress.answering import answering
 from gateway.ingress.context import CONTEXT, Context
-from gateway.ingress.embeddings import embeddings
-from gateway.ingress.models import get_model, list_models
+from gateway.ingress.counting import count_tokens
+from gateway.ingress.models import get_model, is_anthropics, list_models
+from gateway.ingress.relayed import relaying
+from gateway.ingress.relayed_apis import (
+    EDITS,
+    EMBEDDINGS,
+    GENERATIONS,
+    MODERATIONS,
+    RERANK,
+    SPEECH,
+    TRANSCRIPTIONS,
+    TRANSLATIONS,
+    VARIATIONS,
+)
 from gateway.ingress.status import leaderboard, live, metrics, ready
+from gateway.ingress.surfaces.chat import read_chat
+from gateway.ingress.surfaces.completions import read_completion
+from gateway.ingress.surfaces.messages import read_messages
+from gateway.ingress.surfaces.responses import read_response
+from providers.dialects.messages.errors import error_body
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 ROUTES = (
-    web.post("/v1/chat/completions", chat_completions),
-    web.post("/v1/embeddings", embeddings),
+    web.post("/v1/chat/completions", answering(lambda body, race, _: read_chat(body, race))),
+    web.post("/v1/completions", answering(lambda body, race, _: read_completion(body, race))),
+    web.post("/v1/messages", answering(lambda body, race, _: read_messages(body, race))),
+    web.post(
+        "/v1/responses",
+        answering(lambda body, race, settings: read_response(body, race, store=settings.responses_store)),
+    ),
+    web.post("/v1/messages/count_tokens", count_tokens),
+    web.post("/v1/embeddings", relaying(EMBEDDINGS)),
+    web.post("/v1/moderations", relaying(MODERATIONS)),
+    web.post("/v1/rerank", relaying(RERANK)),
+    web.post("/v2/rerank", relaying(RERANK)),
+    web.post("/v1/audio/speech", relaying(SPEECH)),
+    web.post("/v1/audio/transcriptions", relaying(TRANSCRIPTIONS)),
+    web.post("/v1/audio/translations", relaying(TRANSLATIONS)),
+    web.post("/v1/images/generations", relaying(GENERATIONS)),
+    web.post("/v1/images/edits", relaying(EDITS)),
+    web.post("/v1/images/variations", relaying(VARIATIONS)),
     web.get("/v1/models", list_models),
     web.get("/v1/models/{id:.+}", get_model),
     web.get("/health/live", live),
@@ -36,21 +70,21 @@ def application(context: Context) -> web.Application:
 
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer every error in OpenAI's shape; log only what is a defect of ours."""
+    """Answer every error in the shape of the API it came by; log only what is a defect of ours."""
     try:
         return await handler(request)
     except ApiError as error:
-        return _response(error)
+        return _response(request, error)
     except web.HTTPException as error:
-        return _response(_translate(request, error))
+        return _response(request, _translate(request, error))
     except web.RequestPayloadError:
         request.content.feed_eof()  # aiohttp would read on for the rest, and log what it meets as unhandled
-        response = _response(InvalidRequest("the body cannot be read: is it what its content-encoding says?"))
+        response = _response(request, InvalidRequest("the body cannot be read: is it what its content-encoding says?"))
         response.force_close()
         return response
     except Exception:  # noqa: BLE001 - the last line of defence: a client is told nothing of our insides
         structlog.get_logger().exception("request.crashed", method=request.method, path=request.path)
-        return _response(InternalError("the gateway made a mistake; its log has the details"))
+        return _response(request, InternalError("the gateway made a mistake; its log has the details"))
 
 
 def _translate(request: web.Request, error: web.HTTPException) -> ApiError:
@@ -70,7 +104,16 @@ def _translate(request: web.Request, error: web.HTTPException) -> ApiError:
             return InvalidRequest(error.reason)
 
 
-def _response(error: ApiError) -> web.Response:
-    return web.Response(
-        body=error.body(), status=error.status_code, content_type="application/json", headers=error.headers
-    )
+def _response(request: web.Request, error: ApiError) -> web.Response:
+    """Return ``error`` in the shape of the vendor whose API was called."""
+    request_id = headers.request_id(request.headers) or error.headers.get("x-holeshot-call-id")
+    if request_id is not None:
+        error.headers.update(headers.identifying(request_id))
+    body = error.body()
+    if request.path.startswith(_ANTHROPICS) or (request.path.startswith(_SHARED) and is_anthropics(request)):
+        body = error_body(error.status_code, *error.said(), request_id)
+    return web.Response(body=body, status=error.status_code, content_type="application/json", headers=error.headers)
+
+
+_ANTHROPICS = "/v1/messages"
+_SHARED = "/v1/models"  # which both vendors have

@@ -1,17 +1,24 @@
 """The sink of a streamed answer: the winner's server-sent events, forwarded as they come."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
-import msgspec
 from aiohttp import HttpVersion11, web
 
 from gateway.calls import Call
+from gateway.errors import ApiError
 from gateway.ingress import headers
 from gateway.racing.reading import Block
 from gateway.racing.sink import ClientGone, Forward, Winner
+from providers.dialects.dialect import Dialect
+from providers.dialects.tongues import TONGUES
 from providers.errors import UpstreamError
 
-DONE = b"data: [DONE]\n\n"
+Keep = Callable[[bytes, str], Awaitable[None]]
+
+_COMMENT = b": keep-alive\n\n"
+_PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 
 
 class _Events(web.StreamResponse):
@@ -21,20 +28,86 @@ class _Events(web.StreamResponse):
 
 
 class StreamingSink:
-    """Writes events to the client's response, which begins with the winner: until then an error can be an error."""
+    """Writes events to the client's response, which begins with the winner: until then an error can be an error.
+
+    ``keep`` is told, before the answer ends, how it began and which deployment made it.
+    """
 
     streams = True
 
-    def __init__(self, request: web.Request, call: Call, told: Mapping[str, str]) -> None:
+    def __init__(self, request: web.Request, call: Call, told: Mapping[str, str], keep: Keep | None = None) -> None:
         self._request = request
         self._call = call
         self._told = told  # headers besides those of the winner, complete when it begins
+        self._keep = keep
+        self._beginning = b""
+        self._deployment = ""
         self._transport = request.transport
+        self._keeping_alive: asyncio.Task[None] | None = None
         self.response: web.StreamResponse | None = None
 
+    def keep_alive(self, every_s: float) -> None:
+        """Send a comment every so many seconds until the answer begins. The first commits the response's status."""
+        self._keeping_alive = asyncio.get_running_loop().create_task(self._comment(every_s))
+
     async def begin(self, winner: Winner) -> Forward | None:
-        """Prepare the response's headers, which leave with the first events."""
-        fields = headers.for_client(self._call, winner)
+        """Prepare the response's headers, which leave with the first events; unless comments have sent them."""
+        await self.close()
+        if self._keep is not None:
+            self._deployment = winner.deployment
+        if self.response is None:
+            await self._prepare(headers.for_client(winner))
+        return self._forward if self._request.version >= HttpVersion11 else None
+
+    async def write(self, block: Block) -> None:
+        """Forward ``block`` as it is."""
+        if self._keep is not None and not self._beginning:
+            self._beginning = block.forward
+        await self._send(block.forward)
+
+    async def end(self, last: Block) -> None:
+        """Send the last events and the end of the response, in one write."""
+        if self._keep is not None:
+            await self._keep(self._beginning or last.forward, self._deployment)
+        await self._finish(last.forward)
+
+    async def fail(self, error: UpstreamError) -> None:
+        """Send an error event and end there, so that SDKs raise and take no half for a whole."""
+        await self._finish(TONGUES[self._call.dialect].failure(error.kind, error.message))
+
+    async def refused(self, error: ApiError) -> bool:
+        """Send an error of the gateway's own in the stream, if that has begun; return whether it had."""
+        await self.close()
+        if self.response is None:
+            return False
+        with suppress(ClientGone):
+            await self._finish(TONGUES[self._call.dialect].failure(error.kind, error.message))
+        return True
+
+    async def close(self) -> None:
+        """Send no more comments."""
+        task, self._keeping_alive = self._keeping_alive, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def drop(self) -> None:
+        """Break the connection of a response that has begun and cannot be ended properly."""
+        if self.response is not None and self._transport is not None:
+            self._transport.abort()
+
+    async def _comment(self, every_s: float) -> None:
+        comment = _PING if self._call.dialect is Dialect.MESSAGES else _COMMENT
+        while True:
+            await asyncio.sleep(every_s)
+            try:
+                if self.response is None:
+                    await self._prepare({"x-holeshot-call-id": self._call.id})
+                await self._send(comment)
+            except ClientGone:
+                return  # whoever serves the request is cancelled for it
+
+    async def _prepare(self, fields: dict[str, str]) -> None:
         fields.update(self._told)
         fields["content-type"] = "text/event-stream; charset=utf-8"
         fields["cache-control"] = "no-cache"
@@ -44,25 +117,6 @@ class StreamingSink:
             await response.prepare(self._request)
         except ConnectionError as error:
             raise ClientGone from error
-        return self._forward if self._request.version >= HttpVersion11 else None
-
-    async def write(self, block: Block) -> None:
-        """Forward ``block`` as it is."""
-        await self._send(block.forward)
-
-    async def end(self, last: Block | None) -> None:
-        """Send the last events, [DONE] and the end of the response, in one write."""
-        await self._finish(DONE if last is None else last.forward + DONE)
-
-    async def fail(self, error: UpstreamError) -> None:
-        """Send an error event and end without [DONE], so that SDKs raise and take no half for a whole."""
-        body = {"message": error.message, "type": "upstream_error", "param": None, "code": error.kind}
-        await self._finish(b"data: " + msgspec.json.encode({"error": body}) + b"\n\n")
-
-    def drop(self) -> None:
-        """Break the connection of a response that has begun and cannot be ended properly."""
-        if self.response is not None and self._transport is not None:
-            self._transport.abort()
 
     def _forward(self, events: bytes) -> bool:
         """Send events at once as a chunk of HTTP/1.1, unless the client is slow: then somebody has to wait for it.

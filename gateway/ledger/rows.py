@@ -11,7 +11,7 @@ from gateway.ledger.entries import Audited, Entry, Finished, Started
 
 Row = tuple[Any, ...]
 
-# The fields that are no columns are the last ones; a call's tags, the last column, are JSON.
+# The fields that are no columns are the last ones; what a call dropped and its tags, the last columns, are JSON.
 CALL_COLUMNS = CallRecord.__struct_fields__[:-1]
 ATTEMPT_COLUMNS = AttemptRecord.__struct_fields__[:-2]
 
@@ -19,14 +19,16 @@ ATTEMPT_COLUMNS = AttemptRecord.__struct_fields__[:-2]
 INTERRUPTED_STATUS = 500
 INTERRUPTED = "interrupted"
 
-_encode_tags = msgspec.json.Encoder(enc_hook=dict).encode
+_encode = msgspec.json.Encoder(enc_hook=dict).encode
 
 
 def call_rows(entries: Iterable[Entry]) -> Iterator[Row]:
     """Yield the rows of finished calls, and of calls that were begun and never ended."""
     for entry in entries:
         if isinstance(entry, Finished):
-            yield (*astuple(entry.call)[:-2], _encode_tags(entry.call.tags).decode())
+            call = entry.call
+            dropped = _encode(call.dropped).decode() if call.dropped else None
+            yield (*astuple(call)[:-3], dropped, _encode(call.tags).decode())
         elif isinstance(entry, Started):
             yield _interrupted_call(entry.call)
 
@@ -61,6 +63,6 @@ def _interrupted_call(start: CallStart) -> Row:
         "launched": len(start.attempts),
         "status_code": INTERRUPTED_STATUS,
         "error_kind": INTERRUPTED,
-        "tags": _encode_tags(start.tags).decode(),
+        "tags": _encode(start.tags).decode(),
     }
     return tuple(known.get(name, getattr(start, name, None)) for name in CALL_COLUMNS)

@@ -58,6 +58,11 @@ calls = Table(
     Column("replica", Text, nullable=False),
     Column("region", Text),
     Column("win_on", Text, nullable=False),
+    Column("request_id", Text),
+    Column("answered_model", Text),
+    Column("dropped", _JSON),
+    Column("cache_write_tokens", Integer),
+    Column("cache_saved_usd", Double),
     Index("calls_started_at", "started_at"),
     Index("calls_model_started_at", "model", "started_at"),
 )
@@ -98,6 +103,9 @@ attempts = Table(
     Column("itl_max_ms", Double),
     Column("cost_usd", Double),
     Column("cost_is_lower_bound", Boolean, nullable=False),
+    Column("cache_write_tokens", Integer),
+    Column("cache_saved_usd", Double),
+    Column("model", Text),  # the fallback it ran for; null: the call's own
     Index("attempts_started_at", "started_at"),
     Index("attempts_deployment_started_at", "deployment", "started_at"),
     Index("attempts_call_id", "call_id"),

@@ -15,8 +15,10 @@ from gateway.racing.measurement import Measurement
 from gateway.racing.reading import AnswerReader, Block, joined
 from gateway.racing.recording import attempt_record
 from gateway.racing.sink import ClientGone, Forward
+from providers.dialects.tongues import TONGUES, translations
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
+from providers.http_exchange import TranslatedExchange
 
 if TYPE_CHECKING:
     from gateway.racing.race import Race
@@ -122,23 +124,36 @@ class Attempt:
 
     async def _ask(self, clocks: AttemptClocks) -> None:
         call, deployment, measurement = self._call, self.deployment, self.measurement
+        spoken = deployment.spoken_to(call.dialect)
         request = Request(
             model=deployment.model,
-            fields=call.fields,
+            fields=call.wordings.get(deployment.name, call.fields),
+            dialect=spoken,
             headers=call.headers,
+            own_headers=deployment.extra_headers,
             extra_body=deployment.extra_body,
             upstream_stream=deployment.upstream_stream,
             connect_timeout_s=deployment.clocks.connect_s,
+            drop_params=deployment.drop_params,
         )
-        exchange = self.exchange = await deployment.upstream.stream(request)
+        steps = translations(spoken, call.dialect, call.fields) if spoken is not call.dialect else None
+        exchange = await deployment.upstream.stream(request)
+        if steps is not None:
+            exchange = TranslatedExchange(exchange, steps)
+        self.exchange = exchange
         measurement.headers_at = self._clock()
         measurement.connect_ms = exchange.connect_ms
         await self._pump(exchange, clocks)
 
     async def _pump(self, exchange: Exchange, clocks: AttemptClocks) -> None:
         """Read events until the answer is whole: kept until the claim, then passed to the sink."""
+        call = self._call
         reader = self._reader = AnswerReader(
-            self.measurement, clocks, exchange.secrets, drop_usage=self._call.streamed and not self._call.wants_usage
+            self.measurement,
+            clocks,
+            exchange.secrets,
+            read_event=TONGUES[call.dialect].read_event,
+            drop_usage=call.streamed and not call.wants_usage,
         )
         while not reader.done:
             data = await (exchange.read() if self._held is None else self._read_held(exchange, clocks))
@@ -269,7 +284,7 @@ class Attempt:
     async def _write(self, block: Block, now: float, clocks: AttemptClocks) -> None:
         sink = self._race.sink
         if sink.streams and self._reader is not None and self._reader.done:
-            self._last = block
+            self._last = block  # the call is recorded before its client sees the end
         elif block.forward:
             clocks.pause(now)  # a slow reader must not look like a silent provider
             await sink.write(block)
@@ -316,7 +331,8 @@ class Attempt:
 
     async def _won(self) -> None:
         self._finish(Outcome.WON)
-        await self._race.complete(self, self._last)
+        last = self._last or Block(TONGUES[self._call.dialect].ending, ())  # what the provider forgot
+        await self._race.complete(self, last)
 
     async def _failed(self, error: UpstreamError) -> None:
         self.error = error.with_traceback(None)  # its frames know this attempt

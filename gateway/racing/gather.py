@@ -1,4 +1,4 @@
-"""One JSON answer out of a stream of chunks, for clients that did not ask for a stream.
+"""One chat completion out of a stream of chunks, for clients that did not ask for a stream.
 
 Non-streaming calls stream upstream too, so that they can be raced and measured. Merging follows what streaming
 means: choices by index, tool calls by index, else id; strings in a delta are pieces of one string, lists are pieces
@@ -88,7 +88,7 @@ class GatheringSink:
             message = f"sent a chunk that is none: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
 
-    async def end(self, last: Block | None) -> None:
+    async def end(self, last: Block) -> None:
         """Take the end: there is nothing to flush, and an answer that is gathered was written before."""
 
     async def fail(self, error: UpstreamError) -> None:

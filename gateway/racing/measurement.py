@@ -10,6 +10,7 @@ import msgspec
 
 from gateway.calls import TokensSource
 from providers.chunks import Chunk, Usage
+from providers.usage import completed
 
 CHARS_PER_TOKEN = 4  # the usual rule of thumb, for answers whose provider reports no usage
 BURST_S = 0.020  # deltas that all arrive within this come out of a buffer: their speed says nothing
@@ -24,6 +25,7 @@ class Tokens(msgspec.Struct, frozen=True):
     completion: int | None
     reasoning: int | None
     cached: int | None
+    cache_write: int | None
     source: TokensSource
 
 
@@ -69,7 +71,7 @@ class Measurement:
         if self.first_event_at is None:
             self.first_event_at = now
         if chunk.usage is not None:
-            self.usage = chunk.usage
+            self.usage = chunk.usage if self.usage is None else completed(chunk.usage, self.usage)
         if not chunk.meaningful:
             return
         self.meaningful += 1
@@ -108,12 +110,13 @@ class Measurement:
                 usage.completion_tokens,
                 usage.reasoning_tokens,
                 usage.cached_tokens,
+                usage.cache_write_tokens,
                 TokensSource.REPORTED,
             )
         if not self.meaningful:
             return None
         estimate = -(-self.chars // CHARS_PER_TOKEN) or self.meaningful
-        return Tokens(usage.prompt_tokens if usage else None, estimate, None, None, TokensSource.ESTIMATED)
+        return Tokens(usage.prompt_tokens if usage else None, estimate, None, None, None, TokensSource.ESTIMATED)
 
     def decode_tps(self, tokens: Tokens | None) -> float | None:
         """Return (n - 1) / (t_last - t_first), tokens per second, or None where that would say nothing."""

@@ -6,14 +6,15 @@ end: launches are timers, and a failing or claiming attempt calls it directly.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
+import msgspec
 import structlog
 
 from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, Outcome, Recorder, Role
 from gateway.errors import AllRateLimited, ApiError, ClientDisconnected, InternalError, race_failed
-from gateway.fleet import Model
+from gateway.fleet import Deployment, Model
 from gateway.racing.attempt import Attempt
 from gateway.racing.costs import settle
 from gateway.racing.grid import Grid
@@ -27,8 +28,19 @@ from gateway.steering.planner import Launch, Plan
 from providers.errors import ErrorKind, UpstreamError
 
 
+class Earlier(msgspec.Struct, frozen=True):
+    """What a call has behind it: the attempts for another model, which did not answer, and their deployments."""
+
+    attempts: tuple[AttemptRecord, ...] = ()
+    deployments: Mapping[str, Deployment] = {}
+
+
 class Race:
-    """Runs one plan for one call. Use once: ``await Race(...).run()``."""
+    """Runs one plan for one call. Use once: ``await Race(...).run()``.
+
+    Where nobody answers, ``falls_back`` is asked whether another model is to be tried: then the call goes on, and is
+    not recorded yet; ``behind`` is what the next race has to be told.
+    """
 
     def __init__(
         self,
@@ -44,17 +56,22 @@ class Race:
         new_id: Callable[[], str],
         utc_now: Callable[[], datetime],
         cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
+        falls_back: Callable[[ApiError], bool] = lambda _: False,
+        earlier: Earlier | None = None,
     ) -> None:
+        self.behind: Earlier | None = None
         self.call = call
         self.sink = sink
         self.recorder = recorder
         self.winner: Attempt | None = None
         self.clock = clock  # monotonic seconds, finer than the loop's own
         self._model = model
+        self._earlier = earlier or Earlier()
         self._plan = plan
         self._tasks = tasks
         self._new_id = new_id
         self._utc_now = utc_now
+        self._falls_back = falls_back
         self._cancelled_as = cancelled_as  # why a cancelled call is: its client has gone, or the gateway is stopping
         self.loop = asyncio.get_running_loop()  # asked for once: on Python 3.11 each time costs a system call
         self._over: asyncio.Future[None] = self.loop.create_future()
@@ -81,6 +98,9 @@ class Race:
         """
         try:
             return await self._run()
+        except asyncio.CancelledError:
+            self._abandon(self._cancelled_as())  # a call that was left to another model is not recorded yet
+            raise
         finally:
             self._forget()
 
@@ -88,7 +108,7 @@ class Race:
         if not self._plan.launches:
             wait_s = self._plan.retry_after_s or 1.0
             error = AllRateLimited(f"every deployment of {self.call.model!r} is cooling down", retry_after_s=wait_s)
-            self._close(error.status_code, error.kind)
+            self._give_up(error)
             raise error
         try:
             self._start()
@@ -139,9 +159,10 @@ class Race:
         own_s = (self._first_launch_at - self.call.received_at) + max(0.0, self.clock() - now)
         self._overhead_ms = milliseconds(own_s)
         winner = Winner(
+            call=self.call,
             provider=attempt.deployment.provider,
             deployment=attempt.deployment.name,
-            launched=len(self._attempts),
+            launched=self._launched,
             ttft_ms=self._since_received_ms(now),
             overhead_ms=self._overhead_ms,
             exchange=attempt.exchange,
@@ -154,7 +175,7 @@ class Race:
         self._settle_empty()
         await self._empty[attempt]
 
-    async def complete(self, attempt: Attempt, last: Block | None) -> None:
+    async def complete(self, attempt: Attempt, last: Block) -> None:
         """End the race with ``attempt``'s whole answer, of which the ``last`` events are still to be sent."""
         self._running.discard(attempt)
         self._close(200, None)
@@ -182,7 +203,7 @@ class Race:
             return  # somebody has an answer; a release may just have made the held one win
         if not self._replace() and not self._running:
             self._error = race_failed(self.call.model, self._failures)
-            self._close(self._error.status_code, self._error.kind)
+            self._give_up(self._error)
             self._finish()
         self._settle_empty()
 
@@ -217,7 +238,8 @@ class Race:
     def _start(self) -> None:
         self._first_launch_at = self.clock()
         now = [self._prepare(launch) for launch in self._grid.open()]
-        self.recorder.call_started(call_start(self.call, tuple(attempt.start for attempt in now)))
+        if not self._earlier.attempts:
+            self.recorder.call_started(call_start(self.call, tuple(attempt.start for attempt in now)))
         for attempt in now:
             self._go(attempt)
 
@@ -240,13 +262,14 @@ class Race:
         now = self.clock()
         start = AttemptStart(
             id=self._new_id(),
-            number=len(self._attempts) + 1,
+            number=self._launched + 1,
             started_at=self._utc_now(),
             role=launch.role,
             provider=deployment.provider,
             deployment=launch.deployment,
             launch_offset_ms=self._since_received_ms(now),
             audited=launch.audited,
+            model=self.call.model if self.call.asked_model is not None else None,
         )
         attempt = Attempt(self, self.call, deployment, start, now)
         self._attempts.append(attempt)
@@ -285,6 +308,13 @@ class Race:
         if not self._over.done():
             self._over.set_result(None)
 
+    def _give_up(self, error: ApiError) -> None:
+        """Take that nobody answers: leave the call to another model, or record that it failed."""
+        if not self._falls_back(error):
+            self._close(error.status_code, error.kind)
+            return
+        self.behind = Earlier(tuple(self._records()), {**self._earlier.deployments, **self._model.deployments})
+
     def _forget(self) -> None:
         """Undo the circles of references, so that a call's memory is free at its end and not at the next collection."""
         self._empty.clear()
@@ -316,19 +346,33 @@ class Race:
             return
         # Under a hold, the client's first token is not the provider's, but the moment of release.
         first_at = self._claimed_at if self.winner is not None and self.winner.measurement.meaningful else None
+        call = self.call
+        winner = self.winner.record if self.winner is not None else None
         self._record = call_record(
-            self.call,
-            [attempt.record for attempt in self._attempts if attempt.record is not None],
-            self.winner.record if self.winner is not None else None,
-            self._model.deployments,
-            launched=len(self._attempts),
+            call,
+            self._records(),
+            winner,
+            {**self._earlier.deployments, **self._model.deployments}
+            if self._earlier.deployments
+            else self._model.deployments,
+            launched=self._launched,
             status_code=status_code,
             error_kind=error_kind,
             ttft_ms=None if first_at is None else self._since_received_ms(first_at),
             total_ms=self._since_received_ms(self.clock()),
             overhead_ms=self._overhead_ms,
+            answered_model=call.model if call.asked_model is not None and winner is not None else None,
+            dropped=call.dropped.get(winner.deployment, ()) if call.dropped and winner is not None else (),
         )
         self.recorder.call_finished(self._record)
+
+    @property
+    def _launched(self) -> int:
+        return len(self._earlier.attempts) + len(self._attempts)
+
+    def _records(self) -> list[AttemptRecord]:
+        own = [attempt.record for attempt in self._attempts if attempt.record is not None]
+        return [*self._earlier.attempts, *own]
 
     def _since_received_ms(self, instant: float) -> float:
         return milliseconds(instant - self.call.received_at)

@@ -11,7 +11,8 @@ import msgspec
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.measurement import Measurement
 from gateway.racing.pattern import Pattern, Run, learned
-from providers.chunks import Chunk, read_chunk
+from providers.chunks import Chunk
+from providers.dialects.dialect import ReadEvent
 from providers.errors import UpstreamError
 from providers.sse import EventSplitter, events
 
@@ -37,13 +38,13 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     parts: tuple[Part, ...]
     error: UpstreamError | None = None  # how the stream breaks off after ``forward``
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Say what every event says, those included that were not parsed."""
+    def events(self) -> Iterator[bytes]:
+        """Return the data of every event, those included that were not parsed."""
         for part in self.parts:
             if part.chunks is None:
-                yield from (read_chunk(event.data) for event in events(part.data))
+                yield from (event.data for event in events(part.data))
             else:
-                yield from part.chunks
+                yield from (chunk.data for chunk in part.chunks)
 
 
 def joined(blocks: Sequence[Block]) -> Block:
@@ -57,23 +58,27 @@ class AnswerReader:
     """Turns reads into blocks, and keeps measurement and clocks up to date with them."""
 
     def __init__(
-        self, measurement: Measurement, clocks: AttemptClocks, secrets: Sequence[str], *, drop_usage: bool
+        self,
+        measurement: Measurement,
+        clocks: AttemptClocks,
+        secrets: Sequence[str],
+        *,
+        read_event: ReadEvent,
+        drop_usage: bool,
     ) -> None:
         self.finished = False  # a finish reason was seen
-        self.done = False  # [DONE] was seen
+        self.done = False  # the event that ends an answer was seen: [DONE], or what the dialect has for it
         self._measurement = measurement
         self._clocks = clocks
         self._secrets = secrets
+        self._read_event = read_event
         self._drop_usage = drop_usage  # a chunk of usage alone that we asked for, not the client
         self._splitter = EventSplitter()
         self._pattern: Pattern | None = None
         self._lessons = LESSONS
 
     def read(self, data: bytes, now: float) -> Block:
-        """Understand one read, ``b""`` at the end of the stream.
-
-        [DONE] is never forwarded: the call is recorded first, then the sink writes it.
-        """
+        """Understand one read, ``b""`` at the end of the stream. What comes after the end of the answer is left out."""
         block = self._splitter.feed(data) if data else self._splitter.rest()
         draft = _Draft()
         at = 0
@@ -130,7 +135,7 @@ class AnswerReader:
                 forward.append(event.raw)
                 continue
             try:
-                chunk = read_chunk(event.data, self._secrets)
+                chunk = self._read_event(event.data, self._secrets)
             except UpstreamError as broken:
                 error, dropped = broken, True
                 break
@@ -141,13 +146,13 @@ class AnswerReader:
             chunks.append(chunk)
             if chunk.finished:
                 self.finished = True
-            if chunk.done:
-                self.done = dropped = True
-                break
             if chunk.usage_only and self._drop_usage:
                 dropped = True
             else:
                 forward.append(event.raw)
+            if chunk.done:
+                self.done = dropped = True
+                break
             if chunk.meaningful:
                 meaningful = True
                 self._learn(event.raw, chunk)

@@ -21,7 +21,7 @@ def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
         id=call.id,
         started_at=call.started_at,
         client=call.client,
-        model=call.model,
+        model=call.asked_model or call.model,
         endpoint=call.endpoint,
         streamed=call.streamed,
         mode=call.mode,
@@ -31,6 +31,7 @@ def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
         replica=call.replica,
         region=call.region,
         win_on=call.win_on,
+        request_id=call.request_id,
         attempts=attempts,
     )
 
@@ -79,12 +80,14 @@ def attempt_record(
         completion_tokens=tokens.completion if tokens else None,
         reasoning_tokens=tokens.reasoning if tokens else None,
         cached_tokens=tokens.cached if tokens else None,
+        cache_write_tokens=tokens.cache_write if tokens else None,
         tokens_source=tokens.source if tokens else None,
         decode_tps=measurement.decode_tps(tokens),
         e2e_tps=measurement.e2e_tps(tokens),
         itl_p50_ms=itl_p50_ms,
         itl_p95_ms=itl_p95_ms,
         itl_max_ms=itl_max_ms,
+        model=start.model,
     )
 
 
@@ -100,17 +103,20 @@ def call_record(
     ttft_ms: float | None,
     total_ms: float,
     overhead_ms: float | None,
+    answered_model: str | None = None,
+    dropped: tuple[str, ...] = (),
 ) -> CallRecord:
     """Return the record of ``call`` as it ended, its attempts priced.
 
-    ``launched`` may be more than ``attempts``: audited ones may still be under way.
+    ``launched`` may be more than ``attempts``: audited ones may still be under way. ``answered_model`` is the fallback
+    that answered, if one did; ``dropped`` what of the request was left out for the winner.
     """
     bill = settle(attempts, winner, deployments, call.prompt_tokens)
     return CallRecord(
         id=call.id,
         started_at=call.started_at,
         client=call.client,
-        model=call.model,
+        model=call.asked_model or call.model,
         endpoint=call.endpoint,
         streamed=call.streamed,
         mode=call.mode,
@@ -120,6 +126,8 @@ def call_record(
         replica=call.replica,
         region=call.region,
         win_on=call.win_on,
+        request_id=call.request_id,
+        answered_model=answered_model,
         launched=launched,
         winner_attempt_id=winner.id if winner is not None else None,
         status_code=status_code,
@@ -131,7 +139,10 @@ def call_record(
         completion_tokens=winner.completion_tokens if winner is not None else None,
         reasoning_tokens=winner.reasoning_tokens if winner is not None else None,
         cached_tokens=winner.cached_tokens if winner is not None else None,
+        cache_write_tokens=winner.cache_write_tokens if winner is not None else None,
         cost_usd=bill.total_usd,
         duplicate_cost_usd=bill.duplicate_usd,
+        cache_saved_usd=bill.cache_saved_usd,
+        dropped=dropped,
         attempts=bill.attempts,
     )

@@ -1,33 +1,52 @@
 """A relay: one deployment after the other until one has answered, for requests that are routed but not raced."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 import msgspec
 
 from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, Outcome, Recorder, Role, TokensSource
-from gateway.errors import AllRateLimited, ApiError, ClientDisconnected, RaceFailed, race_failed
+from gateway.errors import AllRateLimited, ApiError, ClientDisconnected, InternalError, RaceFailed, race_failed
 from gateway.fleet import Deployment, Model
 from gateway.racing.measurement import milliseconds
+from gateway.racing.outlet import Outlet, Relayed
+from gateway.racing.race import Earlier
 from gateway.racing.recording import call_record, call_start
+from gateway.racing.sink import ClientGone
 from gateway.steering.planner import Plan
 from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Answer, Request
+from providers.exchange import Answer, Request, Rest
+from providers.multipart import Form
+from providers.rate_limits import headroom
+from providers.usage import Usage
+from providers.whole_answers import reported_usage
 
 MAX_CLIENT_FAULTS = 2  # a request called wrong by two providers is wrong
+_TIMEOUTS = frozenset({ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT, ErrorKind.TOTAL_TIMEOUT})
 
 
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
+class Asking(msgspec.Struct, frozen=True):
+    """What is asked of every deployment alike, beside the call's own fields."""
+
+    path: str  # at the provider: audio/speech
+    form: Form | None = None  # in place of the fields
+    is_priced: bool = True  # its tokens cost what the price table says: they are text
+    takes_extra_body: bool = True  # what a deployment adds to requests is meant for this API too
 
 
-class _Body(msgspec.Struct):
-    usage: _Usage | None = None
+class _Attempt(msgspec.Struct, frozen=True):
+    start: AttemptStart
+    deployment: Deployment
+    began: float
 
 
 class Relay:
-    """Runs one call along a plan's deployments. Use once: ``await Relay(...).run("embeddings")``."""
+    """Runs one call along a plan's deployments. Use once: ``await Relay(...).run(outlet)``.
+
+    Where nobody answers, ``falls_back`` is asked whether the call goes on elsewhere: it is not recorded then, and
+    ``behind`` is what the next relay has to be told.
+    """
 
     def __init__(
         self,
@@ -35,24 +54,33 @@ class Relay:
         model: Model,
         plan: Plan,
         recorder: Recorder,
+        asking: Asking,
         *,
         clock: Callable[[], float],
         new_id: Callable[[], str],
         utc_now: Callable[[], datetime],
         cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
+        falls_back: Callable[[ApiError], bool] = lambda _: False,
+        earlier: Earlier | None = None,
     ) -> None:
+        self.behind: Earlier | None = None
         self._call = call
         self._model = model
         self._plan = plan
         self._recorder = recorder
+        self._asking = asking
         self._new_id = new_id
         self._utc_now = utc_now
         self._cancelled_as = cancelled_as
+        self._falls_back = falls_back
+        self._earlier = earlier or Earlier()
         self._clock = clock
         self._attempts: list[AttemptRecord] = []
 
-    async def run(self, path: str) -> tuple[CallRecord, Answer]:
-        """Post the call to ``path`` of each deployment in turn; return the record and the first answer.
+    async def run(self, outlet: Outlet) -> tuple[CallRecord, Relayed]:
+        """Ask each deployment in turn; return the record and the first answer.
+
+        What is still to come of that has gone to ``outlet`` by then, or its client has left, or it has broken off.
 
         Raises:
             RaceFailed: nobody answered.
@@ -61,54 +89,125 @@ class Relay:
         names = [launch.deployment for launch in self._plan.launches] + list(self._plan.rest)
         if not names:
             wait_s = self._plan.retry_after_s or 1.0
-            raise self._fail(
-                AllRateLimited(f"every deployment of {self._call.model!r} is cooling down", retry_after_s=wait_s)
-            )
+            message = f"every deployment of {self._call.model!r} is cooling down"
+            raise self._give_up(AllRateLimited(message, retry_after_s=wait_s))
         failures: list[tuple[str, UpstreamError]] = []
-        for number, name in enumerate(names, start=1):
-            deployment = self._model.deployments[name]
-            start = self._start(number, deployment)
-            if number == 1:
-                self._recorder.call_started(call_start(self._call, (start,)))
-            self._recorder.attempt_started(self._call.model, start)
-            began = self._clock()
+        for name in names:
+            if failures and self._is_late(self._model.deployments[name]):
+                break
+            attempt = self._launch(self._model.deployments[name])
             try:
-                answer = await self._ask(deployment, path)
+                answer = await self._ask(attempt)
             except UpstreamError as error:
                 failures.append((name, error))
-                self._end(start, _outcome(error), began, error=error)
-            except asyncio.CancelledError:
-                reason = self._cancelled_as()
-                self._end(start, Outcome.CLIENT_GONE if reason is ClientDisconnected else Outcome.INTERRUPTED, began)
-                self._close(None, reason.status, reason.code)
+                self._end(attempt, _outcome(error), error=error)
+            except BaseException as reason:
+                self._abandon(attempt, reason)
                 raise
             else:
-                # The whole answer is its first token: one embedder is better than another by how soon it answers.
-                ttft_s = self._clock() - began
-                self._recorder.first_token(self._call.model, self._call.prompt_class, start, ttft_s)
-                winner = self._end(start, Outcome.WON, began, answer=answer, ttft_s=ttft_s)
-                return self._close(winner, answer.status, None), answer
+                return await self._answered(attempt, answer, outlet)
             if sum(error.kind is ErrorKind.BAD_REQUEST for _, error in failures) >= MAX_CLIENT_FAULTS:
                 break
-        raise self._fail(race_failed(self._call.model, failures))
+        failed = race_failed(self._call.model, failures)
+        if {error.kind for _, error in failures} == {ErrorKind.NO_SUCH_API}:
+            failed.code = ErrorKind.NO_SUCH_API  # as against a provider that is not well
+        raise self._give_up(failed)
 
-    async def _ask(self, deployment: Deployment, path: str) -> Answer:
+    def answered_here(self) -> CallRecord:
+        """Record a call that nobody answered, and that ``falls_back`` kept open, as answered by the gateway itself."""
+        return self._close(None, 200, None)
+
+    async def _ask(self, attempt: _Attempt) -> Answer:
+        call, deployment, asking = self._call, attempt.deployment, self._asking
         request = Request(
             model=deployment.model,
-            fields=self._call.fields,
-            headers=self._call.headers,
-            extra_body=deployment.extra_body,
+            fields=call.fields,
+            headers=call.headers,
+            own_headers=deployment.extra_headers,
+            extra_body=deployment.extra_body if asking.takes_extra_body else {},
             connect_timeout_s=deployment.clocks.connect_s,
+            form=asking.form,
         )
-        limit_s = deployment.clocks.total_s or deployment.clocks.ttft_s  # the whole answer is its first token
+        clocks = deployment.clocks
+        limit_s, kind = clocks.ttft_s, ErrorKind.TTFT_TIMEOUT  # the first byte is its first token, or all of it
+        if clocks.total_s is not None and clocks.total_s < limit_s:
+            limit_s, kind = clocks.total_s, ErrorKind.TOTAL_TIMEOUT
         try:
             async with asyncio.timeout(limit_s):
-                return await deployment.upstream.send(path, request)
+                return await deployment.upstream.send(asking.path, request)
         except TimeoutError:
-            raise UpstreamError(ErrorKind.TOTAL_TIMEOUT, f"no answer within {limit_s:g} s") from None
+            raise UpstreamError(kind, f"no answer within {limit_s:g} s") from None
 
-    def _start(self, number: int, deployment: Deployment) -> AttemptStart:
-        return AttemptStart(
+    async def _answered(self, attempt: _Attempt, answer: Answer, outlet: Outlet) -> tuple[CallRecord, Relayed]:
+        ttft_s = self._clock() - attempt.began
+        start = attempt.start
+        self._recorder.first_token(self._call.model, self._call.prompt_class, start, ttft_s)
+        relayed = Relayed(
+            call=self._call,
+            provider=start.provider,
+            deployment=start.deployment,
+            launched=self._launched,
+            ttft_ms=self._since_received_ms(),
+            answer=answer,
+        )
+        if answer.rest is not None:
+            return await self._pass_on(attempt, relayed, answer.rest, outlet, ttft_s), relayed
+        winner = self._end(attempt, Outcome.WON, answer=answer, usage=reported_usage(answer.body), ttft_s=ttft_s)
+        return self._close(winner, answer.status, None), relayed
+
+    async def _pass_on(
+        self, attempt: _Attempt, relayed: Relayed, rest: Rest, outlet: Outlet, ttft_s: float
+    ) -> CallRecord:
+        """Forward an answer as it comes, and record the call before its last byte goes out."""
+        answer = relayed.answer
+
+        def end(outcome: Outcome, error: UpstreamError | None) -> AttemptRecord:
+            return self._end(attempt, outcome, answer=answer, usage=rest.usage, error=error, ttft_s=ttft_s)
+
+        record: CallRecord | None = None
+        try:
+            await outlet.begin(relayed)
+            data = answer.body
+            while not rest.ended:
+                if data:
+                    await outlet.write(data)
+                data = await self._more(attempt, rest)
+            error = rest.error  # told in the stream itself: the client has it, and the ledger
+            attempted = end(Outcome.WON if error is None else Outcome.FAILED, error)
+            record = self._close(attempted, answer.status, None if error is None else error.kind)
+            await outlet.end(data)
+        except UpstreamError as broken:
+            outlet.drop()
+            outcome = Outcome.STALLED if broken.kind is ErrorKind.STALL_TIMEOUT else _outcome(broken)
+            record = self._close(end(outcome, broken), answer.status, broken.kind)
+        except ClientGone as reason:
+            record = record or self._abandon(attempt, reason, answer, rest.usage, ttft_s)
+        except BaseException as reason:
+            outlet.drop()
+            if record is None:
+                self._abandon(attempt, reason, answer, rest.usage, ttft_s)
+            raise
+        finally:
+            rest.abort()
+        return record
+
+    async def _more(self, attempt: _Attempt, rest: Rest) -> bytes:
+        clocks = attempt.deployment.clocks
+        limit_s, kind, told = clocks.stall_s, ErrorKind.STALL_TIMEOUT, f"nothing further within {clocks.stall_s:g} s"
+        if clocks.total_s is not None:
+            left_s = attempt.began + clocks.total_s - self._clock()
+            if left_s < limit_s:
+                limit_s, kind = max(0.0, left_s), ErrorKind.TOTAL_TIMEOUT
+                told = f"no end of the answer within {clocks.total_s:g} s"
+        try:
+            async with asyncio.timeout(limit_s):
+                return await rest.read()
+        except TimeoutError:
+            raise UpstreamError(kind, told) from None
+
+    def _launch(self, deployment: Deployment) -> _Attempt:
+        number = self._launched + 1
+        start = AttemptStart(
             id=self._new_id(),
             number=number,
             started_at=self._utc_now(),
@@ -116,70 +215,117 @@ class Relay:
             provider=deployment.provider,
             deployment=deployment.name,
             launch_offset_ms=self._since_received_ms(),
+            model=self._call.model if self._call.asked_model is not None else None,
         )
+        if number == 1:
+            self._recorder.call_started(call_start(self._call, (start,)))
+        self._recorder.attempt_started(self._call.model, start)
+        return _Attempt(start, deployment, self._clock())
+
+    def _is_late(self, following: Deployment) -> bool:
+        """Tell whether so much time has passed that whoever comes next is not tried, unless it is the second."""
+        return len(self._attempts) > 1 and self._clock() - self._call.received_at >= following.clocks.ttft_s
+
+    def _abandon(
+        self,
+        attempt: _Attempt,
+        reason: BaseException,
+        answer: Answer | None = None,
+        usage: Usage | None = None,
+        ttft_s: float | None = None,
+    ) -> CallRecord:
+        """Record that the client has gone, that the gateway is stopping, or that it is itself at fault."""
+        why: type[ApiError] = InternalError
+        if isinstance(reason, ClientGone):
+            why = ClientDisconnected
+        elif isinstance(reason, asyncio.CancelledError):
+            why = self._cancelled_as()
+        outcome = Outcome.CLIENT_GONE if why is ClientDisconnected else Outcome.INTERRUPTED
+        self._end(attempt, outcome, answer=answer, usage=usage, ttft_s=ttft_s)
+        return self._close(None, why.status, why.code)
 
     def _end(
         self,
-        start: AttemptStart,
+        attempt: _Attempt,
         outcome: Outcome,
-        began: float,
         *,
         answer: Answer | None = None,
+        usage: Usage | None = None,
         error: UpstreamError | None = None,
         ttft_s: float | None = None,
     ) -> AttemptRecord:
-        prompt_tokens = _prompt_tokens(answer.body) if answer is not None else None
+        is_censored = outcome is Outcome.CLIENT_GONE and ttft_s is None
         record = AttemptRecord(
-            **msgspec.structs.asdict(start),
+            **msgspec.structs.asdict(attempt.start),
             call_id=self._call.id,
             outcome=outcome,
             connect_ms=answer.connect_ms if answer else None,
             headers_ms=answer.headers_ms if answer else None,
             ttft_ms=None if ttft_s is None else milliseconds(ttft_s),
-            censored_at_ms=milliseconds(self._clock() - began) if outcome is Outcome.CLIENT_GONE else None,
+            censored_at_ms=milliseconds(self._clock() - attempt.began) if is_censored else None,
             status_code=answer.status if answer else (error.status if error else None),
             error_kind=error.kind if error else None,
             error_message=error.message if error else None,
             retry_after_s=error.retry_after_s if error else None,
-            prompt_tokens=prompt_tokens,
-            tokens_source=TokensSource.REPORTED if prompt_tokens is not None else None,
+            headroom=headroom(answer.headers) if answer else None,
+            prompt_tokens=usage.prompt_tokens if usage else None,
+            completion_tokens=usage.completion_tokens if usage else None,
+            tokens_source=TokensSource.REPORTED if usage else None,
         )
         self._attempts.append(record)
         self._recorder.attempt_ended(self._call.model, self._call.prompt_class, record)
         return record
 
-    def _fail(self, error: RaceFailed) -> RaceFailed:
-        self._close(None, error.status_code, error.kind)
+    def _give_up(self, error: RaceFailed) -> RaceFailed:
+        """Take that nobody answers: leave the call to somebody else, or record that it failed."""
+        if self._falls_back(error):
+            self.behind = Earlier(
+                (*self._earlier.attempts, *self._attempts), {**self._earlier.deployments, **self._model.deployments}
+            )
+        else:
+            self._close(None, error.status_code, error.kind)
         return error
 
     def _close(self, winner: AttemptRecord | None, status_code: int, error_kind: str | None) -> CallRecord:
+        call = self._call
+        attempts = [*self._earlier.attempts, *self._attempts]
         record = call_record(
-            self._call,
-            self._attempts,
+            call,
+            attempts,
             winner,
-            self._model.deployments,
-            launched=len(self._attempts),
+            self._billed({**self._earlier.deployments, **self._model.deployments}, attempts),
+            launched=self._launched,
             status_code=status_code,
             error_kind=error_kind,
             ttft_ms=None,
             total_ms=self._since_received_ms(),
             overhead_ms=None,
+            answered_model=call.model if call.asked_model is not None and winner is not None else None,
         )
         self._recorder.call_finished(record)
         return record
+
+    def _billed(self, deployments: Mapping[str, Deployment], attempts: list[AttemptRecord]) -> Mapping[str, Deployment]:
+        """Return those who had attempts, without a price where that is not what their tokens cost."""
+        billed = {}
+        for attempt in attempts:
+            deployment = deployments[attempt.deployment]
+            # The table has text's price: without one for output, pictures would look nearly free.
+            is_unknown = (
+                bool(attempt.completion_tokens) and deployment.price is not None and not deployment.price.output_usd
+            )
+            if is_unknown or not self._asking.is_priced:
+                deployment = msgspec.structs.replace(deployment, price=None)
+            billed[attempt.deployment] = deployment
+        return billed
+
+    @property
+    def _launched(self) -> int:
+        return len(self._earlier.attempts) + len(self._attempts)
 
     def _since_received_ms(self) -> float:
         return milliseconds(self._clock() - self._call.received_at)
 
 
 def _outcome(error: UpstreamError) -> Outcome:
-    timed_out = error.kind in {ErrorKind.CONNECT_TIMEOUT, ErrorKind.TOTAL_TIMEOUT}
-    return Outcome.TIMEOUT if timed_out else Outcome.FAILED
-
-
-def _prompt_tokens(body: bytes) -> int | None:
-    try:
-        usage = msgspec.json.decode(body, type=_Body).usage
-    except msgspec.DecodeError:
-        return None
-    return usage.prompt_tokens if usage else None
+    return Outcome.TIMEOUT if error.kind in _TIMEOUTS else Outcome.FAILED

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import msgspec
 
+from gateway.calls import Call
 from gateway.racing.reading import Block
 from providers.errors import UpstreamError
 from providers.exchange import Exchange
@@ -25,6 +26,7 @@ class Winner(msgspec.Struct, frozen=True):
     ttft_ms: float  # since the call was received
     overhead_ms: float
     exchange: Exchange
+    call: Call
 
 
 class Sink(Protocol):
@@ -45,7 +47,7 @@ class Sink(Protocol):
     async def write(self, block: Block) -> None:
         """Take whole events."""
 
-    async def end(self, last: Block | None) -> None:
+    async def end(self, last: Block) -> None:
         """Take the end of the answer, and with it the ``last`` events of a stream. The call is already recorded."""
 
     async def fail(self, error: UpstreamError) -> None:

@@ -1,19 +1,25 @@
 """What no single value shows: names that must fit together, keys that must be there, hosts that must not be open."""
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gateway.calls import Objective
+from gateway.settings.datasheets import Datasheets
 from gateway.settings.explain import nearest
-from gateway.settings.model import DeploymentSettings, ProviderSettings, Settings
+from gateway.settings.model import DeploymentSettings, ModelSettings, ProviderSettings, Settings, profile_timeouts
 from gateway.settings.presets import Catalog, vendor_of
-from gateway.settings.prices import Prices
 from gateway.settings.problems import Complaint, Place
 from gateway.settings.races import impossible
-from providers.prices import PriceTable
+from providers.catalog import Api, Kind
+from providers.datasheets import DatasheetTable
+from providers.http.message import checked
 
 _DATABASES = ("postgresql", "postgres", "postgresql+asyncpg", "sqlite", "sqlite+aiosqlite")
 _REDISES = ("redis", "rediss", "unix")
+# What can be asked of a provider of each kind, where that is not everything.
+_POSSIBLE: Mapping[Kind, tuple[Api, ...]] = {"litellm": ("chat", "embeddings")}
+
+_OF_THE_BODY = frozenset({"accept-encoding", "content-encoding", "content-type"})
 
 
 def check(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
@@ -26,6 +32,23 @@ def check(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
         yield from _model(name, settings, catalog)
     yield from _races(settings, catalog)
     yield from _clients(settings)
+
+
+def doubtful(settings: Settings) -> Iterator[str]:
+    """Yield what works but may not be meant, beside how models are raced."""
+    for name, model in settings.models.items():
+        enabled = [deployment for deployment in model.deployments if deployment.enabled]
+        if not enabled:
+            others = "its fallbacks answer" if model.fallbacks else "nobody answers it"
+            yield f"model {name!r}: none of its deployments is enabled, so {others}"
+            continue
+        yield from _lonely_canaries(name, enabled)
+        longest_s = max(_ttft_timeout_s(settings, model, deployment) for deployment in enabled)
+        if model.keepalive_s is not None and model.keepalive_s > longest_s:
+            yield (
+                f"model {name!r}: keepalive_s {model.keepalive_s:g} is longer than a first token may take"
+                f" (ttft_timeout_s {longest_s:g}): set less, or the first comment comes too late"
+            )
 
 
 def is_loopback(host: str) -> bool:
@@ -70,7 +93,8 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterat
             (*place, "preset"), f"{provider.preset!r} is not in the catalog; {nearest(provider.preset, catalog)}"
         )
         return
-    kind = provider.kind or (vendor.kind if vendor else "openai_compatible")
+    kind = _kind(name, provider, catalog)
+    yield from _apis((*place, "apis"), provider.apis, kind)
     known_url = provider.base_url or (vendor.base_url if vendor else None)
     if kind == "openai_compatible" and known_url is None:
         if vendor is not None:
@@ -97,6 +121,77 @@ def _model(name: str, settings: Settings, catalog: Catalog) -> Iterator[Complain
         if deployment.name in seen:
             yield Complaint(here, f"{deployment.name!r} is there twice: remove one, or name it apart with `as:`")
         seen[deployment.name] = index
+        if provider in settings.providers:
+            kind = _kind(provider, settings.providers[provider], catalog)
+            yield from _apis((*here, "apis"), deployment.apis, kind)
+            yield from _headers((*here, "extra_headers"), deployment)
+    for index, fallback in enumerate(settings.models[name].fallbacks):
+        here = (*place, "fallbacks", index)
+        if fallback.model not in settings.models:
+            yield Complaint(here, f"there is no model {fallback.model!r}; {nearest(fallback.model, settings.models)}")
+        elif fallback.model == name:
+            yield Complaint(here, "a model cannot stand in for itself")
+    shares = [deployment.canary or 0.0 for deployment in settings.models[name].deployments if deployment.enabled]
+    if sum(shares) > 1:
+        yield Complaint(place, f"its canaries are given {sum(shares):.0%} of the calls: at most 100%")
+
+
+def _apis(place: Place, apis: tuple[Api, ...] | None, kind: Kind) -> Iterator[Complaint]:
+    possible = _POSSIBLE.get(kind)
+    wrong = [] if possible is None else [api for api in apis or () if api not in possible]
+    if possible is not None and wrong:
+        yield Complaint(
+            place,
+            f"providers of kind {kind} are asked for {' and '.join(possible)} only, not for {', '.join(wrong)}:"
+            " remove it, or give the provider a base_url and kind: openai_compatible if it speaks as OpenAI does",
+        )
+
+
+def _headers(place: Place, deployment: DeploymentSettings) -> Iterator[Complaint]:
+    """Yield what of a deployment's own headers could not be sent, or would say of a body what it is not."""
+    for header, value in deployment.extra_headers.items():
+        if header.lower() in _OF_THE_BODY:
+            yield Complaint((*place, header), "is the gateway's own affair: remove it")
+            continue
+        try:
+            checked({header: value.get_secret_value()})
+        except ValueError:
+            yield Complaint((*place, header), "cannot be sent as a header field: is there a line break in it?")
+
+
+def _lonely_canaries(name: str, enabled: list[DeploymentSettings]) -> Iterator[str]:
+    """Yield a doubt about canaries beside nobody else; those that share all calls among them are an A/B test."""
+    shares = [deployment.canary or 0.0 for deployment in enabled]
+    if not all(shares):
+        return
+    if len(enabled) == 1:
+        yield (
+            f"model {name!r}: {enabled[0].name} is a canary beside nobody else, so it is given every call:"
+            " remove `canary`, or add a deployment"
+        )
+    elif sum(shares) < 1:
+        yield (
+            f"model {name!r}: only canaries are there for the {1 - sum(shares):.0%} of the calls that no canary is"
+            " given: remove `canary` from one, or add a deployment"
+        )
+
+
+def _ttft_timeout_s(settings: Settings, model: ModelSettings, deployment: DeploymentSettings) -> float:
+    """Return how long ``deployment`` has for its first token in calls of ``model``."""
+    provider = settings.providers[deployment.deployment.partition("/")[0]]
+    levels = (
+        deployment.timeouts,
+        model.timeouts,
+        profile_timeouts(model.race.profile),
+        provider.timeouts,
+        settings.timeouts,
+    )
+    return next((level.ttft_timeout_s for level in levels if level.ttft_timeout_s is not None), float("inf"))
+
+
+def _kind(name: str, provider: ProviderSettings, catalog: Catalog) -> Kind:
+    vendor = vendor_of(name, provider, catalog)
+    return provider.kind or (vendor.kind if vendor else "openai_compatible")
 
 
 def _races(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
@@ -104,10 +199,10 @@ def _races(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
         name = item.deployment.partition("/")[0]
         provider = settings.providers.get(name)
         vendor = None if provider is None else vendor_of(name, provider, catalog)
-        return prices.of(vendor, item) is not None
+        return datasheets.of(vendor, item).price is not None
 
     by_cost = any(model.race.objective is Objective.COST for model in settings.models.values())
-    prices = Prices(settings, catalog, PriceTable.installed() if by_cost else PriceTable(None))
+    datasheets = Datasheets(settings, catalog, DatasheetTable.installed() if by_cost else DatasheetTable(None))
     for name, model in settings.models.items():
         yield from impossible(name, model, is_priced)
 
@@ -135,4 +230,4 @@ def _scheme(url: str) -> str:
 
 
 def _is_set(provider: ProviderSettings) -> bool:
-    return provider.api_key is not None and provider.api_key.get_secret_value() != ""
+    return any(key.get_secret_value() for key in provider.keys)

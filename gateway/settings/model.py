@@ -1,5 +1,6 @@
 """The configuration as types: what may stand in the file, its defaults, and why each is what it is."""
 
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
@@ -7,8 +8,10 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from gateway.calls import Mode, Objective, WinOn
 from gateway.settings.profiles import PROFILE_TIMEOUTS, PROFILES, Profile
+from providers.catalog import Api, Kind
 
 Seconds = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
 
 
 def _without_nulls(value: object) -> object:
@@ -53,13 +56,27 @@ class ProviderSettings(Section):
     """A vendor or server with a base URL and a key. What a preset knows may be left out."""
 
     preset: str | None = None  # the catalog row to start from; by default the row of the provider's own name
-    kind: Literal["openai_compatible", "litellm"] | None = None  # openai_compatible unless the preset says otherwise
+    kind: Kind | None = None  # openai_compatible unless the preset says otherwise
+    apis: tuple[Api, ...] | None = None  # which it speaks; by default what its preset says
     base_url: str | None = None
     api_key: SecretStr | None = None
+    api_keys: tuple[SecretStr, ...] = ()  # instead of api_key: several, each with its own rate limits
     organization: str | None = None  # sent as openai-organization
     headers: dict[str, SecretStr] = {}  # sent with every request
+    query: dict[str, str] = {}  # likewise, in the address: Azure's api-version; no place for secrets
     http_version: Literal["auto", "1.1", "2"] = "auto"  # auto: HTTP/2 where TLS negotiates it
     timeouts: Timeouts = Timeouts()
+
+    @property
+    def keys(self) -> tuple[SecretStr, ...]:
+        """Every key there is, in the order of the file."""
+        return self.api_keys or (() if self.api_key is None else (self.api_key,))
+
+    @model_validator(mode="after")
+    def _has_one_list_of_keys(self) -> "ProviderSettings":
+        if self.api_key is not None and self.api_keys:
+            raise ValueError("has api_key and api_keys: put all keys into api_keys")
+        return self
 
     @field_validator("http_version", mode="before")
     @classmethod
@@ -73,7 +90,33 @@ class Price(Section):
 
     input: Annotated[float, Field(ge=0)]
     output: Annotated[float, Field(ge=0)]
-    cached_input: Annotated[float, Field(ge=0)] | None = None
+    cached_input: Annotated[float, Field(ge=0)] | None = None  # read from the prompt cache; by default as input
+    cache_write: Annotated[float, Field(ge=0)] | None = None  # written to it; by default as input
+    reasoning: Annotated[float, Field(ge=0)] | None = None  # by default as output
+
+
+class CapabilitySettings(Section):
+    """What a deployment can do, where the catalog does not know or is wrong. Unsaid: as the catalog says, or unknown.
+
+    A call is never sent to a deployment that is known not to be able to answer it.
+    """
+
+    tools: bool | None = None
+    json_schema: bool | None = None
+    vision: bool | None = None
+    audio: bool | None = None  # takes sound
+    documents: bool | None = None  # takes PDF
+    reasoning: bool | None = None
+    context_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+
+
+class DataPolicy(Section):
+    """What a deployment must be for a prompt to be shown to it. Unsaid: anything goes."""
+
+    zdr: bool | None = None  # true: only those that keep nothing (zero data retention)
+    regions: tuple[str, ...] | None = None  # only those in one of them
+    quantizations: tuple[str, ...] | None = None  # only those, as fp16 or fp8
 
 
 class DeploymentSettings(Section):
@@ -81,8 +124,19 @@ class DeploymentSettings(Section):
 
     deployment: str
     as_: str | None = Field(default=None, alias="as")  # the name it has in the ledger and on the leaderboard
+    enabled: bool = True  # false: no new calls; those under way end in peace
+    weight: Annotated[float, Field(gt=0, le=1000)] = 1.0  # its chances against others about as fast
+    canary: Share | None = None  # the share of calls it is given, however it scores; it is not chosen otherwise
+    apis: tuple[Api, ...] | None = None  # which it speaks; by default what its provider speaks
+    capabilities: CapabilitySettings = CapabilitySettings()
+    drop_params: bool = False  # leave out what it does not know, and say so, instead of not asking it
+    zdr: bool | None = None  # it keeps nothing of what it is sent
+    region: str | None = None
+    quantization: str | None = None
     extra_body: dict[str, object] = {}
+    extra_headers: dict[str, SecretStr] = {}
     upstream_stream: bool = True  # False: this deployment cannot stream; it is raced on its whole answer
+    timeouts: Timeouts = Timeouts()  # over the model's
     price_per_mtok: Price | None = None  # overrides the price table
     max_in_flight: Annotated[int, Field(ge=1)] | None = None  # of this replica; for servers of one's own
 
@@ -118,6 +172,7 @@ class RaceSettings(Section):
     usd_per_day: Annotated[float, Field(ge=0)] | None = None
     win_on: WinOn = WinOn.ANY
     max_prompt_tokens: Annotated[int, Field(ge=0)] = 16_000  # longer prompts are hedged: every attempt pays its prefill
+    cache_affinity: bool = True  # a conversation prefers, among those about as fast, whose prompt cache holds it
 
     @model_validator(mode="before")
     @classmethod
@@ -137,12 +192,39 @@ class RaceSettings(Section):
         return laid.model_copy(update={"budget": min(self.budget, laid.budget)})
 
 
+class Cause(StrEnum):
+    """Why another model is asked in place of one."""
+
+    FAILED = "failed"  # every deployment of it failed, or cools down
+    CONTEXT = "context"  # the prompt is too long for it
+    CONTENT_FILTER = "content_filter"  # its providers refuse the content
+
+
+class FallbackSettings(Section):
+    """Another model, asked when one could not answer; as a plain name in the file when for every cause."""
+
+    model: str
+    causes: tuple[Cause, ...] = tuple(Cause)
+
+
 class ModelSettings(Section):
     """A public model name and the deployments that serve it."""
 
     deployments: Annotated[tuple[DeploymentSettings, ...], Field(min_length=1)]
     race: RaceSettings = RaceSettings()
     timeouts: Timeouts = Timeouts()
+    fallbacks: tuple[FallbackSettings, ...] = ()  # tried in this order
+    keepalive_s: Seconds | None = None  # comments this often until the first token; commits the status, so off
+    defaults: dict[str, object] = {}  # parameters of requests that do not say them: {temperature: 0.2}
+    maximums: dict[str, Annotated[float, Field(ge=0)]] = {}  # and the most they may say: {max_tokens: 4000}
+    system_prefix: str | None = None  # said before every request's own system prompt
+
+    @field_validator("fallbacks", mode="before")
+    @classmethod
+    def _accept_plain_models(cls, value: object) -> object:
+        if isinstance(value, list | tuple):
+            return [{"model": item} if isinstance(item, str) else item for item in value]
+        return value
 
     @field_validator("deployments", mode="before")
     @classmethod
@@ -164,6 +246,7 @@ class ClientSettings(Section):
     models: tuple[str, ...] | None = None  # None: all
     only: tuple[str, ...] | None = None  # providers their prompts may be shown to; None: all
     ignore: tuple[str, ...] = ()  # providers their prompts are kept from
+    require: DataPolicy = DataPolicy()  # what a deployment must be to be shown their prompts
 
 
 class Settings(BaseSettings):
@@ -184,6 +267,9 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "console", "json"] = "auto"  # auto: console on a terminal, JSON elsewhere
     timeouts: DefaultTimeouts = DefaultTimeouts()
+    # What `store` is in a /v1/responses request that does not say: the API's own default, true, keeps it from racing.
+    responses_store: bool = False
+    response_ids_ttl_s: Seconds = 30 * 24 * 3600.0  # how long it is known which provider made a stored response
     providers: dict[str, ProviderSettings] = {}
     models: dict[str, ModelSettings] = {}
     clients: dict[str, ClientSettings] = {}

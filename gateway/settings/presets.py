@@ -54,11 +54,7 @@ def _with_usual_key(
     name: str, provider: ProviderSettings, environ: Mapping[str, str], catalog: Catalog
 ) -> ProviderSettings:
     vendor = vendor_of(name, provider, catalog)
-    if (
-        provider.api_key is not None
-        or vendor is None
-        or (provider.base_url is not None and vendor.base_url is not None)
-    ):
+    if provider.keys or vendor is None or (provider.base_url is not None and vendor.base_url is not None):
         return provider
     variable = usual_key(vendor, environ)
     return provider.model_copy(update={"api_key": SecretStr(environ[variable])}) if variable else provider

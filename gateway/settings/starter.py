@@ -1,8 +1,9 @@
 """The commented configuration ``holeshot init`` writes: the providers whose keys were found, and a race among them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gateway.settings.equivalents import EQUIVALENTS, EXAMPLES
+from gateway.settings.market import Market
 from gateway.settings.presets import usual_key
 from providers.catalog import Vendor
 
@@ -41,6 +42,16 @@ _MODELS = """
 models:
 """
 
+_MARKET = """
+# What clients ask for, and the deployments (provider/model) that race to answer: the models most of your providers
+# listed when this was written, and who sells them. `holeshot models --live` asks again.
+models:
+"""
+
+_MORE_MODELS = """
+  # Several of your providers listed these, too. Take off the # of those you want.
+"""
+
 _NO_MODELS = """
 # What clients ask for, and the deployments (provider/model) that race to answer.
 # models:
@@ -48,6 +59,8 @@ _NO_MODELS = """
 #     deployments: [groq/openai/gpt-oss-120b, cerebras/gpt-oss-120b]
 #     race: { mode: auto, budget: 1.0 }   # extra attempts per call: 1.0 races the best two, 0.1 is economy
 """
+
+_RACE = "    race: { mode: auto, budget: 1.0 }   # extra attempts per call: 1.0 races the best two, 0.1 is economy\n"
 
 _TAIL = """
 # Who may call. Without clients the gateway listens on this machine only; `holeshot keys new NAME` prints an entry.
@@ -57,15 +70,54 @@ _TAIL = """
 """
 
 
-def starter(found: Sequence[Vendor], environ: Mapping[str, str]) -> str:
-    """Return a configuration that loads with ``environ`` as it is; ``found`` are vendors with a key in it."""
+def starter(found: Sequence[Vendor], environ: Mapping[str, str], market: Market | None = None) -> str:
+    """Return a configuration that loads with ``environ`` as it is; ``found`` are vendors with a key in it.
+
+    ``market`` is what they listed when they were asked; without it, well-known models are proposed.
+    """
     if not found:
         return _HEAD + _NO_PROVIDERS + _NO_MODELS + _TAIL
-    keys = [f"  {vendor.name}: {{ api_key: ${{{usual_key(vendor, environ)}}} }}\n" for vendor in found]
-    models = list(_models([vendor.name for vendor in found]))
-    return "".join(
-        [_HEAD, _PROVIDERS, *keys, _MORE_PROVIDERS, *([_MODELS, *models] if models else [_NO_MODELS]), _TAIL]
-    )
+    return "".join([
+        _HEAD,
+        _PROVIDERS,
+        *(_provider(vendor, environ, market) for vendor in found),
+        _MORE_PROVIDERS,
+        _models_section([vendor.name for vendor in found], market),
+        _TAIL,
+    ])  # fmt: skip
+
+
+def _provider(vendor: Vendor, environ: Mapping[str, str], market: Market | None) -> str:
+    silence = market.silent.get(vendor.name) if market is not None else None
+    note = f"  # {silence}" if silence else ""
+    return f"  {vendor.name}: {{ api_key: ${{{usual_key(vendor, environ)}}} }}{note}\n"
+
+
+def _models_section(vendors: Sequence[str], market: Market | None) -> str:
+    models = list(_models(vendors) if market is None else _sold(vendors, market))
+    if not models:
+        return _NO_MODELS
+    return "".join([_MODELS if market is None else _MARKET, *models])
+
+
+def _sold(vendors: Sequence[str], market: Market) -> Iterator[str]:
+    """Yield the models that race, an example for each vendor in none of them, and the models left out, as comments."""
+    raced: set[str] = set()
+    names = {sold.name for sold in market.raced}
+    for sold in market.raced:
+        raced.update(sold.providers)
+        yield sold.block(_RACE)
+    for vendor in vendors:
+        example = _example(vendor)
+        if vendor in raced or example is None or not market.may_sell(vendor, example):
+            continue
+        name = example.rpartition("/")[2]
+        if name not in names:
+            names.add(name)
+            yield _model(name, [f"{vendor}/{example}"])
+    if market.others:
+        yield _MORE_MODELS
+        yield from (sold.comment() for sold in market.others)
 
 
 def _models(vendors: Sequence[str]) -> Iterator[str]:
@@ -86,7 +138,6 @@ def _example(vendor: str) -> str | None:
     return EXAMPLES.get(vendor) or next(sold, None)
 
 
-def _model(name: str, deployments: Sequence[str]) -> str:
-    lines = "".join(f"      - {deployment}\n" for deployment in deployments)
-    race = "    race: { mode: auto, budget: 1.0 }   # extra attempts per call: 1.0 races the best two, 0.1 is economy\n"
-    return f"  {name}:\n    deployments:\n{lines}{race if len(deployments) > 1 else ''}"
+def _model(name: str, deployments: Iterable[str]) -> str:
+    lines = [f"      - {deployment}\n" for deployment in deployments]
+    return f"  {name}:\n    deployments:\n{''.join(lines)}{_RACE if len(lines) > 1 else ''}"

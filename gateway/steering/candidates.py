@@ -8,6 +8,7 @@ import msgspec
 
 from gateway.calls import Objective
 from gateway.settings.model import RaceSettings
+from gateway.steering.affinity import Prefix
 from gateway.steering.constants import COLD_EVENTS, MEETS_QUANTILE
 from gateway.steering.health import Condition
 from gateway.steering.standings import Estimate, Standings
@@ -15,13 +16,23 @@ from providers.prices import Price
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What one call asks for, and what its model's deployments cost and can take."""
+    """What one call asks for, and what its model's deployments cost, can take and are meant for.
+
+    ``excluded`` are not among those the call is planned for; it tells why. ``weights`` has those that are not 1.
+    """
 
     objective: Objective  # resolved, never auto
     prompt_tokens: int  # estimated
     max_tokens: int | None = None  # what the request allows the answer
     prices: Mapping[str, Price] | None = None  # by deployment, where known
     limits: Mapping[str, int] | None = None  # max_in_flight by deployment, where set
+    weights: Mapping[str, float] | None = None  # by deployment: its chances against others about as fast
+    canaries: Mapping[str, float] | None = None  # by deployment: the share of calls it is given, and only those
+    excluded: Mapping[str, str] | None = None  # by deployment: why it may not run for this call
+    prefix: Prefix | None = None  # of the prompt, where it is long enough for prompt caches
+
+
+_NONE: Mapping[str, float] = {}
 
 
 class Tier(IntEnum):
@@ -42,6 +53,13 @@ class Candidate(msgspec.Struct, frozen=True):
     decode_s: float = 0.0  # predicted seconds from the first to the last token
     tier: Tier = Tier.FREE
     rank_usd: float = 0.0  # under ``cost`` what the call should cost here: the cheapest is asked; otherwise 0
+    weight: float = 1.0  # its chances against others about as fast, as configured
+    canary: float = 0.0  # the share of calls it is given if it is a canary
+
+    @property
+    def load(self) -> float:
+        """What is in flight there, for its weight: who is meant to be given twice as much may have twice as much."""
+        return self.condition.in_flight / self.weight
 
 
 def candidates(
@@ -60,6 +78,8 @@ def candidates(
     costs = costs_usd(conditions, answer_tokens, terms) if thrifty else {}
     choosy = thrifty or bool(terms.limits) or race.min_tok_s is not None
     estimates, unseen = standings.estimates, standings.unseen
+    weights, canaries = terms.weights or _NONE, terms.canaries or _NONE
+    alike = weights is _NONE and canaries is _NONE
     made = []
     for name, condition in conditions.items():
         estimate = estimates.get(name, unseen)
@@ -68,7 +88,12 @@ def candidates(
         if whole:
             score_s += decode_s
         tier = _tier(name, estimate, condition, race, terms) if choosy else Tier.FREE
-        made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, costs.get(name, 0.0)))
+        usd = costs.get(name, 0.0)
+        if alike:
+            made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, usd))
+        else:
+            weight, canary = weights.get(name, 1.0), canaries.get(name, 0.0)
+            made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, usd, weight, canary))
     return made
 
 

@@ -19,6 +19,10 @@ FLUSH_S = 1.0  # increments leave at least this often
 LATE_MERGE_S = 30.0  # all slots, not just the newest two, are read this often: others may have flushed late
 REDIS_TIMEOUT_S = 1.0  # nobody waits for Redis; this only bounds one round of the background task
 
+# Prompt classes: what is asked of a model in one of them says nothing of the others
+OTHER_CLASSES_FROM = 10  # calls that are not raced, by API: whole vectors and pictures, not answers of so many tokens
+UNCOUNTED_CLASSES_FROM = 100  # counted tokens: whoever counts them fast answers no sooner, so they are no samples
+
 # The estimator
 PRIOR_EVENTS = 4.0  # weight of the pool in a deployment's histogram: a few samples of its own outvote it
 FIXED_PRIOR_EVENTS = 2.0  # weight of the fixed prior in the pool
@@ -46,6 +50,7 @@ HEDGE_MIN_S, HEDGE_MAX_S = 0.05, 10.0
 RESCUE_FACTOR = 4.0  # times the primary's q95: it hangs
 RESCUE_MIN_S, RESCUE_MAX_S = 1.5, 15.0
 NEXT_AT_LATEST_S = 20.0  # the next candidate starts by then, whatever the estimates say
+LINEUPS_KEPT = 512  # models, prompt classes, objectives and who of the deployments can answer, as they come
 
 # Load: found in the herd world, where everybody crowded into the fastest decoder; elsewhere they change nothing
 LOAD_HALF_LIFE_S = 300.0  # a law of queueing outlives the weather: it must still be known when the next burst comes
@@ -57,6 +62,12 @@ SURPRISE_HALF_LIFE_S = 4.0  # what the other replicas just sent there shows in t
 SURPRISE_PRIOR, SURPRISE_MAX = 2.0, 2.0  # first tokens; of ln(ttft), what one of them can count
 CROWDING_MAX = 16.0  # to either side
 CROWDED = 1.25  # a budget's racer that is so crowded starts as a hedge instead: it would slow what it is to speed up
+
+# Prompt caches
+PREFIX_BYTES = (4_096, 8_192, 16_384, 32_768, 65_536)  # 4 KB are the 1,024 tokens below which vendors cache nothing
+CACHE_WARM_S = 300.0  # since the last use: the least that vendors promise
+CACHE_MISSES = 2  # in a row, and no cache is expected: one alone may be chance, caching is best effort
+PREFIXES_KEPT = 20_000  # per replica
 
 # The budget
 BURST_TOKENS = 20.0  # extra attempts a quiet model has saved up; the bucket starts full

@@ -1,10 +1,14 @@
 """The explainer: puts a plan into words and numbers. Runs on request only, and decides nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import pairwise
 from math import isfinite
+
+import msgspec
 
 from gateway.calls import Objective
 from gateway.settings.model import RaceSettings
+from gateway.steering.affinity import Held
 from gateway.steering.budget import FREE
 from gateway.steering.candidates import Candidate, Terms, Tier, costs_usd
 from gateway.steering.constants import (
@@ -16,25 +20,33 @@ from gateway.steering.constants import (
 )
 from gateway.steering.explanation import Explanation, Prospect, Start, Why
 from gateway.steering.health import State
-from gateway.steering.lineup import near, preference, ready
+from gateway.steering.lineup import Lineup, preference
 from gateway.steering.planner import Launch, Plan
 
 
 def explained(
     plan: Plan,
-    candidates: Sequence[Candidate],
+    lineup: Lineup,
     race: RaceSettings,
     terms: Terms,
     *,
+    held: Held,
     answer_tokens: float,
     tokens: float,
 ) -> Explanation:
-    """Explain ``plan``, made of ``candidates`` when the budget held ``tokens``."""
-    chances = _chances(candidates)
-    by_name = {each.deployment: each for each in candidates}
-    costs = costs_usd(by_name, answer_tokens, terms)
-    facts = _facts(plan, by_name, race, chances, tokens) if plan.launches else {}
-    ranked = sorted(candidates, key=lambda each: (each.condition.state is not State.OK, *preference(each)))
+    """Explain ``plan``, made of ``lineup`` when the budget held ``tokens`` and caches held ``held`` of the prompt."""
+    by_name = {each.deployment: each for each in lineup.candidates}
+    known = _Known(
+        _chances(lineup, held),
+        frozenset(each.deployment for each in lineup.near),
+        held,
+        costs_usd(by_name, answer_tokens, terms),
+    )
+    facts = _facts(plan, by_name, race, known, tokens) if plan.launches else {}
+    ranked = sorted(
+        lineup.candidates,
+        key=lambda each: (each.condition.state is not State.OK, each.canary > 0, *preference(each)),
+    )
     return Explanation(
         objective=terms.objective,
         mode=plan.mode,
@@ -44,17 +56,25 @@ def explained(
         min_tok_s=race.min_tok_s,
         budget=race.budget,
         budget_tokens=round(tokens, 2),
-        deployments=tuple(_prospect(each, race, terms, chances, costs) for each in ranked),
-        launches=tuple(_start(launch, facts, by_name[launch.deployment]) for launch in plan.launches),
+        deployments=tuple(_prospect(each, race, terms, known) for each in ranked),
+        excluded=terms.excluded or {},
+        launches=tuple(_start(launch, facts, by_name[launch.deployment], known) for launch in plan.launches),
         rest=plan.rest,
         retry_after_s=plan.retry_after_s,
         notes=plan.reasons,
     )
 
 
-def _prospect(
-    candidate: Candidate, race: RaceSettings, terms: Terms, chances: Mapping[str, float], costs: Mapping[str, float]
-) -> Prospect:
+class _Known(msgspec.Struct, frozen=True):
+    """What is known of the deployments beside what the candidates say, by name."""
+
+    chances: Mapping[str, float]
+    near: frozenset[str]
+    held: Held
+    costs: Mapping[str, float]
+
+
+def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Known) -> Prospect:
     name, estimate, condition = candidate.deployment, candidate.estimate, candidate.condition
     price = (terms.prices or {}).get(name)
     return Prospect(
@@ -69,16 +89,19 @@ def _prospect(
         decode_s=round(candidate.decode_s, 4),
         input_usd_per_mtok=None if price is None else round(price.input_usd * 1e6, 6),
         output_usd_per_mtok=None if price is None else round(price.output_usd * 1e6, 6),
-        cost_usd=None if price is None else costs[name],
+        cost_usd=None if price is None else known.costs[name],
         scarcity_s=round(condition.price_s, 4),
         headroom=round(condition.headroom, 4),
         crowding=round(condition.crowding, 3),
         in_flight=condition.in_flight,
         max_in_flight=(terms.limits or {}).get(name),
+        weight=None if candidate.weight == 1.0 else candidate.weight,
+        canary=candidate.canary or None,
+        held_bytes=known.held.get(name),
         score_s=round(candidate.score_s, 4),
         passed_over=_passed_over(candidate, race, terms),
-        near=name in chances,
-        draw=round(chances.get(name, 0.0), 4),
+        near=name in known.near,
+        draw=round(known.chances.get(name, 0.0), 4),
     )
 
 
@@ -87,6 +110,8 @@ def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms) -> str 
         return str(candidate.condition.state)
     if candidate.tier is Tier.FULL:
         return "as many in flight as max_in_flight allows"
+    if candidate.canary:
+        return "canary: primary for its share of the calls, otherwise a last resort"
     if candidate.tier is Tier.FREE:
         return None
     if race.min_tok_s is not None and candidate.estimate.slower_than(race.min_tok_s):
@@ -95,32 +120,45 @@ def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms) -> str 
     return f"too often later than ttft_ms {race.ttft_ms:g}"
 
 
-def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate) -> Start:
+def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known: _Known) -> Start:
     why = _WORDS[launch.why].format(
-        events=itself.estimate.events, meets_s=itself.estimate.curve.quantile_s(MEETS_QUANTILE), **facts
+        events=itself.estimate.events,
+        meets_s=itself.estimate.curve.quantile_s(MEETS_QUANTILE),
+        canary=itself.canary,
+        held_kb=known.held.get(launch.deployment, 0) // 1024,
+        **facts,
     )
     return Start(launch.deployment, round(launch.delay_s, 4), launch.role, launch.audited, launch.role not in FREE, why)
 
 
-def _chances(candidates: Sequence[Candidate]) -> dict[str, float]:
-    """Return the probability of becoming the primary: of two draws the one with less in flight, the first on ties."""
-    well = ready(candidates)
-    if not well:
+def _chances(lineup: Lineup, held: Held) -> dict[str, float]:
+    """Return the probability of becoming the primary.
+
+    Canaries have their shares. Of the rest: who is first of two draws, or second with less in flight for its weight.
+    """
+    if not lineup.ranked:
         return {}
-    chosen, weights = near(sorted(well, key=preference))
+    chances: dict[str, float] = {}
+    left = 1.0  # of the calls, for the canaries that follow
+    for each in lineup.canaries:
+        share, left = min(left, each.canary), max(0.0, left - each.canary)
+        if each.condition.state is State.OK and each.tier < Tier.FULL:
+            chances[each.deployment] = share
+    usual = 1.0 - sum(chances.values())
+    chosen, weights_up_to = lineup.eligible(held)
+    weights = [upper - lower for lower, upper in pairwise((0.0, *weights_up_to))]
     total = sum(weights)
-    chances = {}
     for one, weight in zip(chosen, weights, strict=True):
-        load = one.condition.in_flight
         # as the first it stays unless the second has less in flight; as the second it must have less itself
-        stays = sum(w for other, w in zip(chosen, weights, strict=True) if other.condition.in_flight >= load)
-        takes = sum(w for other, w in zip(chosen, weights, strict=True) if other.condition.in_flight > load)
-        chances[one.deployment] = weight * (stays + takes) / total**2
+        stays = sum(w for other, w in zip(chosen, weights, strict=True) if other.load >= one.load)
+        takes = sum(w for other, w in zip(chosen, weights, strict=True) if other.load > one.load)
+        chance = usual * weight * (stays + takes) / total**2
+        chances[one.deployment] = chances.get(one.deployment, 0.0) + chance
     return chances
 
 
 def _facts(
-    plan: Plan, by_name: Mapping[str, Candidate], race: RaceSettings, chances: Mapping[str, float], tokens: float
+    plan: Plan, by_name: Mapping[str, Candidate], race: RaceSettings, known: _Known, tokens: float
 ) -> dict[str, object]:
     """Return what the sentences about launches speak of."""
     primary = plan.launches[0].deployment
@@ -128,8 +166,8 @@ def _facts(
         "race": race,
         "tokens": tokens,
         "primary": by_name[primary].estimate,
-        "draw": chances[primary],
-        "near": len(chances),
+        "draw": known.chances[primary],
+        "near": len(known.near),
         "share": 1.0 - min(race.budget, HEDGE_SHARE),
     }
 
@@ -140,6 +178,9 @@ def _reached(seconds: float) -> float | None:
 
 _WORDS = {
     Why.DRAWN: "drawn with probability {draw:.2f} out of {near} near the best",
+    Why.CANARY: "canary: given a share of {canary:g} of the calls, however it scores",
+    Why.CACHE_WARM: "cache warm: of {near} near the best it should hold most of the prompt, its first {held_kb} KB;"
+    " drawn with probability {draw:.2f}",
     Why.PROBE: "probe: it was broken and may have recovered",
     Why.EXPLORE: f"explore: the least seen, {{events:.1f}} first tokens lately; {EXPLORE_SHARE:.0%} of calls do so",
     Why.COLD_START: "cold start: the primary has {primary.events:.1f} first tokens of the "

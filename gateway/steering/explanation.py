@@ -4,6 +4,7 @@ Times are seconds, money is US dollars; a figure that is not known, or never rea
 JSON by ``msgspec.json.encode`` or ``msgspec.to_builtins``.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
@@ -15,6 +16,8 @@ class Why(StrEnum):
     """The rule behind a launch."""
 
     DRAWN = "drawn"  # the primary
+    CANARY = "canary"  # the primary, for its share of the calls
+    CACHE_WARM = "cache warm"  # the primary: of those near the best it should hold most of the prompt in its cache
     PROBE = "probe"  # broken or out, may have recovered
     EXPLORE = "explore"  # least seen
     COLD_START = "cold start"  # the primary is new
@@ -58,9 +61,12 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     crowding: float  # what the load there multiplies ttft_mean_s by in the score; 1: nobody queues
     in_flight: int  # attempts of this replica under way
     max_in_flight: int | None
+    weight: float | None  # its chances against others about as fast; None: as everybody's, 1
+    canary: float | None  # the share of calls it is given if it is a canary
+    held_bytes: int | None  # of the prompt, that its provider's cache should hold, where that saves something
     score_s: float  # what is compared; lower is better
     passed_over: str | None  # why it is asked after the others, whatever its score
-    near: bool  # near enough to the best to be drawn as the primary
+    near: bool  # near enough to the best to be drawn as the primary, warm caches aside
     draw: float  # probability of becoming the primary
 
 
@@ -76,6 +82,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     budget: float  # extra attempts per call
     budget_tokens: float  # extra attempts saved up now
     deployments: tuple[Prospect, ...]  # the primary's place is drawn among the first
+    excluded: Mapping[str, str] = {}  # deployments that may not run for this call, and why
     launches: tuple[Start, ...]
     rest: tuple[str, ...]  # who follows, one after the other, when all of them fail
     retry_after_s: float | None  # nobody is launched: when to come back

@@ -9,8 +9,15 @@ import msgspec
 
 from gateway.calls import Objective
 from gateway.settings.model import RaceSettings
+from gateway.steering.affinity import Held
 from gateway.steering.candidates import Candidate, Terms, candidates, expected_tokens
-from gateway.steering.constants import HEADROOM_LOW, HEADROOM_WEIGHT_MIN, NEAR, SPREAD_EXPONENT
+from gateway.steering.constants import (
+    HEADROOM_LOW,
+    HEADROOM_WEIGHT_MIN,
+    LINEUPS_KEPT,
+    NEAR,
+    SPREAD_EXPONENT,
+)
 from gateway.steering.health import Condition, State
 from gateway.steering.standings import Standings
 
@@ -27,24 +34,43 @@ class Lineup(msgspec.Struct, frozen=True):
     weights_up_to: Sequence[float]  # and their weights in the draw, each with those before it
     tripped: Sequence[Candidate]  # the broken, when there are healthy ones: a last resort
     probe: Candidate | None  # who of them is to be tried now
+    canaries: Sequence[Candidate] = ()  # whatever their health; one is the primary when it is its turn,
+    reserve: Sequence[Candidate] = ()  # otherwise those that may be asked come after all others but the broken
+
+    def eligible(self, held: Held) -> tuple[Sequence[Candidate], Sequence[float]]:
+        """Return who may become the primary of a usual call, and their weights in the draw, each with those before it.
+
+        That is who is near the best; of these, while there is one, who holds most of the prompt in a warm cache. Whose
+        rate limit leaves little is not worth pressing for that.
+        """
+        sizes = [held.get(each.deployment, 0) if each.condition.headroom >= HEADROOM_LOW else 0 for each in self.near]
+        if not (most := max(sizes)):
+            return self.near, self.weights_up_to
+        below = (0.0, *self.weights_up_to)
+        warm = [index for index, size in enumerate(sizes) if size == most]
+        weights = [self.weights_up_to[index] - below[index] for index in warm]
+        return [self.near[index] for index in warm], list(accumulate(weights))
 
 
-def line_up(candidates: Sequence[Candidate]) -> Lineup:
-    """Put ``candidates`` in their order."""
-    well = ready(candidates)
-    if not well:
-        return Lineup(candidates, (), (), (), (), None)
+def line_up(candidates: Sequence[Candidate], canaries: Sequence[Candidate] = ()) -> Lineup:
+    """Put ``candidates`` in their order; ``canaries`` are among them."""
+    found = _ready(candidates)
+    if not found:
+        return Lineup(candidates, (), (), (), (), None, canaries)
+    well, reserve = found, []
+    if canaries and (usual := [each for each in found if not each.canary]):
+        well, reserve = usual, sorted((each for each in found if each.canary), key=preference)
     tripped: list[Candidate] = []
     probe = None
-    if len(well) < len(candidates) and well[0].condition.state is State.OK:
-        tripped = sorted((each for each in candidates if each.condition.state in _TRIPPED), key=preference)
-        probe = next((each for each in candidates if each.condition.probe_due), None)
+    if len(found) < len(candidates) and well[0].condition.state is State.OK:
+        tripped = sorted((each for each in candidates if each.condition.state in _TRIPPED), key=_last_resort)
+        probe = next((each for each in candidates if each.condition.probe_due and not each.canary), None)
     ranked = sorted(well, key=preference)
-    chosen, weights = near(ranked)
-    return Lineup(candidates, ranked, chosen, list(accumulate(weights)), tripped, probe)
+    chosen, weights = _near(ranked)
+    return Lineup(candidates, ranked, chosen, list(accumulate(weights)), tripped, probe, canaries, reserve)
 
 
-def ready(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _ready(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return those that may be asked: the healthy; if there are none, the broken; all, if none of them only cools."""
     for states in (_HEALTHY, _TRIPPED):
         if found := [each for each in candidates if each.condition.state in states]:
@@ -52,11 +78,11 @@ def ready(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [] if any(each.condition.state is State.COOLING for each in candidates) else list(candidates)
 
 
-def near(ranked: Sequence[Candidate]) -> tuple[list[Candidate], list[float]]:
+def _near(ranked: Sequence[Candidate]) -> tuple[list[Candidate], list[float]]:
     """Return those of ``ranked``, best first, that may become the primary, and their weights in the draw.
 
-    They are of the best one's tier, under ``cost`` as cheap as it, and near its score: (best/score)^12, less for whom a
-    rate limit leaves little.
+    They are of the best one's tier, under ``cost`` as cheap as it, and near its score: (best/score)^12, times the
+    operator's own weight, less for whom a rate limit leaves little.
     """
     best = ranked[0]
     tier, rank_usd, best_s = best.tier, best.rank_usd, best.score_s
@@ -66,7 +92,7 @@ def near(ranked: Sequence[Candidate]) -> tuple[list[Candidate], list[float]]:
         if slower > NEAR or each.tier != tier or each.rank_usd != rank_usd:
             break  # and so are all that follow
         chosen.append(each)
-        weights.append(_headroom_weight(each) / slower**SPREAD_EXPONENT)
+        weights.append(each.weight * _headroom_weight(each) / slower**SPREAD_EXPONENT)
     return chosen, weights
 
 
@@ -77,14 +103,14 @@ class Lineups:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int, Objective], _Known] = {}
+        self._known: dict[tuple[object, ...], _Known] = {}  # by model, prompt class, objective and deployments
 
     def of(self, kind: tuple[str, int], conditions: Conditions, standings: Standings, asked: Asked) -> Lineup:
         """Return the lineup of the deployments whose ``conditions`` are given. A ``kind``: model and prompt class."""
         race, terms = asked
         if terms.limits or terms.objective is Objective.COST:  # it depends on what is in flight, or on the request
-            return line_up(candidates(conditions, standings, race, terms))
-        key = (*kind, terms.objective)
+            return _lined_up(candidates(conditions, standings, race, terms), terms)
+        key = (*kind, terms.objective, *conditions)  # not every deployment can answer every call
         known = self._known.get(key)
         answer_tokens = expected_tokens(standings, terms)
         if (
@@ -92,15 +118,20 @@ class Lineups:
             or known.standings is not standings
             or known.min_tok_s != race.min_tok_s
             or known.answer_tokens != answer_tokens
-            or known.conditions.keys() != conditions.keys()
+            or known.weights != terms.weights
+            or known.canaries != terms.canaries
         ):
-            lineup = line_up(candidates(conditions, standings, race, terms))
+            lineup = _lined_up(candidates(conditions, standings, race, terms), terms)
         elif changed := {name: new for name, new in conditions.items() if known.conditions[name] is not new}:
             others = {each.deployment: each for each in candidates(changed, standings, race, terms)}
-            lineup = line_up([others.get(each.deployment, each) for each in known.lineup.candidates])
+            lineup = _lined_up([others.get(each.deployment, each) for each in known.lineup.candidates], terms)
         else:
             return known.lineup
-        self._known[key] = _Known(standings, race.min_tok_s, answer_tokens, conditions, lineup)
+        if known is None and len(self._known) >= LINEUPS_KEPT:
+            self._known.clear()
+        self._known[key] = _Known(
+            standings, race.min_tok_s, answer_tokens, terms.weights, terms.canaries, conditions, lineup
+        )
         return lineup
 
     def keep(self, models: set[str]) -> None:
@@ -108,10 +139,16 @@ class Lineups:
         self._known = {key: known for key, known in self._known.items() if key[0] in models}
 
 
+def _lined_up(candidates: Sequence[Candidate], terms: Terms) -> Lineup:
+    return line_up(candidates, [each for each in candidates if each.canary] if terms.canaries else ())
+
+
 class _Known(msgspec.Struct, frozen=True):
     standings: Standings
     min_tok_s: float | None
     answer_tokens: float
+    weights: Mapping[str, float] | None
+    canaries: Mapping[str, float] | None
     conditions: Conditions
     lineup: Lineup
 
@@ -119,6 +156,10 @@ class _Known(msgspec.Struct, frozen=True):
 def _headroom_weight(candidate: Candidate) -> float:
     headroom = candidate.condition.headroom
     return 1.0 if headroom >= HEADROOM_LOW else max(HEADROOM_WEIGHT_MIN, headroom / HEADROOM_LOW)
+
+
+def _last_resort(candidate: Candidate) -> tuple[object, ...]:
+    return candidate.canary > 0, *preference(candidate)
 
 
 preference = attrgetter("tier", "rank_usd", "score_s")

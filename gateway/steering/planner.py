@@ -9,6 +9,7 @@ import msgspec
 
 from gateway.calls import Mode, Objective, Role
 from gateway.settings.model import RaceSettings
+from gateway.steering.affinity import NOTHING_HELD, Held
 from gateway.steering.candidates import Candidate, Terms, Tier
 from gateway.steering.constants import (
     BURST_TOKENS,
@@ -60,8 +61,13 @@ class Plan(msgspec.Struct, frozen=True):
     explanation: Explanation | None = None  # on request
 
 
-def plan(lineup: Lineup, race: RaceSettings, terms: Terms, *, tokens: float, random: Random) -> Plan:
-    """Choose the launches of one call; ``tokens`` is what the budget holds now (STEERING, section 1.3)."""
+def plan(
+    lineup: Lineup, race: RaceSettings, terms: Terms, *, tokens: float, random: Random, held: Held = NOTHING_HELD
+) -> Plan:
+    """Choose the launches of one call; ``tokens`` is what the budget holds now (STEERING, section 1.3).
+
+    ``held`` tells who should have how much of the prompt in a cache, where that saves something.
+    """
     if not lineup.ranked:
         conditions = [each.condition for each in lineup.candidates]
         cooling = [condition.cooling_s for condition in conditions if condition.state is State.COOLING]
@@ -69,21 +75,29 @@ def plan(lineup: Lineup, race: RaceSettings, terms: Terms, *, tokens: float, ran
             return Plan((), (), race.mode)
         return Plan((), (), race.mode, retry_after_s=min(cooling), reasons=("all are cooling down",))
 
-    primary = _draw(lineup, random)
+    canary = _canary(lineup.canaries, random) if lineup.canaries else None
+    if canary is not None and canary.condition.state is State.OK and canary.tier < Tier.FULL:
+        primary, why = canary, Why.CANARY
+    else:
+        chosen, weights_up_to = lineup.eligible(held) if held else (lineup.near, lineup.weights_up_to)
+        primary = _draw(chosen, weights_up_to, random)
+        why = Why.DRAWN if chosen is lineup.near else Why.CACHE_WARM
     others = [each for each in lineup.ranked if each is not primary]
-    draft = _Draft(primary, others, race, terms, random)
+    draft = _Draft(primary, others, race, terms, random, why=why)
     rescue_s = None
     if race.mode is not Mode.SINGLE:
         if race.budget > 0:
-            draft.add_second(lineup.probe, tokens)
-            draft.add_late_and_raced(alone=len(lineup.candidates) == 1)
-        rescue_s = draft.add_rescues()
+            # A broken canary is tried when it is its turn: that is how often its operator wants it tried.
+            draft.add_second(canary if canary is not None and canary.condition.probe_due else lineup.probe, tokens)
+            draft.add_late_and_raced(alone=not others and len(lineup.candidates) - len(lineup.canaries) <= 1)
+        rescue_s = draft.add_rescues(lineup.reserve)
     whole = terms.objective is Objective.COMPLETION
-    decode_s = {each.deployment: each.decode_s for each in lineup.ranked} if whole else {}
+    decode_s = {each.deployment: each.decode_s for each in (primary, *lineup.ranked, *lineup.reserve)} if whole else {}
     planned = {launch.deployment for launch in draft.launches}
+    last = (*others, *lineup.reserve, *lineup.tripped) if lineup.reserve or lineup.tripped else others
     return Plan(
         tuple(sorted(draft.launches, key=_delay)),
-        tuple([each.deployment for each in (*others, *lineup.tripped) if each.deployment not in planned]),
+        tuple([each.deployment for each in last if each.deployment not in planned]),
         race.mode,
         rescue_s=rescue_s,
         decode_s=decode_s,
@@ -91,25 +105,44 @@ def plan(lineup: Lineup, race: RaceSettings, terms: Terms, *, tokens: float, ran
     )
 
 
-def _draw(lineup: Lineup, random: Random) -> Candidate:
-    """Draw the primary: twice, and take the one with less in flight.
+def _draw(chosen: Sequence[Candidate], weights_up_to: Sequence[float], random: Random) -> Candidate:
+    """Draw the primary: twice, and take the one with less in flight for its weight.
 
     Replicas that see the same standings would otherwise all send to the same winner.
     """
-    if len(lineup.near) == 1:
-        return lineup.near[0]
-    first, second = random.choices(lineup.near, cum_weights=lineup.weights_up_to, k=2)
-    return second if second.condition.in_flight < first.condition.in_flight else first
+    if len(chosen) == 1:
+        return chosen[0]
+    first, second = random.choices(chosen, cum_weights=weights_up_to, k=2)
+    if second.condition.in_flight * first.weight < first.condition.in_flight * second.weight:
+        return second
+    return first
+
+
+def _canary(canaries: Sequence[Candidate], random: Random) -> Candidate | None:
+    """Draw whose turn it is: of all calls each canary is given its share."""
+    drawn = random.random()
+    for each in canaries:
+        drawn -= each.canary
+        if drawn < 0:
+            return each
+    return None
 
 
 class _Draft:
     """A plan in the making: the primary, and who of the spare deployments is launched beside it."""
 
     def __init__(
-        self, primary: Candidate, others: Sequence[Candidate], race: RaceSettings, terms: Terms, random: Random
+        self,
+        primary: Candidate,
+        others: Sequence[Candidate],
+        race: RaceSettings,
+        terms: Terms,
+        random: Random,
+        *,
+        why: Why,
     ) -> None:
         self._long_prompt = terms.prompt_tokens > race.max_prompt_tokens
-        self.launches = [Launch(primary.deployment, 0.0, Role.PRIMARY, why=Why.DRAWN)]
+        self.launches = [Launch(primary.deployment, 0.0, Role.PRIMARY, why=why)]
         self.reasons = ["long prompt: hedged"] if self._long_prompt else []
         self._primary = primary
         self._others = others
@@ -164,13 +197,15 @@ class _Draft:
             else:
                 self._launch(rival, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)
 
-    def add_rescues(self) -> float:
+    def add_rescues(self, reserve: Sequence[Candidate]) -> float:
         """Let two spare ones stand by for a primary that hangs; return when the first of them starts, in seconds.
 
-        A call in such trouble needs another attempt anyway, so they are not extra.
+        A call in such trouble needs another attempt anyway, so they are not extra; and where nobody else is left, the
+        ``reserve`` is better than waiting.
         """
         rescue_s = min(RESCUE_MAX_S, max(RESCUE_MIN_S, RESCUE_FACTOR * self._primary.estimate.q95_s))
-        for number, spare in enumerate(self._spare[:2], start=1):
+        spares = [*self._spare, *[each for each in reserve if each is not self._primary]] if reserve else self._spare
+        for number, spare in enumerate(spares[:2], start=1):
             self._launch(spare, min(NEXT_AT_LATEST_S, number * rescue_s), Role.FAILOVER, Why.RESCUE)
         return rescue_s
 

@@ -1,11 +1,14 @@
 """Samples: what one attempt adds to the board. The view ``samples`` of the ledger says the same in SQL."""
 
 from gateway.calls import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
+from gateway.steering.constants import UNCOUNTED_CLASSES_FROM
 from gateway.steering.tally import CALLS, RACED, Counts, Fields, censored_field, event_field, fields
 from providers.errors import ErrorKind
 
 CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
 BROKEN = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED})
+
+_NOBODYS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
 
 BURST_S = 0.020  # an answer that arrives within this, or faster than any provider decodes, comes out of a buffer:
 BURST_TPS = 5000.0  # its speed is null (STEERING, section 2)
@@ -13,6 +16,8 @@ BURST_TPS = 5000.0  # its speed is null (STEERING, section 2)
 
 def of_token(start: AttemptStart, prompt_class: int, ttft_s: float) -> Counts:
     """Return what a first token adds, ``ttft_s`` seconds after the attempt's launch."""
+    if prompt_class >= UNCOUNTED_CLASSES_FROM:
+        return {}
     ttft_s = round(ttft_s, 6)  # as the ledger has it: both must find the same bucket
     counts = {event_field(start.deployment, prompt_class, ttft_s): 1.0}
     if start.audited:
@@ -24,15 +29,17 @@ def of_end(attempt: AttemptRecord, prompt_class: int) -> Counts:
     """Return what the end of an attempt adds.
 
     Cut before its first token it is censored at its age. A 429 is only counted as such, the client's own fault not at
-    all; any other error counts in ``n`` and ``err``.
+    all, nor an API that the deployment lacks; any other error counts in ``n`` and ``err``.
     """
+    if prompt_class >= UNCOUNTED_CLASSES_FROM:
+        return {}
     counts = _call(attempt)
     outcome = attempt.outcome
     if outcome in BROKEN:
         names = fields(attempt.deployment)
         if attempt.error_kind == ErrorKind.RATE_LIMITED:
             counts[names.lim] = 1.0
-        elif attempt.error_kind != ErrorKind.BAD_REQUEST:
+        elif attempt.error_kind not in _NOBODYS:
             counts[names.n] = counts[names.err] = 1.0
     elif attempt.censored_at_ms is not None and outcome in CUT:
         name, age_s = attempt.deployment, attempt.censored_at_ms / 1000

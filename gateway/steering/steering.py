@@ -12,12 +12,14 @@ from random import Random
 import msgspec
 import structlog
 
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, Objective, Outcome, Role
+from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, Outcome, Role
 from gateway.settings.model import RaceSettings
 from gateway.steering import planner
+from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix
 from gateway.steering.board import Board, slot_of
 from gateway.steering.budget import Budget
 from gateway.steering.candidates import Terms, costs_usd, expected_tokens
+from gateway.steering.constants import OTHER_CLASSES_FROM
 from gateway.steering.explainer import explained
 from gateway.steering.explanation import Explanation
 from gateway.steering.health import Health
@@ -29,10 +31,11 @@ from gateway.steering.snapshots import Snapshots
 from gateway.steering.spending import Spending
 from gateway.steering.tally import OUTPUT_TOKENS, REQUESTS, Counts
 from providers.errors import ErrorKind
-from providers.prices import Price
 
 _log = structlog.get_logger(__name__)
 
+# The client's own fault counts against nobody, nor does lacking one of the dialects count in the others.
+_NOBODYS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
 _OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
 
 
@@ -64,6 +67,7 @@ class Steering:
         self._snapshots = Snapshots(board, clock, unix_clock)
         self._lineups = Lineups()
         self._health: dict[str, Health] = {}  # by deployment: a cool-down holds for every model it serves
+        self._affinity = Affinity()
         self._budgets: dict[str, Budget] = {}
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model
         self._planned: dict[str, tuple[str, ...]] = {}  # by model as last planned: clients may name their own
@@ -75,22 +79,16 @@ class Steering:
         model: str,
         deployments: Sequence[str],
         race: RaceSettings,
-        *,
-        objective: Objective,
+        terms: Terms,
         prompt_class: int,
-        prompt_tokens: int,
-        max_tokens: int | None = None,
-        prices: Mapping[str, Price] | None = None,
-        limits: Mapping[str, int] | None = None,
+        *,
         explain: bool = False,
     ) -> Plan:
         """Choose who runs a call, when. Counts the call towards the model's budget.
 
-        ``objective`` is resolved, never auto; ``max_tokens`` is what the request allows the answer; ``prices`` and
-        ``limits`` (``max_in_flight``) are by deployment, where known. ``explain`` fills ``Plan.explanation``.
+        ``explain`` fills ``Plan.explanation``.
         """
         self._budget(model).accrue(race.budget)
-        terms = Terms(objective, prompt_tokens, max_tokens, prices, limits)
         plan = self._planned_for(model, deployments, race, terms, prompt_class, explain=explain)
         now_s = self._clock()
         for launch in plan.launches:
@@ -104,37 +102,41 @@ class Steering:
         model: str,
         deployments: Sequence[str],
         race: RaceSettings,
-        *,
-        objective: Objective,
+        terms: Terms,
         prompt_class: int,
-        prompt_tokens: int,
-        max_tokens: int | None = None,
-        prices: Mapping[str, Price] | None = None,
-        limits: Mapping[str, int] | None = None,
     ) -> Explanation:
         """Explain what would be planned for the next call like this, without counting it."""
-        terms = Terms(objective, prompt_tokens, max_tokens, prices, limits)
         plan = self._planned_for(model, deployments, race, terms, prompt_class, explain=True)
         assert plan.explanation is not None
         return plan.explanation
 
-    def permit(self, model: str, launch: Launch, race: RaceSettings, *, cost_usd: float | None) -> bool:
-        """Return whether an attempt may start now, and charge it if it is extra.
+    def served(self, model: str, prefix: Prefix, deployment: str, cached_tokens: int | None) -> None:
+        """Take that ``deployment`` answered a prompt with this beginning, and what of it came from its prompt cache.
+
+        ``cached_tokens`` is None where the provider does not say.
+        """
+        self._affinity.served(model, prefix, deployment, cached_tokens, self._clock())
+
+    def permit(
+        self, model: str, launch: Launch, race: RaceSettings, *, cost_usd: float | None, payer: str | None = None
+    ) -> bool:
+        """Return whether an attempt may start now, and charge it if it is extra; its cost to ``payer``, if given.
 
         Asked at the instant the attempt would start. ``cost_usd`` is what it may cost at list price
         (``Plan.cost_usd``), None when no price of the model is known.
         """
-        if not self._affordable(model, race, cost_usd) or not self._budget(model).draw(launch.role, race.budget):
+        payer = payer or model
+        if not self._affordable(payer, race, cost_usd) or not self._budget(model).draw(launch.role, race.budget):
             if self._on_refused is not None:
-                self._on_refused(model, self.refused_by(model, race, cost_usd=cost_usd))
+                self._on_refused(model, self.refused_by(payer, race, cost_usd=cost_usd))
             return False
         if cost_usd is not None and race.usd_per_day is not None:
-            self._spending.charge(model, cost_usd)
+            self._spending.charge(payer, cost_usd)
         return True
 
-    def refused_by(self, model: str, race: RaceSettings, *, cost_usd: float | None) -> str:
+    def refused_by(self, payer: str, race: RaceSettings, *, cost_usd: float | None) -> str:
         """Return which limit stands in the way of an extra attempt refused just now: budget or usd_per_day."""
-        return "budget" if self._affordable(model, race, cost_usd) else "usd_per_day"
+        return "budget" if self._affordable(payer, race, cost_usd) else "usd_per_day"
 
     def call_started(self, start: CallStart) -> None:
         """Nothing to learn yet."""
@@ -176,8 +178,10 @@ class Steering:
 
         A primary overtaken at an age that is normal for it has done nothing wrong; only one that was due gets a strike.
         """
-        if record.status_code < 400 and record.completion_tokens is not None:  # noqa: PLR2004 - HTTP's first error
-            self._count(record.model, {REQUESTS: 1.0, OUTPUT_TOKENS: float(record.completion_tokens)})
+        model = record.answered_model or record.model
+        tokens = record.completion_tokens if record.prompt_class < OTHER_CLASSES_FROM else None
+        if record.status_code < 400 and tokens is not None:  # noqa: PLR2004 - HTTP's first error
+            self._count(model, {REQUESTS: 1.0, OUTPUT_TOKENS: float(tokens)})
         for attempt in record.attempts:
             if (
                 attempt.outcome is not Outcome.LOST
@@ -185,8 +189,8 @@ class Steering:
                 or attempt.censored_at_ms is None
             ):
                 continue
-            if attempt.censored_at_ms / 1000 >= self._q95_s(record.model, record.prompt_class, attempt.deployment):
-                self._strike(record.model, attempt.deployment, "hangs")
+            if attempt.censored_at_ms / 1000 >= self._q95_s(model, record.prompt_class, attempt.deployment):
+                self._strike(model, attempt.deployment, "hangs")
 
     def leaderboard(self, model: str) -> Leaderboard:
         """Return what is published of one model, up to this instant."""
@@ -231,19 +235,25 @@ class Steering:
     ) -> Plan:
         now_s = self._clock()
         standings = self._snapshots.of(model, prompt_class)
+        names: Sequence[str] = self._names(model, deployments)
+        if terms.excluded:
+            names = [name for name in names if name not in terms.excluded]
         conditions = {}
-        for name in self._names(model, deployments):
+        for name in names:
             health = self._health.get(name) or self._health_of(name)
             conditions[name] = health.calm or health.condition(now_s)  # of most, nothing has happened since
         lineup = self._lineups.of((model, prompt_class), conditions, standings, (race, terms))
+        held = NOTHING_HELD
+        if terms.prefix is not None and race.cache_affinity:
+            held = self._affinity.held(model, terms.prefix, terms.prices, now_s)
         tokens = self._budget(model).tokens
-        plan = planner.plan(lineup, race, terms, tokens=tokens, random=self._random)
+        plan = planner.plan(lineup, race, terms, tokens=tokens, random=self._random, held=held)
         if race.usd_per_day is not None:
             costs = costs_usd(conditions, expected_tokens(standings, terms), terms)
             plan = msgspec.structs.replace(plan, cost_usd=costs)
         if explain:
             answer_tokens = expected_tokens(standings, terms)
-            explanation = explained(plan, lineup.candidates, race, terms, answer_tokens=answer_tokens, tokens=tokens)
+            explanation = explained(plan, lineup, race, terms, held=held, answer_tokens=answer_tokens, tokens=tokens)
             plan = msgspec.structs.replace(plan, explanation=explanation)
         return plan
 
@@ -255,8 +265,8 @@ class Steering:
 
     def _broken(self, model: str, attempt: AttemptRecord, health: Health) -> None:
         name, kind, now_s = attempt.deployment, attempt.error_kind, self._clock()
-        if kind == ErrorKind.BAD_REQUEST:
-            return  # the client's own fault counts against nobody
+        if kind in _NOBODYS:
+            return
         if kind == ErrorKind.RATE_LIMITED:
             health.rate_limited(attempt.retry_after_s, now_s)
             return
@@ -277,10 +287,10 @@ class Steering:
         if counts:
             self._board.add(model, counts, self._unix_clock() if unix_s is None else unix_s)
 
-    def _affordable(self, model: str, race: RaceSettings, cost_usd: float | None) -> bool:
+    def _affordable(self, payer: str, race: RaceSettings, cost_usd: float | None) -> bool:
         if race.usd_per_day is None or cost_usd is None:
             return True
-        return self._spending.may_spend(model, cost_usd, race.usd_per_day)
+        return self._spending.may_spend(payer, cost_usd, race.usd_per_day)
 
     def _q95_s(self, model: str, prompt_class: int, deployment: str) -> float:
         return self._snapshots.of(model, prompt_class).of(deployment).q95_s
@@ -309,6 +319,7 @@ class Steering:
         self._budgets = {model: budget for model, budget in self._budgets.items() if model in models}
         used = {name for names in (*self._configured.values(), *self._planned.values()) for name in names}
         self._health = {name: health for name, health in self._health.items() if name in used or health.in_flight}
+        self._affinity.keep(used)
 
 
 _HINTS = {

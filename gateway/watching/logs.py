@@ -82,6 +82,10 @@ class CallLog:
         )
         if record.client is not None:
             line.client = record.client
+        if record.request_id is not None:
+            line.request_id = record.request_id
+        if record.answered_model is not None:
+            line.answered_model = record.answered_model
         if record.error_kind is not None:
             line.error_kind = record.error_kind
             line.causes = [f"{item.deployment}:{item.error_kind}" for item in record.attempts if item.error_kind]
@@ -106,6 +110,8 @@ class _Line(msgspec.Struct, kw_only=True, gc=False):
     decode_tps: float | None
     tokens: int | None
     client: str | msgspec.UnsetType = msgspec.UNSET
+    request_id: str | msgspec.UnsetType = msgspec.UNSET  # the client's word for it
+    answered_model: str | msgspec.UnsetType = msgspec.UNSET  # the fallback that answered
     error_kind: str | msgspec.UnsetType = msgspec.UNSET
     causes: list[str] | msgspec.UnsetType = msgspec.UNSET
     event: str = "call.finished"

@@ -25,7 +25,8 @@ Usual scripts (every step is in ``script.py``):
 
 Every request gets the script; ``provider.once(script)`` gives the next request another. A request with ``stream`` false
 walks through the same steps and gets their tokens as one JSON body; one for embeddings, vectors. When the steps are
-over, the response ends. ``provider.received`` keeps what was asked, ``provider.counts`` how it ended, and
+over, the response ends. Other dialects than chat get the script as well: give it ``Raw`` events of theirs.
+``provider.received`` keeps what was asked, ``provider.counts`` how it ended, and
 ``await provider.reach(disconnects=1)`` waits for it. A client that hangs up interrupts any step at once.
 """
 
@@ -75,7 +76,10 @@ class ScriptedProvider:
         self._tally = tally = Tally()
         self._server = serve(
             [
-                web.post("/v1/chat/completions", self._chat),
+                web.post("/v1/chat/completions", self._answer),
+                web.post("/v1/completions", self._answer),
+                web.post("/v1/messages", self._answer),
+                web.post("/v1/responses", self._answer),
                 web.post("/v1/embeddings", self._embed),
                 web.get("/v1/models", self._list_models),
             ],
@@ -104,7 +108,7 @@ class ScriptedProvider:
         """Return when every named count is at least what is given: ``await provider.reach(requests=2)``."""
         await self._tally.reach(**at_least)
 
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         script, body = await self._receive(request)
         answering = Answering(f"chatcmpl-{len(self.received)}", body.get("model", ""), created=0)
 

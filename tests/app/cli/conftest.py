@@ -33,11 +33,14 @@ class Site:
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
-        self.key: str | None = None
+        self.headers: dict[str, str] = {}
+        self.asked: list[str] = []
+        self.key: str | None = None  # the only one that is admitted, None: no key is needed
         site = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                site.asked.append(self.path)
                 admitted = site.key is None or self.headers.get("authorization") == f"Bearer {site.key}"
                 known = site.answers.get(self.path)
                 status = 401 if not admitted else 404 if known is None else 200
@@ -45,6 +48,8 @@ class Site:
                 self.send_response(status)
                 self.send_header("content-type", "application/json")
                 self.send_header("content-length", str(len(body)))
+                for name, value in site.headers.items():
+                    self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)
 

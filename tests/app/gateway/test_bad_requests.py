@@ -64,7 +64,7 @@ async def test_a_body_that_is_no_json_object_is_refused(serve: Serve, body: byte
     [
         ({"model": MODEL}, "'messages' is missing", "messages"),
         ({"model": MODEL, "messages": []}, "at least one message", "messages"),
-        ({"model": MODEL, "messages": None}, "at least one message", "messages"),
+        ({"model": MODEL, "messages": None}, "'messages' is missing", "messages"),
         ({"model": MODEL, "messages": "hello"}, "must be an array", "messages"),
         ({"model": MODEL, "messages": {"role": "user"}}, "must be an array", "messages"),
         ({"messages": HELLO}, "'model' is missing", "model"),

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from typing import Any
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from gateway.cli.main import application
@@ -56,11 +58,77 @@ async def test_the_leaderboard_explains_the_next_call_and_counts_nothing(serve: 
     assert explanation["launches"][0]["role"] == "primary"
 
 
+def able(**capabilities: bool) -> dict[str, Any]:
+    deployments = [{"deployment": "fast/m", "capabilities": capabilities}, "slow/m"]
+    return {"models": {MODEL: {"deployments": deployments}}}
+
+
+@pytest.mark.parametrize(
+    ("need", "reason", "objective"),
+    [
+        ("tools", "calls no tools", "completion"),
+        ("json_schema", "keeps to no JSON schema", "completion"),
+        ("vision", "sees no pictures", "first_token"),
+    ],
+)
+async def test_who_could_not_answer_what_is_supposed_is_told_with_the_reason(
+    serve: Serve, need: str, reason: str, objective: str
+) -> None:
+    async with serve(fast=None, slow=None, config=able(**{need: False})) as stage:
+        told = {}
+        for asked in ("false", "true"):
+            async with stage.get(f"/leaderboard?explain=1&model={MODEL}&{need}={asked}") as response:
+                [one] = (await response.json())["models"]
+                told[asked] = one["explanation"]
+    assert told["false"]["excluded"] == {}
+    assert told["true"]["excluded"] == {"fast/m": reason}
+    assert [each["deployment"] for each in told["true"]["deployments"]] == ["slow/m"]
+    assert (told["false"]["objective"], told["true"]["objective"]) == ("first_token", objective)
+
+
+async def test_what_a_deployment_cannot_be_told_is_supposed_with_it(serve: Serve) -> None:
+    deployments = [{"deployment": "fast/m", "apis": ["messages"]}, {"deployment": "slow/m", "apis": ["completions"]}]
+    query = f"/leaderboard?explain=1&model={MODEL}&tools=true&json_schema=true&vision=true"
+    config = {"models": {MODEL: {"deployments": deployments}}}
+    async with serve(fast=None, slow=None, config=config) as stage, stage.get(query) as response:
+        [told] = (await response.json())["models"]
+    assert [each["deployment"] for each in told["explanation"]["deployments"]] == ["fast/m"]
+    assert "a raw prompt has no faithful translation" in told["explanation"]["excluded"]["slow/m"]
+
+
+async def test_the_command_line_says_who_could_not_answer(serve: Serve) -> None:
+    async with serve(fast=None, slow=None, config=able(tools=False, json_schema=False, vision=False)) as stage:
+        for option, reason in (
+            ("--tools", "calls no tools"),
+            ("--json-schema", "keeps to no JSON schema"),
+            ("--vision", "sees no pictures"),
+        ):
+            result = await holeshot(stage, "explain", MODEL, option)
+            assert f"not asked: fast/m {reason}" in result.stdout
+        assert "not asked" not in (await holeshot(stage, "explain", MODEL)).stdout
+
+
+async def test_a_model_that_is_switched_off_keeps_no_other_from_being_explained(serve: Serve) -> None:
+    off = {"deployments": [{"deployment": "slow/m", "enabled": False}]}
+    models = {MODEL: {"deployments": ["fast/m"]}, "off": off}
+    async with serve(fast=None, slow=None, config={"models": models}) as stage:
+        async with stage.get("/leaderboard?explain=1") as response:
+            told = {one["model"]: one["explanation"] for one in (await response.json())["models"]}
+        shown = await holeshot(stage, "explain", "off")
+    assert {each["deployment"] for each in told[MODEL]["launches"]} == {"fast/m"}
+    assert told["off"]["launches"] == []
+    assert "nobody runs: there is nobody to ask" in shown.stdout
+
+
 async def test_what_cannot_be_explained_says_why(serve: Serve) -> None:
     async with serve() as stage:
         for query, status, words in (
             ("model=lama", 404, "lama"),
-            (f"model={MODEL}&prompt_token=3", 400, "explain takes prompt_tokens, max_tokens, stream, profile"),
+            (
+                f"model={MODEL}&prompt_token=3",
+                400,
+                "explain takes prompt_tokens, max_tokens, stream, tools, json_schema, vision, profile",
+            ),
             (f"model={MODEL}&objective=speed", 400, "speed"),
         ):
             async with stage.get(f"/leaderboard?explain=1&{query}") as response:

@@ -129,8 +129,8 @@ async def test_a_missing_done_is_added(serve: Serve) -> None:
 
 async def test_embeddings_fail_over_one_after_the_other(serve: Serve) -> None:
     async with serve(first=[Status(503)], second=None) as stage:
-        stage.prefer("first", "second")
-        async with stage.post({"model": "llama", "input": "x"}, path="/v1/embeddings") as response:
+        body = {"model": "llama", "input": "x", "provider": {"order": ["first", "second"]}}
+        async with stage.post(body, path="/v1/embeddings") as response:
             assert response.status == 200
         assert response.headers["x-holeshot-provider"] == "second"
         assert await stage.outcomes() == {"first": "failed", "second": "won"}

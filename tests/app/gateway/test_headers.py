@@ -84,4 +84,7 @@ async def test_the_client_sees_no_upstream_header_but_those_on_the_list(serve: S
                 "x-accel-buffering",
                 "date",
                 "server",
+                "x-request-id",
+                "request-id",
             }
+            assert response.headers["x-request-id"] == response.headers["x-holeshot-call-id"]

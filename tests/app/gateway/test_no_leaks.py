@@ -12,7 +12,7 @@ from gateway.racing.attempt import Attempt
 from gateway.racing.race import Race
 from providers.http.response import Response
 from providers.http_exchange import HttpExchange
-from providers.openai_compatible import OpenAICompatible
+from providers.http_upstream import HttpUpstream
 from providers.simulator.script import Delta, Drop, ErrorEvent, Hang, RoleOnly, Status, Step, answer
 from tests.app.gateway.stage import MODEL, Serve, Stage, chat_body
 
@@ -33,7 +33,7 @@ def busy(stage: Stage) -> dict[str, int]:
     """Return the connections in use, by provider."""
     counts = {}
     for name, upstream in stage.gateway.context.fleet.upstreams.items():
-        assert isinstance(upstream, OpenAICompatible)
+        assert isinstance(upstream, HttpUpstream)
         pools = upstream._client._pools.values()
         counts[name] = sum(connection.streams for pool in pools for connection in pool._all)
     return counts

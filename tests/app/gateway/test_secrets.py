@@ -98,3 +98,16 @@ async def test_a_clients_own_key_is_in_no_log_and_no_row(serve: Serve, logged: l
         rows = await stage.rows("select * from calls") + await stage.rows("select * from attempts")
     assert "hs-the-clients-secret" not in repr([logged, rows])
     assert holding(tmp_path, "hs-the-clients-secret") == set()
+
+
+@BOTH
+@pytest.mark.parametrize("script", ECHOES.values(), ids=ECHOES)
+async def test_a_deployments_own_header_that_its_provider_echoes_goes_no_further(
+    serve: Serve, logged: list[EventDict], script: Sequence[Step], stream: bool
+) -> None:
+    deployment = {"deployment": "alpha/m", "extra_headers": {"x-team-key": KEY}}
+    config = {"providers": {"alpha": {"api_key": "another-one"}}, "models": {MODEL: {"deployments": [deployment]}}}
+    async with serve(alpha=script, config=config) as stage:
+        async with stage.chat(stream=stream) as response:
+            answered = [repr(response.headers), (await response.read()).decode()]
+        await search(stage, [*answered, repr(stage.gateway.context.fleet.models)], logged)

@@ -10,7 +10,7 @@ import uvloop
 
 from providers.exchange import Request
 from providers.http.dialing import TlsContexts
-from providers.openai_compatible import OpenAICompatible
+from providers.http_upstream import HttpUpstream
 from tests.app.providers.origin import LAST_CHUNK, STREAM_HEAD, Connection, Origin, chunked, soon, tls_pair
 
 TOKEN = chunked(b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n')
@@ -24,14 +24,14 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
 @asynccontextmanager
-async def racing(*, over_tls: bool) -> AsyncIterator[tuple[Origin, OpenAICompatible]]:
+async def racing(*, over_tls: bool) -> AsyncIterator[tuple[Origin, HttpUpstream]]:
     server_context, authority = tls_pair() if over_tls else (None, b"")
 
     def client_context() -> ssl.SSLContext:
         return ssl.create_default_context(cadata=authority.decode())
 
     async with Origin(server_context).serving() as origin:
-        upstream = OpenAICompatible(
+        upstream = HttpUpstream(
             provider="origin", base_url=origin.base_url, api_key="sk-test", tls=TlsContexts(client_context)
         )
         try:
@@ -40,7 +40,7 @@ async def racing(*, over_tls: bool) -> AsyncIterator[tuple[Origin, OpenAICompati
             await upstream.aclose()
 
 
-async def cancelled_before_headers(origin: Origin, upstream: OpenAICompatible) -> Connection:
+async def cancelled_before_headers(origin: Origin, upstream: HttpUpstream) -> Connection:
     attempt = asyncio.create_task(upstream.stream(REQUEST))
     connection, _ = await origin.request()
     attempt.cancel()
@@ -48,7 +48,7 @@ async def cancelled_before_headers(origin: Origin, upstream: OpenAICompatible) -
     return connection
 
 
-async def aborted_mid_stream(origin: Origin, upstream: OpenAICompatible) -> Connection:
+async def aborted_mid_stream(origin: Origin, upstream: HttpUpstream) -> Connection:
     attempt = asyncio.create_task(upstream.stream(REQUEST))
     connection, _ = await origin.request()
     connection.send(STREAM_HEAD + TOKEN)
@@ -59,7 +59,7 @@ async def aborted_mid_stream(origin: Origin, upstream: OpenAICompatible) -> Conn
     return connection
 
 
-async def cancelled_while_reading(origin: Origin, upstream: OpenAICompatible) -> Connection:
+async def cancelled_while_reading(origin: Origin, upstream: HttpUpstream) -> Connection:
     attempt = asyncio.create_task(upstream.stream(REQUEST))
     connection, _ = await origin.request()
     connection.send(STREAM_HEAD + TOKEN)

@@ -23,7 +23,10 @@ SPEEDS = {"groq/x": 300.0, "slow/x": 35.0, "fake/x": None, "rare/x": 80.0}
 
 
 def traffic(random: Random, now: datetime, calls: int, *, raced: float) -> list[CallRecord]:
-    """Calls of the last ten minutes: raced or not, audited, cut, failed, limited, out of a buffer, of two models."""
+    """Calls of the last ten minutes: raced or not, audited, cut, failed, limited, out of a buffer, of two models.
+
+    Half of those that failed were answered by the other model.
+    """
     records = []
     for number in range(calls):
         at = now - timedelta(seconds=random.uniform(0.0, SLOT_S * (SLOTS_KEPT - 1)))
@@ -33,9 +36,14 @@ def traffic(random: Random, now: datetime, calls: int, *, raced: float) -> list[
         names = random.sample(["groq/x", "slow/x", "fake/x"], 2) if number % 40 else ["rare/x", "groq/x"]
         fate = random.random()
         if fate < 0.06:
-            kind = random.choice(["server_error", "rate_limited", "bad_request", "ttft_timeout"])
-            record = failed(call_id, error_kind=kind, started_at=at, deployment=names[0], provider=names[0][:4])
-            records.append(call(record, model=model, started_at=at, win_on=win_on))
+            kind = random.choice(["server_error", "rate_limited", "bad_request", "no_such_api", "ttft_timeout"])
+            tried = [failed(call_id, error_kind=kind, started_at=at, deployment=names[0], provider=names[0][:4])]
+            other = None
+            if random.random() < 0.5:
+                other = "qwen" if model == "llama" else "llama"
+                answer = _racer(random, call_id, 2, name=names[1], ttft_ms=300.0, at=at, audited=False)
+                tried.append(msgspec.structs.replace(answer, role=Role.PRIMARY, model=other))
+            records.append(call(*tried, model=model, answered_model=other, started_at=at, win_on=win_on))
             continue
         ttfts = [round(random.lognormvariate(5.5 + 0.4 * order, 0.6), 3) for order in range(2)]
         racers = [
@@ -83,16 +91,17 @@ def replayed(records: list[CallRecord], now_s: float) -> Steering:
     steering = Steering(MemoryBoard(), clock=lambda: moment["s"], unix_clock=lambda: moment["s"], random=Random(1))
     for record in sorted(records, key=lambda record: record.started_at):
         for each in record.attempts:
+            model = each.model or record.model
             moment["s"] = each.started_at.timestamp()
             start = AttemptStart(
                 each.id, each.number, each.started_at, each.role, each.provider, each.deployment, 0.0, each.audited
             )
-            steering.attempt_started(record.model, start)
+            steering.attempt_started(model, start)
             moment["s"] = now_s  # the longest answers end in another slot than they began in
             token_ms = each.ttft_answer_ms if record.win_on is WinOn.ANSWER else each.ttft_ms
             if token_ms is not None:
-                steering.first_token(record.model, record.prompt_class, start, token_ms / 1000)
-            steering.attempt_ended(record.model, record.prompt_class, each)
+                steering.first_token(model, record.prompt_class, start, token_ms / 1000)
+            steering.attempt_ended(model, record.prompt_class, each)
     moment["s"] = now_s
     return steering
 

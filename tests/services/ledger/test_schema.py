@@ -45,7 +45,8 @@ async def test_both_databases_have_the_same_tables_and_views_with_the_same_colum
     on_postgres = await inspected(postgres_url, tables_and_views)
     assert set(on_postgres) == {
         *("calls", "attempts", "buckets"),
-        *("throughput", "throughput_5m", "leaderboard", "race_value", "slo", "provider_errors", "samples"),
+        *("throughput", "throughput_5m", "leaderboard", "race_value", "cache_value"),
+        *("slo", "provider_errors", "samples"),
     }
     assert on_postgres == await inspected(sqlite_url, tables_and_views)
 
@@ -69,6 +70,24 @@ async def test_a_ledger_of_the_first_version_keeps_its_rows(ledger_url: str, tmp
         ledger_url, "select win_on, n from calls, (select count(*) as n from samples) as counted"
     )
     assert result.rows == [("any", 2)]
+
+
+async def test_a_ledger_of_the_second_version_keeps_its_rows_and_knows_nothing_of_their_caches(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+    ledger.call_finished(raced_call(request_id="r", dropped=("seed",), cache_saved_usd=0.5))
+    await ledger.flush()
+    await ledger.close()
+    await downgrade(ledger_url, "0002")
+    await migrate(ledger_url)
+    result = await queries.run(
+        ledger_url,
+        "select request_id, answered_model, dropped, cache_write_tokens, cache_saved_usd, n "
+        "from calls, "
+        "(select count(*) as n from attempts where cache_write_tokens is null and model is null) as counted",
+    )
+    assert result.rows == [(None, None, None, None, None, 2)]
 
 
 async def test_an_empty_postgres_is_migrated(empty_postgres_url: str) -> None:

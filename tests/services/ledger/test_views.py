@@ -158,6 +158,38 @@ async def test_race_value_counts_the_money_of_losers_that_outlive_their_call_and
     assert (row["calls"], row["cost_usd"], row["duplicate_cost_usd"]) == (2, 1.75, 0.75)
 
 
+async def test_cache_value_says_what_share_of_prompts_was_cached_and_what_that_saved(ask: Ask) -> None:
+    now = datetime.now(UTC)
+    cached: dict[str, Any] = {"prompt_tokens": 1000, "cached_tokens": 800, "cache_saved_usd": 0.5}
+    rows = await ask(
+        "select * from cache_value order by deployment",
+        call(won(new_id(), started_at=now - minutes(60), **cached)),
+        call(won(new_id(), started_at=now - minutes(2 * 24 * 60), cache_write_tokens=900, prompt_tokens=1000,
+                 cached_tokens=0, cache_saved_usd=0.0)),
+        call(won(new_id(), started_at=now - minutes(8 * 24 * 60), **cached)),
+        call(won(new_id(), started_at=now, prompt_tokens=1000)),
+        call(won(new_id(), deployment="groq/unpriced", prompt_tokens=10, cached_tokens=5)),
+    )  # fmt: skip
+    known, unpriced = rows
+    assert (known["model"], known["deployment"], known["provider"]) == ("llama", "groq/llama", "groq")
+    assert (known["calls"], known["n_told"], known["cached_tokens"], known["cache_write_tokens"]) == (4, 3, 1600, 900)
+    assert (known["calls_7d"], known["calls_24h"]) == (3, 2)
+    shares = [known["cached_share"], known["cached_share_7d"], known["cached_share_24h"]]
+    assert shares == pytest.approx([1600 / 3000, 800 / 2000, 800 / 1000])
+    saved = [known["cache_saved_usd"], known["cache_saved_usd_7d"], known["cache_saved_usd_24h"]]
+    assert saved == pytest.approx([1.0, 0.5, 0.5])
+    assert (unpriced["cached_share"], unpriced["cache_saved_usd"], unpriced["calls_7d"]) == (0.5, None, 0)
+
+
+async def test_cache_value_leaves_losers_out_and_names_the_fallback_that_answered(ask: Ask) -> None:
+    call_id = new_id()
+    (row,) = await ask(
+        "select * from cache_value",
+        call(won(call_id, cached_tokens=1), lost(call_id, cached_tokens=9), answered_model="small"),
+    )
+    assert (row["model"], row["calls"], row["cached_tokens"], row["cached_share"]) == ("small", 1, 1, None)
+
+
 async def test_slo_counts_failures_against_ttft_and_the_clients_own_faults_nowhere(ask: Ask) -> None:
     rows = await ask(
         "select * from slo order by day",
@@ -186,6 +218,30 @@ async def test_slo_leaves_embeddings_out_and_takes_no_speed_from_estimated_token
     )
     assert (row["n"], row["n_failed"], row["n_ttft"], row["ttft_ok_share"]) == (2, 0, 2, 1)
     assert (row["n_tps"], row["tps_ok_share"]) == (1, 0)
+
+
+async def test_an_attempt_counts_for_the_model_it_ran_for(ask: Ask) -> None:
+    now = datetime.now(UTC)
+    answered, failed_twice = new_id(), new_id()
+    calls = [
+        call(failed(answered), won(answered, 2, model="small", deployment="small/x"), answered_model="small"),
+        call(failed(failed_twice), failed(failed_twice, 2, model="small", deployment="small/x")),
+        call(won(new_id(), model="small", deployment="small/x", started_at=now), answered_model="small"),
+    ]
+    samples = await ask("select model, deployment, is_won from samples order by model, is_won", *calls)
+    assert [(row["model"], row["deployment"], bool(row["is_won"])) for row in samples] == [
+        *[("llama", "groq/llama", False)] * 2,
+        ("small", "small/x", False),
+        *[("small", "small/x", True)] * 2,
+    ]
+    (ranked,) = await ask("select model, deployment, n from leaderboard")
+    assert (ranked["model"], ranked["deployment"], ranked["n"]) == ("small", "small/x", 1)
+
+
+async def test_an_api_that_a_deployment_lacks_is_no_error_of_it(ask: Ask) -> None:
+    (row,) = await ask("select is_error, is_counted from samples", call(failed(new_id(), error_kind="no_such_api")))
+    assert not row["is_error"]
+    assert not row["is_counted"]
 
 
 async def test_a_half_minute_is_a_whole_number_on_both_databases(ask: Ask) -> None:

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from gateway.calls import AttemptStart, Objective, Role
 from gateway.settings.model import RaceSettings
+from gateway.steering.candidates import Terms
 from gateway.steering.redis_board import RedisBoard, connect
 from gateway.steering.spending import Spending
 from gateway.steering.steering import Steering
@@ -213,9 +214,7 @@ async def test_without_redis_a_replica_steers_on_its_own_memory(clock: Clock) ->
             steering.first_token(MODEL, 0, start("a"), 2.0)
             steering.first_token(MODEL, 0, start("b"), 0.2)
         clock.now_s += 1.0
-        plan = steering.plan(
-            MODEL, ("a", "b"), RaceSettings(), objective=Objective.FIRST_TOKEN, prompt_class=0, prompt_tokens=1
-        )
+        plan = steering.plan(MODEL, ("a", "b"), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), 0)
         await board.close()
     assert plan.launches[0].deployment == "b"
     assert [log["event"] for log in logs] == ["steering.redis_away"]
@@ -231,9 +230,7 @@ async def test_one_replicas_samples_steer_the_other(replica: NewBoard, clock: Cl
         learning.first_token(MODEL, 0, start("b"), 0.2)
     await teacher.sync()
     await pupil.sync()
-    plan = acting.plan(
-        MODEL, ("a", "b"), RaceSettings(), objective=Objective.FIRST_TOKEN, prompt_class=0, prompt_tokens=1
-    )
+    plan = acting.plan(MODEL, ("a", "b"), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), 0)
     assert plan.launches[0].deployment == "b"
     assert [row.events for row in acting.leaderboards()[0].deployments] == [50, 50]
 

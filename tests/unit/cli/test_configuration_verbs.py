@@ -9,6 +9,7 @@ import pytest
 import yaml
 from typer.testing import Result
 
+from gateway.cli.terminal import UNKNOWN
 from gateway.settings import load
 
 Holeshot = Callable[..., Result]
@@ -29,7 +30,9 @@ def test_help_shows_the_first_steps_and_every_verb(holeshot: Holeshot) -> None:
         assert words in output
 
 
-@pytest.mark.parametrize("verb", ["serve", "check", "init", "migrate", "sql", "leaderboard", "explain"])
+@pytest.mark.parametrize(
+    "verb", ["serve", "check", "init", "providers", "models", "migrate", "sql", "leaderboard", "explain"]
+)
 def test_every_verb_has_an_example(holeshot: Holeshot, verb: str) -> None:
     result = holeshot(verb, "--help")
 
@@ -106,6 +109,72 @@ def test_check_takes_a_price_from_the_configuration(holeshot: Holeshot) -> None:
 
     assert (told["deployments"][0]["input_usd"], told["deployments"][0]["output_usd"]) == (0.1, 0.3)
     assert told["warnings"] == []
+
+
+def test_check_tells_prices_apart_and_what_a_deployment_can_do(holeshot: Holeshot) -> None:
+    price = "{ input: 1, output: 2, cached_input: 0.1, cache_write: 1.25, reasoning: 3 }"
+    own = (
+        f"{{ deployment: ollama/x, price_per_mtok: {price}, capabilities: {{ vision: false, context_tokens: 8192 }} }}"
+    )
+    listed = "{ deployment: openai/gpt-4o, capabilities: { vision: false } }"
+    Path("ok.yaml").write_text(f"models: {{ m: {{ deployments: [{own}, {listed}] }} }}\n")
+
+    told = json.loads(holeshot("check", "--config", "ok.yaml", "--json", OPENAI_API_KEY="sk-1").stdout)
+    shown = holeshot("check", "--config", "ok.yaml", OPENAI_API_KEY="sk-1").stdout
+
+    ours, theirs = told["deployments"]
+    assert (ours["cached_input_usd"], ours["cache_write_usd"], ours["reasoning_usd"]) == (0.1, 1.25, 3)
+    known = {name: value for name, value in ours["capabilities"].items() if value is not None}
+    assert known == {"vision": False, "context_tokens": 8192}
+    assert theirs["cached_input_usd"] < theirs["input_usd"]
+    assert (theirs["capabilities"]["tools"], theirs["capabilities"]["vision"]) == (True, False)
+    (row,) = [line.split() for line in shown.splitlines() if "8,192" in line]
+    assert row == ["ollama/x", "8,192", *[UNKNOWN] * 3, "no", *[UNKNOWN] * 3]
+
+
+RULES = """
+providers: { ollama: , mine: { base_url: "http://box/v1", apis: [chat] } }
+models:
+  big:
+    deployments:
+      - { deployment: ollama/x, weight: 3, zdr: true, region: eu, quantization: fp8 }
+      - { deployment: mine/x, canary: 0.05, drop_params: true }
+      - { deployment: mine/y, enabled: false }
+    fallbacks: [small, { model: other, causes: [context] }]
+  small: { deployments: [mine/y] }
+  other: { deployments: [mine/z] }
+clients:
+  team: { key_sha256: AAAA, require: { zdr: true, regions: [eu] } }
+  free: { key_sha256: BBBB }
+""".replace("AAAA", "a" * 64).replace("BBBB", "b" * 64)
+
+
+def test_check_shows_how_deployments_are_asked_and_who_stands_in(holeshot: Holeshot) -> None:
+    Path("ok.yaml").write_text(RULES)
+
+    lines = [" ".join(line.split()) for line in holeshot("check", "--config", "ok.yaml").stdout.splitlines()]
+
+    assert "big auto auto 1 small, other (context)" in lines
+    assert "small auto auto 1 nobody" in lines
+    assert "big ollama/x chat, completions, responses, messages, embeddings weight 3, zdr, region eu, fp8" in lines
+    assert "big mine/x chat canary 0.05, drop_params" in lines
+    assert "big mine/y chat disabled" in lines
+    assert "small mine/y chat" in lines
+    assert "team yes eu any" in lines
+    assert not [line for line in lines if line.startswith("free")]
+
+
+def test_check_tells_machines_how_deployments_are_asked(holeshot: Holeshot) -> None:
+    Path("ok.yaml").write_text(RULES)
+
+    told = json.loads(holeshot("check", "--config", "ok.yaml", "--json").stdout)
+
+    first, second, third, *_ = told["deployments"]
+    assert (first["weight"], first["zdr"], first["region"], first["quantization"]) == (3, True, "eu", "fp8")
+    assert (second["apis"], second["canary"], second["drop_params"]) == (["chat"], 0.05, True)
+    assert (first["enabled"], third["enabled"]) == (True, False)
+    assert told["fallbacks"][1] == {"model": "big", "fallback": "other", "causes": ["context"]}
+    assert told["policies"] == [{"client": "team", "zdr": True, "regions": ["eu"], "quantizations": None}]
 
 
 def test_check_without_keys_says_what_serve_will_do(holeshot: Holeshot) -> None:

@@ -58,8 +58,8 @@ class Scene:
         self.now_s += after_s
         self.lanes.first_token("llama", 0, self.lanes.lanes[0].start, after_s)
         self.lanes.attempt_ended("llama", 0, self.slow)
-        exchange: Any = None
-        winner = Winner("groq", FAST, 2, after_s * 1000, 0.1, exchange)
+        nothing: Any = None  # not looked at
+        winner = Winner("groq", FAST, 2, after_s * 1000, 0.1, nothing, nothing)
         await self.lanes.begin(winner)
 
     async def say(self, *tokens: str, kind: str = "content") -> None:
@@ -209,8 +209,8 @@ async def test_racing_against_itself_the_lane_with_the_token_wins() -> None:
     first, second = scene.lanes.lanes
     second.first_token_ms = 50.0
 
-    exchange: Any = None
-    await scene.lanes.begin(Winner("groq", FAST, 2, 50.0, 0.1, exchange))
+    nothing: Any = None  # not looked at
+    await scene.lanes.begin(Winner("groq", FAST, 2, 50.0, 0.1, nothing, nothing))
 
     assert (first.won, second.won) == (False, True)
 
@@ -250,7 +250,7 @@ def test_the_podium_counts_wins_and_takes_the_ttft_of_all_calls_last() -> None:
 
 
 def test_a_question_is_a_streamed_chat_completion() -> None:
-    body = Question("llama", "Why?", system="Be brief.", max_tokens=9, width=3).body()
+    body = Question("llama", "Why?", system="Be brief.", max_tokens=9, width=3).asked()
 
     assert (body.stream, body.model, body.race.mode, body.race.width) == (True, "llama", Mode.RACE, 3)
     assert msgspec.json.decode(body.fields["messages"]) == [
@@ -261,7 +261,7 @@ def test_a_question_is_a_streamed_chat_completion() -> None:
 
 
 def test_a_question_leaves_to_the_model_what_is_not_said() -> None:
-    body = Question("llama", "Why?").body()
+    body = Question("llama", "Why?").asked()
 
     assert (body.race.mode, body.race.width) == (None, None)
     assert "max_tokens" not in body.fields

@@ -6,13 +6,14 @@ import msgspec
 import pytest
 
 from gateway.calls import Objective
-from gateway.ingress.body import ChatBody, read_chat
+from gateway.ingress.asked import Asked
 from gateway.ingress.entry import resolved
+from gateway.ingress.surfaces.chat import read_chat
 
 FUNCTION = {"type": "function", "function": {"name": "look_up"}}
 
 
-def body(**fields: Any) -> ChatBody:
+def body(**fields: Any) -> Asked:
     return read_chat(
         msgspec.json.encode({"model": "m", "messages": [{"role": "user", "content": "x"}], **fields}), None
     )
@@ -59,4 +60,4 @@ def test_what_is_configured_needs_no_guess(configured: Objective, stream: bool) 
     ],
 )
 def test_the_smaller_limit_of_the_answer_counts(fields: dict[str, Any], limit: int | None) -> None:
-    assert body(**fields).max_tokens == limit
+    assert body(**fields).needs.max_tokens == limit

@@ -1,13 +1,14 @@
 """A plan in a header is one short line of ASCII, whatever the names are and however many run."""
 
 import json
+from collections.abc import Mapping
 
 from gateway.calls import Mode, Objective, Role
 from gateway.ingress.plan_header import LIMIT_BYTES, is_wanted, written
 from gateway.steering.explanation import Explanation, Start
 
 
-def plan(launches: int, name: str = "groq/llama") -> Explanation:
+def plan(launches: int, name: str = "groq/llama", excluded: Mapping[str, str] | None = None) -> Explanation:
     starts = tuple(
         Start(f"{name}-{number}", 0.0, Role.RACE, audited=False, extra=True, why="because")
         for number in range(launches)
@@ -26,6 +27,7 @@ def plan(launches: int, name: str = "groq/llama") -> Explanation:
         rest=(),
         retry_after_s=None,
         notes=(),
+        excluded=excluded or {},
     )
 
 
@@ -46,6 +48,19 @@ def test_a_long_plan_says_how_much_was_left_out() -> None:
 
 def test_names_longer_than_the_limit_still_leave_a_line() -> None:
     assert json.loads(written(plan(2, "x" * LIMIT_BYTES)))["left_out"] == 2
+
+
+def test_who_is_excluded_is_told_with_the_reason() -> None:
+    assert "excluded" not in json.loads(written(plan(1)))
+    assert json.loads(written(plan(1, excluded={"a/b": "takes no images"})))["excluded"] == {"a/b": "takes no images"}
+
+
+def test_where_there_is_no_room_for_reasons_those_excluded_are_counted() -> None:
+    text = written(plan(3, excluded={str(number): "x" * 1000 for number in range(5)}))
+
+    told = json.loads(text)
+    assert len(text) <= LIMIT_BYTES
+    assert (len(told["launches"]), told["excluded_left_out"]) == (3, 5)
 
 
 def test_a_name_that_is_no_ascii_is_escaped() -> None:

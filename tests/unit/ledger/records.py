@@ -101,6 +101,7 @@ def start_of(record: CallRecord) -> CallStart:
         tags=record.tags,
         replica=record.replica,
         region=record.region,
+        request_id=record.request_id,
         attempts=tuple(
             AttemptStart(
                 one.id, one.number, one.started_at, one.role, one.provider, one.deployment, one.launch_offset_ms

@@ -2,6 +2,8 @@
 
 from types import MappingProxyType
 
+import msgspec
+
 from gateway.calls import AttemptRecord, CallRecord
 from gateway.ledger.entries import Audited, Entry, Finished, Started
 from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, attempt_rows, call_rows
@@ -34,16 +36,31 @@ def test_tags_that_cannot_be_changed_are_json_like_any_others() -> None:
     assert rows.calls[0][CALL_COLUMNS.index("tags")] == '{"a":"b"}'
 
 
+def test_what_a_call_dropped_is_a_json_list_and_null_when_nothing_was() -> None:
+    where = CALL_COLUMNS.index("dropped")
+    assert Rows(Finished(raced_call(dropped=("seed", 'tools[0]."x"')))).calls[0][where] == '["seed","tools[0].\\"x\\""]'
+    assert Rows(Finished(raced_call())).calls[0][where] is None
+
+
 def test_audited_attempts_come_without_their_call() -> None:
     rows = Rows(Audited("c", (lost("c"),)))
     assert (len(rows.calls), len(rows.attempts)) == (0, 1)
 
 
-def test_a_call_that_never_ended_is_interrupted_and_so_are_its_attempts() -> None:
+def test_an_attempt_for_a_fallback_that_never_ended_is_the_fallbacks() -> None:
     start = start_of(raced_call())
+    attempts = tuple(msgspec.structs.replace(one, model="small") for one in start.attempts)
+    rows = Rows(Started(msgspec.structs.replace(start, attempts=attempts)))
+    assert rows.calls[0][CALL_COLUMNS.index("model")] == "llama"
+    assert [row[ATTEMPT_COLUMNS.index("model")] for row in rows.attempts] == ["small", "small"]
+
+
+def test_a_call_that_never_ended_is_interrupted_and_so_are_its_attempts() -> None:
+    start = start_of(raced_call(request_id="mine", dropped=("seed",)))
     rows = Rows(Started(start))
     call = dict(zip(CALL_COLUMNS, rows.calls[0], strict=True))
     assert (call["status_code"], call["error_kind"], call["launched"]) == (500, "interrupted", 2)
     assert (call["total_ms"], call["winner_attempt_id"], call["cost_usd"]) == (None, None, None)
+    assert (call["request_id"], call["answered_model"], call["dropped"]) == ("mine", None, None)
     first = dict(zip(ATTEMPT_COLUMNS, rows.attempts[0], strict=True))
     assert (first["call_id"], first["outcome"], first["censored_at_ms"]) == (start.id, "interrupted", None)

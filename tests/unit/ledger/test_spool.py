@@ -6,16 +6,18 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
+import msgspec
 import pytest
 import structlog.testing
 
-from gateway.ledger.entries import Entry, Finished, Started, decode, encode
+from gateway.ledger.entries import Audited, Entry, Finished, Started, decode, encode
 from gateway.ledger.errors import SpoolError
 from gateway.ledger.folders import folder_name, orphaned, segment_numbers, segment_path
 from gateway.ledger.reader import Reader
 from gateway.ledger.spool import SEGMENT_MAX_AGE_S, Spool, sync_files
-from tests.unit.ledger.records import call, new_id, raced_call, start_of, won
+from tests.unit.ledger.records import call, lost, new_id, raced_call, start_of, won
 
 
 @pytest.fixture
@@ -40,6 +42,31 @@ def test_a_header_that_is_no_utf8_does_not_keep_a_call_out_of_the_ledger(spool: 
     (entry,) = read_all(spool.folder)
     assert isinstance(entry, Finished)
     assert entry.call.tags == {"name": "caf?"}
+
+
+def test_what_an_older_version_spooled_is_read_with_the_new_fields_unknown(tmp_path: Path) -> None:
+    record = raced_call()
+    entries: list[Entry] = [Started(start_of(record)), Finished(record), Audited(record.id, (lost(record.id),))]
+    lines = []
+    for entry in entries:
+        line = msgspec.json.decode(encode(entry))
+        for part in _objects(line):
+            for field in ("request_id", "answered_model", "dropped", "cache_write_tokens", "cache_saved_usd"):
+                part.pop(field, None)
+            if "deployment" in part:
+                part.pop("model", None)  # a call has had one from the first
+        lines.append(msgspec.json.encode(line) + b"\n")
+    segment_path(tmp_path, 1).write_bytes(b"".join(lines))
+    assert b"cache_saved_usd" not in b"".join(lines)
+    assert read_all(tmp_path) == entries
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    if isinstance(value, dict | list):
+        for item in list(value.values()) if isinstance(value, dict) else value:
+            yield from _objects(item)
 
 
 @pytest.mark.parametrize(("name", "stored"), [("caf\xe9", "caf\xe9"), ("caf\udce9", "caf?")])

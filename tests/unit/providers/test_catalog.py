@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from providers.catalog import Vendor, load_catalog
+from providers.catalog import Vendor, apis_of, load_catalog
 
 PROMISED = [
     "openai",
@@ -22,6 +22,9 @@ PROMISED = [
     "xai",
     "gemini",
     "perplexity",
+    "anthropic",
+    "jina",
+    "voyage",
     "nvidia_nim",
     "hyperbolic",
     "nebius",
@@ -80,6 +83,47 @@ def test_azure_names_the_deployment_in_its_path_and_takes_its_own_key_header(cat
     assert azure.chat_path.format(model="gpt-4o-eu") == "openai/deployments/gpt-4o-eu/chat/completions"
     assert azure.auth == "api-key"
     assert "api-version" in azure.query
+
+
+def test_azure_s_list_of_models_lies_elsewhere(catalog: Mapping[str, Vendor]) -> None:
+    assert catalog["azure"].models_path == "openai/models"
+    assert {vendor.models_path for vendor in catalog.values() if vendor.name != "azure"} == {"models"}
+
+
+def test_anthropic_speaks_its_own_api_and_is_told_the_version(catalog: Mapping[str, Vendor]) -> None:
+    anthropic = catalog["anthropic"]
+    assert (anthropic.kind, anthropic.auth, anthropic.base_url) == (
+        "anthropic",
+        "x-api-key",
+        "https://api.anthropic.com/v1",
+    )
+    assert anthropic.headers == {"anthropic-version": "2023-06-01"}
+    assert apis_of(anthropic, None) == ("messages",)
+
+
+def test_every_vendor_speaks_at_least_one_api_and_names_each_once(catalog: Mapping[str, Vendor]) -> None:
+    for vendor in catalog.values():
+        apis = apis_of(vendor, None)
+        assert apis, vendor.name
+        assert len(apis) == len(set(apis)), vendor.name
+
+
+def test_whoever_speaks_an_api_of_openai_s_that_is_raced_speaks_chat(catalog: Mapping[str, Vendor]) -> None:
+    for vendor in catalog.values():
+        if {"completions", "responses"} & set(apis_of(vendor, None)):
+            assert "chat" in apis_of(vendor, None), vendor.name
+
+
+@pytest.mark.parametrize("name", ["deepseek", "moonshot", "zai", "minimax", "dashscope"])
+def test_who_has_the_messages_api_under_another_address_is_not_taken_to_have_it_here(
+    catalog: Mapping[str, Vendor], name: str
+) -> None:
+    assert "messages" not in apis_of(catalog[name], None)
+
+
+def test_who_embeds_and_ranks_is_not_asked_to_chat(catalog: Mapping[str, Vendor]) -> None:
+    assert apis_of(catalog["jina"], None) == ("embeddings", "rerank")
+    assert apis_of(catalog["voyage"], None) == ("embeddings",)
 
 
 def test_mistral_takes_max_tokens_and_no_stream_options(catalog: Mapping[str, Vendor]) -> None:

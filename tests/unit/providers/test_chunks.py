@@ -151,10 +151,19 @@ def test_thinking_that_only_the_total_shows_is_counted() -> None:
     assert read(choices=[], usage=usage).usage == Usage(10, 35, 30)
 
 
-def test_a_total_that_counts_cached_tokens_apart_changes_nothing() -> None:
-    cached = {"prompt_tokens_details": {"cached_tokens": 30}}
-    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 45, **cached}
-    assert read(choices=[], usage=usage).usage == Usage(10, 5, None, 30)
+@pytest.mark.parametrize("name", ["cache_write_tokens", "cache_creation_input_tokens"])
+def test_tokens_written_to_a_cache_are_read_under_either_name(name: str) -> None:
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 2, name: 6}}
+    assert read(choices=[], usage=usage).usage == Usage(10, 5, None, 2, 6)
+
+
+@pytest.mark.parametrize(
+    ("details", "known"),
+    [({"cached_tokens": 30}, Usage(10, 5, None, 30)), ({"cache_write_tokens": 30}, Usage(10, 5, None, None, 30))],
+)
+def test_a_total_that_counts_a_cache_s_tokens_apart_changes_nothing(details: dict[str, int], known: Usage) -> None:
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 45, "prompt_tokens_details": details}
+    assert read(choices=[], usage=usage).usage == known
 
 
 def test_groqs_usage_is_found_where_it_is() -> None:
@@ -233,3 +242,8 @@ def test_what_is_no_json_object_is_an_invalid_response(data: bytes) -> None:
     with pytest.raises(UpstreamError) as caught:
         read_chunk(data)
     assert caught.value.kind is ErrorKind.INVALID_RESPONSE
+
+
+def test_a_custom_tools_input_is_an_answer() -> None:
+    chunk = read_chunk(b'{"choices":[{"delta":{"tool_calls":[{"index":0,"custom":{"name":"sh","input":"ls"}}]}}]}')
+    assert (chunk.meaningful, chunk.answer, chunk.text_chars) == (True, True, 4)

@@ -117,3 +117,11 @@ def test_what_is_no_answer_is_an_error_of_its_kind(body: bytes, kind: ErrorKind)
 
 def test_an_error_of_null_is_no_error() -> None:
     assert "data" in read_answer(b'{"error": null, "data": []}')
+
+
+def test_an_answer_that_is_laid_out_in_lines_is_still_one_line_an_event() -> None:
+    body = b'{\n  "id": "c",\n  "choices": [\n {"index": 0, "message": {\n "content": "a\\nb"\n}}]\n}'
+    for event in events(events_of_answer(body)):
+        assert event.raw.count(b"\n") == 2
+        if event.data != b"[DONE]":
+            msgspec.json.decode(event.data)

@@ -7,7 +7,8 @@ import pytest
 from providers.errors import ErrorKind, UpstreamError
 from providers.http.encoding import decoded
 from providers.http.response import Response
-from providers.http_exchange import HttpExchange, RepairedExchange
+from providers.http_exchange import HttpExchange, TranslatedExchange
+from providers.json_stream import events_of_answer
 
 EVENT = b'data: {"choices":[]}\n\n'
 
@@ -32,7 +33,7 @@ class Reading:
     def __init__(self) -> None:
         self.source = Source()
         self.response = Response(self.source, asyncio.get_running_loop(), None)
-        self.exchange = HttpExchange(self.response, ())
+        self.exchange = HttpExchange(self.response, (), events_of_answer)
         self.offered: list[bytes] = []
         self.wants = True
 
@@ -184,9 +185,9 @@ def test_what_has_to_be_unpacked_or_mended_first_is_not_offered() -> None:
     async def main() -> None:
         stage = Reading()
         stage.response.begin(200, [(b"content-encoding", b"gzip")])
-        packed = HttpExchange(decoded(stage.response), ())
+        packed = HttpExchange(decoded(stage.response), (), events_of_answer)
         packed.offer_to(stage.listen)
-        RepairedExchange(stage.exchange, ()).offer_to(stage.listen)
+        TranslatedExchange(stage.exchange, ()).offer_to(stage.listen)
         assert stage.response.listener is None
 
     run(main())

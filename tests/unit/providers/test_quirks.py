@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.quirks import Quirks, dropped, shape
+from providers.quirks import Quirks, losses, shape
 
 
 def fields(**values: Any) -> dict[str, msgspec.Raw]:
@@ -20,7 +20,7 @@ def shaped(quirks: Quirks, **values: Any) -> Any:
 def test_without_quirks_a_body_stays_as_it_is() -> None:
     body = {"model": "m", "messages": [{"role": "developer", "content": "Be brief."}], "n": 2, "unheard_of": {"a": 1}}
     assert shaped(Quirks(), **body) == body
-    assert dropped(fields(**body), Quirks()) == ()
+    assert losses(fields(**body), Quirks()) == ()
 
 
 def test_the_client_s_fields_are_never_changed_in_place() -> None:
@@ -33,13 +33,24 @@ def test_a_parameter_the_vendor_refuses_is_left_out_and_reported() -> None:
     quirks = Quirks(drop=frozenset({"logit_bias", "logprobs"}))
     body = {"model": "m", "logprobs": True, "logit_bias": {"1": 2}}
     assert shaped(quirks, **body) == {"model": "m"}
-    assert dropped(fields(**body), quirks) == ("logprobs", "logit_bias")
+    assert [loss.field for loss in losses(fields(**body), quirks)] == ["logprobs", "logit_bias"]
 
 
-def test_a_null_is_left_out_and_not_missed() -> None:
-    quirks = Quirks(drop=frozenset({"logprobs"}))
-    assert shaped(quirks, logprobs=None) == {}
-    assert dropped(fields(logprobs=None), quirks) == ()
+@pytest.mark.parametrize(
+    "default", [{"logprobs": None}, {"logprobs": False}, {"store": False}, {"frequency_penalty": 0}, {"logit_bias": {}}]
+)
+def test_what_asks_for_nothing_is_left_out_and_not_missed(default: dict[str, Any]) -> None:
+    quirks = Quirks(drop=frozenset(default))
+    assert shaped(quirks, **default) == {}
+    assert losses(fields(**default), quirks) == ()
+
+
+def test_what_changes_no_answer_is_missed_but_keeps_nobody_out() -> None:
+    quirks = Quirks(drop=frozenset({"user", "seed"}))
+    assert [(loss.field, loss.hint) for loss in losses(fields(user="ann", seed=1), quirks)] == [
+        ("user", True),
+        ("seed", False),
+    ]
 
 
 def test_a_parameter_gets_the_name_the_vendor_has_for_it() -> None:
@@ -56,7 +67,7 @@ def test_stream_options_are_not_sent_where_usage_comes_unasked() -> None:
     quirks = Quirks(usage_option="none")
     body = {"stream_options": {"include_usage": True}}
     assert shaped(quirks, **body) == {}
-    assert dropped(fields(**body), quirks) == ()
+    assert losses(fields(**body), quirks) == ()
 
 
 def test_a_developer_message_becomes_a_system_message_with_everything_else_kept() -> None:

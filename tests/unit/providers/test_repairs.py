@@ -28,13 +28,13 @@ def indexes(stream: bytes) -> list[Any]:
 
 def test_calls_without_an_index_are_numbered_by_their_ids() -> None:
     repair = ToolIndex()
-    assert indexes(repair.block(event(call("a", "f"), call("b", "g")))) == [0, 1]
-    assert indexes(repair.block(event(call("a"), call("c", "h")))) == [0, 2]
+    assert indexes(repair.feed(event(call("a", "f"), call("b", "g")))) == [0, 1]
+    assert indexes(repair.feed(event(call("a"), call("c", "h")))) == [0, 2]
 
 
 def test_a_fragment_without_an_id_continues_the_last_call() -> None:
     repair = ToolIndex()
-    assert indexes(repair.block(event(call("a", "f")) + event(call()) + event(call("b", "g")) + event(call()))) == [
+    assert indexes(repair.feed(event(call("a", "f")) + event(call()) + event(call("b", "g")) + event(call()))) == [
         0,
         0,
         1,
@@ -43,23 +43,23 @@ def test_a_fragment_without_an_id_continues_the_last_call() -> None:
 
 
 def test_calls_without_ids_are_told_apart_by_their_names() -> None:
-    assert indexes(ToolIndex().block(event(call(None, "f"), call(None, "f")))) == [0, 1]
+    assert indexes(ToolIndex().feed(event(call(None, "f"), call(None, "f")))) == [0, 1]
 
 
 def test_parallel_calls_that_all_claim_index_0_are_told_apart() -> None:
-    assert indexes(ToolIndex().block(event(call("a", "f", index=0)) + event(call("b", "g", index=0)))) == [0, 1]
+    assert indexes(ToolIndex().feed(event(call("a", "f", index=0)) + event(call("b", "g", index=0)))) == [0, 1]
 
 
 def test_each_choice_counts_for_itself() -> None:
     repair = ToolIndex()
-    assert indexes(repair.block(event(call("a", "f")) + event(call("b", "f"), choice=1))) == [0, 0]
+    assert indexes(repair.feed(event(call("a", "f")) + event(call("b", "f"), choice=1))) == [0, 0]
 
 
 def test_what_is_numbered_rightly_or_no_tool_call_stays_as_it_came() -> None:
     block = b'data: {"choices":[]}\n\n: "tool_calls"\n\n' + event(call("a", "f", index=0)) + b'data: {"tool_calls"\n\n'
-    assert ToolIndex().block(block) == block
+    assert ToolIndex().feed(block) == block
     plain = b"data: 1\n\n"
-    assert ToolIndex().block(plain) is plain
+    assert ToolIndex().feed(plain) is plain
 
 
 def test_only_named_repairs_are_made() -> None:

@@ -90,3 +90,12 @@ def test_gaps_are_those_between_meaningful_chunks() -> None:
     measurement = measured((0.5, delta("a")), (0.6, ROLE), (0.7, delta("b")), (1.2, delta("c")))
     assert measurement.itl_ms() == (pytest.approx(200), pytest.approx(500), pytest.approx(500))
     assert measured((0.5, delta("a"))).itl_ms() == (None, None, None)
+
+
+def test_tokens_read_from_a_cache_and_written_to_it_are_kept_apart() -> None:
+    details = {"cached_tokens": 6, "cache_write_tokens": 3}
+    counts = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": details}
+    reported = event(choices=[], usage=counts)
+    tokens = measured((0.5, delta("a")), (0.6, reported)).tokens()
+    assert tokens is not None
+    assert (tokens.prompt, tokens.cached, tokens.cache_write) == (9, 6, 3)

@@ -13,6 +13,7 @@ from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
 from providers.http.response import Response
 from providers.http_exchange import HttpExchange
+from providers.json_stream import events_of_answer
 from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Step, Timetable, Track, delta, event, usage
 from tests.unit.racing.virtual_time import run
 
@@ -33,7 +34,7 @@ class OverHttp(Timetable):
         response = Response(self, loop, None)
         response.begin(200, [(b"content-type", b"text/event-stream")])
         self._timers = [loop.call_later(at, self._arrive, response, step) for at, step in self._steps]
-        return HttpExchange(response, ())
+        return HttpExchange(response, (), events_of_answer)
 
     def taken(self, response: Response, size: int) -> None:
         pass
@@ -83,7 +84,7 @@ def test_text_is_passed_on_and_everything_else_read_by_the_task() -> None:
     sink = EagerSink()
     run(Track(OverHttp("p", steps(EVENTS)), sink=sink).run())
     assert sink.passed_on == TEXTS[1:]
-    assert sink.bytes == b"".join([ROLE, *TEXTS, FINISH])
+    assert sink.bytes == b"".join([ROLE, *TEXTS, FINISH, DONE])
     assert sink.ended
 
 
@@ -97,7 +98,7 @@ def test_a_slow_client_is_waited_for_by_the_task() -> None:
     sink = EagerSink(slow_from=4)
     run(Track(OverHttp("p", steps(EVENTS)), sink=sink).run())
     assert sink.passed_on == TEXTS[1:4]
-    assert sink.bytes == b"".join([ROLE, *TEXTS, FINISH])
+    assert sink.bytes == b"".join([ROLE, *TEXTS, FINISH, DONE])
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_a_slow_client_is_waited_for_by_the_task() -> None:
 def test_what_is_not_text_alone_keeps_its_place_among_the_text(odd: bytes) -> None:
     sink = EagerSink()
     run(Track(OverHttp("p", steps([ROLE, *TEXTS[:3], odd, *TEXTS[3:], FINISH, DONE])), sink=sink).run())
-    assert sink.bytes == b"".join([ROLE, *TEXTS[:3], odd, *TEXTS[3:], FINISH])
+    assert sink.bytes == b"".join([ROLE, *TEXTS[:3], odd, *TEXTS[3:], FINISH, DONE])
     assert odd not in sink.passed_on
 
 
@@ -120,7 +121,7 @@ def test_an_event_that_arrives_in_pieces_leaves_in_whole() -> None:
     sink = EagerSink()
     pieces = [TEXTS[1][:30], TEXTS[1][30:], TEXTS[2] + TEXTS[3][:9], TEXTS[3][9:], b"event: vendor\n", TEXTS[4]]
     run(Track(OverHttp("p", steps([ROLE, TEXTS[0], *pieces, TEXTS[5], FINISH, DONE])), sink=sink).run())
-    assert sink.bytes == b"".join([ROLE, *TEXTS[:4], b"event: vendor\n", *TEXTS[4:], FINISH])
+    assert sink.bytes == b"".join([ROLE, *TEXTS[:4], b"event: vendor\n", *TEXTS[4:], FINISH, DONE])
     assert sink.passed_on == [TEXTS[5]]
 
 
@@ -133,7 +134,7 @@ def test_text_after_the_end_of_the_answer_goes_nowhere() -> None:
         await asyncio.sleep(1)
 
     run(run_and_drain())
-    assert sink.bytes == b"".join([ROLE, TEXTS[0], FINISH])
+    assert sink.bytes == b"".join([ROLE, TEXTS[0], FINISH, DONE])
 
 
 def test_an_error_after_text_that_was_passed_on_ends_the_answer() -> None:

@@ -66,7 +66,7 @@ def test_the_winners_bytes_are_forwarded_as_they_came() -> None:
     odd = b'data: {"id":"x", "zz":1,  "choices":[{"index":0,"delta":{"content":"hi"}}]}\r\n\r\n: ping\n\n'
     track = Track(Timetable("odd", [(0.1, ROLE + odd), (0.2, FINISH + DONE), (0.2, None)]))
     run(track.run())
-    assert track.sink.bytes == ROLE + odd + FINISH  # type: ignore[union-attr]
+    assert track.sink.bytes == ROLE + odd + FINISH + DONE  # type: ignore[union-attr]
 
 
 def test_usage_that_only_we_asked_for_is_dropped_and_usage_on_other_chunks_stays() -> None:
@@ -74,14 +74,14 @@ def test_usage_that_only_we_asked_for_is_dropped_and_usage_on_other_chunks_stays
     steps = [(0.1, with_usage), (0.2, FINISH), (0.2, usage()), (0.2, DONE), (0.2, None)]
     track = Track(Timetable("a", steps))
     record = run(track.run())
-    assert track.sink.bytes == with_usage + FINISH  # type: ignore[union-attr]
+    assert track.sink.bytes == with_usage + FINISH + DONE  # type: ignore[union-attr]
     assert record.completion_tokens == 5
 
 
 def test_usage_that_the_client_asked_for_is_forwarded() -> None:
     track = Track(answers("a", 0.1), wants_usage=True)
     run(track.run())
-    assert track.sink.bytes.endswith(usage())  # type: ignore[union-attr]
+    assert track.sink.bytes.endswith(usage() + DONE)  # type: ignore[union-attr]
 
 
 def test_a_failure_before_commit_is_replaced_at_once_and_unseen() -> None:
@@ -329,7 +329,7 @@ def test_with_win_on_answer_the_reasoning_is_kept_and_forwarded() -> None:
     steps = [(0.1, delta(reasoning_content="hm")), (2.0, delta("so")), (2.0, FINISH), (2.0, DONE), (2.0, None)]
     track = Track(Timetable("thinks", steps), win_on=WinOn.ANSWER)
     run(track.run())
-    assert track.sink.bytes == delta(reasoning_content="hm") + delta("so") + FINISH  # type: ignore[union-attr]
+    assert track.sink.bytes == delta(reasoning_content="hm") + delta("so") + FINISH + DONE  # type: ignore[union-attr]
 
 
 def test_no_first_token_in_time_is_a_timeout_that_comments_do_not_put_off() -> None:
@@ -397,7 +397,7 @@ def test_the_call_is_recorded_before_the_last_byte_goes_out() -> None:
     track = Track(answers("a", 0.1))
 
     class Sink(RememberingSink):
-        async def end(self, last: Block | None) -> None:
+        async def end(self, last: Block) -> None:
             assert track.recorder.heard[-1] == "call_finished"
             await super().end(last)
 

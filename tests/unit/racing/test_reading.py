@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.measurement import Measurement
 from gateway.racing.reading import AnswerReader
+from providers.chunks import read_chunk
 from tests.unit.racing.track import CLOCKS, DONE, FINISH, ROLE, delta, event, usage
 
 PLAIN = st.text(min_size=1).map(delta)
@@ -38,7 +39,7 @@ def read(reads: list[bytes]) -> tuple[dict[str, Any], list[bool], bytes]:
         assert task is not None
         clocks = AttemptClocks(CLOCKS, task, lambda: 0.0, asyncio.get_running_loop())
         measurement = Measurement(0.0)
-        reader = AnswerReader(measurement, clocks, (), drop_usage=True)
+        reader = AnswerReader(measurement, clocks, (), read_event=read_chunk, drop_usage=True)
         blocks = [reader.read(data, float(number)) for number, data in enumerate(reads, start=1)]
         clocks.stop()
         facts = {name: getattr(measurement, name) for name in Measurement.__slots__}
@@ -85,7 +86,7 @@ def test_text_that_looks_like_fields_is_still_only_text() -> None:
 def test_a_burst_that_holds_the_whole_answer_is_parsed_only_at_its_ends() -> None:
     burst = [ROLE, *(delta(f"text {number}") for number in range(100)), FINISH, usage(), DONE]
     facts, _, forwarded = read([b"".join(burst)])
-    assert forwarded == b"".join(burst[:-2])
+    assert forwarded == b"".join([*burst[:-2], DONE])
     assert (facts["meaningful"], facts["finished"], facts["done"]) == (100, True, True)
     assert facts["usage"].completion_tokens == 5
 

@@ -26,8 +26,10 @@ from gateway.racing.sink import ClientGone, Forward, Winner
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import RaceSettings
 from gateway.steering.planner import Launch, Plan
+from providers.dialects.dialect import Dialect, Loss
 from providers.errors import UpstreamError
 from providers.exchange import Answer, Exchange, Request
+from providers.listings import Listing
 from providers.prices import Price
 
 Step = bytes | UpstreamError | None  # None: the end of the stream
@@ -115,6 +117,9 @@ class Timetable:
         self._timetables = timetables
         self._headers_at = headers_at
 
+    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> tuple[Loss, ...]:
+        return ()
+
     async def stream(self, request: Request) -> Exchange:
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -132,6 +137,9 @@ class Timetable:
         return TimetableExchange(self, steps, started)
 
     async def send(self, path: str, request: Request) -> Answer:
+        raise AssertionError("not asked for here")
+
+    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
         raise AssertionError("not asked for here")
 
     async def aclose(self) -> None:
@@ -160,9 +168,8 @@ class RememberingSink:
         if self._gone_after is not None and len(self.blocks) >= self._gone_after:
             raise ClientGone
 
-    async def end(self, last: Block | None) -> None:
-        if last is not None:
-            self.blocks.append(last.forward)
+    async def end(self, last: Block) -> None:
+        self.blocks.append(last.forward)
         self.ended = True
 
     async def fail(self, error: UpstreamError) -> None:

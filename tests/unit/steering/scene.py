@@ -15,7 +15,9 @@ from gateway.calls import (
     TokensSource,
 )
 from gateway.settings.model import RaceSettings
+from gateway.steering.affinity import Prefix
 from gateway.steering.board import Board, MemoryBoard
+from gateway.steering.candidates import Terms
 from gateway.steering.planner import Launch, Plan
 from gateway.steering.steering import Steering
 from providers.errors import ErrorKind
@@ -53,6 +55,10 @@ class Scene:
         max_tokens: int | None = None,
         prices: Mapping[str, Price] | None = None,
         limits: Mapping[str, int] | None = None,
+        weights: Mapping[str, float] | None = None,
+        canaries: Mapping[str, float] | None = None,
+        excluded: Mapping[str, str] | None = None,
+        prefix: Prefix | None = None,
         explain: bool = False,
         **race: float,
     ) -> Plan:
@@ -61,12 +67,8 @@ class Scene:
             MODEL,
             self.deployments,
             RaceSettings.model_validate({"mode": mode, "budget": budget, **race}),
-            objective=objective,
-            prompt_class=0,
-            prompt_tokens=prompt_tokens,
-            max_tokens=max_tokens,
-            prices=prices,
-            limits=limits,
+            Terms(objective, prompt_tokens, max_tokens, prices, limits, weights, canaries, excluded, prefix),
+            0,
             explain=explain,
         )
 

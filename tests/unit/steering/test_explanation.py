@@ -5,6 +5,7 @@ import pytest
 
 from gateway.calls import Mode, Objective, Role
 from gateway.settings.model import RaceSettings
+from gateway.steering.candidates import Terms
 from gateway.steering.explanation import Explanation, Prospect
 from gateway.steering.planner import Plan
 from providers.errors import ErrorKind
@@ -137,6 +138,25 @@ def test_with_every_breaker_open_the_draw_is_among_the_broken() -> None:
     assert told.launches[0].why.startswith("drawn")
 
 
+def test_who_may_not_run_for_this_call_is_told_with_the_reason_and_never_planned() -> None:
+    scene = Scene(("a", "b", "c"))
+    scene.warm_up(a=0.1, b=0.3, c=0.3)
+    reason = "takes no images"
+    for _ in range(100):
+        plan = scene.plan(excluded={"a": reason}, explain=True)
+        told = explained(plan)
+        assert told.excluded == {"a": reason}
+        assert "a" not in {*(launch.deployment for launch in plan.launches), *plan.rest}
+        assert "a" not in {each.deployment for each in told.deployments}
+
+
+def test_when_everybody_is_excluded_nobody_runs_and_the_reasons_are_told() -> None:
+    scene = Scene(("a",))
+    plan = scene.plan(excluded={"a": "too long"}, explain=True)
+    assert (plan.launches, plan.rest, plan.retry_after_s) == ((), (), None)
+    assert explained(plan).excluded == {"a": "too long"}
+
+
 def test_an_explanation_is_json() -> None:
     scene = Scene(("a", "b"))
     for _ in range(40):
@@ -152,9 +172,6 @@ def test_the_next_call_can_be_explained_without_counting_it() -> None:
     while scene.permit(Role.RACE, 0.1):
         pass
     for _ in range(100):
-        told = scene.steering.explain(
-            MODEL, ("a", "b"), RaceSettings(budget=0.1),
-            objective=Objective.FIRST_TOKEN, prompt_class=0, prompt_tokens=10,
-        )  # fmt: skip
+        told = scene.steering.explain(MODEL, ("a", "b"), RaceSettings(budget=0.1), Terms(Objective.FIRST_TOKEN, 10), 0)
         assert told.budget_tokens < 1
     assert not scene.permit(Role.RACE, 0.1)

@@ -6,7 +6,8 @@ import pytest
 
 from gateway.calls import Objective
 from gateway.settings.model import RaceSettings
-from gateway.steering.candidates import Terms, candidates
+from gateway.steering.candidates import Candidate, Terms, candidates
+from gateway.steering.constants import LINEUPS_KEPT
 from gateway.steering.health import Condition, Health
 from gateway.steering.lineup import Lineup, Lineups, line_up
 from gateway.steering.standings import Standings, standings
@@ -32,6 +33,10 @@ def conditions(healths: dict[str, Health], now_s: float = 0.0) -> dict[str, Cond
 
 def ranked(lineup: Lineup) -> list[str]:
     return [each.deployment for each in lineup.ranked]
+
+
+def told(each: Candidate) -> tuple[object, ...]:
+    return each.deployment, each.score_s, each.tier, each.weight, each.canary, each.condition.in_flight
 
 
 @pytest.fixture
@@ -102,16 +107,47 @@ def test_a_kept_order_is_the_one_that_would_be_made_anew() -> None:
             case _:
                 health.answered(0, health.in_flight, random.lognormvariate(health.in_flight / 4, 0.3), now_s)
                 health.delivered(0.3, 1.0, now_s)
-        terms = Terms(random.choice([Objective.FIRST_TOKEN, Objective.COMPLETION]), 100, random.choice([None, 50]))
+        terms = Terms(
+            random.choice([Objective.FIRST_TOKEN, Objective.COMPLETION]),
+            100,
+            random.choice([None, 50]),
+            weights=random.choice([None, {"a": 2.0}]),
+            canaries=random.choice([None, {"b": 0.1}, {"b": 0.2, "d": 0.1}]),
+        )
         race = RaceSettings(min_tok_s=random.choice([None, 70.0]))
         known = conditions(healths, now_s)
         kept = lineups.of(KIND, known, table, (race, terms))
-        anew = line_up(candidates(conditions(healths, now_s), table, race, terms))
-        for one, other in ((kept.ranked, anew.ranked), (kept.near, anew.near), (kept.tripped, anew.tripped)):
-            assert [(each.deployment, each.score_s, each.tier, each.condition.in_flight) for each in one] == [
-                (each.deployment, each.score_s, each.tier, each.condition.in_flight) for each in other
-            ]
+        everyone = candidates(conditions(healths, now_s), table, race, terms)
+        anew = line_up(everyone, [each for each in everyone if each.canary])
+        for one, other in (
+            (kept.ranked, anew.ranked),
+            (kept.near, anew.near),
+            (kept.tripped, anew.tripped),
+            (kept.reserve, anew.reserve),
+            (kept.canaries, anew.canaries),
+        ):
+            assert [told(each) for each in one] == [told(each) for each in other]
         assert kept.weights_up_to == anew.weights_up_to
+
+
+def test_orders_of_calls_that_different_deployments_can_answer_are_kept_beside_each_other(
+    healths: dict[str, Health],
+) -> None:
+    lineups = Lineups()
+    known = conditions(healths)
+    some = {name: known[name] for name in ("c", "a")}
+    before = [lineups.of(KIND, each, STANDINGS, (RACE, TERMS)) for each in (known, some)]
+    assert [lineups.of(KIND, each, STANDINGS, (RACE, TERMS)) for each in (known, some)] == before
+    assert all(
+        lineups.of(KIND, each, STANDINGS, (RACE, TERMS)) is old for each, old in zip((known, some), before, strict=True)
+    )
+
+
+def test_no_more_orders_are_kept_than_there_is_room_for(healths: dict[str, Health]) -> None:
+    lineups = Lineups()
+    for number in range(2 * LINEUPS_KEPT):
+        lineups.of((str(number), 0), conditions(healths), STANDINGS, (RACE, TERMS))
+        assert len(lineups._known) <= LINEUPS_KEPT
 
 
 def test_models_that_nobody_calls_any_more_are_forgotten(healths: dict[str, Health]) -> None:

@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from gateway.calls import Mode, Objective, Outcome, Role
 from gateway.settings.model import RaceSettings
+from gateway.steering.candidates import Terms
 from gateway.steering.leaderboard import Leaderboard, Row
 from gateway.steering.planner import Plan
 from providers.errors import ErrorKind
@@ -301,12 +302,8 @@ def test_models_that_clients_named_once_are_forgotten() -> None:
     scene.plan()
     scene.fail("x", ErrorKind.NOT_FOUND)
     scene.now_s += 700
-    scene.steering.plan(
-        "other", ("y",), RaceSettings(), objective=Objective.FIRST_TOKEN, prompt_class=0, prompt_tokens=1
-    )
+    scene.steering.plan("other", ("y",), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), 0)
     scene.now_s += 30
-    scene.steering.plan(
-        "other", ("y",), RaceSettings(), objective=Objective.FIRST_TOKEN, prompt_class=0, prompt_tokens=1
-    )
+    scene.steering.plan("other", ("y",), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), 0)
     assert [board.model for board in scene.steering.leaderboards()] == ["other"]
     assert set(scene.steering._health) == {"y"}

@@ -1,4 +1,4 @@
-"""A provider that speaks OpenAI's chat-completions API, with whatever quirks its catalog row names."""
+"""A provider that speaks one or more of the dialects over HTTP, with whatever quirks its catalog row names."""
 
 import base64
 import functools
@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter
-from typing import Any, Literal
 from urllib.parse import quote
 
 import msgspec
 from yarl import URL
 
+from providers.catalog import Auth
+from providers.dialects.dialect import Dialect, Loss
+from providers.dialects.tongues import TONGUES
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
@@ -21,9 +23,11 @@ from providers.http.encoding import ACCEPTED, Body, decoded
 from providers.http.message import Head, checked
 from providers.http.message import Request as HttpRequest
 from providers.http.response import Response
-from providers.http_exchange import HttpExchange, RepairedExchange, read_body
+from providers.http_answer import HttpRest, comes_whole, read_beginning
+from providers.http_exchange import HttpExchange, TranslatedExchange, masked, read_body
 from providers.json_stream import read_answer
-from providers.quirks import Quirks, shape
+from providers.listings import Listing, read_pages
+from providers.quirks import Quirks, losses, shape
 from providers.redaction import redact
 from providers.repairs import repairs_of
 
@@ -34,13 +38,15 @@ _TRUE = msgspec.Raw(b"true")
 _FALSE = msgspec.Raw(b"false")
 _INCLUDE_USAGE = msgspec.Raw(b'{"include_usage":true}')
 _COMPRESSED = {"accept-encoding": ACCEPTED}
+_NO_QUERY: Mapping[str, str] = {}
 _SUCCESS = range(200, 300)
+_OPENAIS = frozenset({Dialect.CHAT, Dialect.COMPLETIONS})  # whose parameters the quirks are about
 _CLIENT_ERROR = 400
 
 _options_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class OpenAICompatible:
+class HttpUpstream:
     """One provider's ``Upstream``. Opens nothing before the first request; the key shows in no repr, error or log."""
 
     def __init__(
@@ -49,7 +55,7 @@ class OpenAICompatible:
         provider: str,
         base_url: str,
         api_key: str | None,
-        auth: Literal["bearer", "api-key"] = "bearer",
+        auth: Auth = "bearer",
         headers: Mapping[str, str] | None = None,  # sent with every request; a request's own do not replace them
         query: Mapping[str, str] | None = None,  # Azure's api-version
         chat_path: str = "chat/completions",  # may hold {model}
@@ -68,7 +74,14 @@ class OpenAICompatible:
                 f"provider {provider!r}: base_url names a user and there is an api_key; keep one of the two"
             )
         self._query = dict(query or {})
-        self._paths = {"chat/completions": chat_path, "embeddings": embeddings_path, "models": models_path}
+        self._paths = {
+            Dialect.CHAT: chat_path,
+            Dialect.COMPLETIONS: "completions",
+            Dialect.RESPONSES: "responses",
+            Dialect.MESSAGES: "messages",
+            "embeddings": embeddings_path,
+            "models": models_path,
+        }
         self._quirks = quirks or Quirks()
         self._secrets = (*([api_key] if api_key else []), *secrets)
         self._wall_clock = wall_clock
@@ -77,55 +90,87 @@ class OpenAICompatible:
         self._head = functools.lru_cache(maxsize=_HEADS_KEPT)(self._build_head)
 
     def __repr__(self) -> str:
-        return f"OpenAICompatible({self._provider!r}, {str(self._base_url.with_user(None))!r})"
+        return f"HttpUpstream({self._provider!r}, {str(self._base_url.with_user(None))!r})"
 
     async def stream(self, request: Request) -> Exchange:
-        """Ask for a chat completion; return when the response's headers say 2xx.
+        """Ask for an answer in events; return when the response's headers say 2xx.
 
         Raises:
             UpstreamError: no connection, or any other status, with its kind, message and ``retry-after``.
 
         """
-        head = self._head("POST", "chat/completions", request.model, packed=False)
-        response = await self._ask(head, request, chat_body(request, self._quirks))
-        exchange = HttpExchange(response, self._secrets)
-        repairs = repairs_of(self._quirks.repairs)
-        return RepairedExchange(exchange, repairs) if repairs else exchange
+        dialect = request.dialect
+        head = self._head("POST", dialect, request.model, packed=False, own=request.own_headers)
+        try:
+            response = await self._ask(head, request, streamed_body(request, self._quirks))
+        except UpstreamError as error:
+            if error.kind is ErrorKind.NOT_FOUND and dialect is not Dialect.CHAT and "model" not in error.message:
+                error.kind = ErrorKind.NO_SUCH_API  # the model may be well, and asked in chat
+            raise
+        exchange = HttpExchange(response, self._secrets, TONGUES[dialect].events_of_answer)
+        repairs = repairs_of(self._quirks.repairs) if dialect is Dialect.CHAT else []
+        return TranslatedExchange(exchange, repairs) if repairs else exchange
+
+    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:  # noqa: ARG002 - the protocol's: a vendor's models are alike
+        """Return what of a request this vendor would not hear."""
+        return losses(fields, self._quirks) if dialect in _OPENAIS else ()
 
     async def send(self, path: str, request: Request) -> Answer:
-        """Post ``request`` to ``path`` (``embeddings``) and read the whole JSON answer.
+        """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun well.
 
         Raises:
-            UpstreamError: as for ``stream``, and when the body is no JSON object, or says it is an error.
+            UpstreamError: as for ``stream``, and when the answer is an error, or none that ``path`` could have.
 
         """
         started = perf_counter()
-        head = self._head("POST", path, request.model, packed=True)
-        response = await self._ask(head, request, plain_body(request, self._quirks))
+        form = request.form
+        packed = comes_whole(path)
+        if form is None:
+            head = self._head("POST", path, request.model, packed=packed, own=request.own_headers)
+            body = msgspec.json.encode(_with_own(request, request.fields))
+        else:
+            own = (*request.own_headers, ("content-type", form.content_type))
+            head = self._build_head("POST", path, request.model, packed=packed, own=own)
+            body = form.worded(request.model, request.extra_body)
+        try:
+            response = await self._ask(head, request, body)
+        except UpstreamError as error:
+            if error.kind is ErrorKind.NOT_FOUND and "model" not in error.message:
+                error.kind = ErrorKind.NO_SUCH_API
+            raise
         headers_ms = (perf_counter() - started) * 1000
-        body = await self._read_whole(response)
-        return Answer(response.status, response.headers, body, response.connect_ms, headers_ms)
+        rest: HttpRest | None = None
+        try:
+            beginning, rest = await read_beginning(path, response, self._secrets)
+        finally:
+            if rest is None:
+                response.abort()  # harmless after the end; anything else must not go on
+        headers = masked(response.headers, self._secrets)
+        return Answer(response.status, headers, beginning, response.connect_ms, headers_ms, rest)
 
-    async def list_models(self, connect_timeout_s: float = 5.0) -> list[str]:
-        """Return the names of the models the provider offers to this key.
+    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
+        """Return the models the provider offers to this key, every page of its list.
 
         Raises:
-            UpstreamError: as for ``send``.
+            UpstreamError: as for ``send``, and when a body is no list of models.
 
         """
-        head = self._head("GET", "models", "", packed=True)
-        response = await self._checked(await self._client.send(HttpRequest(head, (), None), connect_timeout_s))
-        body = await self._read_whole(response, may_be_array=True)
-        return _model_names(msgspec.json.decode(body))
+
+        async def read_page(query: Mapping[str, str]) -> tuple[bytes, Mapping[str, str]]:
+            head = self._build_head("GET", "models", "", packed=True, query=query)
+            response = await self._checked(await self._client.send(HttpRequest(head, (), None), connect_timeout_s))
+            return await self._read_whole(response, may_be_array=True), response.headers
+
+        return await read_pages(read_page)
 
     async def aclose(self) -> None:
         """Drop kept connections."""
         await self._client.aclose()
 
     async def _ask(self, head: Head, request: Request, body: bytes) -> Body:
-        fixed = self._fixed_headers
-        own = {name: value for name, value in request.headers.items() if name.lower() not in fixed}
-        sent = HttpRequest(head, checked(own) if own else (), body)
+        fixed = {**self._fixed_headers, **dict(request.own_headers)} if request.own_headers else self._fixed_headers
+        asked = {name: value for name, value in request.headers.items() if name.lower() not in fixed}
+        sent = HttpRequest(head, checked(asked) if asked else (), body)
         return await self._checked(await self._client.send(sent, request.connect_timeout_s))
 
     async def _checked(self, response: Response) -> Body:
@@ -160,14 +205,14 @@ class OpenAICompatible:
             response.abort()  # harmless after the end; anything else must not go on
         return body
 
-    def _headers(
-        self, api_key: str | None, auth: Literal["bearer", "api-key"], own: Mapping[str, str]
-    ) -> dict[str, str]:
+    def _headers(self, api_key: str | None, auth: Auth, own: Mapping[str, str]) -> dict[str, str]:
         # Some gateways would compress events, and hold them back for it.
         headers = {"user-agent": "holeshot", "content-type": "application/json", "accept-encoding": "identity"}
         if api_key:
-            name, value = ("api-key", api_key) if auth == "api-key" else ("authorization", f"Bearer {api_key}")
-            headers[name] = value
+            if auth == "bearer":
+                headers["authorization"] = f"Bearer {api_key}"
+            else:
+                headers[auth] = api_key
         if self._base_url.user is not None:
             pair = f"{self._base_url.user}:{self._base_url.password or ''}"
             headers["authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
@@ -180,40 +225,48 @@ class OpenAICompatible:
                 raise ValueError(message)
         return headers
 
-    def _build_head(self, method: str, path: str, model: str, *, packed: bool) -> Head:
-        """Return the head of requests for ``path``; ``packed``: the answer may come compressed."""
+    def _build_head(
+        self,
+        method: str,
+        path: str,
+        model: str,
+        *,
+        packed: bool,
+        query: Mapping[str, str] = _NO_QUERY,
+        own: tuple[tuple[str, str], ...] = (),
+    ) -> Head:
+        """Return the head of requests for ``path``; ``packed``: the answer may come compressed.
+
+        The fields ``own`` are over the provider's.
+        """
         template = self._paths.get(path, path)
         filled = template.replace("{model}", quote(model, safe=""))
         url = self._base_url.joinpath(*filled.split("/"), encoded=True)
-        url = url.with_query({**self._base_url.query, **self._query})
-        return self._client.head(method, url.raw_path_qs, _COMPRESSED if packed else {})
+        url = url.with_query({**self._base_url.query, **self._query, **query})
+        headers = {**_COMPRESSED, **dict(own)} if packed else dict(own)
+        return self._client.head(method, url.raw_path_qs, headers)
 
 
-def chat_body(request: Request, quirks: Quirks) -> bytes:
-    """Return the body of a chat completion, patched at its top level only: messages are never parsed."""
+def streamed_body(request: Request, quirks: Quirks) -> bytes:
+    """Return the body that asks for events, patched at its top level only: messages are never parsed."""
     fields = _fields(request, quirks)
-    if not request.upstream_stream:
-        fields["stream"] = _FALSE
-        fields.pop("stream_options", None)
-    else:
-        fields["stream"] = _TRUE
-        if quirks.usage_option == "stream_options":
+    streamed = request.upstream_stream
+    fields["stream"] = _TRUE if streamed else _FALSE
+    if request.dialect in _OPENAIS:
+        if streamed and quirks.usage_option == "stream_options":
             fields["stream_options"] = _with_usage(fields.get("stream_options"))
         else:
             fields.pop("stream_options", None)
     return msgspec.json.encode(fields)
 
 
-def plain_body(request: Request, quirks: Quirks) -> bytes:
-    """Return the body of a request that is not a chat completion."""
-    return msgspec.json.encode(_fields(request, quirks))
-
-
 def _fields(request: Request, quirks: Quirks) -> dict[str, msgspec.Raw]:
-    fields = shape(request.fields, quirks)
-    fields |= request.extra_body
-    fields["model"] = msgspec.Raw(msgspec.json.encode(request.model))
-    return fields
+    return _with_own(request, shape(request.fields, quirks) if request.dialect in _OPENAIS else request.fields)
+
+
+def _with_own(request: Request, fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    """Return ``fields`` with what is the deployment's own."""
+    return {**fields, **request.extra_body, "model": msgspec.Raw(msgspec.json.encode(request.model))}
 
 
 def _with_usage(options: msgspec.Raw | None) -> msgspec.Raw:
@@ -233,11 +286,3 @@ async def _read_at_most(response: Body, limit_bytes: int) -> bytes:
         while len(body) < limit_bytes and (data := await response.read()):
             body += data
     return body[:limit_bytes]
-
-
-def _model_names(answer: Any) -> list[str]:
-    """Read ``{"data": [{"id": …}]}``, or the bare list some vendors send."""
-    rows = answer.get("data") if isinstance(answer, dict) else answer
-    if not isinstance(rows, list):
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "its list of models is none")
-    return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]

@@ -12,7 +12,7 @@ import pytest
 from providers.chunks import read_chunk
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
-from providers.openai_compatible import OpenAICompatible
+from providers.http_upstream import HttpUpstream
 from providers.quirks import Quirks
 from providers.sse import EventSplitter, events
 from tests.app.providers.origin import LAST_CHUNK, STREAM_HEAD, Connection, Origin, chunked, response, soon, tls_pair
@@ -34,20 +34,20 @@ async def origin() -> AsyncIterator[Origin]:
 
 
 @pytest.fixture
-async def upstreams() -> AsyncIterator[list[OpenAICompatible]]:
-    opened: list[OpenAICompatible] = []
+async def upstreams() -> AsyncIterator[list[HttpUpstream]]:
+    opened: list[HttpUpstream] = []
     yield opened
     for upstream in opened:
         await upstream.aclose()
 
 
 @pytest.fixture
-def upstream(origin: Origin, upstreams: list[OpenAICompatible]) -> OpenAICompatible:
-    upstreams.append(OpenAICompatible(provider="groq", base_url=origin.base_url, api_key=KEY, wall_clock=lambda: 0.0))
+def upstream(origin: Origin, upstreams: list[HttpUpstream]) -> HttpUpstream:
+    upstreams.append(HttpUpstream(provider="groq", base_url=origin.base_url, api_key=KEY, wall_clock=lambda: 0.0))
     return upstreams[-1]
 
 
-async def ask(origin: Origin, upstream: OpenAICompatible, answer: bytes, request: Request = REQUEST) -> Exchange:
+async def ask(origin: Origin, upstream: HttpUpstream, answer: bytes, request: Request = REQUEST) -> Exchange:
     """Send a request, answer it with these bytes, and return the exchange."""
     attempt = asyncio.create_task(upstream.stream(request))
     connection, _ = await origin.request()
@@ -62,14 +62,14 @@ async def whole(exchange: Exchange) -> bytes:
     return stream
 
 
-async def refusal(origin: Origin, upstream: OpenAICompatible, answer: bytes) -> UpstreamError:
+async def refusal(origin: Origin, upstream: HttpUpstream, answer: bytes) -> UpstreamError:
     with pytest.raises(UpstreamError) as caught:
         await ask(origin, upstream, answer)
     assert KEY not in str(caught.value)
     return caught.value
 
 
-async def failed_reading(origin: Origin, upstream: OpenAICompatible, answer: bytes) -> UpstreamError:
+async def failed_reading(origin: Origin, upstream: HttpUpstream, answer: bytes) -> UpstreamError:
     exchange = await ask(origin, upstream, answer)
     with pytest.raises(UpstreamError) as caught:
         await whole(exchange)
@@ -91,9 +91,7 @@ def data_of(stream: bytes) -> list[bytes]:
 # -- what is sent
 
 
-async def test_the_body_is_patched_at_its_top_level_and_nowhere_else(
-    origin: Origin, upstream: OpenAICompatible
-) -> None:
+async def test_the_body_is_patched_at_its_top_level_and_nowhere_else(origin: Origin, upstream: HttpUpstream) -> None:
     attempt = asyncio.create_task(upstream.stream(REQUEST))
     connection, request = await origin.request()
     connection.send(STREAM_HEAD + LAST_CHUNK)
@@ -108,7 +106,7 @@ async def test_the_body_is_patched_at_its_top_level_and_nowhere_else(
     }
 
 
-async def test_the_key_goes_out_and_no_compression_is_asked_for(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_the_key_goes_out_and_no_compression_is_asked_for(origin: Origin, upstream: HttpUpstream) -> None:
     attempt = asyncio.create_task(upstream.stream(REQUEST))
     connection, request = await origin.request()
     connection.send(STREAM_HEAD + LAST_CHUNK)
@@ -120,7 +118,7 @@ async def test_the_key_goes_out_and_no_compression_is_asked_for(origin: Origin, 
     assert head.count(b"content-type:") == 1
 
 
-async def test_a_request_cannot_replace_the_providers_own_headers(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_a_request_cannot_replace_the_providers_own_headers(origin: Origin, upstream: HttpUpstream) -> None:
     request = Request(model="m", fields={}, headers={"Authorization": "Bearer stolen", "openai-beta": "x"})
     attempt = asyncio.create_task(upstream.stream(request))
     connection, sent = await origin.request()
@@ -131,9 +129,9 @@ async def test_a_request_cannot_replace_the_providers_own_headers(origin: Origin
 
 
 async def test_azure_names_the_model_in_its_path_and_the_key_in_a_header_of_its_own(
-    origin: Origin, upstreams: list[OpenAICompatible]
+    origin: Origin, upstreams: list[HttpUpstream]
 ) -> None:
-    azure = OpenAICompatible(
+    azure = HttpUpstream(
         provider="azure",
         base_url=f"http://localhost:{origin.port}",
         api_key=KEY,
@@ -152,7 +150,7 @@ async def test_azure_names_the_model_in_its_path_and_the_key_in_a_header_of_its_
     assert b"authorization" not in request.lower()
 
 
-async def test_a_prompt_of_megabytes_arrives_whole(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_a_prompt_of_megabytes_arrives_whole(origin: Origin, upstream: HttpUpstream) -> None:
     prompt = msgspec.Raw(b'"' + b"x" * (5 * 1024 * 1024) + b'"')
     attempt = asyncio.create_task(upstream.stream(Request(model="m", fields={"messages": prompt})))
     connection, request = await origin.request()
@@ -162,12 +160,12 @@ async def test_a_prompt_of_megabytes_arrives_whole(origin: Origin, upstream: Ope
 
 
 async def test_a_proxy_named_by_the_environment_is_used(
-    origin: Origin, upstreams: list[OpenAICompatible], monkeypatch: pytest.MonkeyPatch
+    origin: Origin, upstreams: list[HttpUpstream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", f"http://me:pass@localhost:{origin.port}")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    upstreams.append(OpenAICompatible(provider="far", base_url="http://far.invalid/v1", api_key=KEY))
+    upstreams.append(HttpUpstream(provider="far", base_url="http://far.invalid/v1", api_key=KEY))
     attempt = asyncio.create_task(upstreams[-1].stream(REQUEST))
     connection, request = await origin.request()
     connection.send(STREAM_HEAD + LAST_CHUNK)
@@ -179,7 +177,7 @@ async def test_a_proxy_named_by_the_environment_is_used(
 # -- what comes back
 
 
-async def test_events_are_read_as_they_come(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_events_are_read_as_they_come(origin: Origin, upstream: HttpUpstream) -> None:
     attempt = asyncio.create_task(upstream.stream(REQUEST))
     connection, _ = await origin.request()
     connection.send(STREAM_HEAD)
@@ -196,7 +194,7 @@ async def test_events_are_read_as_they_come(origin: Origin, upstream: OpenAIComp
 @pytest.mark.parametrize("content_type", [b"", b"Content-Type: text/plain\r\n", b"Content-Type: application/json\r\n"])
 @pytest.mark.parametrize("cut", [1, 4, 5, 6, 20])
 async def test_events_are_known_by_their_look_whatever_their_type(
-    origin: Origin, upstream: OpenAICompatible, content_type: bytes, cut: int
+    origin: Origin, upstream: HttpUpstream, content_type: bytes, cut: int
 ) -> None:
     attempt = asyncio.create_task(upstream.stream(REQUEST))
     connection, _ = await origin.request()
@@ -207,12 +205,12 @@ async def test_events_are_known_by_their_look_whatever_their_type(
     assert await soon(reading) == HELLO
 
 
-async def test_a_compressed_stream_is_unpacked(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_a_compressed_stream_is_unpacked(origin: Origin, upstream: HttpUpstream) -> None:
     answer = response(gzip.compress(HELLO), content_type="text/event-stream", content_encoding="gzip")
     assert await whole(await ask(origin, upstream, answer)) == HELLO
 
 
-async def test_an_event_of_megabytes_comes_through(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_an_event_of_megabytes_comes_through(origin: Origin, upstream: HttpUpstream) -> None:
     event = b'data: {"choices":[{"delta":{"content":"' + b"x" * (6 * 1024 * 1024) + b'"}}]}\n\n'
     exchange = await ask(origin, upstream, STREAM_HEAD + chunked(event) + LAST_CHUNK)
     splitter = EventSplitter()
@@ -222,9 +220,7 @@ async def test_an_event_of_megabytes_comes_through(origin: Origin, upstream: Ope
     assert stream == event
 
 
-async def test_a_json_body_although_a_stream_was_asked_for_becomes_one(
-    origin: Origin, upstream: OpenAICompatible
-) -> None:
+async def test_a_json_body_although_a_stream_was_asked_for_becomes_one(origin: Origin, upstream: HttpUpstream) -> None:
     body = b'{"id":"1","choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}],"usage":{}}'
     said = data_of(await whole(await ask(origin, upstream, response(body))))
     assert said[0].startswith(
@@ -233,7 +229,7 @@ async def test_a_json_body_although_a_stream_was_asked_for_becomes_one(
     assert said[-1] == b"[DONE]"
 
 
-async def test_a_deployment_that_cannot_stream_is_not_asked_to(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_a_deployment_that_cannot_stream_is_not_asked_to(origin: Origin, upstream: HttpUpstream) -> None:
     options = {"stream_options": msgspec.Raw(b'{"include_usage":true}')}
     request = Request(model="m", fields=FIELDS | options, upstream_stream=False)
     attempt = asyncio.create_task(upstream.stream(request))
@@ -246,10 +242,10 @@ async def test_a_deployment_that_cannot_stream_is_not_asked_to(origin: Origin, u
 
 
 async def test_a_missing_tool_index_is_filled_in_where_the_catalog_says_so(
-    origin: Origin, upstreams: list[OpenAICompatible]
+    origin: Origin, upstreams: list[HttpUpstream]
 ) -> None:
     quirks = Quirks(repairs=frozenset({"tool_index"}))
-    upstreams.append(OpenAICompatible(provider="gemini", base_url=origin.base_url, api_key=KEY, quirks=quirks))
+    upstreams.append(HttpUpstream(provider="gemini", base_url=origin.base_url, api_key=KEY, quirks=quirks))
     calls = b'data: {"choices":[{"delta":{"tool_calls":[{"id":"%b","function":{"name":"f","arguments":"{}"}}]}}]}\n\n'
     first, second = calls % b"a", calls % b"b"
     exchange = await ask(
@@ -263,9 +259,7 @@ async def test_a_missing_tool_index_is_filled_in_where_the_catalog_says_so(
     assert indexes == [0, 1]
 
 
-async def test_an_error_event_that_echoes_the_key_is_read_without_it(
-    origin: Origin, upstream: OpenAICompatible
-) -> None:
+async def test_an_error_event_that_echoes_the_key_is_read_without_it(origin: Origin, upstream: HttpUpstream) -> None:
     error = b'{"error":{"message":"bad key ' + KEY.encode() + b'"}}'
     exchange = await ask(origin, upstream, STREAM_HEAD + chunked(b"data: " + error + b"\n\n") + LAST_CHUNK)
     assert KEY in exchange.secrets
@@ -277,7 +271,7 @@ async def test_an_error_event_that_echoes_the_key_is_read_without_it(
 # -- refusals
 
 
-async def test_a_401_keeps_the_key_to_itself(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_a_401_keeps_the_key_to_itself(origin: Origin, upstream: HttpUpstream) -> None:
     body = b'{"error":{"message":"Incorrect API key provided: ' + KEY.encode() + b'.","code":"invalid_api_key"}}'
     error = await refusal(origin, upstream, response(body, status="401 Unauthorized"))
     assert (error.kind, error.status) == (ErrorKind.PROVIDER_AUTH, 401)
@@ -285,13 +279,13 @@ async def test_a_401_keeps_the_key_to_itself(origin: Origin, upstream: OpenAICom
     assert error.body is None
 
 
-async def test_a_429_says_how_long_to_wait(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_a_429_says_how_long_to_wait(origin: Origin, upstream: HttpUpstream) -> None:
     answer = response(b'{"error":"slow down"}', status="429 Too Many Requests", retry_after="7")
     error = await refusal(origin, upstream, answer)
     assert (error.kind, error.retry_after_s, error.message) == (ErrorKind.RATE_LIMITED, 7.0, "slow down")
 
 
-async def test_a_400_carries_the_providers_error_for_the_client(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_a_400_carries_the_providers_error_for_the_client(origin: Origin, upstream: HttpUpstream) -> None:
     body = b'{"error":{"message":"no such role","type":"invalid_request_error","param":"messages","code":"bad"}}'
     error = await refusal(origin, upstream, response(body, status="400 Bad Request"))
     assert error.kind is ErrorKind.BAD_REQUEST
@@ -299,19 +293,19 @@ async def test_a_400_carries_the_providers_error_for_the_client(origin: Origin, 
     assert msgspec.json.decode(error.body) == msgspec.json.decode(body)
 
 
-async def test_an_error_in_a_json_array_is_read(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_an_error_in_a_json_array_is_read(origin: Origin, upstream: HttpUpstream) -> None:
     body = b'[{"error":{"code":404,"message":"models/x is not found","status":"NOT_FOUND"}}]'
     error = await refusal(origin, upstream, response(body, status="404 Not Found"))
     assert (error.kind, error.message) == (ErrorKind.NOT_FOUND, "models/x is not found")
 
 
-async def test_of_a_web_page_only_the_title_is_kept(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_of_a_web_page_only_the_title_is_kept(origin: Origin, upstream: HttpUpstream) -> None:
     page = b"<html><head><title>502 Bad Gateway</title></head><body><center>nginx</center></body></html>"
     error = await refusal(origin, upstream, response(page, status="502 Bad Gateway", content_type="text/html"))
     assert (error.kind, error.message) == (ErrorKind.SERVER_ERROR, "a web page: 502 Bad Gateway")
 
 
-async def test_an_endless_error_is_cut_off(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_an_endless_error_is_cut_off(origin: Origin, upstream: HttpUpstream) -> None:
     attempt = asyncio.create_task(upstream.stream(REQUEST))
     connection, _ = await origin.request()
     head = b"HTTP/1.1 500 Oops\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -323,7 +317,7 @@ async def test_an_endless_error_is_cut_off(origin: Origin, upstream: OpenAICompa
     await soon(connection.lost.wait())
 
 
-async def test_an_error_whose_body_breaks_off_keeps_its_status(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_an_error_whose_body_breaks_off_keeps_its_status(origin: Origin, upstream: HttpUpstream) -> None:
     attempt = asyncio.create_task(upstream.stream(REQUEST))
     connection, _ = await origin.request()
     connection.send(b"HTTP/1.1 503 Busy\r\nContent-Length: 100\r\n\r\n")
@@ -333,7 +327,7 @@ async def test_an_error_whose_body_breaks_off_keeps_its_status(origin: Origin, u
     assert caught.value.status == 503
 
 
-async def test_a_redirect_is_refused_and_the_key_stays(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_a_redirect_is_refused_and_the_key_stays(origin: Origin, upstream: HttpUpstream) -> None:
     async with Origin().serving() as elsewhere:
         answer = response(b"", status="307 Temporary Redirect", location=f"{elsewhere.base_url}/x?token=abc")
         error = await refusal(origin, upstream, answer)
@@ -345,21 +339,21 @@ async def test_a_redirect_is_refused_and_the_key_stays(origin: Origin, upstream:
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/event-stream"])
 async def test_a_json_error_with_status_200_is_an_error(
-    origin: Origin, upstream: OpenAICompatible, content_type: str
+    origin: Origin, upstream: HttpUpstream, content_type: str
 ) -> None:
     body = b'{"error":{"message":"overloaded","code":503}}'
     error = await failed_reading(origin, upstream, response(body, content_type=content_type))
     assert (error.kind, error.status, error.message) == (ErrorKind.SERVER_ERROR, 503, "overloaded")
 
 
-async def test_a_web_page_with_status_200_is_an_invalid_response(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_a_web_page_with_status_200_is_an_invalid_response(origin: Origin, upstream: HttpUpstream) -> None:
     page = b"<!DOCTYPE html><html><head><title>Sign in</title></head></html>"
     error = await failed_reading(origin, upstream, response(page, content_type="text/html"))
     assert error.kind is ErrorKind.INVALID_RESPONSE
     assert "Sign in" in error.message
 
 
-async def test_an_empty_body_is_an_empty_answer(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_an_empty_body_is_an_empty_answer(origin: Origin, upstream: HttpUpstream) -> None:
     error = await failed_reading(origin, upstream, response(b""))
     assert error.kind is ErrorKind.UPSTREAM_EMPTY
 
@@ -367,7 +361,7 @@ async def test_an_empty_body_is_an_empty_answer(origin: Origin, upstream: OpenAI
 # -- connections
 
 
-async def test_a_connection_lost_in_the_middle_is_disconnected(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_a_connection_lost_in_the_middle_is_disconnected(origin: Origin, upstream: HttpUpstream) -> None:
     attempt = asyncio.create_task(upstream.stream(REQUEST))
     connection, _ = await origin.request()
     connection.send(STREAM_HEAD + chunked(HELLO))
@@ -379,13 +373,13 @@ async def test_a_connection_lost_in_the_middle_is_disconnected(origin: Origin, u
     assert caught.value.kind is ErrorKind.DISCONNECTED
 
 
-async def kept_connection(origin: Origin, upstream: OpenAICompatible) -> Connection:
+async def kept_connection(origin: Origin, upstream: HttpUpstream) -> Connection:
     await whole(await ask(origin, upstream, STREAM_HEAD + LAST_CHUNK))
     return origin.accepted[-1]
 
 
 async def test_a_kept_connection_that_is_gone_is_replaced_by_a_fresh_one(
-    origin: Origin, upstream: OpenAICompatible
+    origin: Origin, upstream: HttpUpstream
 ) -> None:
     kept = await kept_connection(origin, upstream)
     attempt = asyncio.create_task(upstream.stream(REQUEST))
@@ -399,7 +393,7 @@ async def test_a_kept_connection_that_is_gone_is_replaced_by_a_fresh_one(
     assert await whole(exchange) == HELLO
 
 
-async def test_it_is_replaced_once(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_it_is_replaced_once(origin: Origin, upstream: HttpUpstream) -> None:
     kept = await kept_connection(origin, upstream)
     attempt = asyncio.create_task(upstream.stream(REQUEST))
     await soon(kept.requests.get())
@@ -412,7 +406,7 @@ async def test_it_is_replaced_once(origin: Origin, upstream: OpenAICompatible) -
     assert len(origin.accepted) == 2
 
 
-async def test_a_response_that_has_begun_is_not_asked_for_again(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_a_response_that_has_begun_is_not_asked_for_again(origin: Origin, upstream: HttpUpstream) -> None:
     kept = await kept_connection(origin, upstream)
     attempt = asyncio.create_task(upstream.stream(REQUEST))
     await soon(kept.requests.get())
@@ -424,26 +418,26 @@ async def test_a_response_that_has_begun_is_not_asked_for_again(origin: Origin, 
     assert len(origin.accepted) == 1
 
 
-async def test_nobody_listening_is_a_connect_error(upstreams: list[OpenAICompatible]) -> None:
+async def test_nobody_listening_is_a_connect_error(upstreams: list[HttpUpstream]) -> None:
     async with Origin().serving() as gone:
         base_url = gone.base_url
-    upstreams.append(OpenAICompatible(provider="gone", base_url=base_url, api_key=KEY))
+    upstreams.append(HttpUpstream(provider="gone", base_url=base_url, api_key=KEY))
     with pytest.raises(UpstreamError) as caught:
         await soon(upstreams[-1].stream(REQUEST))
     assert caught.value.kind is ErrorKind.CONNECT_ERROR
 
 
 async def test_a_tls_handshake_that_never_ends_is_a_connect_timeout(
-    origin: Origin, upstreams: list[OpenAICompatible]
+    origin: Origin, upstreams: list[HttpUpstream]
 ) -> None:
     base_url = origin.base_url.replace("http:", "https:")
-    upstreams.append(OpenAICompatible(provider="mute", base_url=base_url, api_key=KEY))
+    upstreams.append(HttpUpstream(provider="mute", base_url=base_url, api_key=KEY))
     with pytest.raises(UpstreamError) as caught:
         await soon(upstreams[-1].stream(Request(model="m", fields={}, connect_timeout_s=0.01)))
     assert caught.value.kind is ErrorKind.CONNECT_TIMEOUT
 
 
-async def test_what_is_no_http_is_an_invalid_response(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_what_is_no_http_is_an_invalid_response(origin: Origin, upstream: HttpUpstream) -> None:
     error = await refusal(origin, upstream, b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
     assert error.kind is ErrorKind.INVALID_RESPONSE
     assert error.__cause__ is None
@@ -451,18 +445,18 @@ async def test_what_is_no_http_is_an_invalid_response(origin: Origin, upstream: 
 
 
 async def test_a_private_authority_is_trusted_through_ssl_cert_file(
-    upstreams: list[OpenAICompatible], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    upstreams: list[HttpUpstream], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     server_context, authority = tls_pair()
     async with Origin(server_context).serving() as origin:
-        upstreams.append(OpenAICompatible(provider="private", base_url=origin.base_url, api_key=KEY))
+        upstreams.append(HttpUpstream(provider="private", base_url=origin.base_url, api_key=KEY))
         with pytest.raises(UpstreamError, match="SSL_CERT_FILE") as caught:
             await soon(upstreams[-1].stream(REQUEST))
         assert caught.value.kind is ErrorKind.CONNECT_ERROR
 
         (tmp_path / "ca.pem").write_bytes(authority)
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-        upstreams.append(OpenAICompatible(provider="private", base_url=origin.base_url, api_key=KEY))
+        upstreams.append(HttpUpstream(provider="private", base_url=origin.base_url, api_key=KEY))
         await origin.connection()
         exchange = await ask(origin, upstreams[-1], STREAM_HEAD + chunked(HELLO) + LAST_CHUNK)
         assert await whole(exchange) == HELLO
@@ -471,7 +465,7 @@ async def test_a_private_authority_is_trusted_through_ssl_cert_file(
 # -- besides chat
 
 
-async def test_embeddings_come_back_whole(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_embeddings_come_back_whole(origin: Origin, upstream: HttpUpstream) -> None:
     attempt = asyncio.create_task(
         upstream.send("embeddings", Request(model="e", fields={"input": msgspec.Raw(b'"x"')}))
     )
@@ -485,7 +479,7 @@ async def test_embeddings_come_back_whole(origin: Origin, upstream: OpenAICompat
     assert answer.connect_ms is not None
 
 
-async def test_embeddings_that_are_no_json_are_an_invalid_response(origin: Origin, upstream: OpenAICompatible) -> None:
+async def test_embeddings_that_are_no_json_are_an_invalid_response(origin: Origin, upstream: HttpUpstream) -> None:
     attempt = asyncio.create_task(upstream.send("embeddings", REQUEST))
     connection, _ = await origin.request()
     connection.send(response(b"busy"))
@@ -495,27 +489,27 @@ async def test_embeddings_that_are_no_json_are_an_invalid_response(origin: Origi
 
 
 @pytest.mark.parametrize("body", [b'{"data":[{"id":"a"},{"id":"b"}]}', b'[{"id":"a"},{"id":"b"}]'])
-async def test_models_are_listed_from_either_shape(origin: Origin, upstream: OpenAICompatible, body: bytes) -> None:
+async def test_models_are_listed_from_either_shape(origin: Origin, upstream: HttpUpstream, body: bytes) -> None:
     attempt = asyncio.create_task(upstream.list_models())
     connection, request = await origin.request()
     assert request.startswith(b"GET /v1/models HTTP/1.1\r\n")
     connection.send(response(body))
-    assert await soon(attempt) == ["a", "b"]
+    assert [model.id for model in (await soon(attempt)).models] == ["a", "b"]
 
 
 def test_no_secret_is_in_a_repr() -> None:
-    with_key = OpenAICompatible(provider="groq", base_url="https://host/v1", api_key=KEY)
-    assert repr(with_key) == "OpenAICompatible('groq', 'https://host/v1')"
-    with_password = OpenAICompatible(provider="own", base_url="https://me:pw@host/v1", api_key=None)
-    assert repr(with_password) == "OpenAICompatible('own', 'https://host/v1')"
+    with_key = HttpUpstream(provider="groq", base_url="https://host/v1", api_key=KEY)
+    assert repr(with_key) == "HttpUpstream('groq', 'https://host/v1')"
+    with_password = HttpUpstream(provider="own", base_url="https://me:pw@host/v1", api_key=None)
+    assert repr(with_password) == "HttpUpstream('own', 'https://host/v1')"
 
 
 def test_a_key_beside_a_password_in_the_url_is_refused() -> None:
     with pytest.raises(ValueError, match="keep one of the two"):
-        OpenAICompatible(provider="own", base_url="https://me:pw@host/v1", api_key=KEY)
+        HttpUpstream(provider="own", base_url="https://me:pw@host/v1", api_key=KEY)
 
 
 def test_a_key_with_a_line_break_is_refused_unshown() -> None:
     with pytest.raises(ValueError, match="line break") as caught:
-        OpenAICompatible(provider="groq", base_url="https://host/v1", api_key=KEY + "\n")
+        HttpUpstream(provider="groq", base_url="https://host/v1", api_key=KEY + "\n")
     assert KEY not in str(caught.value)

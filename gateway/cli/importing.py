@@ -1,0 +1,128 @@
+"""``holeshot import``: a configuration from that of another gateway."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gateway.cli.configuration import report
+from gateway.cli.terminal import FAILED, fail, write_json
+
+if TYPE_CHECKING:
+    from gateway.settings import Problem
+    from gateway.settings.litellm_config import Converted
+
+_STANDARD_OUTPUT = Path("-")
+
+
+def importing() -> typer.Typer:
+    """Return the verb with its sub-verbs, one for each gateway that can be left."""
+    app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    app.command("litellm")(litellm)
+    app.callback()(_import)
+    return app
+
+
+def _import() -> None:
+    """A configuration from that of another gateway."""
+
+
+def litellm(
+    source: Annotated[Path, typer.Argument(help="The configuration of a LiteLLM proxy.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write it; - is standard output.")] = Path(
+        "config/gateway.yaml"
+    ),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="What was done and is left, as an object.")] = False,
+) -> None:
+    """Write a configuration from that of a LiteLLM proxy.
+
+    Models, router groups, fallbacks, keys as references to variables, Redis and the master key are taken over. What has
+    no counterpart is listed with its place, on standard error and at the end of the file. A secret that stands in the
+    source in the clear is never copied: it becomes a ${NAME}.
+
+    Example: holeshot import litellm config.yaml -o config/gateway.yaml
+    """
+    from gateway.settings import ConfigurationError  # noqa: PLC0415 - pydantic only where it is needed
+    from gateway.settings.litellm_config import convert  # noqa: PLC0415 - likewise
+    from providers.catalog import load_catalog  # noqa: PLC0415 - likewise
+    from providers.datasheets import DatasheetTable  # noqa: PLC0415 - likewise
+
+    try:
+        converted = convert(source, os.environ, load_catalog(), DatasheetTable.installed())
+    except ConfigurationError as error:
+        report(error)
+        raise typer.Exit(FAILED) from None
+    _write(converted.text, output, force=force, to_standard_output=not as_json)
+    problems = [] if output == _STANDARD_OUTPUT else _problems(output)
+    if as_json:
+        _tell_machines(converted, output, problems)
+    else:
+        _tell_people(converted, output, problems)
+
+
+def _write(text: str, output: Path, *, force: bool, to_standard_output: bool) -> None:
+    if output == _STANDARD_OUTPUT:
+        if to_standard_output:
+            typer.echo(text, nl=False)
+        return
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with output.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        fail(f"{output} is there already; --force overwrites it")
+    except OSError as error:
+        fail(f"{output} cannot be written: {error.strerror}")
+
+
+def _problems(output: Path) -> "list[Problem]":
+    """Return what keeps the written file from being used as it is, in this environment."""
+    from gateway.settings import ConfigurationError, load  # noqa: PLC0415 - as above
+
+    try:
+        load(output, os.environ)
+    except ConfigurationError as error:
+        return error.problems
+    return []
+
+
+def _tell_people(converted: "Converted", output: Path, problems: "list[Problem]") -> None:
+    if converted.notes:
+        typer.echo("left to be done, or done differently:", err=True)
+    for note in converted.notes:
+        typer.echo(f"  {note}", err=True)
+    if output == _STANDARD_OUTPUT:
+        return
+    typer.echo(
+        f"wrote {output}: {_count(converted.models, 'model')} at {_count(converted.providers, 'provider')},"
+        f" {_count(converted.notes, 'remark')}"
+    )
+    if problems:
+        typer.echo("before `holeshot serve`:", err=True)
+        for problem in problems:
+            typer.echo(f"  {problem}", err=True)
+    typer.echo("next: holeshot check --live, then holeshot serve")
+
+
+def _tell_machines(converted: "Converted", output: Path, problems: "list[Problem]") -> None:
+    write_json(
+        {
+            "config": None if output == _STANDARD_OUTPUT else str(output),
+            "text": converted.text if output == _STANDARD_OUTPUT else None,
+            "providers": converted.providers,
+            "models": converted.models,
+            "variables": converted.variables,
+            "notes": [_plain(note) for note in converted.notes],
+            "problems": [_plain(problem) for problem in problems],
+        }
+    )
+
+
+def _plain(problem: "Problem") -> dict[str, object]:
+    return {"message": problem.message, "file": problem.file, "line": problem.line}
+
+
+def _count(things: tuple[object, ...], word: str) -> str:
+    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"

@@ -1,0 +1,210 @@
+"""``holeshot models``: what is configured, or what the providers sell, and which of it is the same."""
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway.cli.configuration import ConfigOption, read_settings
+from gateway.cli.terminal import FAILED, MISUSED, UNKNOWN, fail, write_json, write_table
+
+if TYPE_CHECKING:
+    from gateway.cli.live import Liveness
+    from gateway.settings import Settings
+    from gateway.settings.same_models import Offer, SameModel
+
+_PER_MTOK = 1e6
+
+
+def models(
+    live: Annotated[
+        bool, typer.Option("--live", help="Ask the providers for their own lists, and show which models are the same.")
+    ] = False,
+    match: Annotated[str | None, typer.Option("--match", metavar="TEXT", help="Only those with it in a name.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="With --live: also what a single provider sells, and what does not chat.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as one object; with --live, all of it.")] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Show the configured models: their deployments, prices and contexts.
+
+    With --live every provider is asked for its own list, and the models that several sell are put side by side. Names
+    are compared with care: family, version, size and kind must agree. Where quantization is told, it is shown.
+
+    Example: holeshot models --live --match llama
+    """
+    if everything and not live:
+        fail("--all goes with --live: it is about what providers sell", MISUSED)
+    settings, _ = read_settings(config)
+    if live:
+        _show_sold(settings, match, everything=everything, as_json=as_json)
+    else:
+        _show_configured(settings, match, as_json=as_json)
+
+
+def _show_configured(settings: "Settings", match: str | None, *, as_json: bool) -> None:
+    from gateway.cli.summary import deployment_lines  # noqa: PLC0415 - pydantic only where it is needed
+    from providers.catalog import load_catalog  # noqa: PLC0415 - likewise
+    from providers.datasheets import DatasheetTable  # noqa: PLC0415 - likewise
+
+    lines = deployment_lines(settings, load_catalog(), DatasheetTable.installed())
+    quantizations = {
+        (name, item.name): item.quantization for name, model in settings.models.items() for item in model.deployments
+    }
+    shown = [
+        {
+            "model": line.model,
+            "deployment": line.deployment,
+            "mode": line.mode,
+            "quantization": quantizations[line.model, line.deployment],
+            "context_tokens": line.capabilities.context_tokens,
+            "max_output_tokens": line.capabilities.max_output_tokens,
+            "input_usd_per_mtok": line.input_usd,
+            "output_usd_per_mtok": line.output_usd,
+        }
+        for line in lines
+        if match is None or _has(match, (line.model, line.deployment))
+    ]
+    if as_json:
+        write_json({"models": shown})
+    elif shown:
+        columns = ["model", "mode", "deployment", "quantization", "context", "longest answer", "$/M in", "$/M out"]
+        write_table(columns, _without_repeats([_configured_cells(row) for row in shown]))
+    elif match is not None and lines:
+        fail(f"no configured model has {match!r} in its name")
+    else:
+        typer.echo("no model is configured: `holeshot init --live` proposes some, `holeshot models --live` shows all")
+
+
+def _configured_cells(row: dict[str, Any]) -> list[object]:
+    return [
+        row["model"],
+        row["mode"],
+        row["deployment"],
+        row["quantization"],
+        _count(row["context_tokens"]),
+        _count(row["max_output_tokens"]),
+        _usd(row["input_usd_per_mtok"]),
+        _usd(row["output_usd_per_mtok"]),
+    ]
+
+
+def _show_sold(settings: "Settings", match: str | None, *, everything: bool, as_json: bool) -> None:
+    from gateway.cli.live import ask_with_progress  # noqa: PLC0415 - an HTTP client, only for --live
+    from gateway.settings.reachable import reachable  # noqa: PLC0415 - as above
+    from gateway.settings.same_models import TRAINED_ONLY, same_models  # noqa: PLC0415 - likewise
+    from providers.catalog import load_catalog  # noqa: PLC0415 - likewise
+
+    catalog = load_catalog()
+    usable = reachable(settings, os.environ, catalog)
+    if not usable:
+        fail("nobody to ask: set a key such as GROQ_API_KEY, or configure a provider")
+    answers = ask_with_progress({each.name: each.settings for each in usable}, catalog)
+    trained = frozenset(each.name for each in usable if each.vendor is not None and each.vendor.name in TRAINED_ONLY)
+    sold = same_models({name: answer.listed for name, answer in answers.items()}, trained)
+    matching = [same for same in sold if match is None or _has(match, _names(same))]
+    if as_json:
+        write_json({"providers": _answers(answers), "models": [_sold_object(same) for same in matching]})
+    else:
+        _write_sold(matching, answers, match, everything=everything)
+    if not any(answer.listed for answer in answers.values()):
+        fail("no provider told its models", FAILED)
+
+
+def _write_sold(
+    matching: Sequence["SameModel"], answers: "dict[str, Liveness]", match: str | None, *, everything: bool
+) -> None:
+    shown = [same for same in matching if everything or (same.is_shared and same.kind == "chat")]
+    for same in shown:
+        title = f"{same.model}{'' if same.kind == 'chat' else f' ({same.kind})'}"
+        columns = ["deployment", "quantization", "context", "$/M in", "$/M out", "can"]
+        write_table(columns, [_offer_cells(offer) for offer in same.offers], title=title)
+        if same.note is not None:
+            typer.echo(f"note: {same.note}\n")
+    if not shown and any(answer.listed for answer in answers.values()):
+        typer.echo(f"no two providers sell the same model{f' with {match!r} in its name' if match else ''}")
+    for name, answer in answers.items():
+        if not answer.listed or not answer.works:
+            typer.echo(f"note: {name}: {answer.message or answer.state}")
+    if hidden := len(matching) - len(shown):
+        typer.echo(f"{hidden} more that one provider sells, or that do not chat: --all shows them")
+
+
+def _offer_cells(offer: "Offer") -> list[object]:
+    listed = offer.listed
+    words = [word for word in listed.input_modalities or () if word != "text"]
+    able = {"tools": listed.tools, "JSON schema": listed.json_schema, "reasoning": listed.reasoning}
+    words += [word for word, told in able.items() if told]
+    quantization = " ".join(filter(None, (offer.quantization, offer.name.serving and f"({offer.name.serving})")))
+    return [
+        offer.deployment,
+        quantization or None,
+        _count(listed.context_tokens),
+        _usd(_per_mtok(listed.input_usd)),
+        _usd(_per_mtok(listed.output_usd)),
+        ", ".join(words) or None,
+    ]
+
+
+def _without_repeats(rows: Iterable[list[object]]) -> list[list[object]]:
+    """Blank what a model's first row said: its name, and the column after it."""
+    told: list[list[object]] = []
+    last: list[object] = []
+    for row in rows:
+        told.append(["", "", *row[2:]] if row[:2] == last else row)
+        last = row[:2]
+    return told
+
+
+def _sold_object(same: "SameModel") -> dict[str, Any]:
+    return {
+        "model": same.model,
+        "kind": same.kind,
+        "providers": same.providers,
+        "note": same.note,
+        "offers": [
+            {
+                "deployment": offer.deployment,
+                "quantization": offer.quantization,
+                "serving": offer.name.serving,
+                "context_tokens": offer.listed.context_tokens,
+                "max_output_tokens": offer.listed.max_output_tokens,
+                "input_usd_per_mtok": _per_mtok(offer.listed.input_usd),
+                "output_usd_per_mtok": _per_mtok(offer.listed.output_usd),
+                "input_modalities": offer.listed.input_modalities,
+                "tools": offer.listed.tools,
+                "json_schema": offer.listed.json_schema,
+                "reasoning": offer.listed.reasoning,
+            }
+            for offer in same.offers
+        ],
+    }
+
+
+def _answers(answers: "dict[str, Liveness]") -> dict[str, Any]:
+    return {
+        name: {"state": answer.state, "message": answer.message, "models": len(answer.listed)}
+        for name, answer in answers.items()
+    }
+
+
+def _names(same: "SameModel") -> Iterable[str]:
+    return [same.model, *(offer.deployment for offer in same.offers)]
+
+
+def _has(match: str, names: Iterable[str]) -> bool:
+    return any(match.lower() in name.lower() for name in names)
+
+
+def _per_mtok(usd_per_token: float | None) -> float | None:
+    return None if usd_per_token is None else round(usd_per_token * _PER_MTOK, 6)
+
+
+def _usd(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:g}"
+
+
+def _count(value: int | None) -> str:
+    return UNKNOWN if value is None else f"{value:,}"

@@ -1,0 +1,139 @@
+"""What a client asks for, understood as far as the gateway must: alike for every dialect."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gateway.errors import InvalidRequest
+from gateway.ingress.body import CHARS_PER_TOKEN, decoded, prompt_class
+from gateway.ingress.override import RaceOverride
+from gateway.ingress.preferences import Preferences
+from providers.dialects.dialect import Dialect
+
+# Base64: bytes of the body, but no text of the prompt. Backslashes as some write "/" and line ends in JSON. Looked for
+# where a run begins only: its square in steps would hold everybody up.
+_PAYLOAD = re.compile(rb"(?<![A-Za-z0-9+/=_\\-])[A-Za-z0-9+/=_\\-]{1024,}")
+_TOKENS_PER_PAYLOAD = 1000  # about those of a picture
+_LONG = 8 * 1024  # bytes; below it no context is too small
+_ESCAPE_OVERHEAD = 4  # bytes: a letter that is escaped as \u043f has two in UTF-8
+
+_NONEMPTY_ARRAY = re.compile(rb"\s*\[\s*[^\s\]]")  # of valid JSON; looks at its first bytes only
+
+Decoders = Mapping[str, msgspec.json.Decoder[Any]]
+
+
+class Needs(msgspec.Struct, frozen=True):
+    """What a deployment must be able to do to answer."""
+
+    prompt_tokens: int  # estimated from the size of the body
+    max_tokens: int | None = None  # what the answer may be at most, if the client said so
+    tools: bool = False
+    json_schema: bool = False
+    vision: bool = False
+    audio: bool = False
+    documents: bool = False
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for an answer, in any dialect."""
+
+    dialect: Dialect
+    model: str
+    fields: Mapping[str, msgspec.Raw]  # without what is the gateway's own
+    size: int  # bytes
+    needs: Needs
+    race: RaceOverride
+    preferences: Preferences
+    stream: bool = False
+    wants_usage: bool = True  # in the stream; where the dialect always has it, it is never taken out
+    stateful: bool = False  # must not be duplicated
+    for_program: bool = False  # tools or JSON: whoever reads it can do nothing with half of it
+    continues: str | None = None  # the id of the stored response it goes on from
+    stores: bool = False  # the answer is kept by the provider, to be continued there
+    cache_key: str | None = None  # the client's own word for prompts that begin alike
+    told: Mapping[str, str] = {}  # response headers that say what the gateway made of it
+
+    @property
+    def prompt_class(self) -> int:
+        """The prompt's class by the size of the body: 0, 1 or 2."""
+        return prompt_class(self.size)
+
+
+class Media(msgspec.Struct, frozen=True):
+    """How a dialect's raw JSON says that a prompt has pictures, sound or documents in it.
+
+    In text that quotes JSON the quotes are escaped, so that it is not taken for the thing itself.
+    """
+
+    any: re.Pattern[bytes]  # of the three; nearly all prompts have none, and are looked through once
+    vision: re.Pattern[bytes]
+    audio: re.Pattern[bytes]
+    documents: re.Pattern[bytes]
+
+    @classmethod
+    def of(cls, vision: str, audio: str, documents: str) -> "Media":
+        """Return how it is said with objects of these types."""
+        return cls(*map(_object_of, (f"{vision}|{audio}|{documents}", vision, audio, documents)))
+
+
+def needs_of(
+    prompt: msgspec.Raw, size: int, media: Media, *, max_tokens: int | None, tools: bool, json_schema: bool
+) -> Needs:
+    """Return what answering a ``prompt``, raw JSON of a body of ``size`` bytes, needs."""
+    if size > _LONG:
+        size -= bytes(prompt).count(b"\\u") * _ESCAPE_OVERHEAD
+    tokens = size // CHARS_PER_TOKEN
+    if media.any.search(prompt) is None:
+        return Needs(tokens, max_tokens, tools, json_schema)
+    payloads = [found.end() - found.start() for found in _PAYLOAD.finditer(prompt)]
+    return Needs(
+        tokens + len(payloads) * _TOKENS_PER_PAYLOAD - sum(payloads) // CHARS_PER_TOKEN,
+        max_tokens,
+        tools,
+        json_schema,
+        vision=media.vision.search(prompt) is not None,
+        audio=media.audio.search(prompt) is not None,
+        documents=media.documents.search(prompt) is not None,
+    )
+
+
+def _object_of(types: str) -> re.Pattern[bytes]:
+    return re.compile(rb'"type"\s*:\s*"(?:%b)"' % types.encode())
+
+
+def demand_turns(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
+    """Return the field ``messages``, which is not parsed for it.
+
+    Raises:
+        InvalidRequest: it is missing, no array, or empty.
+
+    """
+    messages = demand(fields, "messages", "the turns of the conversation so far")
+    if not _NONEMPTY_ARRAY.match(messages):
+        raise InvalidRequest("'messages' must be an array with at least one message", param="messages")
+    return messages
+
+
+def said(fields: Mapping[str, msgspec.Raw], decoders: Decoders) -> dict[str, Any]:
+    """Return the fields that ``decoders`` understand.
+
+    Raises:
+        InvalidRequest: one of them is of another type.
+
+    """
+    return {name: decoded(name, raw, decoders[name]) for name, raw in fields.items() if name in decoders}
+
+
+def demand(fields: Mapping[str, msgspec.Raw], name: str, hint: str) -> msgspec.Raw:
+    """Return a field that must be there.
+
+    Raises:
+        InvalidRequest: it is not.
+
+    """
+    raw = fields.get(name)
+    if raw is None or bytes(raw) == b"null":
+        raise InvalidRequest(f"'{name}' is missing: {hint}", param=name)
+    return raw

@@ -1,0 +1,36 @@
+"""POST /v1/messages/count_tokens: asked of whoever speaks Anthropic's Messages, estimated where nobody does."""
+
+import msgspec
+from aiohttp import web
+
+from gateway.errors import ApiError, NoDeploymentFits
+from gateway.ingress import headers
+from gateway.ingress.asked import demand_turns, needs_of
+from gateway.ingress.context import CONTEXT
+from gateway.ingress.relayed import RelayedWay, receive
+from gateway.ingress.relayed_apis import COUNT_TOKENS
+from gateway.ingress.surfaces.messages import MEDIA
+from providers.errors import ErrorKind
+
+ESTIMATED = "x-holeshot-estimated"
+
+
+async def count_tokens(request: web.Request) -> web.StreamResponse:
+    """Return how many tokens a prompt has. An estimate is said to be one, and is no call unless somebody was asked."""
+    context = request.app[CONTEXT]
+    asked, origin = await receive(request, COUNT_TOKENS)
+    messages = demand_turns(asked.fields)
+
+    def estimate(error: ApiError) -> web.Response | None:
+        if not (isinstance(error, NoDeploymentFits) or error.code == ErrorKind.NO_SUCH_API):
+            return None
+        needs = needs_of(messages, asked.size, MEDIA, max_tokens=None, tools=False, json_schema=False)
+        fields = headers.identifying(origin.request_id) if origin.request_id is not None else {}
+        return web.Response(
+            body=msgspec.json.encode({"input_tokens": max(1, needs.prompt_tokens)}),
+            content_type="application/json",
+            headers={**fields, ESTIMATED: "true"},
+        )
+
+    with context.fleet.lease():
+        return await RelayedWay(context, request, COUNT_TOKENS, asked, origin, answer_here=estimate).answer()

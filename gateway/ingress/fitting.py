@@ -1,0 +1,196 @@
+"""Which of a model's deployments can answer a request, in what words each is asked, and why the others are not."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from gateway.errors import InvalidRequest, NoDeploymentFits
+from gateway.fleet import Deployment
+from gateway.ingress.asked import Needs
+from gateway.settings.model import DataPolicy
+from providers.dialects.dialect import Dialect, Malformed, Wording
+from providers.dialects.messages.habits import Habits, habits_of
+from providers.dialects.messages.thoughts import without_unsigned_thoughts
+from providers.dialects.responses.thoughts import without_translated_thoughts
+from providers.dialects.tongues import worded
+
+Fields = Mapping[str, msgspec.Raw]
+
+# How far a prompt, whose tokens are estimated, may look too long for everybody and still be tried.
+_ESTIMATE_SLACK = 4 / 3
+_ABILITIES = {
+    "tools": "calls no tools",
+    "json_schema": "keeps to no JSON schema",
+    "vision": "sees no pictures",
+    "audio": "hears no sound",
+    "documents": "reads no documents",
+}
+
+
+_WITHOUT_FOREIGN_THOUGHTS = {
+    Dialect.MESSAGES: without_unsigned_thoughts,
+    Dialect.RESPONSES: without_translated_thoughts,
+}
+
+
+class Fitting(msgspec.Struct, frozen=True):
+    """Who can be asked, and how."""
+
+    deployments: list[Deployment]
+    excluded: dict[str, str]  # by deployment, the reason
+    wordings: dict[str, Fields]  # by deployment, what is sent instead of the request as it came
+    dropped: dict[str, tuple[str, ...]]  # by deployment, what of the request it is not told
+
+
+class _Unfit(Exception):
+    """A deployment cannot be asked; the message says why."""
+
+
+class _TooLong(_Unfit):
+    """Because of the prompt's length alone."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A request as far as it decides who can answer it."""
+
+    model: str
+    dialect: Dialect
+    fields: Fields
+    needs: Needs
+    policy: DataPolicy
+
+
+def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
+    """Return who of ``deployments`` can answer.
+
+    Raises:
+        NoDeploymentFits: none; with the reason of each.
+        InvalidRequest: none, because the request is malformed.
+
+    """
+    words = _Words(question.dialect, question.fields)
+    fitting = Fitting([], {}, {}, {})
+    needs, excluded = question.needs, fitting.excluded
+    demanded = [ability for ability in _ABILITIES if getattr(needs, ability)]
+    too_long: list[Deployment] = []
+    for deployment in deployments:
+        try:
+            _check_policy(deployment, question.policy)
+            _check_abilities(deployment, demanded)
+            words.put_to(deployment, fitting)
+            _check_length(deployment, needs)
+        except _TooLong as reason:
+            too_long.append(deployment)
+            excluded[deployment.name] = str(reason)
+        except _Unfit as reason:
+            excluded[deployment.name] = str(reason)
+        else:
+            fitting.deployments.append(deployment)
+    if not fitting.deployments:
+        for deployment in _nearly_long_enough(too_long, needs):
+            fitting.deployments.append(deployment)
+            del excluded[deployment.name]
+    if not fitting.deployments:
+        if words.malformed is not None and len(excluded) == 1:
+            raise InvalidRequest(words.malformed.message, param=words.malformed.param)
+        raise NoDeploymentFits(question.model, excluded, too_long=bool(too_long))
+    return fitting
+
+
+class _Words:
+    """One request in the words of everybody who is asked; each translation is made once."""
+
+    def __init__(self, dialect: Dialect, fields: Fields) -> None:
+        self.malformed: Malformed | None = None
+        self._dialect = dialect
+        self._fields = fields
+        self._known: dict[object, Wording] = {}
+
+    def put_to(self, deployment: Deployment, fitting: Fitting) -> None:
+        """Note what ``deployment`` is sent, and what of the request it is not told."""
+        spoken = deployment.spoken_to(self._dialect)
+        if spoken not in deployment.apis:
+            raise _Unfit(f"answers {', '.join(sorted(deployment.apis))} only")
+        wording = self._for(deployment, spoken)
+        losses = [*wording.losses, *deployment.upstream.losses(spoken, deployment.model, wording.fields)]
+        if wording.fields is not self._fields:
+            fitting.wordings[deployment.name] = wording.fields
+        if not losses:
+            return
+        if not deployment.drop_params:
+            for loss in losses:
+                if not loss.hint:
+                    raise _Unfit(f"cannot be told {loss.field!r}: {loss.reason} (drop_params: true leaves it out)")
+        fitting.dropped[deployment.name] = tuple(dict.fromkeys(loss.field for loss in losses))
+
+    def _for(self, deployment: Deployment, spoken: Dialect) -> Wording:
+        if spoken is self._dialect:
+            return self._own(spoken)
+        if Dialect.COMPLETIONS in (spoken, self._dialect):
+            raise _Unfit(f"answers {spoken} only, and a raw prompt has no faithful translation")
+        habits = habits_of(deployment.model, deployment.capabilities.max_output_tokens)
+        key = (spoken, habits) if spoken is Dialect.MESSAGES else spoken
+        wording = self._known.get(key)
+        if wording is None:
+            wording = self._known[key] = self._made(spoken, habits)
+        return wording
+
+    def _own(self, spoken: Dialect) -> Wording:
+        """Return the request as it came, but for thoughts of another provider's model: they would be refused."""
+        without_foreign_thoughts = _WITHOUT_FOREIGN_THOUGHTS.get(spoken)
+        if without_foreign_thoughts is None:
+            return Wording(self._fields)
+        wording = self._known.get(spoken)
+        if wording is None:
+            try:
+                wording = without_foreign_thoughts(self._fields)
+            except Malformed:
+                wording = Wording(self._fields)  # the provider's to refuse, in its own words
+            self._known[spoken] = wording
+        return wording
+
+    def _made(self, spoken: Dialect, habits: Habits) -> Wording:
+        try:
+            return worded(self._fields, self._dialect, spoken, habits)
+        except Malformed as malformed:
+            self.malformed = malformed
+            raise _Unfit(f"cannot be asked: {malformed.message}") from None
+
+
+def against_policy(deployment: Deployment, policy: DataPolicy) -> str | None:
+    """Return why a prompt under ``policy`` may not be shown to ``deployment``, None if it may."""
+    if policy.zdr and not deployment.zdr:
+        return "is not known to keep nothing (zdr)"
+    if policy.regions is not None and deployment.region not in policy.regions:
+        return f"is not in {' or '.join(policy.regions)} but {deployment.region or 'nobody said where'}"
+    if policy.quantizations is not None and deployment.quantization not in policy.quantizations:
+        return f"is not {' or '.join(policy.quantizations)} but {deployment.quantization or 'unknown'}"
+    return None
+
+
+def _check_policy(deployment: Deployment, policy: DataPolicy) -> None:
+    if (reason := against_policy(deployment, policy)) is not None:
+        raise _Unfit(reason)
+
+
+def _check_abilities(deployment: Deployment, demanded: Iterable[str]) -> None:
+    for ability in demanded:
+        if getattr(deployment.capabilities, ability) is False:
+            raise _Unfit(_ABILITIES[ability])
+
+
+def _check_length(deployment: Deployment, needs: Needs) -> None:
+    capabilities = deployment.capabilities
+    context = capabilities.context_tokens
+    if context is not None and needs.prompt_tokens > context:
+        raise _TooLong(f"holds {context} tokens, the prompt has about {needs.prompt_tokens}")
+    most = capabilities.max_output_tokens
+    if most is not None and needs.max_tokens is not None and needs.max_tokens > most:
+        raise _Unfit(f"answers with at most {most} tokens, not {needs.max_tokens}")
+
+
+def _nearly_long_enough(deployments: list[Deployment], needs: Needs) -> list[Deployment]:
+    """Return those whose context an estimate that is a little too high may wrong."""
+    return [
+        each for each in deployments if needs.prompt_tokens <= (each.capabilities.context_tokens or 0) * _ESTIMATE_SLACK
+    ]

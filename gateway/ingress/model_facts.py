@@ -1,0 +1,75 @@
+"""What is known of a model by its deployments: how much it holds, what it can do, what it costs."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from gateway.fleet import Deployment, Model
+from providers.prices import Price
+
+# The APIs that answer a conversation; the other dialects are translated to one of them.
+_CONVERSING = frozenset({"chat", "responses", "messages"})
+
+
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for every call of a model, whoever answers it. None: unknown."""
+
+    converses: bool  # answers chats; false: embeddings, pictures and the like only
+    context_tokens: int | None  # the smallest there is
+    max_output_tokens: int | None  # likewise, and no more than the operator allows
+    price: Price | None  # of whoever is dearest; unknown unless everybody's is known
+    # Somebody is known to be able to, so those calls are answered; false: everybody is known not to be.
+    tools: bool | None
+    json_schema: bool | None
+    reasoning: bool | None
+    vision: bool | None
+    audio: bool | None
+    documents: bool | None
+
+
+def facts_of(model: Model, deployments: Sequence[Deployment]) -> ModelFacts:
+    """Return what is known of ``model``, when only ``deployments`` of it may answer."""
+    known = [deployment.capabilities for deployment in deployments]
+    allowed = model.parameters.most_tokens if model.parameters is not None else None
+    return ModelFacts(
+        converses=not deployments or any(not _CONVERSING.isdisjoint(each.apis) for each in deployments),
+        context_tokens=_least(each.context_tokens for each in known),
+        max_output_tokens=_least((*(each.max_output_tokens for each in known), allowed)),
+        price=_dearest([deployment.price for deployment in deployments]),
+        tools=_somebody([each.tools for each in known]),
+        json_schema=_somebody([each.json_schema for each in known]),
+        reasoning=_somebody([each.reasoning for each in known]),
+        vision=_somebody([each.vision for each in known]),
+        audio=_somebody([each.audio for each in known]),
+        documents=_somebody([each.documents for each in known]),
+    )
+
+
+def _least(figures: Iterable[int | None]) -> int | None:
+    return min((figure for figure in figures if figure is not None), default=None)
+
+
+def _somebody(known: Sequence[bool | None]) -> bool | None:
+    if any(known):
+        return True
+    return None if not known or None in known else False
+
+
+def _dearest(prices: Sequence[Price | None]) -> Price | None:
+    known = [price for price in prices if price is not None]
+    if not known or len(known) < len(prices):
+        return None
+
+    def most(usd: Callable[[Price], float | None], otherwise: Callable[[Price], float]) -> float | None:
+        """Return the highest price of a part that somebody prices apart; for the others it costs as the whole."""
+        if all(usd(price) is None for price in known):
+            return None
+        return max(own if (own := usd(price)) is not None else otherwise(price) for price in known)
+
+    return Price(
+        input_usd=max(price.input_usd for price in known),
+        output_usd=max(price.output_usd for price in known),
+        cached_input_usd=most(lambda price: price.cached_input_usd, lambda price: price.input_usd),
+        cache_write_usd=most(lambda price: price.cache_write_usd, lambda price: price.input_usd),
+        reasoning_usd=most(lambda price: price.reasoning_usd, lambda price: price.output_usd),
+    )

@@ -1,0 +1,243 @@
+"""What requests written for OpenRouter or LiteLLM say of who is to answer them, understood as our own.
+
+LiteLLM's ``fastest_response`` makes a comma list of models a race of all of them. OpenRouter's ``models`` are tried
+one after the other; its ``provider`` says who may answer, in which order, and what matters. For a model of ours all of
+it is consumed; a call that names a deployment at OpenRouter directly takes it along untouched (``is_passed_on``).
+
+A wish that narrows (who may see the prompt, what it may cost) is kept or the request is refused. A wish about speed is
+a change of the race, within what the client may ask for.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from gateway.calls import Mode, Objective
+from gateway.errors import Forbidden
+from gateway.fleet import Deployment, Model
+from gateway.ingress.admission import Client
+from gateway.ingress.body import LONGEST_MODEL
+from gateway.ingress.openrouter import OPENROUTER, UNKNOWN_QUANTIZATION, MaxPrice, Provider, refuse, unmet
+from gateway.ingress.slugs import Match, matches
+from gateway.settings.model import DataPolicy, RaceSettings
+from gateway.settings.profiles import PROFILES, Profile
+
+CONSUMED: frozenset[str] = frozenset({"fastest_response", "models", "provider", "route", "transforms"})
+
+
+class Preferences(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request says of who is to answer it. What is None, or empty, was not said."""
+
+    models: tuple[str, ...] = ()  # to be asked in this order, the request's own ``model`` first
+    fastest_response: bool = False  # race everybody in the comma list that ``models`` begins with
+    order: tuple[str, ...] | None = None  # providers' slugs, as of ``only`` and ``ignore``
+    only: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] | None = None
+    allow_fallbacks: bool = True  # may others answer than those in ``order``, or than the best?
+    sort: Objective | None = None
+    ttft_ms: float | None = None
+    min_tok_s: float | None = None
+    policy: DataPolicy = DataPolicy()
+    max_price: MaxPrice | None = None
+    require_parameters: bool = False  # nothing of the request may be left out, not even where drop_params allows it
+    unmet: tuple[str, ...] = ()  # demands that cannot be met here
+    unheard: tuple[str, ...] = ()  # wishes that change nothing here
+
+
+NOTHING = Preferences()
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """Who may answer, and how they race."""
+
+    deployments: Sequence[Deployment]  # those of ``order`` first
+    excluded: dict[str, str]  # by deployment, the reason
+    race: RaceSettings
+    order: tuple[str, ...] = ()  # deployments to be asked one after the other, before the rest
+    failover: bool = True  # False: whoever is asked first answers, or nobody
+    unheard: tuple[str, ...] = ()  # fields that change nothing here, for a response header
+
+
+def read_preferences(fields: Mapping[str, msgspec.Raw]) -> Preferences:
+    """Return what the body's top level says; ``NOTHING`` itself when none of ``CONSUMED`` is in it, and only then.
+
+    Raises:
+        InvalidRequest: a value makes no sense; ``param`` names it.
+
+    """
+    if CONSUMED.isdisjoint(fields):
+        return NOTHING
+    provider = _decoded("provider", fields, Provider | None) or Provider()
+    _decoded("route", fields, Literal["fallback"] | None)
+    transforms = _decoded("transforms", fields, list[str] | None)
+    fastest = bool(_decoded("fastest_response", fields, bool | None))
+    return Preferences(
+        models=_models(fields, fastest=fastest),
+        fastest_response=fastest,
+        order=provider.slugs("order"),
+        only=provider.slugs("only"),
+        ignore=provider.slugs("ignore"),
+        allow_fallbacks=provider.allow_fallbacks is not False,
+        sort=provider.objective,
+        ttft_ms=provider.ttft_ms,
+        min_tok_s=provider.min_tok_s,
+        policy=provider.policy,
+        max_price=provider.most,
+        require_parameters=bool(provider.require_parameters),
+        unmet=tuple(unmet(_decoded("provider", fields, dict[str, Any] | None) or {})),
+        unheard=(*(("transforms",) if transforms else ()), *provider.unheard),
+    )
+
+
+def is_passed_on(model: Model) -> bool:
+    """Tell whether the fields are OpenRouter's own affair: the call names deployments there, and nowhere else."""
+    return model.adhoc and all(each.vendor == OPENROUTER for each in model.deployments.values())
+
+
+def preferred(
+    preferences: Preferences, model: Model, deployments: Sequence[Deployment], client: Client | None = None
+) -> Chosen:
+    """Return who of ``deployments`` may answer, and the race of ``model`` as the request wants it.
+
+    ``client`` says what its requests may ask for; without one no race gets wider than the model's own.
+
+    Raises:
+        InvalidRequest: something is demanded that cannot be had here.
+        Forbidden: the key may not say how its calls are raced.
+
+    """
+    if preferences.unmet:
+        refuse(
+            preferences.unmet[0],
+            "cannot be assured here: leave it out, or name a model at OpenRouter (openrouter/vendor/model)",
+        )
+    excluded: dict[str, str] = {}
+    left: list[Deployment] = []
+    for deployment in deployments:
+        reason = _against(deployment, preferences)
+        if reason is None:
+            left.append(deployment)
+        else:
+            excluded[deployment.name] = reason
+    ordered = list(_in_order(preferences.order or (), left))
+    if preferences.order is not None and not preferences.allow_fallbacks:
+        excluded |= {
+            each.name: f"is not in provider.order ({', '.join(preferences.order)}), and fallbacks are not allowed"
+            for each in left
+            if each not in ordered
+        }
+        left = ordered
+    left = [*ordered, *(each for each in left if each not in ordered)]
+    if preferences.require_parameters:
+        left = [msgspec.structs.replace(each, drop_params=False) for each in left]
+    order = tuple(each.name for each in ordered)
+    return Chosen(
+        deployments=left,
+        excluded=excluded,
+        race=_raced(preferences, model.race, left, client, ordered=bool(order), narrowed=bool(excluded)),
+        order=order,
+        failover=preferences.allow_fallbacks or preferences.order is not None,
+        unheard=preferences.unheard,
+    )
+
+
+def _decoded(name: str, fields: Mapping[str, msgspec.Raw], kind: Any) -> Any:
+    """Return a field as ``kind``, None where it is missing."""
+    if (raw := fields.get(name)) is None:
+        return None
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.DecodeError as error:
+        refuse(name, f"is not understood: {error}")
+
+
+def _models(fields: Mapping[str, msgspec.Raw], *, fastest: bool) -> tuple[str, ...]:
+    """Return who is asked in which order; the body's own ``model`` is first, a comma list one entry."""
+    listed = _decoded("models", fields, list[str] | None) or []
+    if not listed and not fastest:
+        return ()
+    own = _decoded("model", fields, str | None)
+    models = tuple(dict.fromkeys([own, *listed] if own else listed))
+    if any(not model.strip() for model in models):
+        refuse("models", "must not hold an empty name")
+    if any(len(model) > LONGEST_MODEL or not model.isprintable() for model in models):
+        refuse("models", f"must hold printable names of at most {LONGEST_MODEL} characters")
+    return models
+
+
+def _against(deployment: Deployment, preferences: Preferences) -> str | None:
+    """Return why ``deployment`` may not answer, None if it may."""
+    only, ignore, policy = preferences.only, preferences.ignore or (), preferences.policy
+    if only is not None and not any(matches(slug, deployment) is Match.YES for slug in only):
+        return f"is not in provider.only ({', '.join(only)})"
+    for slug in ignore:
+        match = matches(slug, deployment)
+        if match is not Match.NO:  # what may be meant is not shown the prompt
+            return f"is {'' if match is Match.YES else 'maybe '}in provider.ignore ({slug})"
+    if policy.zdr and not deployment.zdr:
+        return "is not known to keep nothing (zdr)"
+    quantization = (deployment.quantization or UNKNOWN_QUANTIZATION).lower()
+    if policy.quantizations is not None and quantization not in policy.quantizations:
+        return f"is not {' or '.join(policy.quantizations)} but {quantization}"
+    return None if preferences.max_price is None else _too_dear(deployment, preferences.max_price)
+
+
+def _too_dear(deployment: Deployment, most: MaxPrice) -> str | None:
+    price = deployment.price
+    if price is None:
+        return "costs nobody knows what, and provider.max_price is a limit"
+    for name, limit_usd, usd in (
+        ("prompt", most.prompt, price.input_usd * 1e6),
+        ("completion", most.completion, price.output_usd * 1e6),
+    ):
+        if limit_usd is not None and usd > limit_usd:
+            return f"costs ${usd:g} per million {name} tokens, more than provider.max_price.{name} {limit_usd:g}"
+    return None
+
+
+def _in_order(slugs: Sequence[str], deployments: Sequence[Deployment]) -> Iterator[Deployment]:
+    seen: set[str] = set()
+    for slug in slugs:
+        for deployment in deployments:
+            if deployment.name not in seen and matches(slug, deployment) is Match.YES:
+                seen.add(deployment.name)
+                yield deployment
+
+
+def _raced(
+    preferences: Preferences,
+    race: RaceSettings,
+    left: Sequence[Deployment],
+    client: Client | None,
+    *,
+    ordered: bool,
+    narrowed: bool,
+) -> RaceSettings:
+    """Return ``race`` as the request wants it. Budget and daily spend stay as they are."""
+    changes: dict[str, Any] = {
+        name: value
+        for name, value in (
+            ("objective", preferences.sort),
+            ("ttft_ms", preferences.ttft_ms),
+            ("min_tok_s", preferences.min_tok_s),
+        )
+        if value is not None
+    }
+    if preferences.sort is Objective.COST:
+        if left and all(each.price is None for each in left):
+            refuse("provider.sort", "cannot be price: no price of this model is known (price_per_mtok)")
+        if preferences.ttft_ms is None and race.ttft_ms is None:
+            changes["ttft_ms"] = PROFILES[Profile.BATCH]["ttft_ms"]  # the cheapest, however slow within reason
+    if preferences.fastest_response:
+        most = race.width if client is None else client.max_width
+        named = preferences.models[0].count(",") + 1 if preferences.models else 1
+        changes |= {"mode": Mode.RACE, "width": max(1, min(named, most))}
+    if ordered or not preferences.allow_fallbacks:
+        changes["mode"] = Mode.SINGLE  # one after the other, as they were named; or the best alone
+    if changes and client is not None and not client.override:
+        raise Forbidden("this key may not say how its calls are raced: leave out sort, order and the like")
+    width = changes.get("width", race.width)
+    if narrowed and width > len(left):
+        changes["width"] = max(1, len(left))  # whoever is left alone would race itself
+    return race.model_copy(update=changes) if changes else race

@@ -1,0 +1,117 @@
+"""A call's entry into its relay: what it is, who can answer it, and who is asked first."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from gateway.calls import Call, Objective, WinOn
+from gateway.errors import NoDeploymentFits
+from gateway.fleet import Deployment, Model
+from gateway.ingress.body import CHARS_PER_TOKEN
+from gateway.ingress.context import Context
+from gateway.ingress.entry import IGNORED, Entry, Origin, in_order
+from gateway.ingress.fitting import against_policy
+from gateway.ingress.override import as_asked
+from gateway.ingress.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
+from gateway.ingress.relayed_apis import RelayedApi
+from gateway.ingress.relayed_request import RelayedRequest
+from gateway.settings.model import DataPolicy
+from gateway.steering.candidates import Terms
+
+
+def enter_relay(
+    context: Context,
+    api: RelayedApi,
+    asked: RelayedRequest,
+    origin: Origin,
+    *,
+    name: str,
+    instead_of: Call | None = None,
+) -> Entry:
+    """Return the call that ``asked`` makes of the model ``name``, planned. Counts it.
+
+    ``instead_of`` is the same call as it was for the model that could not answer.
+
+    Raises:
+        ModelNotFound, Forbidden, InvalidRequest: this client cannot ask this of this model.
+        NoDeploymentFits: none of its deployments has the API, or may be asked.
+
+    """
+    client = origin.client
+    client.check_model(name)
+    model = as_asked(context.fleet.find(name, adhoc=client.adhoc), asked.race, client, stateful=True)
+    deployments, told, fields = client.deployments(model), dict[str, str](), asked.fields
+    chosen: Chosen | None = None
+    if asked.preferences is not NOTHING and not is_passed_on(model):
+        chosen = preferred(asked.preferences, model, deployments, client)
+        deployments = list(chosen.deployments)
+        if chosen.unheard:
+            told[IGNORED] = ", ".join(chosen.unheard)
+        fields = {key: value for key, value in fields.items() if key not in CONSUMED}
+    excluded = dict(chosen.excluded) if chosen is not None else {}
+    able = []
+    for deployment in deployments:
+        if (reason := _against(deployment, api, client.require)) is None:
+            able.append(deployment.name)
+        else:
+            excluded[deployment.name] = reason
+    if not able:
+        raise NoDeploymentFits(model.name, excluded)
+    call = _call(context, api, asked, origin, model=model, fields=fields, instead_of=instead_of)
+    terms = Terms(
+        call.objective,
+        call.prompt_tokens,
+        None,
+        model.prices,
+        model.limits,
+        model.weights or None,
+        model.canaries or None,
+        excluded or None,
+    )
+    plan = context.steering.plan(model.name, able, model.race, terms, call.prompt_class, explain=origin.explain)
+    if chosen is not None and chosen.order:
+        plan = in_order(plan, chosen.order)
+    if chosen is not None and not chosen.failover:
+        plan = msgspec.structs.replace(plan, rest=())
+    return Entry(call, model, plan, told, None)
+
+
+def _against(deployment: Deployment, api: RelayedApi, policy: DataPolicy) -> str | None:
+    """Return why a deployment is not asked, None if it may be."""
+    if api.api not in deployment.apis:
+        return f"answers {', '.join(sorted(deployment.apis))} only"
+    return against_policy(deployment, policy)
+
+
+def _call(
+    context: Context,
+    api: RelayedApi,
+    asked: RelayedRequest,
+    origin: Origin,
+    *,
+    model: Model,
+    fields: Mapping[str, msgspec.Raw],
+    instead_of: Call | None,
+) -> Call:
+    return Call(
+        id=context.new_id() if instead_of is None else instead_of.id,
+        received_at=context.clock() if instead_of is None else instead_of.received_at,
+        started_at=context.utc_now() if instead_of is None else instead_of.started_at,
+        client=origin.client.name,
+        model=model.name,
+        asked_model=None if model.name == asked.model else asked.model,
+        endpoint=api.endpoint,
+        streamed=asked.stream,
+        mode=model.race.mode,
+        objective=Objective.FIRST_TOKEN,
+        win_on=WinOn.ANY,
+        prompt_class=api.prompt_class(asked.size),
+        prompt_tokens=asked.size // CHARS_PER_TOKEN if api.estimates else 0,
+        wants_usage=False,
+        fields=fields,
+        headers=origin.headers,
+        tags=origin.tags,
+        request_id=origin.request_id,
+        replica=context.replica,
+        region=context.settings.region,
+    )

@@ -1,0 +1,86 @@
+"""OpenAI's chat completions, as clients send them."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from gateway.ingress.asked import Asked, Decoders, Media, demand_turns, needs_of, said
+from gateway.ingress.body import is_set, least, read_fields, read_model
+from gateway.ingress.override import read_override
+from gateway.ingress.preferences import read_preferences
+from providers.dialects.dialect import Dialect
+
+MEDIA = Media.of("image_url", "input_audio", "file")
+
+# Tools a provider runs itself: they act, search or spend, so their calls are never duplicated.
+_CLIENT_TOOLS = frozenset({"function", "custom"})
+_JSON_FORMATS = frozenset({"json_object", "json_schema"})
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+
+
+class _Tool(msgspec.Struct):
+    type: str = "function"
+
+
+class _ResponseFormat(msgspec.Struct):
+    type: str = "text"
+
+
+_DECODERS: Decoders = {
+    "stream": msgspec.json.Decoder(bool | None),
+    "stream_options": msgspec.json.Decoder(_StreamOptions | None),
+    "tools": msgspec.json.Decoder(list[_Tool] | None),
+    "response_format": msgspec.json.Decoder(_ResponseFormat | None),
+    "store": msgspec.json.Decoder(bool | None),
+    "background": msgspec.json.Decoder(bool | None),
+    "max_tokens": msgspec.json.Decoder(float | None),
+    "max_completion_tokens": msgspec.json.Decoder(float | None),
+    "prompt_cache_key": msgspec.json.Decoder(str | None),
+}
+
+
+def read_chat(body: bytes, race_header: str | None) -> Asked:
+    """Understand the body of a chat completion.
+
+    Raises:
+        InvalidRequest: anything in it makes no sense; the message says what.
+
+    """
+    fields = read_fields(body)
+    raw_race = fields.pop("race", None)
+    preferences = read_preferences(fields)
+    messages = demand_turns(fields)
+    model = preferences.models[0] if preferences.models and "model" not in fields else read_model(fields)
+    found = said(fields, _DECODERS).get
+    options, tools, answer = found("stream_options"), found("tools") or (), found("response_format")
+    return Asked(
+        dialect=Dialect.CHAT,
+        model=model,
+        fields=fields,
+        size=len(body),
+        needs=needs_of(
+            messages,
+            len(body),
+            MEDIA,
+            max_tokens=least(found("max_tokens"), found("max_completion_tokens")),
+            tools=bool(tools),
+            json_schema=answer is not None and answer.type == "json_schema",
+        ),
+        race=read_override(raw_race, race_header),
+        preferences=preferences,
+        stream=bool(found("stream")),
+        wants_usage=bool(options and options.include_usage),
+        stateful=bool(found("store") or found("background")) or _acts(fields, tools),
+        for_program=bool(tools) or (answer is not None and answer.type in _JSON_FORMATS),
+        cache_key=found("prompt_cache_key"),
+    )
+
+
+def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
+    """Tell whether the provider is to do more than answer, or to go on from what it has stored."""
+    if is_set(fields.get("previous_response_id")) or is_set(fields.get("web_search_options")):
+        return True
+    return any(tool.type not in _CLIENT_TOOLS for tool in tools)

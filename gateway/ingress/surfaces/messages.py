@@ -1,0 +1,73 @@
+"""Anthropic's Messages, as clients send them."""
+
+import msgspec
+
+from gateway.ingress.asked import Asked, Decoders, Media, demand, demand_turns, needs_of, said
+from gateway.ingress.body import least, read_fields, read_model
+from gateway.ingress.override import read_override
+from gateway.ingress.preferences import read_preferences
+from providers.dialects.dialect import Dialect
+
+MEDIA = Media.of("image", "audio", "document")
+
+
+_HOSTED = ("advisor", "code_execution", "mcp", "tool_search", "web_fetch", "web_search")  # with a date behind
+
+
+class _Tool(msgspec.Struct):
+    type: str | None = None
+
+
+class _OutputConfig(msgspec.Struct):
+    format: dict[str, msgspec.Raw] | None = None
+
+
+_DECODERS: Decoders = {
+    "stream": msgspec.json.Decoder(bool | None),
+    "max_tokens": msgspec.json.Decoder(float | None),
+    "tools": msgspec.json.Decoder(list[_Tool] | None),
+    "output_config": msgspec.json.Decoder(_OutputConfig | None),
+    "mcp_servers": msgspec.json.Decoder(list[msgspec.Raw] | None),
+}
+
+
+def read_messages(body: bytes, race_header: str | None) -> Asked:
+    """Understand the body of a Messages request.
+
+    Raises:
+        InvalidRequest: anything in it makes no sense; the message says what.
+
+    """
+    fields = read_fields(body)
+    raw_race = fields.pop("race", None)
+    preferences = read_preferences(fields)
+    model = preferences.models[0] if preferences.models and "model" not in fields else read_model(fields)
+    demand(fields, "max_tokens", "how many tokens the answer may have at most")
+    messages = demand_turns(fields)
+    found = said(fields, _DECODERS).get
+    tools = found("tools") or ()
+    config = found("output_config")
+    return Asked(
+        dialect=Dialect.MESSAGES,
+        model=model,
+        fields=fields,
+        size=len(body),
+        needs=needs_of(
+            messages,
+            len(body),
+            MEDIA,
+            max_tokens=least(found("max_tokens")),
+            tools=bool(tools),
+            json_schema=config is not None and config.format is not None,
+        ),
+        race=read_override(raw_race, race_header),
+        preferences=preferences,
+        stream=bool(found("stream")),
+        stateful=bool(found("mcp_servers")) or any(map(_is_hosted, tools)),
+        for_program=bool(tools),
+    )
+
+
+def _is_hosted(tool: _Tool) -> bool:
+    """Tell whether the provider runs a tool: those act, search or spend. Others, as bash, are the client's to run."""
+    return tool.type is not None and tool.type.startswith(_HOSTED)

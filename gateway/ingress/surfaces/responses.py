@@ -1,0 +1,107 @@
+"""OpenAI's Responses, as clients send them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from gateway.ingress.asked import Asked, Decoders, Media, demand, needs_of, said
+from gateway.ingress.body import is_set, least, read_fields, read_model
+from gateway.ingress.override import read_override
+from gateway.ingress.preferences import read_preferences
+from providers.dialects.dialect import Dialect
+
+MEDIA = Media.of("input_image", "input_audio", "input_file")
+STORE_HEADER = "x-holeshot-store"
+
+# Tools the client runs; all others act, search or spend at the provider, so their calls are never duplicated.
+_CLIENT_TOOLS = frozenset({"function", "custom", "local_shell", "apply_patch", "namespace"})
+_TRUE, _FALSE = msgspec.Raw(b"true"), msgspec.Raw(b"false")
+
+
+class _Tool(msgspec.Struct):
+    type: str = "function"
+
+
+class _Format(msgspec.Struct):
+    type: str = "text"
+
+
+class _Text(msgspec.Struct):
+    format: _Format | None = None
+
+
+_DECODERS: Decoders = {
+    "stream": msgspec.json.Decoder(bool | None),
+    "store": msgspec.json.Decoder(bool | None),
+    "background": msgspec.json.Decoder(bool | None),
+    "max_output_tokens": msgspec.json.Decoder(float | None),
+    "previous_response_id": msgspec.json.Decoder(str | None),
+    "prompt_cache_key": msgspec.json.Decoder(str | None),
+    "tools": msgspec.json.Decoder(list[_Tool] | None),
+    "text": msgspec.json.Decoder(_Text | None),
+}
+
+
+def reader(*, store: bool) -> Callable[[bytes, str | None], Asked]:
+    """Return what reads a request's body; ``store`` is what it means that the request does not say."""
+
+    def read(body: bytes, race_header: str | None) -> Asked:
+        return read_response(body, race_header, store=store)
+
+    return read
+
+
+def read_response(body: bytes, race_header: str | None, *, store: bool) -> Asked:
+    """Understand the body of a Responses request.
+
+    Left out, the API's own ``store`` is true, which would forbid to race it: what it means here is said explicitly, to
+    the provider and in a response header.
+
+    Raises:
+        InvalidRequest: anything in it makes no sense; the message says what.
+
+    """
+    fields = read_fields(body)
+    raw_race = fields.pop("race", None)
+    preferences = read_preferences(fields)
+    model = preferences.models[0] if preferences.models and "model" not in fields else read_model(fields)
+    continued = is_set(fields.get("previous_response_id")) or is_set(fields.get("conversation"))
+    prompt = fields.get("input", msgspec.Raw(b"[]"))
+    if not (continued or is_set(fields.get("prompt"))):
+        prompt = demand(fields, "input", "a string, or an array of items")
+    told = {}
+    if not is_set(fields.get("store")):
+        fields["store"] = _TRUE if store else _FALSE
+        told[STORE_HEADER] = "true" if store else "false"
+    found = said(fields, _DECODERS).get
+    tools: tuple[Any, ...] = tuple(found("tools") or ())
+    text = found("text")
+    format_ = text.format.type if text is not None and text.format is not None else "text"
+    stores = bool(found("store"))
+    return Asked(
+        dialect=Dialect.RESPONSES,
+        model=model,
+        fields=fields,
+        size=len(body),
+        needs=needs_of(
+            prompt,
+            len(body),
+            MEDIA,
+            max_tokens=least(found("max_output_tokens")),
+            tools=any(tool.type in _CLIENT_TOOLS for tool in tools),
+            json_schema=format_ == "json_schema",
+        ),
+        race=read_override(raw_race, race_header),
+        preferences=preferences,
+        stream=bool(found("stream")),
+        stateful=stores
+        or continued
+        or bool(found("background"))
+        or any(tool.type not in _CLIENT_TOOLS for tool in tools),
+        for_program=bool(tools) or format_ != "text",
+        continues=found("previous_response_id"),
+        stores=stores,
+        cache_key=found("prompt_cache_key"),
+        told=told,
+    )

@@ -1,0 +1,31 @@
+"""Several models asked as one, in a comma list: all their deployments, under the strictest of their limits."""
+
+from collections.abc import Sequence
+
+from gateway.errors import InvalidRequest
+from gateway.settings.model import ModelSettings
+
+
+def joined(models: Sequence[ModelSettings]) -> ModelSettings:
+    """Return ``models`` as one, which is raced as the first: no list of names is a way round what one of them may not.
+
+    Raises:
+        InvalidRequest: the operator has each of them begin with other words.
+
+    """
+    first = models[0]
+    if any(model.system_prefix != first.system_prefix for model in models):
+        raise InvalidRequest("these models have system prefixes of their own: ask them one at a time", param="model")
+    maximums: dict[str, float] = {}
+    for model in models:
+        for name, most in model.maximums.items():
+            maximums[name] = min(most, maximums.get(name, most))
+    daily = [model.race.usd_per_day for model in models if model.race.usd_per_day is not None]
+    limits = {"budget": min(model.race.budget for model in models), "usd_per_day": min(daily, default=None)}
+    return first.model_copy(
+        update={
+            "deployments": tuple({each.name: each for model in models for each in model.deployments}.values()),
+            "race": first.race.model_copy(update=limits),
+            "maximums": maximums,
+        }
+    )

@@ -1,0 +1,204 @@
+"""Where LiteLLM's deployments are asked and with which key, and from there to providers of ours."""
+
+import re
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from gateway.settings.litellm_config.notes import Notes
+from gateway.settings.litellm_config.variables import Variables, is_reference
+from gateway.settings.litellm_config.vendors import Meant, by_host, server_name
+from gateway.settings.presets import Catalog
+from gateway.settings.problems import Place
+from providers.catalog import Vendor
+
+# What people write where a server of their own wants no key.
+_NO_KEY = re.compile(r"(?i)(sk-)?(none|null|dummy|empty|fake|fake-key|no-?key|not-?needed|na|n/a|x+|anything|test)")
+_TOKENS = ("azure_ad_token", "tenant_id", "client_id", "client_secret")
+# Versions by which LiteLLM means Azure's newer surface, which has other paths.
+_AZURE_V1 = frozenset({"v1", "latest", "preview"})
+_VERSIONED = "api-version"  # as it is called in the address
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Everything that makes a provider but its key. Values are as our file writes them."""
+
+    vendor: str | None = None  # in the catalog
+    prefix: str | None = None  # LiteLLM's name for a vendor that is not
+    kind: str | None = None  # where it is not what the vendor's row says
+    base_url: str | None = None  # where it is not the vendor's own
+    organization: str | None = None
+    api_version: str | None = None  # where it is not the one of the vendor's row
+
+
+class Addresses:
+    """Collects addresses and keys, and gives each a provider."""
+
+    def __init__(self, catalog: Catalog, variables: Variables, notes: Notes) -> None:
+        self._catalog = catalog
+        self._variables = variables
+        self._notes = notes
+        self._served: dict[Address, dict[str | None, list[Hashable]]] = {}  # what is asked there, by key
+        self._wished: dict[tuple[Address, str | None], str] = {}
+        self._names: dict[tuple[Address, str | None], str] = {}
+        self.providers: dict[str, dict[str, Any]] = {}
+
+    def read(self, meant: Meant, params: dict[str, Any], place: Place) -> tuple[Address, str | None] | None:
+        """Take address and key out of ``params``; return None, with a remark, where there is nobody to ask."""
+        base_url = params.pop("api_base", None) or params.pop("base_url", None)
+        params.pop("base_url", None)
+        organization = params.pop("organization", None)
+        raw_key = params.pop("api_key", None)
+        vendor = meant.vendor
+        if base_url is None and vendor is not None and vendor.name == "azure":
+            base_url = "os.environ/AZURE_API_BASE"  # where LiteLLM looks
+        url = None if base_url is None else str(self._variables.plain(base_url, (*place, "api_base")))
+        if url is not None and vendor is not None and vendor.name == "openai":
+            vendor = by_host(url, self._catalog)  # "openai/" and an address is LiteLLM's way to say: speaks as OpenAI
+        url = None if url is None else _trimmed(url, vendor)
+        if vendor is not None and vendor.base_url is not None and url == vendor.base_url.rstrip("/"):
+            url = None
+        if url is None and vendor is None and meant.prefix is None:
+            self._notes.add(place, "has no api_base, so nobody to ask: left out; give a provider its base_url")
+            return None
+        token = any(name in params for name in _TOKENS) and vendor is not None and vendor.name == "azure"
+        address = Address(
+            vendor=vendor.name if vendor else None,
+            prefix=meant.prefix,
+            kind="litellm" if token else None,
+            base_url=url,
+            organization=None if organization is None else str(self._variables.plain(organization, place)),
+            api_version=None if token else self._api_version(vendor, params, place),
+        )
+        return address, self._key(raw_key, address, vendor, place)
+
+    def ask(self, address: Address, key: str | None, what: Hashable) -> None:
+        """Note that ``what`` is asked at ``address`` with ``key``."""
+        self._served.setdefault(address, {}).setdefault(key, []).append(what)
+
+    def wish(self, address: Address, key: str | None, name: str) -> None:
+        """Have the provider at ``address`` called ``name``, because clients say it."""
+        self._wished.setdefault((address, key), name)
+
+    def name_all(self) -> None:
+        """Give every address and key a provider; keys that serve the very same become one provider's ``api_keys``."""
+        for address, keys in self._served.items():
+            same = len({frozenset(what) for what in keys.values()}) == 1 and None not in keys
+            for group in [list(keys)] if same else [[key] for key in keys]:
+                self._add(address, group)
+
+    def name_of(self, address: Address, key: str | None) -> str | None:
+        """Return the provider that asks at ``address`` with ``key``; None where there cannot be one."""
+        return self._names.get((address, key))
+
+    def _add(self, address: Address, keys: list[str | None]) -> None:
+        name = self._free(address, keys)
+        if address.prefix is not None and name != address.prefix:
+            return  # a vendor the catalog does not have is known to litellm by the provider's name alone
+        entry: dict[str, Any] = {}
+        if address.vendor is not None and name != address.vendor:
+            entry["preset"] = address.vendor
+        if address.prefix is not None or address.kind is not None:
+            entry["kind"] = "litellm"
+        if address.base_url is not None:
+            entry["base_url"] = address.base_url
+        known = [key for key in keys if key is not None]
+        if len(known) > 1:
+            entry["api_keys"] = known
+        elif known:
+            entry["api_key"] = known[0]
+        if address.organization is not None:
+            entry["organization"] = address.organization
+        if address.api_version is not None:
+            entry["query"] = {_VERSIONED: address.api_version}
+        self.providers[name] = entry
+        self._names.update({(address, key): name for key in keys})
+
+    def _api_version(self, vendor: Vendor | None, params: dict[str, Any], place: Place) -> str | None:
+        """Take the version of the API out of ``params``, where the vendor asks for one and not for that of its row."""
+        if vendor is None or _VERSIONED not in vendor.query:
+            return None
+        sent, where = vendor.query[_VERSIONED], (*place, "api_version")
+        said = params.pop("api_version", None)
+        if said is None:
+            return self._variables.default("AZURE_API_VERSION")  # where LiteLLM looks
+        version = str(self._variables.plain(said, where))
+        if version in _AZURE_V1:
+            self._notes.add(
+                where,
+                f"left out, {sent} is asked for: Azure's v1 API is a provider without a preset,"
+                " base_url: https://RESOURCE.openai.azure.com/openai/v1",
+            )
+            return None
+        return None if version == sent else version
+
+    def _free(self, address: Address, keys: list[str | None]) -> str:
+        wished = next((self._wished[address, key] for key in keys if (address, key) in self._wished), None)
+        wanted = wished or address.vendor or address.prefix
+        if wanted is None:
+            wanted = "server" if is_reference(address.base_url) else server_name(address.base_url or "")
+            wanted = f"{wanted}-server" if wanted in self._catalog else wanted
+        return _numbered(wanted, self.providers)
+
+    def _key(self, raw: Any, address: Address, vendor: Vendor | None, place: Place) -> str | None:
+        where = (*place, "api_key")
+        if raw in (None, "") and vendor is not None and vendor.key_required and _is_own(address, vendor):
+            raw = f"os.environ/{_usual(vendor)}" if vendor.key_env else None
+        if raw is None or raw == "":
+            if vendor is not None and vendor.key_required and not _is_own(address, vendor):
+                self._notes.add(
+                    (*place, "api_base"),
+                    f"{vendor.title}'s key is not sent to another host unless the provider says so: give its api_key",
+                )
+            return None
+        if vendor is None or not vendor.key_required:
+            own_host = address.base_url is not None or vendor is not None
+            if own_host and isinstance(raw, str) and _NO_KEY.fullmatch(raw):
+                self._notes.add(where, "a placeholder, left out: a server of one's own needs no key")
+                return None
+        usual = vendor.key_env[0] if vendor is not None and vendor.key_env else None
+        if usual is None:
+            name = address.prefix or (vendor.name if vendor else None) or server_name(address.base_url or "")
+            usual = re.sub(r"[^A-Za-z0-9]+", "_", name).upper() + "_API_KEY"
+        return self._variables.secret(raw, where, usual)
+
+
+def _is_own(address: Address, vendor: Vendor) -> bool:
+    """Tell whether ``address`` is a host of the vendor's own, to which its usual key may be sent."""
+    return address.base_url is None or vendor.base_url is None
+
+
+def _usual(vendor: Vendor) -> str:
+    """Return the variable that LiteLLM takes the vendor's key from, where the catalog has it, else the most usual."""
+    litellms = f"{(vendor.litellm_prefix or '').upper()}_API_KEY"
+    return litellms if litellms in vendor.key_env else vendor.key_env[0]
+
+
+def _numbered(wanted: str, taken: Collection[str]) -> str:
+    name, number = wanted, 2
+    while name in taken:
+        name, number = f"{wanted}-{number}", number + 1
+    return name
+
+
+def _trimmed(url: str, vendor: Vendor | None) -> str:
+    """Return ``url`` as our base URLs are: up to where the paths of the API begin."""
+    url = url.rstrip("/").removesuffix("/chat/completions")
+    if vendor is None:
+        return url
+    if vendor.name == "azure":
+        return url.partition("/openai")[0] if "/openai/" in f"{url}/" else url
+    # LiteLLM adds the version for these two itself.
+    if vendor.name in ("ollama", "anthropic") and vendor.kind != "litellm" and not url.endswith("/v1"):
+        return f"{url}/v1"
+    return url
+
+
+def frozen(value: Any) -> Hashable:
+    """Return something that is equal where plain data is, and can be kept in a set."""
+    if isinstance(value, Mapping):
+        return frozenset((key, frozen(item)) for key, item in value.items())
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return tuple(frozen(item) for item in value)
+    return (type(value).__name__, value)

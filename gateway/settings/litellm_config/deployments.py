@@ -1,0 +1,297 @@
+"""One entry of LiteLLM's ``model_list`` as a deployment of ours, and what of it belongs to its model."""
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from gateway.settings.litellm_config.addresses import Address, Addresses, frozen
+from gateway.settings.litellm_config.advice import MODEL_INFO, PARAMS, UNKNOWN
+from gateway.settings.litellm_config.notes import Notes, is_said, section
+from gateway.settings.litellm_config.variables import Variables, is_reference
+from gateway.settings.litellm_config.vendors import Meant, meant
+from gateway.settings.presets import Catalog
+from gateway.settings.problems import Place
+
+_CREDENTIALS = ("aws_", "vertex_", "watsonx_", "azure_", "oci_", "sap_", "anthropic_")
+_CREDENTIAL_NAMES = frozenset({"api_version", "client_id", "client_secret", "tenant_id", "bedrock_tags"})
+_REGIONS = ("region_name", "aws_region_name", "vertex_location", "watsonx_region_name")
+_PRICES: Mapping[str, str] = {
+    "input_cost_per_token": "input",
+    "output_cost_per_token": "output",
+    "cache_read_input_token_cost": "cached_input",
+    "cache_creation_input_token_cost": "cache_write",
+    "output_cost_per_reasoning_token": "reasoning",
+}
+_CAPABILITIES: Mapping[str, str] = {
+    "supports_function_calling": "tools",
+    "supports_response_schema": "json_schema",
+    "supports_vision": "vision",
+    "supports_audio_input": "audio",
+    "supports_pdf_input": "documents",
+    "supports_reasoning": "reasoning",
+    "max_input_tokens": "context_tokens",
+    "max_output_tokens": "max_output_tokens",
+}
+_APIS: Mapping[str, tuple[str, ...]] = {
+    "completion": ("completions",),
+    "responses": ("responses",),
+    "embedding": ("embeddings",),
+    "moderation": ("moderations",),
+    "rerank": ("rerank",),
+    "image_generation": ("images",),
+    "image_edit": ("images",),
+    "audio_transcription": ("audio",),
+    "audio_speech": ("audio",),
+}
+_OF_LITELLM = frozenset({"chat", "embeddings"})
+_PER_MTOK_DIGITS = 6
+# Parameters of LiteLLM's own among those of requests, by how their names begin.
+_LITELLMS_OWN = (
+    "adaptive_router", "auto_router_", "cache", "complexity_router_", "fallbacks", "gcs_", "guardrails", "litellm_",
+    "model_info", "prompt_", "provider_affinity", "s3_", "stream_timeout_by_", "timeout_by_",
+)  # fmt: skip
+_OF_REQUESTS = frozenset({
+    "audio", "dimensions", "encoding_format", "enable_thinking", "frequency_penalty", "function_call", "functions",
+    "include_reasoning", "input_type", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens", "metadata",
+    "min_p", "min_tokens", "modalities", "model_kwargs", "n", "parallel_tool_calls", "plugins", "prediction",
+    "presence_penalty", "prompt_cache_key", "provider", "reasoning", "reasoning_effort", "repetition_penalty",
+    "response_format", "safety_identifier", "safety_settings", "seed", "service_tier", "size", "stop", "store",
+    "stream", "stream_options", "temperature", "text", "thinking", "tool_choice", "tools", "top_a", "top_k",
+    "top_logprobs", "top_p", "user", "verbosity", "voice", "web_search_options",
+})  # fmt: skip
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """An entry of ``model_list``, read. Values are as our file writes them."""
+
+    place: Place
+    name: str  # the model that clients ask for
+    model: str  # the vendor's
+    address: Address
+    key: str | None
+    deployment: Mapping[str, Any]  # of our file, without the name of the deployment
+    params: Mapping[str, Any]  # of requests: LiteLLM's defaults
+    timeouts: Mapping[str, Any]
+    weight: float | None
+    rate: float | None  # rpm, else tpm: LiteLLM's weights where there are no others
+    order: int
+    keepalive_s: Any = None
+
+    @property
+    def same(self) -> Hashable:
+        """What must be equal for two entries to be one deployment asked with two keys."""
+        return frozen([self.name, self.model, self.deployment, self.params, self.timeouts, self.weight, self.order])
+
+
+class Entries:
+    """Reads the entries of ``model_list``, one by one."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        variables: Variables,
+        notes: Notes,
+        addresses: Addresses,
+        *,
+        drop_params: bool,
+    ) -> None:
+        self._catalog = catalog
+        self._variables = variables
+        self._notes = notes
+        self._addresses = addresses
+        self._drop_params = drop_params
+
+    def read(self, raw: Any, place: Place) -> Entry | None:
+        """Return the entry, None (with a remark) where it names nobody to ask."""
+        entry = section(raw, place, self._notes)
+        here = (*place, "litellm_params")
+        params = {str(key): value for key, value in section(entry.get("litellm_params"), here, self._notes).items()}
+        model, name = params.pop("model", None), entry.get("model_name")
+        if not model or not name:
+            self._notes.add(place, "has no model_name, or no litellm_params.model: left out")
+            return None
+        who = meant(str(model), params.pop("custom_llm_provider", None), self._catalog)
+        if who is None:
+            self._notes.add(
+                (*here, "model"), "names no vendor that is known: left out; write provider/model under `models`"
+            )
+            return None
+        found = self._addresses.read(who, params, here)
+        if found is None:
+            return None
+        address, key = found
+        info = section(entry.get("model_info"), (*place, "model_info"), self._notes)
+        if _is_through_litellm(address, who) and not {*_apis(who, info)} <= _OF_LITELLM:
+            self._notes.add(
+                place, "no counterpart: this vendor is asked for chat and embeddings only, so the entry is left out"
+            )
+            return None
+        # LiteLLM has always read limits beside litellm_params, too.
+        params |= {word: entry[word] for word in ("rpm", "tpm") if word in entry and word not in params}
+        for word in entry.keys() - {"model_name", "litellm_params", "model_info", "rpm", "tpm", "blocked"}:
+            self._notes.add((*place, word), UNKNOWN)
+        deployment = self._deployment(who, address, params, info, place)
+        if entry.get("blocked") or info.get("blocked"):
+            deployment["enabled"] = False
+        timeouts = self._timeouts(params, here)
+        weight, rate, order = (
+            self._number(params.pop(word, None), (*here, word)) for word in ("weight", "rpm", "order")
+        )
+        tokens = self._number(params.pop("tpm", None), (*here, "tpm"))
+        for word in ("rpm", "tpm"):
+            if (rate if word == "rpm" else tokens) is not None:
+                self._notes.add((*here, word), PARAMS[word])
+        return Entry(
+            place=place,
+            name=str(name),
+            model=who.model,
+            address=address,
+            key=key,
+            deployment=deployment,
+            timeouts=timeouts,
+            weight=weight,
+            rate=rate or tokens,
+            order=int(order or 1),
+            keepalive_s=self._variables.plain(params.pop("keepalive_seconds", None), (*here, "keepalive_seconds")),
+            params=self._params(params, here),
+        )
+
+    def _deployment(
+        self, who: Meant, address: Address, params: dict[str, Any], info: Mapping[str, Any], place: Place
+    ) -> dict[str, Any]:
+        """Take out of ``params`` what is the deployment's own."""
+        here = (*place, "litellm_params")
+        take = self._variables.plain
+        result: dict[str, Any] = {}
+        if apis := _apis(who, info):
+            result["apis"] = list(apis)
+        if params.pop("use_chat_completions_api", None):
+            result["apis"] = ["chat"]
+        if params.pop("drop_params", self._drop_params) is True:
+            result["drop_params"] = True
+        if (parallel := params.pop("max_parallel_requests", None)) is not None:
+            result["max_in_flight"] = take(parallel, (*here, "max_parallel_requests"))
+        body = dict(section(params.pop("extra_body", None), (*here, "extra_body"), self._notes))
+        body = {key: self._variables.named(key, value, (*here, "extra_body", key)) for key, value in body.items()}
+        if region := next((params[word] for word in _REGIONS if isinstance(params.get(word), str)), None):
+            result["region"] = take(region, here)
+        body |= self._credentials(address, who, params, here)
+        if body:
+            result["extra_body"] = body
+        if headers := self._headers(params, here):
+            result["extra_headers"] = headers
+        if price := self._price(params, info, place):
+            result["price_per_mtok"] = price
+        if capabilities := dict(self._capabilities(info, (*place, "model_info"))):
+            result["capabilities"] = capabilities
+        return result
+
+    def _credentials(self, address: Address, who: Meant, params: dict[str, Any], here: Place) -> dict[str, Any]:
+        """Take out of ``params`` what LiteLLM needs to reach a vendor that it speaks to; it goes by ``extra_body``."""
+        through_litellm = _is_through_litellm(address, who)
+        found: dict[str, Any] = {}
+        for word in [name for name in params if name.startswith(_CREDENTIALS) or name in _CREDENTIAL_NAMES]:
+            value = params.pop(word)
+            if value is None:
+                continue
+            if through_litellm:
+                text = msgspec.json.encode(value).decode() if isinstance(value, dict) else value
+                secret = isinstance(value, dict) or word == "vertex_credentials"
+                found[word] = (
+                    self._variables.secret(text, (*here, word), word.upper())
+                    if secret
+                    else self._variables.named(word, text, (*here, word))
+                )
+            else:
+                self._notes.add((*here, word), PARAMS.get(word, UNKNOWN))
+        if params.pop("region_name", None) is not None and through_litellm:
+            self._notes.add(
+                (*here, "region_name"), "became the region of the deployment only: set the vendor's own, too"
+            )
+        return found
+
+    def _headers(self, params: dict[str, Any], here: Place) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        for word in ("headers", "extra_headers"):
+            given = section(params.pop(word, None), (*here, word), self._notes)
+            headers |= {
+                str(name): str(self._variables.named(str(name), str(value), (*here, word, str(name))))
+                for name, value in given.items()
+            }
+        return headers
+
+    def _price(self, params: dict[str, Any], info: Mapping[str, Any], place: Place) -> dict[str, float]:
+        price: dict[str, float] = {}
+        for word, ours in _PRICES.items():
+            where = (*place, "litellm_params", word) if word in params else (*place, "model_info", word)
+            value = self._number(params.pop(word, info.get(word)), where)
+            if value is not None:
+                price[ours] = round(value * 1e6, _PER_MTOK_DIGITS)
+        if price and "input" not in price:
+            self._notes.add(place, "has prices without one of input tokens: left out")
+            return {}
+        if price and "output" not in price:
+            self._notes.add(place, "has no price of output tokens: taken as free, as of embeddings")
+            price["output"] = 0.0
+        return price
+
+    def _capabilities(self, info: Mapping[str, Any], place: Place) -> Iterator[tuple[str, Any]]:
+        for word, value in info.items():
+            if word in _CAPABILITIES and value is not None:
+                yield _CAPABILITIES[word], self._variables.plain(value, (*place, word))
+            elif word not in _PRICES and word not in ("mode", "blocked") and is_said(value):
+                self._notes.add((*place, word), MODEL_INFO.get(word, UNKNOWN))
+
+    def _timeouts(self, params: dict[str, Any], here: Place) -> dict[str, Any]:
+        """Take LiteLLM's two clocks. Neither is a limit to a whole answer: they bound the wait for the next bytes."""
+        whole, stream = params.pop("timeout", None), params.pop("stream_timeout", None)
+        said = stream if stream is not None else whole
+        if said is None:
+            return {}
+        word = "timeout" if stream is None else "stream_timeout"
+        clock = self._variables.plain(said, (*here, word))
+        if not isinstance(clock, int | float) and not is_reference(clock):
+            self._notes.add((*here, word), "is no number of seconds: left out")
+            return {}
+        if whole is not None and stream is not None:
+            self._notes.add(
+                (*here, "timeout"), "calls that do not stream wait no longer than others: stream_timeout counts"
+            )
+        return {"ttft_timeout_s": clock, "stall_timeout_s": clock}
+
+    def _params(self, params: dict[str, Any], here: Place) -> dict[str, Any]:
+        """Return what is left: LiteLLM sends it with every request that does not say it."""
+        kept = {}
+        for word, value in params.items():
+            if word in PARAMS:
+                if is_said(value):
+                    self._notes.add((*here, word), PARAMS[word])
+            elif word.startswith(_LITELLMS_OWN) and word not in _OF_REQUESTS:
+                if is_said(value):
+                    self._notes.add((*here, word), UNKNOWN)
+            elif value is not None:
+                if word not in _OF_REQUESTS:
+                    self._notes.add((*here, word), "not known: taken as a parameter of requests (`defaults`)")
+                kept[word] = self._variables.named(word, value, (*here, word))
+        return kept
+
+    def _number(self, value: Any, place: Place) -> float | None:
+        if value is None or isinstance(value, bool):
+            return None
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            self._notes.add(place, "is no number here (a variable cannot stand in for it): left out")
+            return None
+
+
+def _apis(who: Meant, info: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the APIs that the entry is for, none where it does not say."""
+    return who.apis or _APIS.get(str(info.get("mode")), ())
+
+
+def _is_through_litellm(address: Address, who: Meant) -> bool:
+    """Tell whether the vendor is spoken to by the litellm library."""
+    of_vendor = who.vendor is not None and who.vendor.kind == "litellm"
+    return address.kind == "litellm" or who.prefix is not None or of_vendor

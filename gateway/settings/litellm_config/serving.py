@@ -1,0 +1,52 @@
+"""LiteLLM's general settings: who may call, where it listens, and where it keeps things."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.settings.litellm_config.notes import Notes
+from gateway.settings.litellm_config.variables import Variables
+from gateway.settings.problems import Place
+
+CLIENT = "litellm-master"
+LEDGER = "LEDGER_DATABASE_URL"  # not HOLESHOT_…: those are settings by themselves
+_REFERENCE = re.compile(r"os\.environ/([A-Za-z_][A-Za-z0-9_]*)")
+_DEFAULT_LEDGER = "sqlite:///var/holeshot.db"
+
+
+def client(key: Any, place: Place, variables: Variables, notes: Notes, *, adhoc: bool) -> dict[str, Any]:
+    """Return the entry of ``clients`` that admits who has LiteLLM's master key; the key itself is not in it."""
+    value = variables.value_of(key)
+    entry: dict[str, Any] = {}
+    if value is not None:
+        entry["key_sha256"] = hashlib.sha256(value.encode()).hexdigest()
+        notes.add(
+            place,
+            f"became client {CLIENT!r}, known by the key's SHA-256; give each user a key with `holeshot keys new NAME`",
+        )
+    else:
+        match = _REFERENCE.fullmatch(str(key))
+        name = f"{match[1] if match else 'LITELLM_MASTER_KEY'}_SHA256"
+        entry["key_sha256"] = variables.plain(f"os.environ/{name}", place)
+        notes.add(
+            place,
+            f"became client {CLIENT!r}, known by the key's SHA-256, which must be in {name}:"
+            ' printf %s "$KEY" | sha256sum; better, make new keys with `holeshot keys new NAME`',
+        )
+    entry["admin"] = True
+    if adhoc:
+        entry["adhoc"] = True
+    return entry
+
+
+def ledger(general: Mapping[str, Any], place: Place, notes: Notes) -> str | None:
+    """Return ``database_url`` where LiteLLM had one: not its own, whose migrations may drop tables they do not know."""
+    if not general.get("database_url"):
+        return None
+    notes.add(
+        (*place, "database_url"),
+        f"LiteLLM's database holds its own tables: make one for the ledger, put its postgresql:// URL into {LEDGER},"
+        f" and run `holeshot migrate`; without it the ledger is in {_DEFAULT_LEDGER.removeprefix('sqlite:///')}",
+    )
+    return f"${{{LEDGER}:-{_DEFAULT_LEDGER}}}"

@@ -1,0 +1,113 @@
+"""What the found vendors sell, as lines of the configuration that ``holeshot init --live`` writes.
+
+Names come from the providers' lists, so nothing of them is written that could end a comment or begin something else.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from gateway.settings.same_models import Offer, SameModel
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")  # needs no quotes in YAML
+_WRITABLE = re.compile(r"[A-Za-z0-9@][A-Za-z0-9_./:@+-]*")
+_COLUMN = 62  # where comments begin, if there is room
+_PER_MTOK = 1e6
+
+
+class Sold(msgspec.Struct, frozen=True):
+    """A model several vendors sell, under the public name proposed for it."""
+
+    name: str
+    same: SameModel
+
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """Who sells it."""
+        return self.same.providers
+
+    def block(self, race: str) -> str:
+        """Return it as an entry of ``models:``, with a line for each provider; other ways to be served are comments."""
+        head = [f"  {_quoted(self.name)}:\n"]
+        if self.same.note:
+            head.append(f"    # {self.same.note}; leave out what you would not take for the other\n")
+        lines = []
+        served: set[str] = set()
+        for offer in self.same.offers:
+            mark = "# - " if offer.provider in served else "- "
+            served.add(offer.provider)
+            lines.append(f"{f'      {mark}{_entry(offer)}':{_COLUMN}}  # {_told(offer)}".removesuffix("  # ").rstrip())
+        return "".join([*head, "    deployments:\n", *(f"{line}\n" for line in lines), race])
+
+    def comment(self) -> str:
+        """Return it in one line that is switched on by taking off the #."""
+        first = {offer.provider: offer for offer in reversed(self.same.offers)}
+        entries = ", ".join(_entry(first[provider]) for provider in self.providers)
+        note = f"  # {self.same.note}" if self.same.note else ""
+        return f"  # {_quoted(self.name)}: {{ deployments: [{entries}] }}{note}\n"
+
+
+class Market(msgspec.Struct, frozen=True):
+    """What the vendors listed: the models proposed for racing, the others several sell, and who did not answer."""
+
+    raced: tuple[Sold, ...]
+    others: tuple[Sold, ...] = ()
+    silent: Mapping[str, str] = {}  # by vendor, why nothing is known of what it sells
+    listed: Mapping[str, frozenset[str]] = {}  # by vendor, the names of its models
+
+    def may_sell(self, vendor: str, model: str) -> bool:
+        """Tell whether ``vendor`` lists ``model``, or has not said what it sells."""
+        return vendor not in self.listed or model in self.listed[vendor]
+
+
+def market(
+    models: Sequence[SameModel], top: int, silent: Mapping[str, str], listed: Mapping[str, frozenset[str]]
+) -> Market:
+    """Return what to propose of ``models``, the most sold first: the first ``top`` for racing."""
+    sold: list[Sold] = []
+    names: set[str] = set()
+    for same in models:
+        short = same.model.rpartition("/")[2]
+        name = same.model if short in names else short
+        offers = tuple(offer for offer in same.offers if _WRITABLE.fullmatch(offer.listed.id))
+        kept = msgspec.structs.replace(same, offers=offers)
+        if same.kind == "chat" and kept.is_shared and _WRITABLE.fullmatch(name) and name not in names:
+            names.add(name)
+            sold.append(Sold(name, kept))
+    return Market(tuple(sold[:top]), tuple(sold[top:]), {key: _in_one_line(why) for key, why in silent.items()}, listed)
+
+
+def _entry(offer: Offer) -> str:
+    """Return a deployment as it is written in the file."""
+    deployment = _quoted(offer.deployment)
+    if offer.quantization is None:
+        return deployment
+    return f"{{ deployment: {deployment}, quantization: {_quoted(_word(offer.quantization))} }}"
+
+
+def _told(offer: Offer) -> str:
+    """Return what its list tells of it, for a comment."""
+    listed = offer.listed
+    told = []
+    if offer.name.serving is not None:
+        told.append(f"served as {_word(offer.name.serving)}")
+    if listed.context_tokens is not None:
+        told.append(f"context {listed.context_tokens:,}")
+    if listed.input_usd is not None and listed.output_usd is not None:
+        told.append(f"${listed.input_usd * _PER_MTOK:g} in, ${listed.output_usd * _PER_MTOK:g} out per million")
+    return "; ".join(told)
+
+
+def _quoted(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
+
+
+def _word(text: str) -> str:
+    """Return a word of a list without what does not belong into one."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:40]
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())[:160]

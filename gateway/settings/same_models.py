@@ -1,0 +1,102 @@
+"""Which models of several providers' lists are the same one, as far as names and lists tell."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from gateway.settings.model_names import ModelKind, ModelName, understood
+from providers.listings import Listed
+
+# Vendors that sell no base models: with them a plain "llama3.1-8b" is the trained one.
+TRAINED_ONLY = frozenset({"cerebras", "groq", "ollama"})
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """One model at one provider."""
+
+    provider: str
+    listed: Listed
+    name: ModelName
+
+    @property
+    def deployment(self) -> str:
+        """Its name as a deployment."""
+        return f"{self.provider}/{self.listed.id}"
+
+    @property
+    def quantization(self) -> str | None:
+        """How its weights are stored, as the list tells, else as the name does."""
+        return self.listed.quantization or self.name.quantization
+
+
+class SameModel(msgspec.Struct, frozen=True):
+    """One model and who offers it. ``offers``: a provider's plain offer before those it serves in other ways."""
+
+    model: str
+    kind: ModelKind
+    offers: tuple[Offer, ...]
+
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """Who offers it, each once."""
+        return tuple(dict.fromkeys(offer.provider for offer in self.offers))
+
+    @property
+    def quantizations(self) -> tuple[str, ...]:
+        """The different ones that are told."""
+        return tuple(dict.fromkeys(offer.quantization for offer in self.offers if offer.quantization))
+
+    @property
+    def is_shared(self) -> bool:
+        """Two providers or more offer it."""
+        return len(self.providers) > 1
+
+    @property
+    def note(self) -> str | None:
+        """What to mind before its offers are raced as one."""
+        told = self.quantizations
+        if len(told) > 1:
+            return f"different quantization: {', '.join(told)}"
+        untold = [offer.provider for offer in self.offers if offer.quantization is None]
+        if told and untold:
+            return f"quantization is {told[0]} where told; not told by {', '.join(dict.fromkeys(untold))}"
+        return None
+
+
+def same_models(lists: Mapping[str, Sequence[Listed]], trained_only: frozenset[str] = frozenset()) -> list[SameModel]:
+    """Return all models of ``lists``, by provider: those most providers offer first, the newest of them before others.
+
+    ``trained_only``: the providers that sell no base models. A name that says too little to be sure of stands alone,
+    as does an adapter, whatever it is called.
+    """
+    found: dict[tuple[str, ModelKind], list[Offer]] = {}
+    for provider, models in lists.items():
+        for listed in models:
+            name = understood(listed.id, trained=provider in trained_only, told=_kind_told(listed))
+            alone = not name.certain or _is_adapter(listed)
+            key = f"{provider}/{listed.id}" if alone else name.model
+            found.setdefault((key, name.kind), []).append(Offer(provider, listed, name))
+    order = {provider: number for number, provider in enumerate(lists)}
+
+    def plainest(offer: Offer) -> tuple[int, bool]:
+        return order[offer.provider], offer.name.serving is not None
+
+    merged = [
+        SameModel(offers[0].name.model, kind, tuple(sorted(offers, key=plainest)))
+        for (_, kind), offers in found.items()
+    ]
+    return sorted(merged, key=lambda same: (-len(same.providers), -_newest_s(same), same.model))
+
+
+def _kind_told(listed: Listed) -> ModelKind | None:
+    """Return the kind a list tells; that something chats is no news: OCR models and guards do, too."""
+    return None if listed.kind == "chat" else listed.kind
+
+
+def _newest_s(same: SameModel) -> int:
+    """Return when the last of its providers began to list it, Unix time, 0 when none of them tells."""
+    return max((offer.listed.created_s or 0 for offer in same.offers), default=0)
+
+
+def _is_adapter(listed: Listed) -> bool:
+    return listed.parent is not None and listed.parent != listed.id

@@ -1,0 +1,153 @@
+"""What is known of vendors' models: the table that ships inside litellm, read as a file without importing litellm.
+
+Base prices only: its surcharges for very long prompts and for caches kept an hour, and its discounts for batches, are
+not applied.
+
+A flag that is missing there says nothing: of gpt-3.5-turbo it leaves out that pictures are not taken, of many models
+that they know tools. Only what is written as false is a no. Where a row lists the kinds of input (``image``,
+``audio``), the list is whole, so a kind without a flag of its own that is not in it is a no as well.
+"""
+
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+
+from providers.capabilities import UNKNOWN, Capabilities
+from providers.prices import Price
+
+_TABLE = "model_prices_and_context_window_backup.json"
+
+ModelKey = tuple[str, str]  # litellm's name of the vendor, the vendor's name of the model
+
+
+class Datasheet(msgspec.Struct, frozen=True):
+    """What one model at one vendor costs and can do."""
+
+    price: Price | None = None  # None: unknown
+    capabilities: Capabilities = UNKNOWN
+
+
+UNLISTED = Datasheet()
+
+
+class _Prices(msgspec.Struct, frozen=True):
+    input_cost_per_token: float | None = None
+    output_cost_per_token: float | None = None
+    cache_read_input_token_cost: float | None = None
+    input_cost_per_token_cache_hit: float | None = None  # the older name of the same, DeepSeek's
+    cache_creation_input_token_cost: float | None = None
+    output_cost_per_reasoning_token: float | None = None
+
+    def price(self) -> Price | None:
+        if self.input_cost_per_token is None:
+            return None
+        cached = self.cache_read_input_token_cost
+        return Price(
+            input_usd=self.input_cost_per_token,
+            output_usd=self.output_cost_per_token or 0.0,  # embeddings have no output
+            cached_input_usd=self.input_cost_per_token_cache_hit if cached is None else cached,
+            cache_write_usd=self.cache_creation_input_token_cost or None,  # 0: nothing beside the price of input
+            reasoning_usd=self.output_cost_per_reasoning_token,
+        )
+
+
+class _Abilities(msgspec.Struct, frozen=True):
+    supports_function_calling: bool | None = None
+    supports_response_schema: bool | None = None
+    supports_vision: bool | None = None
+    supports_audio_input: bool | None = None
+    supports_pdf_input: bool | None = None
+    supports_reasoning: bool | None = None
+    supported_modalities: tuple[str, ...] | None = None
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            tools=self.supports_function_calling,
+            json_schema=self.supports_response_schema,
+            vision=self._takes("image", self.supports_vision),
+            audio=self._takes("audio", self.supports_audio_input),
+            documents=self.supports_pdf_input,
+            reasoning=self.supports_reasoning,
+            context_tokens=_limit(self.max_input_tokens),
+            max_output_tokens=_limit(self.max_output_tokens),
+        )
+
+    def _takes(self, modality: str, flag: bool | None) -> bool | None:
+        return flag if flag is not None or not self.supported_modalities else modality in self.supported_modalities
+
+
+class _Seller(msgspec.Struct, frozen=True):
+    litellm_provider: str = ""
+
+
+_table_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_seller_decoder = msgspec.json.Decoder(_Seller)
+_prices_decoder = msgspec.json.Decoder(_Prices)
+_abilities_decoder = msgspec.json.Decoder(_Abilities)
+
+
+class DatasheetTable:
+    """A table of models in litellm's format, kept on disk: it has thousands of rows, a gateway needs a handful.
+
+    Each lookup reads the file (3 MB, some 5 ms) and keeps nothing of it, so look up all deployments at once.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path  # None: nothing is known of any model
+
+    @classmethod
+    def installed(cls) -> "DatasheetTable":
+        """Return the table of the installed litellm, an empty one where there is none."""
+        spec = find_spec("litellm")  # finds a top-level package without importing it
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            if (path := Path(folder) / _TABLE).is_file():
+                return cls(path)
+        return cls(None)
+
+    def look_up(self, models: Iterable[ModelKey]) -> dict[ModelKey, Datasheet]:
+        """Return the datasheet of each ``(litellm_prefix, model)``, ``UNLISTED`` where the table has none.
+
+        Raises:
+            OSError, msgspec.DecodeError: the table cannot be read.
+
+        """
+        table = _table_decoder.decode(self._path.read_bytes()) if self._path else {}
+        return {(prefix, model): _find(table, prefix, model) for prefix, model in models}
+
+
+def _find(table: Mapping[str, msgspec.Raw], prefix: str, model: str) -> Datasheet:
+    """Return what stands under ``prefix/model``, or under the bare name where that row is this vendor's."""
+    if (row := table.get(f"{prefix}/{model}")) is not None:
+        return _read(row)
+    row = table.get(model)
+    return _read(row) if row is not None and _sells(row, prefix) else UNLISTED
+
+
+def _sells(row: msgspec.Raw, prefix: str) -> bool:
+    """Tell whether a row's provider is the vendor or one of its lines (``cohere_chat``, ``vertex_ai-llama_models``)."""
+    try:
+        provider = _seller_decoder.decode(row).litellm_provider
+    except msgspec.ValidationError:
+        return False
+    return provider == prefix or provider.startswith((f"{prefix}_", f"{prefix}-"))
+
+
+def _read(row: msgspec.Raw) -> Datasheet:
+    """Return a row. A half of it that is not of the usual types is unknown, whatever the other half is."""
+    try:
+        price = _prices_decoder.decode(row).price()
+    except msgspec.ValidationError:
+        price = None
+    try:
+        capabilities = _abilities_decoder.decode(row).capabilities()
+    except msgspec.ValidationError:
+        capabilities = UNKNOWN
+    return Datasheet(price, capabilities)
+
+
+def _limit(tokens: int | None) -> int | None:
+    return tokens if tokens is not None and tokens > 0 else None

@@ -1,0 +1,1 @@
+"""OpenAI's older completions API as a dialect: raw prompts, continued."""

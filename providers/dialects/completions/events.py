@@ -1,0 +1,93 @@
+"""What one event of a completions stream says: text or none, usage, an end, an error.
+
+Nearly every chunk fits the types below. Where a provider's types surprise, the event is read again without types, and
+what does not fit is taken as absent.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from providers.chunks import DONE, Chunk
+from providers.error_bodies import error_in
+from providers.errors import ErrorKind, UpstreamError
+from providers.usage import usage_of
+
+
+class _Choice(msgspec.Struct, gc=False):
+    text: str | None = None
+    finish_reason: str | None = None
+    error: Any = None  # OpenRouter
+
+
+class _Event(msgspec.Struct, gc=False):
+    choices: list[_Choice] | None = None
+    usage: dict[str, Any] | None = None
+    error: Any = None
+    object: str | None = None
+
+
+_events = msgspec.json.Decoder(_Event)
+
+
+def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
+    """Read one event's data. An event without data (a comment, a ping) gives a chunk that says nothing.
+
+    Raises:
+        UpstreamError: the data is no JSON object (invalid_response).
+
+    """
+    said = data.strip()
+    if said == DONE:
+        return Chunk(data, done=True)
+    if not said:
+        return Chunk(data)
+    try:
+        event = _events.decode(data)
+    except msgspec.ValidationError:
+        event = _read_untyped(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise _no_json_object() from None
+    choices = event.choices or ()
+    chars = sum(len(choice.text or "") for choice in choices)
+    is_error = event.error or event.object == "error"
+    if is_error or any(choice.error or choice.finish_reason == "error" for choice in choices):
+        return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
+    return Chunk(
+        data,
+        meaningful=chars > 0,
+        answer=chars > 0,
+        finished=any(choice.finish_reason for choice in choices),
+        usage=None if event.usage is None else usage_of(event.usage),
+        usage_only=event.usage is not None and not choices,
+        text_chars=chars,
+    )
+
+
+def _no_json_object() -> UpstreamError:
+    return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is no JSON object")
+
+
+def _read_untyped(data: bytes) -> _Event:
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise _no_json_object() from None
+    if not isinstance(value, dict):
+        raise _no_json_object()
+    choices, usage = value.get("choices"), value.get("usage")
+    return _Event(
+        [_choice(one) for one in choices if isinstance(one, dict)] if isinstance(choices, list) else None,
+        usage if isinstance(usage, dict) else None,
+        value.get("error"),
+        _string(value.get("object")),
+    )
+
+
+def _choice(value: dict[str, Any]) -> _Choice:
+    return _Choice(_string(value.get("text")), _string(value.get("finish_reason")), value.get("error"))
+
+
+def _string(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

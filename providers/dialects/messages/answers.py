@@ -1,0 +1,228 @@
+"""Whole Messages answers: as the stream that would have said the same, and out of a stream."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from providers.dialects.messages.errors import error_of_event, type_of_kind
+from providers.errors import ErrorKind, UpstreamError
+from providers.json_stream import read_answer
+
+_RawObject = dict[str, msgspec.Raw]
+
+_objects = msgspec.json.Decoder(_RawObject)
+_lists = msgspec.json.Decoder(list[msgspec.Raw])
+_strings = msgspec.json.Decoder(str)
+_usages = msgspec.json.Decoder(_RawObject | None)
+
+_NULL = msgspec.Raw(b"null")
+_EMPTY_LIST = msgspec.Raw(b"[]")
+_EMPTY_OBJECT = msgspec.Raw(b"{}")
+_EMPTY_STRING = msgspec.Raw(b'""')
+_NOTHING = (b"null", b"[]", b"{}", b'""')
+_SURPRISES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError)
+
+_GROWING: Mapping[str, tuple[str, ...]] = {  # what a block of this type begins without; others come whole
+    "text": ("text",),
+    "thinking": ("thinking", "signature"),
+    "tool_use": ("input",),
+    "server_tool_use": ("input",),
+}
+_DELTAS: Mapping[str, tuple[str, str]] = {  # the type and field of the delta that brings it
+    "text": ("text_delta", "text"),
+    "thinking": ("thinking_delta", "thinking"),
+    "signature": ("signature_delta", "signature"),
+    "input": ("input_json_delta", "partial_json"),
+}
+_AT_THE_END = ("stop_reason", "stop_sequence", "stop_details", "container")  # of a message, told by its message_delta
+
+
+def event(type_: str, fields: Mapping[str, Any]) -> bytes:
+    """Return an event as it goes over the wire."""
+    data = msgspec.json.encode({"type": type_, **fields})
+    return b"event: " + type_.encode() + b"\ndata: " + data + b"\n\n"
+
+
+ENDING = event("message_stop", {})
+
+
+def failure(kind: str, message: str) -> bytes:
+    """Return the event of an error of one of our kinds; SDKs raise at it."""
+    return event("error", {"error": {"type": type_of_kind(kind), "message": message}})
+
+
+def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
+    """Return a whole message as its own event stream; gathering it gives the same message, every field of it.
+
+    Raises:
+        UpstreamError: as ``read_answer``, errors being of the kind their type says; also when it is no message
+            (invalid_response).
+
+    """
+    try:
+        message = read_answer(body, secrets)
+    except UpstreamError as error:
+        if error.kind is ErrorKind.SERVER_ERROR:
+            raise error_of_event(body, secrets, otherwise=ErrorKind.SERVER_ERROR) from None
+        raise
+    try:
+        blocks = [_objects.decode(block) for block in _lists.decode(message["content"])]
+        stream = [event("message_start", {"message": _unfinished(message)})]
+        for index, block in enumerate(blocks):
+            stream += _block(index, block)
+    except _SURPRISES:
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is no message") from None
+    delta = {name: message[name] for name in _AT_THE_END if name in message}
+    delta.setdefault("stop_sequence", _NULL)
+    if bytes(delta.get("stop_reason", _NULL)) == b"null":  # a whole body is finished by being whole
+        delta["stop_reason"] = msgspec.Raw(b'"end_turn"')
+    usage = message.get("usage", _NULL)
+    if bytes(usage) == b"null":  # SDKs need a count
+        usage = msgspec.Raw(b'{"output_tokens":0}')
+    stream += [event("message_delta", {"delta": delta, "usage": usage}), ENDING]
+    return b"".join(stream)
+
+
+def _unfinished(message: Mapping[str, msgspec.Raw]) -> _RawObject:
+    """Return a message as it stands before its first block."""
+    begun = {name: value for name, value in message.items() if name not in _AT_THE_END}
+    return {**begun, "content": _EMPTY_LIST, "stop_reason": _NULL, "stop_sequence": _NULL}
+
+
+def _block(index: int, block: _RawObject) -> list[bytes]:
+    """Return a block's events: an empty one begins, and what it has comes in one delta each."""
+    begun = dict(block)
+    deltas: list[dict[str, Any]] = []
+    growing = _GROWING.get(_strings.decode(block["type"]), ())
+    for name in growing:
+        kind, field = _DELTAS[name]
+        value = block.get(name, _NULL)
+        if bytes(value) in _NOTHING:
+            continue
+        if name == "input":
+            begun[name], piece = _EMPTY_OBJECT, msgspec.Raw(msgspec.json.encode(bytes(value).decode()))
+        else:
+            _strings.decode(value)  # to be refused if it is none
+            begun[name], piece = _EMPTY_STRING, value
+        deltas.append({"type": kind, field: piece})
+    if "text" in growing and bytes(block.get("citations", _NULL)) not in _NOTHING:
+        begun["citations"] = _EMPTY_LIST
+        deltas += [{"type": "citations_delta", "citation": one} for one in _lists.decode(block["citations"])]
+    return [
+        event("content_block_start", {"index": index, "content_block": begun}),
+        *(event("content_block_delta", {"index": index, "delta": delta}) for delta in deltas),
+        event("content_block_stop", {"index": index}),
+    ]
+
+
+class _Block:
+    """One block of the message being gathered, and the pieces of what grows in it."""
+
+    def __init__(self, begun: _RawObject) -> None:
+        self._fields = begun
+        self._pieces: dict[str, list[str]] = {}
+        self._citations: list[msgspec.Raw] = []
+
+    def add(self, delta: _RawObject) -> None:
+        kind = _strings.decode(delta["type"])
+        if kind == "text_delta":
+            self._pieces.setdefault("text", []).append(_strings.decode(delta["text"]))
+        elif kind == "thinking_delta":
+            self._pieces.setdefault("thinking", []).append(_strings.decode(delta["thinking"]))
+        elif kind == "input_json_delta":
+            self._pieces.setdefault("input", []).append(_strings.decode(delta["partial_json"]))
+        elif kind == "signature_delta":  # comes whole
+            self._fields["signature"] = delta["signature"]
+        elif kind == "citations_delta":
+            self._citations.append(delta["citation"])
+        else:
+            self._add_unknown(delta)
+
+    def _add_unknown(self, delta: _RawObject) -> None:
+        """Add a delta of a type not known yet: strings are pieces of one string, anything else replaces."""
+        for name, value in delta.items():
+            if name == "type":
+                continue
+            if bytes(memoryview(value)[:1]) == b'"':
+                self._pieces.setdefault(name, []).append(_strings.decode(value))
+            else:
+                self._fields[name] = value
+
+    def whole(self) -> _RawObject:
+        fields = dict(self._fields)
+        for name, pieces in self._pieces.items():
+            text = "".join(pieces)
+            if name == "input":
+                fields[name] = _input(text) if text else fields.get(name, _EMPTY_OBJECT)
+            else:
+                begun = fields.get(name, _EMPTY_STRING)
+                before = _strings.decode(begun) if bytes(memoryview(begun)[:1]) == b'"' else ""
+                fields[name] = msgspec.Raw(msgspec.json.encode(before + text))
+        if self._citations:
+            begun = fields.get("citations", _NULL)
+            before_them = _lists.decode(begun) if bytes(memoryview(begun)[:1]) == b"[" else []
+            fields["citations"] = msgspec.Raw(msgspec.json.encode([*before_them, *self._citations]))
+        return fields
+
+
+def _input(text: str) -> msgspec.Raw:
+    """Return a tool's input. What was cut off in the middle is wrapped, as Anthropic's docs advise."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return msgspec.Raw(msgspec.json.encode({"INVALID_JSON": text}))
+    return msgspec.Raw(text.encode())
+
+
+class MessageGathering:
+    """Makes one message out of its events; what is not known of blocks, deltas and messages is kept as it came."""
+
+    def __init__(self) -> None:
+        self._message: _RawObject = {}
+        self._usage: _RawObject = {}
+        self._blocks: dict[int, _Block] = {}
+
+    def take(self, data: bytes) -> None:
+        """Take one event's data.
+
+        Raises:
+            UpstreamError: it is valid JSON, but not what Messages says (invalid_response).
+
+        """
+        try:
+            self._take(_objects.decode(data))
+        except _SURPRISES as error:
+            message = f"sent an event that is none of Messages: {type(error).__name__}"
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+
+    def body(self) -> bytes:
+        """Return the whole message as JSON."""
+        content = [self._blocks[index].whole() for index in sorted(self._blocks)]
+        message: dict[str, Any] = {**self._message, "content": content}
+        if self._usage:
+            message["usage"] = self._usage
+        return msgspec.json.encode(message)
+
+    def _take(self, event_: _RawObject) -> None:
+        match _strings.decode(event_["type"]):
+            case "content_block_delta":
+                self._blocks[msgspec.json.decode(event_["index"], type=int)].add(_objects.decode(event_["delta"]))
+            case "content_block_start":
+                begun = _objects.decode(event_["content_block"])
+                self._blocks[msgspec.json.decode(event_["index"], type=int)] = _Block(begun)
+            case "message_start":
+                self._message = _objects.decode(event_["message"])
+                self._use(self._message.get("usage", _NULL))
+            case "message_delta":
+                self._message.update(_objects.decode(event_["delta"]))
+                self._use(event_.get("usage", _NULL))
+                self._message.update(
+                    {name: value for name, value in event_.items() if name not in {"type", "delta", "usage"}}
+                )
+
+    def _use(self, usage: msgspec.Raw) -> None:
+        """Take counts, which are all of what was counted so far; what is null says nothing."""
+        for name, count in (_usages.decode(usage) or {}).items():
+            if name not in self._usage or bytes(count) != b"null":
+                self._usage[name] = count

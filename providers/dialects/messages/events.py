@@ -1,0 +1,188 @@
+"""What one event of a Messages stream says: text or none, thoughts or answer, usage, an end, an error.
+
+As in ``chunks.py``, an event that does not fit the types is read again without them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from providers.chunks import Chunk
+from providers.dialects.messages.errors import error_of_event
+from providers.errors import ErrorKind, UpstreamError
+from providers.usage import Usage
+
+
+class _Delta(msgspec.Struct, gc=False):
+    type: str | None = None
+    text: str | None = None
+    thinking: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+
+
+class _Block(msgspec.Struct, gc=False):
+    type: str | None = None
+    text: str | None = None
+    thinking: str | None = None
+    name: str | None = None
+
+
+class _Details(msgspec.Struct, gc=False):
+    thinking_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct, gc=False):
+    input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    output_tokens: int | None = None
+    output_tokens_details: _Details | None = None
+
+
+class _Message(msgspec.Struct, gc=False):
+    usage: _Usage | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str | None = None
+    delta: _Delta | None = None
+    content_block: _Block | None = None
+    message: _Message | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Event)
+_untyped = msgspec.json.Decoder(dict[str, Any])
+_SILENT_BLOCKS = frozenset({"text", "thinking"})  # which begin empty
+
+
+def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
+    """Read one event's data. An event without data, a ping and a type not known give a chunk that says nothing.
+
+    A thought that is sent hidden is meaningful, but has no characters. Usage at a message's start has no completion
+    tokens: what is told there is not what the answer will have.
+
+    Raises:
+        UpstreamError: the data is no JSON object (invalid_response).
+
+    """
+    if not data.strip():
+        return Chunk(data)
+    try:
+        event = _decoder.decode(data)
+    except msgspec.ValidationError:
+        event = _read_untyped(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise _no_json_object() from None
+    if event.type == "error" or (event.type is None and event.error is not None):
+        return Chunk(data, error=error_of_event(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
+    read = _READERS.get(event.type or "")
+    return Chunk(data) if read is None else read(data, event)
+
+
+def _delta(data: bytes, event: _Event) -> Chunk:
+    delta = event.delta or _Delta()
+    if thought := delta.thinking:
+        return Chunk(data, meaningful=True, reasoning=True, text_chars=len(thought))
+    text = delta.text or delta.partial_json
+    return Chunk(data, meaningful=True, answer=True, text_chars=len(text)) if text else Chunk(data)
+
+
+def _start_of_message(data: bytes, event: _Event) -> Chunk:
+    usage = None
+    if event.message is not None and event.message.usage is not None:
+        told = _usage(event.message.usage)
+        usage = (
+            None
+            if told.prompt_tokens is None
+            else msgspec.structs.replace(told, completion_tokens=None, reasoning_tokens=None)
+        )
+    return Chunk(data, usage=usage)
+
+
+def _change_of_message(data: bytes, event: _Event) -> Chunk:
+    finished = event.delta is not None and bool(event.delta.stop_reason)
+    return Chunk(data, finished=finished, usage=None if event.usage is None else _usage(event.usage))
+
+
+def _end_of_message(data: bytes, _event: _Event) -> Chunk:
+    return Chunk(data, done=True)
+
+
+def _start_of_block(data: bytes, event: _Event) -> Chunk:
+    """Read a block's beginning. Texts and thoughts begin empty; a tool call has its name, other blocks are whole."""
+    block = event.content_block or _Block()
+    if block.type in _SILENT_BLOCKS:
+        chars = len(block.text or "") + len(block.thinking or "")
+        thinks = block.type == "thinking"
+        return Chunk(
+            data,
+            meaningful=chars > 0,
+            answer=chars > 0 and not thinks,
+            reasoning=chars > 0 and thinks,
+            text_chars=chars,
+        )
+    if block.type == "redacted_thinking":
+        return Chunk(data, meaningful=True, reasoning=True)
+    if block.type is None:
+        return Chunk(data)
+    return Chunk(data, meaningful=True, answer=True, text_chars=len(block.name or ""))
+
+
+def _usage(told: _Usage) -> Usage:
+    """Return Anthropic's counts in ours, whose prompt holds what the cache had. An answer never has no tokens."""
+    cached = told.cache_read_input_tokens
+    prompt = None
+    if told.input_tokens is not None:
+        prompt = told.input_tokens + (cached or 0) + (told.cache_creation_input_tokens or 0)
+    details = told.output_tokens_details
+    thinking = None if details is None else details.thinking_tokens
+    return Usage(prompt or None, told.output_tokens or None, thinking, cached, told.cache_creation_input_tokens)
+
+
+_READERS: Mapping[str, Callable[[bytes, _Event], Chunk]] = {
+    "content_block_delta": _delta,
+    "content_block_start": _start_of_block,
+    "message_delta": _change_of_message,
+    "message_start": _start_of_message,
+    "message_stop": _end_of_message,
+}
+
+
+def _no_json_object() -> UpstreamError:
+    return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is no JSON object")
+
+
+def _read_untyped(data: bytes) -> _Event:
+    """Read an event whose types surprised the decoder, leaving out what does not fit."""
+    try:
+        value = _untyped.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise _no_json_object() from None
+    message = value.get("message")
+    return _Event(
+        _fit(value.get("type"), str),
+        _fit_fields(value.get("delta"), _Delta),
+        _fit_fields(value.get("content_block"), _Block),
+        _Message(_fit_fields(message.get("usage"), _Usage)) if isinstance(message, dict) else None,
+        _fit_fields(value.get("usage"), _Usage),
+        value.get("error"),
+    )
+
+
+def _fit(value: object, type_: Any) -> Any:
+    try:
+        return msgspec.convert(value, type_)
+    except msgspec.ValidationError:
+        return None
+
+
+def _fit_fields(value: object, struct: type[Any]) -> Any:
+    """Return ``value`` as ``struct`` with the fields that convert, None if it is no object."""
+    if not isinstance(value, dict):
+        return None
+    fields = msgspec.structs.fields(struct)
+    return struct(**{field.name: _fit(value.get(field.name), field.type) for field in fields})

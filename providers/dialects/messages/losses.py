@@ -1,0 +1,111 @@
+"""What is lost while one request is worded anew, gathered field by field; and the raw values it is read from."""
+
+from collections.abc import Container, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from providers.dialects.dialect import Loss, Malformed
+
+Object = dict[str, Any]  # JSON as it will be encoded; what is carried over untouched in it is raw
+RawObject = dict[str, msgspec.Raw]
+
+_T = TypeVar("_T")
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# Kept: a conversation has hundreds of blocks, and making a decoder costs more than using it.
+_strings = msgspec.json.Decoder(str)
+_objects = msgspec.json.Decoder(RawObject)
+_lists = msgspec.json.Decoder(list[RawObject])
+
+CACHE_REASON = "cache markers have no counterpart there"
+
+
+class Losses:
+    """The losses of one request, in the order in which they were met."""
+
+    def __init__(self) -> None:
+        self._met: list[Loss] = []
+
+    def add(self, field: str, reason: str, *, hint: bool = False) -> None:
+        """Note that ``field``, as the client wrote it, is not said."""
+        self._met.append(Loss(field, reason, hint))
+
+    def rest(self, given: Mapping[str, msgspec.Raw], said: Container[str], path: str, reason: str) -> None:
+        """Note every field of the object at ``path`` that has a value and is not among the ``said`` ones."""
+        for name, value in given.items():
+            if name in said or is_null(value):
+                continue
+            if name in {"cache_control", "prompt_cache_breakpoint"}:
+                self.add(f"{path}.{name}", CACHE_REASON, hint=True)
+            else:
+                self.add(f"{path}.{name}", reason)
+
+    def met(self) -> tuple[Loss, ...]:
+        """Return all of them."""
+        return tuple(self._met)
+
+
+def is_null(raw: msgspec.Raw) -> bool:
+    """Whether a raw value is null."""
+    return bytes(memoryview(raw)[:5]) == b"null"  # not all of it: it may be a whole book
+
+
+def is_string(raw: msgspec.Raw | None) -> bool:
+    """Whether a raw value is a string; nothing of it is decoded."""
+    return raw is not None and bytes(memoryview(raw)[:1]) == b'"'
+
+
+def text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> str:
+    """Return the string ``name`` of the object at ``path``.
+
+    Raises:
+        Malformed: it is missing, or no string.
+
+    """
+    raw = given.get(name)
+    if raw is not None and is_string(raw):
+        try:
+            return _strings.decode(raw)
+        except _UNREADABLE:
+            pass
+    raise Malformed(f"'{path}.{name}' must be a string", f"{path}.{name}")
+
+
+def raw_text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> msgspec.Raw:
+    """Return the string ``name`` of the object at ``path`` as it is, undecoded: it may be a whole book.
+
+    Raises:
+        Malformed: it is missing, or no string.
+
+    """
+    raw = given.get(name)
+    if raw is None or not is_string(raw):
+        raise Malformed(f"'{path}.{name}' must be a string", f"{path}.{name}")
+    return raw
+
+
+def objects_at(raw: msgspec.Raw | None, path: str) -> list[RawObject]:
+    """Return a list of objects, values still raw; an empty one where there is none.
+
+    Raises:
+        Malformed: it is something else.
+
+    """
+    return [] if raw is None or is_null(raw) else _read(_lists, raw, path)
+
+
+def object_at(raw: msgspec.Raw | None, path: str) -> RawObject:
+    """Return an object, values still raw; an empty one where there is none.
+
+    Raises:
+        Malformed: it is something else.
+
+    """
+    return {} if raw is None or is_null(raw) else _read(_objects, raw, path)
+
+
+def _read(decoder: msgspec.json.Decoder[_T], raw: msgspec.Raw, path: str) -> _T:
+    try:
+        return decoder.decode(raw)
+    except _UNREADABLE as error:
+        raise Malformed(f"{path!r} is not what it should be: {error}", path) from None

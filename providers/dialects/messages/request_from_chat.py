@@ -1,0 +1,270 @@
+"""A chat completion as a Messages request."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from providers.dialects.dialect import Malformed, Wording, decoded, raw_json
+from providers.dialects.messages.effort import thinking_of_effort
+from providers.dialects.messages.history_from_chat import Conversation
+from providers.dialects.messages.losses import (
+    CACHE_REASON,
+    Losses,
+    Object,
+    RawObject,
+    is_null,
+    is_string,
+    object_at,
+    objects_at,
+    raw_text_at,
+    text_at,
+)
+
+DEFAULT_MAX_TOKENS = 4096  # Messages demands a limit, chat does not; every Claude model since 3 can write as much
+
+_SAME = ("model", "stream")
+_TRANSLATED = frozenset(
+    {
+        *_SAME,
+        "max_completion_tokens",
+        "max_tokens",
+        "messages",
+        "parallel_tool_calls",
+        "reasoning_effort",
+        "response_format",
+        "safety_identifier",
+        "service_tier",
+        "stop",
+        "stream_options",  # usage comes unasked
+        "temperature",
+        "tool_choice",
+        "tools",
+        "top_p",
+        "user",
+    }
+)
+_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # what asks for nothing
+    "frequency_penalty": (b"0", b"0.0"),
+    "function_call": (b'"none"', b'"auto"'),
+    "functions": (b"[]",),
+    "logit_bias": (b"{}",),
+    "logprobs": (b"false",),
+    "metadata": (b"{}",),
+    "modalities": (b'["text"]', b'[ "text" ]'),
+    "n": (b"1",),
+    "presence_penalty": (b"0", b"0.0"),
+    "store": (b"false",),
+    "top_logprobs": (b"0",),
+    "verbosity": (b'"medium"',),
+}
+_HINTS: Mapping[str, str] = {
+    "metadata": "Messages keeps no metadata but the user's id",
+    "prediction": "Messages takes no prediction",
+    "prompt_cache_key": CACHE_REASON,
+    "prompt_cache_options": CACHE_REASON,
+    "prompt_cache_retention": CACHE_REASON,
+}
+_REASONS: Mapping[str, str] = {
+    "audio": "Messages does not speak",
+    "frequency_penalty": "Messages has no penalties",
+    "function_call": "Messages has tools in place of functions",
+    "functions": "Messages has tools in place of functions",
+    "logit_bias": "Messages has no bias of tokens",
+    "logprobs": "Messages has no log probabilities",
+    "modalities": "Messages answers in text",
+    "moderation": "Messages does not moderate",
+    "n": "Messages gives one answer",
+    "presence_penalty": "Messages has no penalties",
+    "seed": "Messages has no seed",
+    "store": "Messages stores nothing",
+    "top_logprobs": "Messages has no log probabilities",
+    "verbosity": "Messages has no verbosity",
+    "web_search_options": "Messages searches with a tool of its own",
+}
+_NO_FIELD = "Messages has no such field"
+_LEAST_TOP_P_THINKING = 0.95
+
+
+def from_chat(
+    fields: Mapping[str, msgspec.Raw],
+    *,
+    default_max_tokens: int = DEFAULT_MAX_TOKENS,
+    adaptive_thinking: bool = True,
+    system_turns: bool = False,
+) -> Wording:
+    """Return a chat completion as a Messages request.
+
+    ``default_max_tokens`` is the limit of an answer whose client sets none. With ``adaptive_thinking``, which Claude
+    has since 4.6, an effort is said as one; otherwise as a budget of tokens (``effort.py``). With ``system_turns``
+    the model takes system messages in the middle of a conversation, as Opus does since 4.8 at Anthropic's own API.
+    A temperature or top_p of 1 is the default of both and not sent: newer models refuse every other, and any at all.
+
+    Raises:
+        Malformed: the request is not what chat demands.
+
+    """
+    losses = Losses()
+    asked = {name: value for name, value in fields.items() if not is_null(value)}
+    given = objects_at(asked.get("messages"), "messages")
+    if not given:
+        raise Malformed("'messages' must have at least one message", "messages")
+    conversation = Conversation(losses, system_turns=system_turns)
+    conversation.read(given)
+    if not conversation.turns:
+        losses.add("messages", "Messages needs more than a system prompt")
+
+    said: Object = {name: asked[name] for name in _SAME if name in asked}
+    limit = _limit(asked, losses)
+    said["max_tokens"] = default_max_tokens if limit is None else limit
+    if system := conversation.system:
+        said["system"] = system[0]["text"] if len(system) == 1 and len(system[0]) == len(("type", "text")) else system
+    said["messages"] = conversation.turns
+    said.update(_stops(asked, losses))
+    said.update(_tools(asked, losses))
+    said.update(_form(asked, losses))
+    effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
+    thinking = thinking_of_effort(effort, said, losses, adaptive=adaptive_thinking, limited=limit is not None)
+    if "output_config" in thinking and "output_config" in said:
+        thinking["output_config"] = {**said["output_config"], **thinking["output_config"]}
+    said.update(thinking)
+    said.update(_sampling(asked, losses, thinks=thinking.get("thinking", {}).get("type") in {"enabled", "adaptive"}))
+    said.update(_user(asked, losses))
+    for name, value in asked.items():
+        if name not in _TRANSLATED and bytes(value) not in _DEFAULTS.get(name, ()):
+            losses.add(name, _HINTS.get(name) or _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)
+    return Wording({name: raw_json(value) for name, value in said.items()}, losses.met())
+
+
+def _limit(asked: RawObject, losses: Losses) -> int | None:
+    old = decoded(asked.get("max_tokens"), int, "max_tokens")
+    new = decoded(asked.get("max_completion_tokens"), int, "max_completion_tokens")
+    if new is not None and old is not None and old != new:
+        losses.add("max_tokens", "Messages has one limit, and max_completion_tokens is it")
+    limit: int | None = old if new is None else new
+    if limit is not None and limit < 1:
+        raise Malformed("'max_completion_tokens' must be at least 1", "max_completion_tokens")
+    return limit
+
+
+def _stops(asked: RawObject, losses: Losses) -> Object:
+    if "stop" not in asked:
+        return {}
+    one = is_string(asked["stop"])
+    stops: list[str] = [decoded(asked["stop"], str, "stop")] if one else decoded(asked["stop"], list[str], "stop")
+    if any(not stop.strip() for stop in stops):
+        losses.add("stop", "Messages stops at nothing that is blank")
+    said = [stop for stop in stops if stop.strip()]
+    return {"stop_sequences": said} if said else {}
+
+
+def _tools(asked: RawObject, losses: Losses) -> Object:
+    said: list[Object] = []
+    for number, tool in enumerate(objects_at(asked.get("tools"), "tools")):
+        path = f"tools[{number}]"
+        kind = text_at(tool, "type", path)
+        if kind != "function":
+            losses.add(path, f"Messages has no tool of type {kind!r}")
+            continue
+        at = f"{path}.function"
+        function = object_at(tool.get("function"), at)
+        schema: Object = dict(object_at(function.get("parameters"), f"{at}.parameters"))
+        if "type" not in schema:  # demanded, and what functions take anyway
+            schema = {"type": "object", **schema}
+        one: Object = {"name": raw_text_at(function, "name", at)}
+        if "description" in function and not is_null(function["description"]):
+            one["description"] = function["description"]
+        one["input_schema"] = schema
+        if bytes(function.get("strict", b"null")) == b"true":
+            one["strict"] = True
+        if "cache_control" in tool:
+            one["cache_control"] = tool["cache_control"]
+        losses.rest(tool, ("type", "function", "cache_control"), path, _NO_FIELD)
+        losses.rest(function, ("name", "description", "parameters", "strict"), at, _NO_FIELD)
+        said.append(one)
+    if not said:
+        if "tool_choice" in asked and bytes(asked["tool_choice"]) not in {b'"none"', b'"auto"'}:
+            losses.add("tool_choice", "Messages chooses among tools only")
+        return {}
+    choice = _tool_choice(asked, losses)
+    return {"tools": said, "tool_choice": choice} if choice else {"tools": said}
+
+
+def _tool_choice(asked: RawObject, losses: Losses) -> Object | None:
+    said: Object | None = None
+    given = asked.get("tool_choice")
+    if is_string(given):
+        word = decoded(given, str, "tool_choice")
+        if word not in {"auto", "none", "required"}:
+            raise Malformed("'tool_choice' must be none, auto, required or a tool", "tool_choice")
+        said = {"type": "any" if word == "required" else word}
+    elif given is not None:
+        choice = object_at(given, "tool_choice")
+        if text_at(choice, "type", "tool_choice") == "function":
+            function = object_at(choice.get("function"), "tool_choice.function")
+            said = {"type": "tool", "name": raw_text_at(function, "name", "tool_choice.function")}
+        else:
+            losses.add("tool_choice", "Messages can choose one tool, any, all or none")
+    if decoded(asked.get("parallel_tool_calls"), bool, "parallel_tool_calls") is False and (
+        said is None or said["type"] != "none"
+    ):
+        said = {**(said or {"type": "auto"}), "disable_parallel_tool_use": True}
+    return said
+
+
+def _form(asked: RawObject, losses: Losses) -> Object:
+    form = object_at(asked.get("response_format"), "response_format")
+    if not form:
+        return {}
+    kind = text_at(form, "type", "response_format")
+    if kind == "text":
+        return {}
+    if kind != "json_schema":
+        losses.add("response_format", f"Messages answers as text or by a JSON schema, not as {kind!r}")
+        return {}
+    path = "response_format.json_schema"
+    given = object_at(form.get("json_schema"), path)
+    if "schema" not in given:
+        losses.add(path, "Messages needs the schema itself")
+        return {}
+    if "description" in given and not is_null(given["description"]):
+        losses.add(f"{path}.description", "Messages describes a form in its schema only", hint=True)
+    losses.rest(given, ("name", "description", "schema", "strict"), path, _NO_FIELD)
+    return {"output_config": {"format": {"type": "json_schema", "schema": given["schema"]}}}
+
+
+def _sampling(asked: RawObject, losses: Losses, *, thinks: bool) -> Object:
+    said: Object = {}
+    temperature = decoded(asked.get("temperature"), float, "temperature")
+    if temperature is not None and temperature != 1:
+        if temperature > 1:
+            losses.add("temperature", "Messages has no temperature over 1")
+        elif thinks:
+            losses.add("temperature", "Messages thinks at temperature 1 only")
+        else:
+            said["temperature"] = asked["temperature"]
+    top_p = decoded(asked.get("top_p"), float, "top_p")
+    if top_p is not None and top_p != 1:
+        if thinks and top_p < _LEAST_TOP_P_THINKING:
+            losses.add("top_p", f"Messages thinks with a top_p of at least {_LEAST_TOP_P_THINKING}")
+        else:
+            said["top_p"] = asked["top_p"]
+    if "top_k" in asked and thinks:
+        losses.add("top_k", "Messages thinks without top_k only")
+    elif "top_k" in asked:
+        said["top_k"] = asked["top_k"]
+    return said
+
+
+def _user(asked: RawObject, losses: Losses) -> Object:
+    """Return who asks, and for which service."""
+    said: Object = {}
+    if "user" in asked or "safety_identifier" in asked:
+        said["metadata"] = {"user_id": asked.get("user", asked.get("safety_identifier"))}
+    if "user" in asked and "safety_identifier" in asked:
+        losses.add("safety_identifier", "Messages has one name for a user", hint=True)
+    tier = decoded(asked.get("service_tier"), str, "service_tier")
+    if tier == "default":
+        said["service_tier"] = "standard_only"
+    elif tier not in {None, "auto"}:
+        losses.add("service_tier", f"Messages has no service tier {tier!r}", hint=True)
+    return said

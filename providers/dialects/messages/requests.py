@@ -1,0 +1,6 @@
+"""A Messages request in chat's words and a chat completion in those of Messages."""
+
+from providers.dialects.messages.request_from_chat import from_chat
+from providers.dialects.messages.request_to_chat import to_chat
+
+__all__ = ["from_chat", "to_chat"]

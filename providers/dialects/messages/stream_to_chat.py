@@ -1,0 +1,191 @@
+"""A Messages stream as chat chunks, while it comes."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from providers.dialects.messages.errors import error_of_event
+from providers.errors import ErrorKind, UpstreamError
+from providers.sse import events
+
+_DONE = b"data: [DONE]\n\n"
+_FINISH_REASONS: Mapping[str, str] = {  # whatever else there may be is a stop
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+    "tool_use": "tool_calls",
+}
+_decoder = msgspec.json.Decoder(dict[str, Any])
+# What a provider's JSON raises when it is valid, and yet not what it should be.
+_SURPRISES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError, KeyError)
+
+
+class ToChat:
+    """Translates one answer. Thoughts become ``reasoning_content``, a refusal's explanation ``refusal``.
+
+    Which stop sequence ended the answer is told as vLLM does, by the choice's ``stop_reason``. What chat has no word
+    for (citations, signatures, the work of Anthropic's own tools, which no chat client can ask for) is left out. The
+    chunk of usage is missing only if the provider told none.
+    """
+
+    def __init__(
+        self,
+        asked: Mapping[str, msgspec.Raw],  # noqa: ARG002  # as every translation is made; chat echoes nothing
+        unix_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._unix_s = unix_s
+        self._head = b""  # of every chunk, up to its choices
+        self._usage: dict[str, Any] = {}
+        self._calls = 0
+        self._call_at: dict[int, int] = {}  # the chat index of the tool call in a block
+        self._inputs: dict[int, str] = {}  # the arguments a call began with, as long as no others came
+        self._finish_reason: str | None = None
+        self._ended = False
+
+    def feed(self, block: bytes) -> bytes:
+        """Return the chunks for whole events.
+
+        Raises:
+            UpstreamError: an event is malformed, or is the provider's error.
+
+        """
+        said = []
+        for event in events(block):
+            if event.data.strip():
+                try:
+                    said.append(self._chunks(event.data))
+                except _SURPRISES as error:
+                    message = f"sent an event that is none of Messages: {type(error).__name__}"
+                    raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+        return b"".join(said)
+
+    def end(self) -> bytes:
+        """Return the usage and [DONE] if the source said why it stopped, and not that it did."""
+        return b"" if self._ended or self._finish_reason is None else self._end()
+
+    def _chunks(self, data: bytes) -> bytes:
+        event = _decoder.decode(data)
+        said = b""
+        match event.get("type"):
+            case "content_block_delta":
+                said = self._delta(event["index"], event["delta"])
+            case "content_block_start":
+                said = self._start(event["index"], event["content_block"])
+            case "content_block_stop":
+                said = self._arguments(self._call_at.get(event["index"]), self._inputs.pop(event["index"], ""))
+            case "message_start":
+                said = self._begin(event["message"])
+            case "message_delta":
+                said = self._change(event)
+            case "message_stop":
+                said = self._stop()
+            case "error" | None if event.get("error"):
+                raise error_of_event(data, (), otherwise=ErrorKind.STREAM_ERROR)
+        return said
+
+    def _begin(self, message: Mapping[str, Any]) -> bytes:
+        self._use(message.get("usage"))
+        top = {
+            "id": message.get("id") or "",
+            "object": "chat.completion.chunk",
+            "created": int(self._unix_s()),
+            "model": message.get("model") or "",
+        }
+        self._head = b"data: " + msgspec.json.encode(top)[:-1] + b',"choices":['
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def _start(self, index: int, block: Mapping[str, Any]) -> bytes:
+        match block["type"]:
+            case "text":
+                return self._chunk({"content": block["text"]}) if block.get("text") else b""
+            case "thinking":
+                return self._chunk({"reasoning_content": block["thinking"]}) if block.get("thinking") else b""
+            case "tool_use":
+                number = self._call_at[index] = self._calls
+                self._calls += 1
+                self._inputs[index] = msgspec.json.encode(block.get("input") or {}).decode()
+                function = {"name": block["name"], "arguments": ""}
+                call = {"index": number, "id": block["id"], "type": "function", "function": function}
+                return self._chunk({"tool_calls": [call]})
+            case _:
+                return b""
+
+    def _delta(self, index: int, delta: Mapping[str, Any]) -> bytes:
+        match delta["type"]:
+            case "text_delta":
+                return self._chunk({"content": delta["text"]}) if delta["text"] else b""
+            case "thinking_delta":
+                return self._chunk({"reasoning_content": delta["thinking"]}) if delta["thinking"] else b""
+            case "input_json_delta" if delta["partial_json"]:
+                self._inputs.pop(index, None)
+                return self._arguments(self._call_at.get(index), delta["partial_json"])
+            case _:
+                return b""
+
+    def _arguments(self, number: int | None, piece: str) -> bytes:
+        if number is None or not piece:
+            return b""
+        return self._chunk({"tool_calls": [{"index": number, "function": {"arguments": piece}}]})
+
+    def _change(self, event: Mapping[str, Any]) -> bytes:
+        self._use(event.get("usage"))
+        delta = event["delta"]
+        reason = delta.get("stop_reason")
+        if not reason or self._finish_reason is not None:
+            return b""
+        said = b""
+        if explanation := (delta.get("stop_details") or {}).get("explanation"):
+            said = self._chunk({"refusal": explanation})
+        return said + self._finish(_FINISH_REASONS.get(reason, "stop"), delta.get("stop_sequence"))
+
+    def _stop(self) -> bytes:
+        if self._ended:
+            return b""
+        finish = b""
+        if self._finish_reason is None:  # a server that does not say why it stopped
+            finish = self._finish("tool_calls" if self._calls else "stop", None)
+        return finish + self._end()
+
+    def _finish(self, reason: str, stop_sequence: str | None) -> bytes:
+        begin = b"" if self._head else self._begin({})
+        self._finish_reason = reason
+        choice: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": reason}
+        if stop_sequence is not None:
+            choice["stop_reason"] = stop_sequence
+        return begin + self._head + msgspec.json.encode(choice) + b"]}\n\n"
+
+    def _end(self) -> bytes:
+        self._ended = True
+        usage = _chat_usage(self._usage)
+        return _DONE if usage is None else self._head + b'],"usage":' + msgspec.json.encode(usage) + b"}\n\n" + _DONE
+
+    def _use(self, usage: Mapping[str, Any] | None) -> None:
+        """Take counts, which are all of what was counted so far: the last one told is true. What is none is nothing."""
+        self._usage.update({name: count for name, count in (usage or {}).items() if isinstance(count, int | dict)})
+
+    def _chunk(self, delta: Mapping[str, Any]) -> bytes:
+        begin = b"" if self._head else self._begin({})  # of a server that begins without message_start
+        return (
+            begin + self._head + b'{"index":0,"delta":' + msgspec.json.encode(delta) + b',"finish_reason":null}]}\n\n'
+        )
+
+
+def _chat_usage(told: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return Anthropic's counts as chat has them, None if there are none. An answer never has no tokens."""
+    names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    uncached, completion, cached, written = (count if isinstance(count := told.get(name), int) else 0 for name in names)
+    if not completion:
+        return None
+    prompt = uncached + cached + written
+    usage: dict[str, Any] = {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
+    }
+    details = told.get("output_tokens_details")
+    if isinstance(details, dict) and details.get("thinking_tokens") is not None:
+        usage["completion_tokens_details"] = {"reasoning_tokens": details["thinking_tokens"]}
+    return usage

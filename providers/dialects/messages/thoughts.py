@@ -1,0 +1,44 @@
+"""Thoughts in a conversation that Anthropic's API did not sign: it refuses a request that has one.
+
+What another provider's model thought is shown to the client as thinking with an empty signature. The client sends it
+back, as it should, and the next call of that conversation may go to Anthropic.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from providers.dialects.dialect import Loss, Wording, raw_json
+from providers.dialects.messages.losses import RawObject, is_string, objects_at, text_at
+
+_EMPTY = (b'"signature":""', b'"signature": ""')
+
+
+def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
+    """Return a Messages request without the thoughts that have an empty signature; untouched, if there are none.
+
+    Raises:
+        Malformed: the conversation is not what Messages demands; seen only where there seem to be such thoughts.
+
+    """
+    conversation = bytes(fields.get("messages", b""))
+    if not any(empty in conversation for empty in _EMPTY):
+        return Wording(fields)
+    losses: list[Loss] = []
+    said: list[dict[str, Any]] = []
+    for number, turn in enumerate(objects_at(fields["messages"], "messages")):
+        path = f"messages[{number}].content"
+        content = turn.get("content")
+        if content is None or is_string(content):
+            said.append({**turn})
+            continue
+        kept: list[RawObject] = []
+        for place, block in enumerate(objects_at(content, path)):
+            if text_at(block, "type", path) == "thinking" and bytes(block.get("signature", b"")) == b'""':
+                losses.append(Loss(f"{path}[{place}]", "Messages takes no thoughts that it did not sign", hint=True))
+            else:
+                kept.append(block)
+        if kept:
+            said.append({**turn, "content": kept})
+    return Wording({**fields, "messages": raw_json(said)}, tuple(losses)) if losses else Wording(fields)

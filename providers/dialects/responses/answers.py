@@ -1,0 +1,109 @@
+"""Whole responses: as the stream that would have said the same, and gathered out of one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from providers.dialects.responses.errors import failure, upstream_error
+from providers.dialects.responses.fields import Object
+from providers.dialects.responses.retelling import retell
+from providers.dialects.responses.telling import Telling
+from providers.errors import ErrorKind, UpstreamError
+from providers.json_stream import read_answer
+
+__all__ = ["ENDING", "ResponseGathering", "events_of_answer", "failure"]
+
+ENDING = b""  # the last event carries the answer: nothing can stand in for it
+
+_NULL = msgspec.Raw(b"null")
+_EMPTY = (_NULL, msgspec.Raw(b"[]"))
+_FAILED = (msgspec.Raw(b'"failed"'), msgspec.Raw(b'"cancelled"'))
+_INCOMPLETE = msgspec.Raw(b'"incomplete"')
+_IN_PROGRESS = msgspec.Raw(b'"in_progress"')
+
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str = ""
+    output_index: int = 0
+    item: msgspec.Raw = _NULL
+    response: msgspec.Raw = _NULL
+
+
+_events = msgspec.json.Decoder(_Event)
+_objects = msgspec.json.Decoder(Object)
+_lists = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
+    """Return a response as stream events: its items, each with one delta for each of its texts, and its end.
+
+    Raises:
+        UpstreamError: it is empty (upstream_empty), no response (invalid_response), or says that it failed or is an
+            error (of its own code's kind).
+
+    """
+    answer = _read(body, secrets)
+    telling = Telling()
+    try:
+        items = _lists.decode(answer.get("output", _NULL))
+        began: dict[str, Any] = {**answer, "status": _IN_PROGRESS, "output": [], "usage": None}
+        for state in ("created", "in_progress"):
+            telling.say(f"response.{state}", response=began)
+        for index, item in enumerate(items):
+            retell(telling, index, item)
+    except msgspec.ValidationError:
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is no response") from None
+    end = "incomplete" if answer.get("status") == _INCOMPLETE else "completed"
+    telling.say(f"response.{end}", response=msgspec.Raw(body.strip()))
+    return telling.take()
+
+
+class ResponseGathering:
+    """Takes the response from the event that ends it; where that has no output, from the items told before."""
+
+    def __init__(self) -> None:
+        self._response = msgspec.Raw(b"{}")
+        self._items: dict[int, msgspec.Raw] = {}  # by their place in the output
+
+    def take(self, data: bytes) -> None:
+        """Take one event's data.
+
+        Raises:
+            UpstreamError: it is valid JSON, but no event of a response (invalid_response).
+
+        """
+        try:
+            event = _events.decode(data)
+            if event.response != _NULL:
+                _objects.decode(event.response)
+                self._response = event.response
+        except _NOT_JSON as error:
+            message = f"sent an event that is none: {type(error).__name__}"
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+        if event.type == "response.output_item.done":
+            self._items[event.output_index] = event.item
+
+    def body(self) -> bytes:
+        """Return the whole response as JSON, as it came where it came whole."""
+        if not self._items:
+            return bytes(self._response)
+        response = _objects.decode(self._response)
+        if response.get("output", _NULL) not in _EMPTY:
+            return bytes(self._response)
+        return msgspec.json.encode({**response, "output": [self._items[index] for index in sorted(self._items)]})
+
+
+def _read(body: bytes, secrets: Sequence[str]) -> Object:
+    """Read the top level of a response."""
+    try:
+        answer = _objects.decode(body)
+    except _NOT_JSON:
+        return read_answer(body, secrets)
+    if answer.get("status") in _FAILED:
+        error = msgspec.json.decode(answer.get("error", _NULL))
+        told = error if isinstance(error, dict) and error else {"message": "the provider did not finish the response"}
+        raise upstream_error(told, secrets)
+    return read_answer(body, secrets)

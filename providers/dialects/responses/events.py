@@ -1,0 +1,119 @@
+"""What one event of a Responses stream says: text or none, reasoning or answer, usage, an end, an error.
+
+Nearly every event is a delta and is decoded straight into a type that skips all but a few of its fields. The events
+that repeat the whole response are looked into no deeper than their usage and error. Where a provider's types
+surprise, the event is read again without types, and what does not fit is taken as absent.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from providers.chunks import DONE, Chunk
+from providers.dialects.responses.errors import upstream_error
+from providers.dialects.responses.reading import lenient, read
+from providers.dialects.responses.usage import usage_of_response
+from providers.errors import UpstreamError
+from providers.usage import Usage
+
+_ANSWERS = frozenset(
+    {
+        "response.output_text.delta",
+        "response.refusal.delta",
+        "response.function_call_arguments.delta",
+        "response.custom_tool_call_input.delta",
+        "response.mcp_call_arguments.delta",
+        "response.code_interpreter_call_code.delta",
+        "response.audio.transcript.delta",
+    }
+)
+_REASONING = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
+_NULL = msgspec.Raw(b"null")
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str | None = None
+    delta: str | None = None
+    item: msgspec.Raw = _NULL
+    response: msgspec.Raw = _NULL
+    error: Any = None
+    partial_image_b64: str | None = None
+
+
+class _Item(msgspec.Struct, gc=False):
+    type: str | None = None
+    name: str | None = None
+    result: str | None = None  # an image in base64
+
+
+class _Response(msgspec.Struct, gc=False):
+    usage: dict[str, Any] | None = None
+    error: dict[str, Any] | str | None = None
+
+
+_events = msgspec.json.Decoder(_Event)
+_objects = msgspec.json.Decoder(dict[str, Any])
+
+
+def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
+    """Read one event's data. An event without data (a comment, a ping) gives a chunk that says nothing.
+
+    Raises:
+        UpstreamError: the data is no JSON object (invalid_response).
+
+    """
+    try:
+        event = _events.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        said = data.strip()
+        if said in {b"", DONE}:
+            return Chunk(data, done=said == DONE)
+        event = read(data, _Event)
+    delta = event.delta
+    if delta:
+        if event.type in _ANSWERS:
+            return Chunk(data, meaningful=True, answer=True, text_chars=len(delta))
+        if event.type in _REASONING:
+            return Chunk(data, meaningful=True, reasoning=True, text_chars=len(delta))
+    return _read_other(data, event, secrets)
+
+
+def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
+    """Read an event that brings no text."""
+    match event.type:
+        case "response.completed" | "response.incomplete":
+            return Chunk(data, finished=True, done=True, usage=_usage(event.response))
+        case "error" | "response.failed" | "response.cancelled":
+            return Chunk(data, error=_error(data, event, secrets), usage=_usage(event.response))
+        case "response.output_item.added":
+            # Of what is added only a call's name is not told by deltas that follow.
+            name = lenient(event.item, _Item).name or ""
+            return Chunk(data, meaningful=bool(name), answer=bool(name), text_chars=len(name))
+        case "response.output_item.done":
+            item = lenient(event.item, _Item)
+            is_seen = item.type == "image_generation_call" and bool(item.result)
+        case _:
+            is_seen = bool(event.partial_image_b64) or (event.type == "response.audio.delta" and bool(event.delta))
+    error = _error(data, event, secrets) if event.error else None
+    return Chunk(data, meaningful=is_seen, answer=is_seen, error=error)
+
+
+def _usage(response: msgspec.Raw) -> Usage | None:
+    usage = lenient(response, _Response).usage
+    return None if usage is None else usage_of_response(usage)
+
+
+def _error(data: bytes, event: _Event, secrets: Sequence[str]) -> UpstreamError:
+    """Return the error told in the response, in an object of the event, or in the event itself."""
+    error = event.error
+    if not error:
+        error = lenient(event.response, _Response).error
+    if isinstance(error, str):
+        error = {"message": error}
+    if not isinstance(error, dict) or not error:
+        told = _objects.decode(data)
+        error = {name: told[name] for name in ("code", "message", "param") if name in told}
+    if not error and event.type == "response.cancelled":
+        error = {"message": "the provider cancelled the response"}
+    return upstream_error(error, secrets)

@@ -1,0 +1,165 @@
+"""The items of a Responses request's input as the messages of a chat completion."""
+
+from typing import Any
+
+import msgspec
+
+from providers.dialects.dialect import Malformed
+from providers.dialects.responses.fields import Fields, Losses, is_string, objects_of
+
+Part = dict[str, Any]
+Content = msgspec.Raw | list[Part]
+
+_SPEAKERS = frozenset({"user", "system", "developer"})
+_TEXT = frozenset({"type", "text"})
+_HIGH = msgspec.Raw(b'"high"')
+_ORIGINAL = msgspec.Raw(b'"original"')
+_NO_SUCH_FIELD = "chat completions have no such field"
+_OWN_THOUGHTS = "chat completions do not take earlier reasoning back: it is of use to the model that thought it"
+_OWN_PHASES = "chat completions have no phases: they are of use to the model that named them"
+_NOT_TAKEN_BACK = "chat completions do not take this back with an earlier answer"
+
+
+class Conversation:
+    """Chat messages, made out of items in their order.
+
+    What the model said and the calls it made between two inputs is one message in chat, since the results of calls
+    have to follow the message that made them.
+    """
+
+    def __init__(self, losses: Losses) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self._losses = losses
+        self._open: dict[str, Any] | None = None  # the assistant's message, while nobody else has spoken
+
+    def say(self, role: str, content: Content) -> None:
+        """Add a message that is not the assistant's."""
+        self._open = None
+        self.messages.append({"role": role, "content": content})
+
+    def add(self, item: Fields) -> None:
+        """Add one item.
+
+        Raises:
+            Malformed: it lacks what its type demands.
+
+        """
+        kind = item.take("type", str)
+        item.pass_over("id", "status")  # names and states that one server gave; no model hears them
+        match kind:
+            case "message" | None if (role := item.take("role", str)) is not None:
+                self._message(item, role)
+            case "message":
+                raise Malformed(f"Missing required parameter: '{item.named('role')}'.", item.named("role"))
+            case "function_call":
+                function = {"name": item.need("name"), "arguments": item.need("arguments")}
+                self._call({"id": item.need("call_id"), "type": "function", "function": function})
+            case "custom_tool_call":
+                custom = {"name": item.need("name"), "input": item.need("input")}
+                self._call({"id": item.need("call_id"), "type": "custom", "custom": custom})
+            case "function_call_output" | "custom_tool_call_output":
+                self._result(item)
+            case "reasoning":
+                self._losses.add(item.path, _OWN_THOUGHTS, hint=True)
+                return
+            case "item_reference" | None:
+                self._losses.add(item.path, "it names an item that only the provider that made it has")
+                return
+            case _:
+                self._losses.add(item.path, f"chat completions have no {kind} items")
+                return
+        item.lose("caller", self._losses, _NO_SUCH_FIELD, b'{"type":"direct"}')
+        item.lose_rest(self._losses, _NO_SUCH_FIELD)
+
+    def _message(self, item: Fields, role: str) -> None:
+        content = item.need("content")
+        if role == "assistant":
+            item.lose("phase", self._losses, _OWN_PHASES, hint=True)
+            self._assistant(content, item.named("content"))
+        elif role in _SPEAKERS:
+            self.say(role, content if is_string(content) else self._parts(content, item.named("content")))
+        else:
+            raise Malformed(f"'{item.named('role')}' must be user, assistant, system or developer.", item.named("role"))
+
+    def _assistant(self, raw: msgspec.Raw, path: str) -> None:
+        content = raw if is_string(raw) else self._parts(raw, path)
+        if self._open is not None and "tool_calls" in self._open:
+            before = self._open["content"]
+            self._open["content"] = content if before is None else [*_as_parts(before), *_as_parts(content)]
+            return
+        self._open = {"role": "assistant", "content": content}
+        if isinstance(content, list) and [part["type"] for part in content] == ["refusal"]:
+            self._open |= {"content": None, "refusal": content[0]["refusal"]}
+        self.messages.append(self._open)
+
+    def _call(self, call: Part) -> None:
+        if self._open is None:
+            self._open = {"role": "assistant", "content": None}
+            self.messages.append(self._open)
+        self._open.setdefault("tool_calls", []).append(call)
+
+    def _result(self, item: Fields) -> None:
+        call_id, output = item.need("call_id"), item.need("output")
+        item.pass_over("name")  # of the tool: the call has it
+        self._open = None
+        path = item.named("output")
+        content = output if is_string(output) else self._parts(output, path, only_text=True)
+        self.messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
+
+    def _parts(self, raw: msgspec.Raw, path: str, *, only_text: bool = False) -> Content:
+        """Return the parts of a message; the text itself where there is nothing but one plain text."""
+        said: list[Part] = []
+        for part in objects_of(raw, path):
+            chat = self._part(part)
+            if chat is not None and only_text and chat["type"] != "text":
+                self._losses.add(part.path, "in chat completions the result of a tool is text")
+            elif chat is not None:
+                part.lose_rest(self._losses, _NO_SUCH_FIELD)
+                said.append(chat)
+        if len(said) == 1 and said[0].keys() == _TEXT:
+            text: msgspec.Raw = said[0]["text"]
+            return text
+        return said
+
+    def _part(self, part: Fields) -> Part | None:
+        """Return a part as chat has it, None where it is lost, which is told then."""
+        said: Part | None = None
+        match kind := part.take("type", str):
+            case "input_text":
+                said = {"type": "text", "text": part.need("text")}
+            case "output_text":
+                part.lose("annotations", self._losses, _NOT_TAKEN_BACK, b"[]", hint=True)
+                part.lose("logprobs", self._losses, _NOT_TAKEN_BACK, b"[]", hint=True)
+                said = {"type": "text", "text": part.need("text")}
+            case "refusal":
+                said = {"type": "refusal", "refusal": part.need("refusal")}
+            case "input_image":
+                said = self._image(part)
+            case "input_file":
+                part.lose("detail", self._losses, _NO_SUCH_FIELD, b'"auto"')
+                part.lose("file_url", self._losses, "chat completions take a file's data, not its address")
+                file = part.several("file_data", "file_id", "filename")
+                said = {"type": "file", "file": file} if file else None
+            case "input_audio":
+                said = {"type": "input_audio", "input_audio": part.need("input_audio")}
+            case _:
+                self._losses.add(part.path, f"chat completions have no part of type {kind!r}")
+        marker = part.several("prompt_cache_breakpoint")
+        return None if said is None else said | marker
+
+    def _image(self, part: Fields) -> Part | None:
+        image = part.several("detail")
+        if image.get("detail") == _ORIGINAL:
+            self._losses.add(part.named("detail"), "chat completions know images of high detail at most")
+            image["detail"] = _HIGH
+        url, file_id = part.raw("image_url"), part.raw("file_id")
+        if url is not None:
+            return {"type": "image_url", "image_url": {"url": url, **image}}
+        if file_id is None:
+            raise Malformed(f"Missing required parameter: '{part.named('image_url')}'.", part.named("image_url"))
+        self._losses.add(part.named("file_id"), "chat completions take an image's data or address, not a file's name")
+        return None
+
+
+def _as_parts(content: Content) -> list[Part]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content}]

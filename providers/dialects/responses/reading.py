@@ -1,0 +1,49 @@
+"""JSON objects read as far as they fit their types: what does not is taken as absent, since providers surprise."""
+
+from typing import TypeVar
+
+import msgspec
+
+from providers.dialects.responses.fields import Object
+from providers.errors import ErrorKind, UpstreamError
+
+_S = TypeVar("_S", bound=msgspec.Struct)
+
+_objects = msgspec.json.Decoder(Object)
+
+
+def read(data: bytes, struct: type[_S]) -> _S:
+    """Read an event's data.
+
+    Raises:
+        UpstreamError: it is no JSON object (invalid_response).
+
+    """
+    try:
+        return _fitting(_objects.decode(data), struct)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is no JSON object") from None
+
+
+def lenient(raw: msgspec.Raw, struct: type[_S]) -> _S:
+    """Read a value inside an event; an empty object where it is none."""
+    try:
+        return msgspec.json.decode(raw, type=struct)
+    except msgspec.ValidationError:
+        pass
+    try:
+        return _fitting(_objects.decode(raw), struct)
+    except msgspec.ValidationError:
+        return struct()
+
+
+def _fitting(value: Object, struct: type[_S]) -> _S:
+    kept = {}
+    for field in msgspec.structs.fields(struct):
+        if (raw := value.get(field.name)) is None:
+            continue
+        try:
+            kept[field.name] = msgspec.json.decode(raw, type=field.type)
+        except msgspec.ValidationError:
+            continue
+    return struct(**kept)

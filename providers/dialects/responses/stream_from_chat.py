@@ -1,0 +1,241 @@
+"""A chat completion's event stream, told as a Responses stream."""
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from providers.chunks import DONE
+from providers.dialects.dialect import decoded
+from providers.dialects.responses.echo import Echo
+from providers.dialects.responses.output import Called, Item, Said, Thought
+from providers.dialects.responses.telling import Telling
+from providers.dialects.responses.thoughts import TRANSLATED
+from providers.dialects.responses.usage import responses_usage
+from providers.errors import ErrorKind, UpstreamError
+from providers.sse import events
+
+_INCOMPLETE = {"length": "max_output_tokens", "model_length": "max_output_tokens", "content_filter": "content_filter"}
+_STEM = re.compile(r"[A-Za-z0-9_-]{1,48}")  # of an id that clients may send back in an item's, of 64 at most
+
+_chunks = msgspec.json.Decoder(dict[str, Any])
+
+
+class FromChat:
+    """Tells one answer. Items follow each other as in the API, but for calls: chat may add to each until the end.
+
+    The last event needs the usage, which comes after the finish reason: it is told at [DONE], or at the end of the
+    stream, if there has been a finish reason.
+    """
+
+    def __init__(
+        self,
+        asked: Mapping[str, msgspec.Raw],
+        *,
+        wall_clock: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        self._asked = asked
+        self._as_summary = _wants_summary(asked)
+        self._wall_clock = wall_clock
+        self._new_id = new_id
+        self._telling = Telling()
+        self._echo: Echo | None = None  # once the first chunk has come
+        self._stem = ""  # of all ids
+        self._count = 0  # of items begun
+        self._items: dict[int, Item] = {}  # those that are over, by their place in the output
+        self._open: tuple[int, Said | Thought] | None = None
+        self._calls: dict[Any, tuple[int, Called]] = {}  # those that are open, by the index or id chat gives them
+        self._usage: dict[str, Any] | None = None
+        self._finish_reason: str | None = None
+        self._over = False
+
+    def feed(self, block: bytes) -> bytes:
+        """Return what whole events of a chat completion say, ``b""`` where they say nothing yet.
+
+        Raises:
+            UpstreamError: an event is no JSON object (invalid_response). The provider's error is told as one.
+
+        """
+        for event in events(block):
+            data = event.data.strip()
+            if self._over or not data:
+                continue
+            if data == DONE:
+                self._complete(self._echo or self._begin({}))
+            else:
+                self._take(_read(data))
+        return self._telling.take()
+
+    def end(self) -> bytes:
+        """Return the last event, unless it has been told, or the answer broke off before its finish reason."""
+        if self._echo is not None and self._finish_reason is not None and not self._over:
+            self._complete(self._echo)
+        return self._telling.take()
+
+    def _take(self, chunk: dict[str, Any]) -> None:
+        choice = next((one for one in _objects(chunk.get("choices")) if not one.get("index")), {})
+        error = chunk.get("error") or choice.get("error")
+        if error or chunk.get("object") == "error" or choice.get("finish_reason") == "error":
+            self._fail(error or chunk)
+            return
+        echo = self._echo or self._begin(chunk)
+        if tier := chunk.get("service_tier"):
+            echo.note(service_tier=tier)
+        self._usage = _usage(chunk) or self._usage
+        delta = choice.get("delta")
+        if isinstance(delta, dict):
+            self._hear(delta, choice.get("logprobs"))
+        reason = _string(choice.get("finish_reason"))
+        if reason and self._finish_reason is None:
+            self._finish_reason = reason
+            self._close_all("incomplete" if reason in _INCOMPLETE else "completed")
+
+    def _hear(self, delta: dict[str, Any], logprobs: Any) -> None:
+        thought, text = _texts(delta.get("content"))
+        # Some send the same under both names.
+        if thought := thought + (_string(delta.get("reasoning")) or _string(delta.get("reasoning_content"))):
+            self._thinking().add(thought)
+        if text:
+            tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
+            self._saying().text(text, tokens if isinstance(tokens, list) else [])
+        if refusal := _string(delta.get("refusal")):
+            self._saying().refusal(refusal)
+        for annotation in _objects(delta.get("annotations")):
+            self._saying().annotation(_flat(annotation))
+        for call in _objects(delta.get("tool_calls")):
+            self._call(call)
+
+    def _begin(self, chunk: dict[str, Any]) -> Echo:
+        created, model = chunk.get("created"), _string(chunk.get("model"))
+        stem = _string(chunk.get("id")).removeprefix("chatcmpl-").removeprefix("resp_")
+        self._stem = stem if _STEM.fullmatch(stem) else self._new_id()
+        self._echo = Echo(
+            self._asked,
+            response_id=f"resp_{self._stem}",
+            created_at=int(created if isinstance(created, int | float) else self._wall_clock()),
+            model=model or decoded(self._asked.get("model"), str, "model") or "",
+        )
+        for state in ("created", "in_progress"):
+            self._telling.say(f"response.{state}", response=self._echo.state("in_progress"))
+        return self._echo
+
+    def _thinking(self) -> Thought:
+        if self._open is not None and isinstance(self._open[1], Thought):
+            return self._open[1]
+        self._close_open("completed")
+        number, item_id = self._next(TRANSLATED)
+        thought = Thought(self._telling, item_id, number, as_summary=self._as_summary)
+        self._open = number, thought
+        return thought
+
+    def _saying(self) -> Said:
+        if self._open is not None and isinstance(self._open[1], Said):
+            return self._open[1]
+        self._close_open("completed")
+        number, item_id = self._next("msg")
+        said = Said(self._telling, item_id, number)
+        self._open = number, said
+        return said
+
+    def _call(self, call: dict[str, Any]) -> None:
+        is_custom = isinstance(call.get("custom"), dict)
+        inner = call.get("custom" if is_custom else "function")
+        inner = inner if isinstance(inner, dict) else {}
+        index, call_id, name = call.get("index"), _string(call.get("id")), _string(inner.get("name"))
+        key = index if isinstance(index, int) else call_id or next(reversed(self._calls), 0)
+        if key not in self._calls:
+            self._close_open("completed")
+            number, item_id = self._next("ctc" if is_custom else "fc")
+            call_id = call_id or f"call_{self._new_id()}"
+            begun = Called(self._telling, item_id, number, call_id=call_id, name=name, is_custom=is_custom)
+            self._calls[key] = number, begun
+        if piece := _string(inner.get("input" if is_custom else "arguments")):
+            self._calls[key][1].add(piece)
+
+    def _next(self, prefix: str) -> tuple[int, str]:
+        number = self._count
+        self._count += 1
+        return number, f"{prefix}_{self._stem}_{number}"
+
+    def _close_open(self, status: str) -> None:
+        if self._open is not None:
+            number, item = self._open
+            self._open = None
+            self._items[number] = item.close(status)
+
+    def _close_all(self, status: str) -> None:
+        """End what is open, with ``status`` what was begun last; calls that came before it are whole."""
+        self._close_open(status)
+        last = self._count - 1
+        for number, call in self._calls.values():
+            self._items[number] = call.close(status if number == last else "completed")
+        self._calls.clear()
+
+    def _complete(self, echo: Echo) -> None:
+        self._over = True
+        why = _INCOMPLETE.get(self._finish_reason or "")
+        self._close_all("completed")
+        facts = {
+            "output": [self._items[number] for number in sorted(self._items)],
+            "usage": None if self._usage is None else responses_usage(self._usage),
+        }
+        if why is None:
+            done = echo.state("completed", **facts, completed_at=int(self._wall_clock()))
+            self._telling.say("response.completed", response=done)
+        else:
+            state = echo.state("incomplete", **facts, incomplete_details={"reason": why})
+            self._telling.say("response.incomplete", response=state)
+
+    def _fail(self, error: Any) -> None:
+        self._over = True
+        told = error if isinstance(error, dict) else {"message": str(error)}
+        self._telling.fail({"type": None, "code": None, "message": "the provider sent an error", "param": None} | told)
+
+
+def _read(data: bytes) -> dict[str, Any]:
+    try:
+        return _chunks.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is no JSON object") from None
+
+
+def _wants_summary(asked: Mapping[str, msgspec.Raw]) -> bool:
+    reasoning = decoded(asked.get("reasoning"), dict[str, Any], "reasoning") or {}
+    return bool(reasoning.get("summary") or reasoning.get("generate_summary"))
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _usage(chunk: dict[str, Any]) -> dict[str, Any] | None:
+    usage = chunk.get("usage")
+    if usage is None and isinstance(groq := chunk.get("x_groq"), dict):
+        usage = groq.get("usage")
+    return usage if isinstance(usage, dict) else None
+
+
+def _texts(content: Any) -> tuple[str, str]:
+    """Return the reasoning and the text of a delta's content; Mistral's is a list of parts, some of them thinking."""
+    if isinstance(content, str):
+        return "", content
+    thoughts, texts = [], []
+    for part in _objects(content):
+        thinking, text = part.get("thinking"), part.get("text")
+        thoughts.append(thinking if isinstance(thinking, str) else _texts(thinking)[1])
+        texts.append(_string(text))
+    return "".join(thoughts), "".join(texts)
+
+
+def _flat(annotation: dict[str, Any]) -> dict[str, Any]:
+    """Return an annotation, whose facts chat has in an object of its type."""
+    inner = annotation.get(str(annotation.get("type")))
+    return {"type": annotation.get("type"), **inner} if isinstance(inner, dict) else annotation

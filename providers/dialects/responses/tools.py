@@ -1,0 +1,143 @@
+"""Tools and the choice among them: flat in Responses, each within an object of its own kind in chat completions."""
+
+from typing import Any
+
+import msgspec
+
+from providers.dialects.dialect import Malformed, decoded
+from providers.dialects.responses.fields import Fields, Losses, Object, is_string, objects_of
+
+_FALSE = msgspec.Raw(b"false")
+_NO_SUCH_FIELD = "the other API has no such field in a tool"
+
+
+def chat_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
+    """Return the tools of a Responses request as chat completions have them; a hosted one is a loss."""
+    said: list[Any] = []
+    for tool in objects_of(raw, "tools"):
+        match kind := tool.take("type", str):
+            case "function":
+                said.append({"type": kind, kind: _chat_function(tool)})
+            case "custom":
+                said.append({"type": kind, kind: _chat_custom(tool, losses)})
+            case None:
+                raise Malformed(f"Missing required parameter: '{tool.named('type')}'.", tool.named("type"))
+            case _:
+                losses.add(tool.path, f"chat completions have no {kind} tool")
+                continue
+        tool.lose("allowed_callers", losses, _NO_SUCH_FIELD, b'["direct"]')
+        tool.lose("defer_loading", losses, _NO_SUCH_FIELD, b"false")
+        tool.lose_rest(losses, _NO_SUCH_FIELD)
+    return said
+
+
+def responses_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
+    """Return the tools of a chat completion as Responses has them."""
+    said: list[Any] = []
+    for tool in objects_of(raw, "tools"):
+        kind = tool.take("type", str)
+        if kind not in {"function", "custom"}:
+            losses.add(tool.path, f"Responses has no tool of type {kind!r}")
+            continue
+        inner = tool.inner(kind)
+        flat: dict[str, Any] = {"type": kind, "name": inner.need("name"), **inner.several("description")}
+        if kind == "function":
+            # Responses makes a schema strict, and with that all its fields required, unless told not to.
+            flat |= {"parameters": None, "strict": False, **inner.several("parameters", "strict")}
+        elif format_ := _flat_format(inner.inner("format"), losses):
+            flat["format"] = format_
+        inner.lose_rest(losses, _NO_SUCH_FIELD)
+        tool.lose_rest(losses, _NO_SUCH_FIELD)
+        said.append(flat)
+    return said
+
+
+def chat_tool_choice(raw: msgspec.Raw | None, losses: Losses) -> Any:
+    """Return a Responses request's choice of tools as chat completions say it, None where that cannot be."""
+    if raw is None or is_string(raw):
+        return raw
+    choice = Fields(decoded(raw, Object, "tool_choice"), "tool_choice")
+    said: dict[str, Any]
+    match kind := choice.take("type", str):
+        case "function" | "custom":
+            said = {"type": kind, kind: {"name": choice.need("name")}}
+        case "allowed_tools":
+            allowed = [_chat_reference(tool, losses) for tool in objects_of(choice.raw("tools"), "tool_choice.tools")]
+            said = {"type": kind, kind: {**choice.several("mode"), "tools": [tool for tool in allowed if tool]}}
+        case _:
+            losses.add("tool_choice", f"chat completions have no {kind} tool")
+            return None
+    choice.lose_rest(losses, _NO_SUCH_FIELD)
+    return said
+
+
+def responses_tool_choice(raw: msgspec.Raw | None, losses: Losses) -> Any:
+    """Return a chat completion's choice of tools as Responses says it, None where that cannot be."""
+    if raw is None or is_string(raw):
+        return raw
+    choice = Fields(decoded(raw, Object, "tool_choice"), "tool_choice")
+    said: dict[str, Any]
+    match kind := choice.take("type", str):
+        case "function" | "custom":
+            said = {"type": kind, "name": choice.inner(kind).need("name")}
+        case "allowed_tools":
+            inner = choice.inner(kind)
+            tools = objects_of(inner.raw("tools"), "tool_choice.allowed_tools.tools")
+            allowed = [_flat_reference(tool, losses) for tool in tools]
+            said = {"type": kind, **inner.several("mode"), "tools": [tool for tool in allowed if tool]}
+        case _:
+            losses.add("tool_choice", f"Responses has no choice of type {kind!r}")
+            return None
+    choice.lose_rest(losses, _NO_SUCH_FIELD)
+    return said
+
+
+def _chat_function(tool: Fields) -> Object:
+    function = {"name": tool.need("name"), **tool.several("description", "parameters", "strict")}
+    # Left out, Responses makes a schema strict as far as it goes; chat would refuse one that is not: it stays out.
+    if function.get("strict") == _FALSE:
+        del function["strict"]
+    return function
+
+
+def _chat_custom(tool: Fields, losses: Losses) -> dict[str, Any]:
+    custom: dict[str, Any] = {"name": tool.need("name"), **tool.several("description")}
+    format_ = tool.inner("format")
+    match format_.take("type", str):
+        case "grammar":
+            custom["format"] = {"type": "grammar", "grammar": format_.several("definition", "syntax")}
+        case "text":
+            custom["format"] = {"type": "text"}
+        case None:
+            pass
+        case kind:
+            losses.add(format_.named("type"), f"chat completions have no format {kind!r} of a custom tool")
+    return custom
+
+
+def _flat_format(format_: Fields, losses: Losses) -> dict[str, Any] | None:
+    match kind := format_.take("type", str):
+        case "grammar":
+            return {"type": kind, **format_.inner("grammar").several("definition", "syntax")}
+        case "text":
+            return {"type": kind}
+        case str():
+            losses.add(format_.named("type"), f"Responses has no format {kind!r} of a custom tool")
+    return None
+
+
+def _chat_reference(tool: Fields, losses: Losses) -> dict[str, Any] | None:
+    """Return one of the allowed tools, which are named by their type and name."""
+    kind = tool.take("type", str)
+    if kind in {"function", "custom"}:
+        return {"type": kind, kind: {"name": tool.need("name")}}
+    losses.add(tool.path, f"chat completions have no {kind} tool")
+    return None
+
+
+def _flat_reference(tool: Fields, losses: Losses) -> dict[str, Any] | None:
+    kind = tool.take("type", str)
+    if kind in {"function", "custom"}:
+        return {"type": kind, "name": tool.inner(kind).need("name")}
+    losses.add(tool.path, f"Responses has no tool of type {kind!r}")
+    return None

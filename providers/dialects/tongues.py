@@ -1,0 +1,107 @@
+"""Every dialect with all that is needed to speak it, and the ways from one to another."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from providers.chunks import read_chunk
+from providers.dialects import chat
+from providers.dialects.completions import answers as completions_answers
+from providers.dialects.completions import events as completions_events
+from providers.dialects.completions import requests as completions_requests
+from providers.dialects.dialect import Dialect, ReadEvent, Translation, Wording
+from providers.dialects.messages import answers as messages_answers
+from providers.dialects.messages import events as messages_events
+from providers.dialects.messages import requests as messages_requests
+from providers.dialects.messages import streams as messages_streams
+from providers.dialects.messages.habits import Habits
+from providers.dialects.responses import answers as responses_answers
+from providers.dialects.responses import events as responses_events
+from providers.dialects.responses import requests as responses_requests
+from providers.dialects.responses import streams as responses_streams
+from providers.json_stream import events_of_answer
+
+Fields = Mapping[str, msgspec.Raw]
+
+
+class Tongue(msgspec.Struct, frozen=True):
+    """How one dialect's answers are read, ended and broken off."""
+
+    read_event: ReadEvent
+    events_of_answer: Callable[[bytes, Sequence[str]], bytes]  # a whole answer in JSON, as the stream that says it
+    ending: bytes  # of a stream that has said why it is over, but not that it is
+    failure: Callable[[str, str], bytes]  # the event of an error, of its kind and message
+
+
+TONGUES: Mapping[Dialect, Tongue] = {
+    Dialect.CHAT: Tongue(read_chunk, events_of_answer, chat.ENDING, chat.failure),
+    Dialect.COMPLETIONS: Tongue(
+        completions_events.read_event, completions_answers.events_of_answer, chat.ENDING, chat.failure
+    ),
+    Dialect.MESSAGES: Tongue(
+        messages_events.read_event,
+        messages_answers.events_of_answer,
+        messages_answers.ENDING,
+        messages_answers.failure,
+    ),
+    Dialect.RESPONSES: Tongue(
+        responses_events.read_event,
+        responses_answers.events_of_answer,
+        responses_answers.ENDING,
+        responses_answers.failure,
+    ),
+}
+
+_TO_CHAT: Mapping[Dialect, Callable[[Fields], Wording]] = {
+    Dialect.COMPLETIONS: completions_requests.to_chat,
+    Dialect.MESSAGES: messages_requests.to_chat,
+    Dialect.RESPONSES: responses_requests.to_chat,
+}
+_STREAM_TO_CHAT: Mapping[Dialect, Callable[[Fields], Translation]] = {
+    Dialect.MESSAGES: messages_streams.ToChat,
+    Dialect.RESPONSES: responses_streams.ToChat,
+}
+_STREAM_FROM_CHAT: Mapping[Dialect, Callable[[Fields], Translation]] = {
+    Dialect.MESSAGES: messages_streams.FromChat,
+    Dialect.RESPONSES: responses_streams.FromChat,
+}
+
+
+def worded(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -> Wording:
+    """Return a request of ``source`` as ``target`` says it, by way of chat; ``habits`` are those of who is asked.
+
+    Raises:
+        Malformed: it is not what ``source`` demands.
+
+    """
+    wording = Wording(fields)
+    if source is target:
+        return wording
+    if source is not Dialect.CHAT:
+        wording = _TO_CHAT[source](fields)
+    if target is not Dialect.CHAT:
+        second = _from_chat(wording.fields, target, habits)
+        wording = Wording(second.fields, (*wording.losses, *second.losses))
+    return wording
+
+
+def _from_chat(fields: Fields, target: Dialect, habits: Habits) -> Wording:
+    if target is Dialect.MESSAGES:
+        return messages_requests.from_chat(
+            fields, default_max_tokens=habits.max_tokens, adaptive_thinking=habits.adaptive_thinking
+        )
+    if target is Dialect.RESPONSES:
+        return responses_requests.from_chat(fields)
+    return completions_requests.from_chat(fields)
+
+
+def translations(source: Dialect, target: Dialect, asked: Fields) -> list[Translation]:
+    """Return what turns an answer in ``source`` into one in ``target``, the dialect of the request ``asked``."""
+    if source is target:
+        return []
+    steps: list[Translation] = []
+    if source is not Dialect.CHAT:
+        steps.append(_STREAM_TO_CHAT[source](asked))
+    if target is not Dialect.CHAT:
+        steps.append(_STREAM_FROM_CHAT[target](asked))
+    return steps

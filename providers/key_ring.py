@@ -1,0 +1,286 @@
+"""Several keys of one provider behind one ``Upstream``: each request goes out under the key with the most room left.
+
+Limits are the provider's, per key and model. What a key's headroom was refills steadily, over a minute, to all of it
+again; a key that answered 429 is left alone as long as it asked; a key that is refused is left alone but for a try each
+minute. None of that is waited for: the next key is asked at once, and only when none is left the caller hears of it.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Literal, TypeVar
+
+import msgspec
+
+from providers.dialects.dialect import Dialect, Loss
+from providers.errors import ErrorKind, UpstreamError
+from providers.exchange import Answer, Exchange, Request, Upstream
+from providers.listings import Listing
+from providers.rate_limits import headroom
+from providers.ringed_exchange import RingedExchange
+
+REFILL_S = 60.0  # limits are per minute
+COOL_S = 0.5  # after a 429 without retry-after
+TRY_REFUSED_EVERY_S = 60.0  # a key is mended by hand, if at all
+_STEPS = 20  # headroom is compared in twentieths: nearly alike is alike, or a burst would all go to one key
+_MOST_MODELS = 1000  # per key; a client may name any
+_LONG_AGO_S = float("-inf")
+_UNAUTHORIZED = 401
+
+_T = TypeVar("_T")
+
+
+class KeyState(msgspec.Struct, frozen=True):
+    """One key as it is now, by its number in the configuration; never by its text."""
+
+    number: int  # from 1
+    state: Literal["ok", "cooling", "refused"]
+    in_flight: int
+    headroom: float | None  # 0 to 1, of the scarcest model; None when the provider says nothing
+    cooling_s: float  # until the last of its models is asked again
+    models: tuple[str, ...]  # those for which it is cooling or refused; none when it is for all
+
+
+class _Limits:
+    """What one key has left for one model. Instants are of the ring's clock."""
+
+    __slots__ = ("cooling_until_s", "headroom", "headroom_at_s", "refused_at_s")
+
+    def __init__(self) -> None:
+        self.cooling_until_s = _LONG_AGO_S
+        self.headroom: float | None = None  # None: the provider has not said
+        self.headroom_at_s = _LONG_AGO_S
+        self.refused_at_s: float | None = None  # when it was last tried; None: it is not
+
+    def left(self, now_s: float) -> float:
+        """Return the headroom, 0 to 1, refilled since it was told; 1 when it never was."""
+        if self.headroom is None:
+            return 1.0
+        return min(1.0, self.headroom + (now_s - self.headroom_at_s) / REFILL_S)
+
+
+class _Key:
+    """One key, its upstream and its state."""
+
+    __slots__ = ("_models", "everywhere", "in_flight", "number", "turn", "upstream")
+
+    def __init__(self, number: int, upstream: Upstream) -> None:
+        self.number = number
+        self.upstream = upstream
+        self.in_flight = 0
+        self.turn = 0  # of the ring, when it was last asked
+        self.everywhere = _Limits()  # for what holds for all models: a key that is not known
+        self._models: dict[str, _Limits] = {}
+
+    def limits(self, model: str) -> _Limits:
+        if (limits := self._models.get(model)) is None:
+            if len(self._models) >= _MOST_MODELS:
+                self._models.clear()
+            limits = self._models[model] = _Limits()
+        return limits
+
+    def states(self, model: str) -> tuple[_Limits, _Limits]:
+        return self.everywhere, self.limits(model)
+
+    def refused(self, model: str) -> bool:
+        return any(limits.refused_at_s is not None for limits in self.states(model))
+
+    def due(self, model: str, now_s: float) -> bool:
+        """Tell whether a refused key is to be tried again."""
+        tried_s = max(each.refused_at_s for each in self.states(model) if each.refused_at_s is not None)
+        return now_s - tried_s >= TRY_REFUSED_EVERY_S
+
+    def tried(self, model: str, now_s: float) -> None:
+        """Note that a refused key is being tried, so that only one request does."""
+        for limits in self.states(model):
+            if limits.refused_at_s is not None:
+                limits.refused_at_s = now_s
+
+    def answered(self, model: str, headers: Mapping[str, str], now_s: float) -> None:
+        """Take an answer: the key is good, and this is left."""
+        for limits in self.states(model):
+            limits.refused_at_s = None
+        if (left := headroom(headers)) is not None:
+            limits = self.limits(model)
+            limits.headroom, limits.headroom_at_s = left, now_s
+
+    def failed(self, model: str, error: UpstreamError, now_s: float) -> bool:
+        """Take a failure; return whether another key may fare better."""
+        if error.kind is ErrorKind.RATE_LIMITED:
+            limits = self.limits(model)
+            limits.cooling_until_s = max(limits.cooling_until_s, now_s + max(COOL_S, error.retry_after_s or 0.0))
+            return True
+        if error.kind is ErrorKind.PROVIDER_AUTH:  # 403 may be about the model alone
+            (self.everywhere if error.status == _UNAUTHORIZED else self.limits(model)).refused_at_s = now_s
+            return True
+        return False
+
+    def state(self, now_s: float) -> KeyState:
+        cooling = {name: each for name, each in self._models.items() if each.cooling_until_s > now_s}
+        refused = [name for name, each in self._models.items() if each.refused_at_s is not None]
+        told = [each.left(now_s) for each in self._models.values() if each.headroom is not None]
+        everywhere = self.everywhere.refused_at_s is not None
+        return KeyState(
+            number=self.number,
+            state="refused" if everywhere or refused else "cooling" if cooling else "ok",
+            in_flight=self.in_flight,
+            headroom=min(told) if told else None,
+            cooling_s=max((each.cooling_until_s - now_s for each in cooling.values()), default=0.0),
+            models=() if everywhere else tuple(dict.fromkeys([*refused, *cooling])),
+        )
+
+
+class KeyRing:
+    """An ``Upstream`` around one upstream per key."""
+
+    def __init__(
+        self,
+        provider: str,
+        keys: Sequence[str],
+        opened: Callable[[str], Upstream],  # makes the upstream of one key
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._provider = provider
+        self._keys = [_Key(number, opened(key)) for number, key in enumerate(keys, 1)]
+        self._clock = clock
+        self._turn = 0
+
+    def __repr__(self) -> str:
+        return f"KeyRing({self._provider!r}, {len(self._keys)} keys)"
+
+    @property
+    def upstreams(self) -> tuple[Upstream, ...]:
+        """The upstreams, in the order of their keys."""
+        return tuple(key.upstream for key in self._keys)
+
+    def describe(self) -> tuple[KeyState, ...]:
+        """Return the state of each key, in their order."""
+        now_s = self._clock()
+        return tuple(key.state(now_s) for key in self._keys)
+
+    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
+        """Return what of a request the provider would not hear, under whichever key."""
+        return self._keys[0].upstream.losses(dialect, model, fields)
+
+    async def stream(self, request: Request) -> Exchange:
+        """Ask under the best key, and under the next where one is rate-limited or refused.
+
+        Raises:
+            UpstreamError: no key was left, with the least ``retry-after``; or what has nothing to do with keys.
+
+        """
+        exchange, key = await self._ask(request.model, lambda upstream: upstream.stream(request))
+        key.answered(request.model, exchange.headers, self._clock())
+        return RingedExchange(
+            exchange,
+            self._headers(request.model, exchange.headers),
+            failed=lambda error: key.failed(request.model, error, self._clock()),
+            over=lambda: self._over(key),
+        )
+
+    async def send(self, path: str, request: Request) -> Answer:
+        """Post under the best key, and under the next where one is rate-limited or refused.
+
+        Raises:
+            UpstreamError: as for ``stream``.
+
+        """
+        answer, key = await self._ask(request.model, lambda upstream: upstream.send(path, request))
+        self._over(key)
+        key.answered(request.model, answer.headers, self._clock())
+        return msgspec.structs.replace(answer, headers=self._headers(request.model, answer.headers))
+
+    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
+        """Return the models offered to the best key, or the next where one is rate-limited or refused.
+
+        Raises:
+            UpstreamError: as for ``stream``.
+
+        """
+        listing, key = await self._ask("", lambda upstream: upstream.list_models(connect_timeout_s))
+        self._over(key)
+        return listing
+
+    async def aclose(self) -> None:
+        """Close every key's connections."""
+        for key in self._keys:
+            await key.upstream.aclose()
+
+    async def _ask(self, model: str, ask: Callable[[Upstream], Awaitable[_T]]) -> tuple[_T, _Key]:
+        """Return the first answer, and the key it was given to, which stays in flight."""
+        last: UpstreamError | None = None
+        for key in self._order(model):
+            key.tried(model, self._clock())
+            key.in_flight += 1
+            try:
+                return await ask(key.upstream), key
+            except BaseException as error:
+                self._over(key)
+                if not isinstance(error, UpstreamError) or not key.failed(model, error, self._clock()):
+                    raise
+                last = error
+        raise self._none_left(model, last) from last
+
+    def _order(self, model: str) -> Iterator[_Key]:
+        """Yield each key that may be asked, once, the best first, as it is when the one before it has failed."""
+        asked: set[int] = set()
+        while True:
+            now_s = self._clock()
+            best = min(
+                (key for key in self._keys if key.number not in asked and self._well(key, model, now_s)),
+                key=lambda key: self._rank(key, model, now_s),
+                default=None,
+            )
+            if best is None:
+                return
+            asked.add(best.number)
+            self._turn += 1
+            best.turn = self._turn
+            yield best
+
+    @staticmethod
+    def _well(key: _Key, model: str, now_s: float) -> bool:
+        if key.limits(model).cooling_until_s > now_s:
+            return False
+        return not key.refused(model) or key.due(model, now_s)
+
+    @staticmethod
+    def _rank(key: _Key, model: str, now_s: float) -> tuple[bool, int, int, int]:
+        """Return what the best key has the least of: a refused one that is due is tried first, or it never would be."""
+        return not key.refused(model), -round(key.limits(model).left(now_s) * _STEPS), key.in_flight, key.turn
+
+    def _over(self, key: _Key) -> None:
+        key.in_flight -= 1
+
+    def _headers(self, model: str, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Return a response's headers with what the ring has left in place of what one key has."""
+        states = [(key, key.limits(model)) for key in self._keys]
+        if all(limits.headroom is None for _, limits in states):
+            return headers
+        now_s = self._clock()
+        share = sum(
+            limits.left(now_s) for key, limits in states if not key.refused(model) and limits.cooling_until_s <= now_s
+        ) / len(states)
+        kept = {name: value for name, value in headers.items() if "ratelimit" not in name}
+        return kept | {
+            "x-ratelimit-limit-keys": str(len(states)),
+            "x-ratelimit-remaining-keys": f"{share * len(states):.3f}",
+        }
+
+    def _none_left(self, model: str, last: UpstreamError | None) -> UpstreamError:
+        now_s = self._clock()
+        waits_s = [
+            key.limits(model).cooling_until_s - now_s
+            for key in self._keys
+            if not key.refused(model) and key.limits(model).cooling_until_s > now_s
+        ]
+        said = f"; the last one asked: {last.message}" if last is not None else ""
+        if waits_s:
+            refused = len(self._keys) - len(waits_s)
+            told = f"{len(waits_s)} of {len(self._keys)} keys are rate-limited" + (
+                f", {refused} refused" if refused else ""
+            )
+            message = f"provider {self._provider!r}: {told}{said}"
+            return UpstreamError(ErrorKind.RATE_LIMITED, message, status=429, retry_after_s=min(waits_s))
+        message = f"provider {self._provider!r}: all {len(self._keys)} keys are refused{said}"
+        return UpstreamError(ErrorKind.PROVIDER_AUTH, message, status=last.status if last is not None else 401)

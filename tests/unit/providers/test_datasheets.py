@@ -1,0 +1,157 @@
+"""Prices and capabilities from litellm's table."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from providers.capabilities import UNKNOWN, Capabilities
+from providers.catalog import load_catalog
+from providers.datasheets import UNLISTED, Datasheet, DatasheetTable
+from providers.prices import Price
+
+ROWS: dict[str, dict[str, Any]] = {
+    "sample_spec": {
+        "litellm_provider": "one of the providers",
+        "input_cost_per_token": 0.0,
+        "max_input_tokens": "max input tokens, if the provider specifies it",
+    },
+    "groq/llama": {"litellm_provider": "groq", "input_cost_per_token": 6e-7, "output_cost_per_token": 8e-7},
+    "gpt": {
+        "litellm_provider": "openai",
+        "input_cost_per_token": 2e-6,
+        "output_cost_per_token": 8e-6,
+        "cache_read_input_token_cost": 5e-7,
+        "cache_creation_input_token_cost": 2.5e-6,
+        "output_cost_per_reasoning_token": 1e-5,
+        "supports_function_calling": True,
+        "supports_response_schema": False,
+        "supports_pdf_input": True,
+        "supports_reasoning": True,
+        "supports_vision": True,
+        "supported_modalities": ["text", "image"],
+        "max_input_tokens": 128000,
+        "max_output_tokens": 16384,
+        "max_tokens": 16384,
+    },
+    "command": {"litellm_provider": "cohere_chat", "input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6},
+    "openai/embed": {"litellm_provider": "openai", "input_cost_per_token": 1e-8},
+    "openai/image": {"litellm_provider": "openai", "output_cost_per_image": 0.04, "max_input_tokens": 0},
+    "openai/odd-price": {"litellm_provider": "openai", "input_cost_per_token": "ask us", "supports_vision": True},
+    "openai/odd-flag": {"litellm_provider": "openai", "input_cost_per_token": 1e-6, "supports_vision": "sometimes"},
+    "openai/odd-seller": {"litellm_provider": 7, "input_cost_per_token": 1e-6},
+    "nobody's": {"litellm_provider": 7, "input_cost_per_token": 1e-6},
+    "zai/glm": {"litellm_provider": "zai", "input_cost_per_token": 1e-6, "cache_creation_input_token_cost": 0},
+}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> DatasheetTable:
+    path = tmp_path / "models.json"
+    path.write_text(json.dumps(ROWS))
+    return DatasheetTable(path)
+
+
+def found(table: DatasheetTable, prefix: str, model: str) -> Datasheet:
+    return table.look_up([(prefix, model)])[prefix, model]
+
+
+def test_a_datasheet_is_found_under_prefix_and_model(table: DatasheetTable) -> None:
+    assert found(table, "groq", "llama") == Datasheet(Price(6e-7, 8e-7), UNKNOWN)
+
+
+def test_a_datasheet_is_found_under_the_bare_model_of_the_same_vendor(table: DatasheetTable) -> None:
+    assert found(table, "openai", "gpt").price == Price(2e-6, 8e-6, 5e-7, 2.5e-6, 1e-5)
+    assert found(table, "cohere", "command").price == Price(1e-6, 2e-6)
+
+
+@pytest.mark.parametrize(("prefix", "model"), [("novita", "gpt"), ("openai", "nobody's"), ("openai", "unheard-of")])
+def test_another_vendor_s_row_for_a_model_of_the_same_name_is_not_taken(
+    table: DatasheetTable, prefix: str, model: str
+) -> None:
+    assert found(table, prefix, model) == UNLISTED
+
+
+def test_an_embedding_s_output_costs_nothing(table: DatasheetTable) -> None:
+    assert found(table, "openai", "embed").price == Price(1e-8, 0.0)
+
+
+def test_a_cache_that_is_written_for_nothing_extra_costs_what_input_does(table: DatasheetTable) -> None:
+    assert found(table, "zai", "glm").price == Price(1e-6, 0.0, cache_write_usd=None)
+
+
+def test_what_a_row_says_a_model_can_do_is_what_it_can_do(table: DatasheetTable) -> None:
+    assert found(table, "openai", "gpt").capabilities == Capabilities(
+        tools=True,
+        json_schema=False,
+        vision=True,
+        audio=False,  # no flag, but not among its modalities
+        documents=True,
+        reasoning=True,
+        context_tokens=128000,
+        max_output_tokens=16384,
+    )
+
+
+def test_what_a_row_leaves_out_is_unknown_not_a_no(table: DatasheetTable) -> None:
+    assert found(table, "groq", "llama").capabilities == UNKNOWN
+
+
+def test_a_limit_of_nothing_is_none(table: DatasheetTable) -> None:
+    assert found(table, "openai", "image").capabilities.context_tokens is None
+
+
+def test_half_a_row_of_other_types_leaves_the_other_half_known(table: DatasheetTable) -> None:
+    assert found(table, "openai", "odd-price") == Datasheet(None, Capabilities(vision=True))
+    assert found(table, "openai", "odd-flag") == Datasheet(Price(1e-6, 0.0), UNKNOWN)
+
+
+def test_without_a_table_nothing_is_known() -> None:
+    assert found(DatasheetTable(None), "groq", "llama") == UNLISTED
+
+
+def test_the_installed_table_knows_what_the_catalog_s_vendors_sell() -> None:
+    catalog = load_catalog()
+    sold = [
+        ("openai", "gpt-4o"),
+        ("groq", "openai/gpt-oss-120b"),
+        ("cerebras", "llama-3.3-70b"),
+        ("together", "meta-llama/Llama-3.3-70B-Instruct-Turbo"),
+        ("anthropic", "claude-sonnet-4-5"),
+    ]
+    wanted = [(catalog[vendor].litellm_prefix or "", model) for vendor, model in sold]
+    for key, sheet in DatasheetTable.installed().look_up(wanted).items():
+        price, can = sheet.price, sheet.capabilities
+        assert price is not None, key
+        assert 0 < price.input_usd <= price.output_usd < 1e-3, key
+        assert can.tools, key
+        assert can.context_tokens is not None, key
+        assert can.context_tokens >= 100_000, key
+
+
+def test_in_the_installed_table_anthropic_s_cache_is_dearer_to_write_and_cheaper_to_read() -> None:
+    price = found(DatasheetTable.installed(), "anthropic", "claude-sonnet-4-5").price
+    assert price is not None
+    assert price.cached_input_usd is not None
+    assert price.cache_write_usd is not None
+    assert price.cached_input_usd < price.input_usd < price.cache_write_usd
+
+
+@pytest.mark.parametrize(
+    ("prefix", "model"), [("openai", "gpt-4o"), ("gemini", "gemini-2.5-pro"), ("anthropic", "claude-sonnet-4-5")]
+)
+def test_the_installed_table_knows_who_takes_pictures_and_documents(prefix: str, model: str) -> None:
+    can = found(DatasheetTable.installed(), prefix, model).capabilities
+    assert (can.vision, can.documents) == (True, True)
+
+
+def test_looking_up_datasheets_imports_no_litellm() -> None:
+    program = (
+        "import sys; from providers.datasheets import DatasheetTable;"
+        "assert DatasheetTable.installed().look_up([('openai', 'gpt-4o')])['openai', 'gpt-4o'].price;"
+        "assert 'litellm' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3])

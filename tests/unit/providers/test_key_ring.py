@@ -1,0 +1,325 @@
+"""Several keys of one provider: which is asked, what a refusal costs, and what of it can be seen."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+import pytest
+
+from providers.dialects.dialect import Dialect, Loss
+from providers.errors import ErrorKind, UpstreamError
+from providers.exchange import Answer, Exchange, Request
+from providers.key_ring import TRY_REFUSED_EVERY_S, KeyRing
+from providers.listings import Listing
+from providers.rate_limits import headroom
+
+KEYS = ("sk-first-secret", "sk-second-secret", "sk-third-secret")
+REQUEST = Request("m", {})
+OTHER_MODEL = Request("other", {})
+
+
+class Answering:
+    """An exchange that has its answer."""
+
+    status = 200
+    connect_ms: float | None = None
+    secrets: Sequence[str] = ()
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self.headers = headers
+        self.ended = False
+        self.aborted = False
+        self.blocks: list[bytes | UpstreamError] = [b"data: [DONE]\n\n"]
+
+    async def read(self) -> bytes:
+        if not self.blocks:
+            self.ended = True
+            return b""
+        block = self.blocks.pop(0)
+        if isinstance(block, UpstreamError):
+            raise block
+        return block
+
+    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
+        pass
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class OneKey:
+    """A provider under one key: it answers what it is told to, and counts."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.asked = 0
+        self.headers: dict[str, str] = {}
+        self.error: UpstreamError | None = None
+        self.exchanges: list[Answering] = []
+        self.hangs = False
+        self.closed = False
+
+    async def stream(self, request: Request) -> Exchange:
+        self._answer()
+        if self.hangs:
+            await asyncio.Event().wait()
+        self.exchanges.append(Answering(self.headers))
+        return self.exchanges[-1]
+
+    async def send(self, path: str, request: Request) -> Answer:
+        self._answer()
+        return Answer(200, self.headers, b"{}", None, 1.0)
+
+    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
+        return (Loss("seed", "it has none"),)
+
+    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
+        self._answer()
+        return Listing((), {})
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+    def _answer(self) -> None:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+
+
+class Stand:
+    """A ring of three keys and its clock."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.keys: list[OneKey] = []
+        self.ring = KeyRing("acme", KEYS, self._opened, clock=lambda: self.now_s)
+
+    def _opened(self, key: str) -> OneKey:
+        self.keys.append(OneKey(key))
+        return self.keys[-1]
+
+    @property
+    def asked(self) -> list[int]:
+        return [key.asked for key in self.keys]
+
+    async def ask(self, request: Request = REQUEST) -> Exchange:
+        """Make a whole call."""
+        exchange = await self.ring.stream(request)
+        while await exchange.read():
+            pass
+        return exchange
+
+
+@pytest.fixture
+def stand() -> Stand:
+    return Stand()
+
+
+def limited(retry_after_s: float | None = None) -> UpstreamError:
+    return UpstreamError(ErrorKind.RATE_LIMITED, "slow down", status=429, retry_after_s=retry_after_s)
+
+
+def refused(status: int = 401) -> UpstreamError:
+    return UpstreamError(ErrorKind.PROVIDER_AUTH, "who are you", status=status)
+
+
+def left(share: float) -> dict[str, str]:
+    return {
+        "x-ratelimit-remaining-requests": str(share * 100),
+        "x-ratelimit-limit-requests": "100",
+        "x-request-id": "r",
+    }
+
+
+async def test_keys_alike_take_turns(stand: Stand) -> None:
+    for _ in range(6):
+        await stand.ask()
+    assert stand.asked == [2, 2, 2]
+
+
+async def test_calls_at_the_same_time_are_spread_over_the_keys(stand: Stand) -> None:
+    stand.keys[0].hangs = True
+    hanging = asyncio.create_task(stand.ring.stream(REQUEST))
+    await asyncio.sleep(0)  # let it be under way
+    under_way = [await stand.ring.stream(REQUEST) for _ in range(2)]
+    assert [state.in_flight for state in stand.ring.describe()] == [1, 1, 1]
+    under_way[0].abort()
+    under_way[0].abort()
+    under_way[0] = await stand.ring.stream(REQUEST)
+    assert stand.asked == [1, 2, 1]
+    for exchange in under_way:
+        exchange.abort()
+    hanging.cancel()
+    await asyncio.wait([hanging])
+    assert [state.in_flight for state in stand.ring.describe()] == [0, 0, 0]
+
+
+async def test_the_key_with_the_most_headroom_is_asked(stand: Stand) -> None:
+    for key, share in zip(stand.keys, (0.1, 0.9, 0.5), strict=True):
+        key.headers = left(share)
+        await stand.ask()
+    await stand.ask()
+    await stand.ask()
+    assert stand.asked == [1, 3, 1]
+
+
+async def test_headroom_comes_back_with_time(stand: Stand) -> None:
+    stand.keys[0].headers = left(0.1)
+    for _ in range(3):
+        await stand.ask()
+    await stand.ask()
+    assert stand.asked[0] == 1
+    stand.now_s += 60
+    for _ in range(3):
+        await stand.ask()
+    assert stand.asked[0] == 2
+
+
+async def test_a_rate_limited_key_costs_no_attempt(stand: Stand) -> None:
+    stand.keys[0].error = limited(30)
+    await stand.ask()
+    assert stand.asked == [1, 1, 0]
+    for _ in range(4):
+        await stand.ask()
+    assert stand.asked[0] == 1
+    assert stand.ring.describe()[0].state == "cooling"
+    assert stand.ring.describe()[0].cooling_s == 30
+    stand.keys[0].error = None
+    stand.now_s += 30
+    for _ in range(3):
+        await stand.ask()
+    assert stand.asked[0] == 2
+    assert stand.ring.describe()[0].state == "ok"
+
+
+async def test_a_key_cools_down_for_one_model_only(stand: Stand) -> None:
+    stand.keys[0].error = limited(30)
+    await stand.ask()
+    stand.keys[0].error = None
+    for _ in range(3):
+        await stand.ask(OTHER_MODEL)
+    assert stand.asked[0] == 2
+    assert stand.ring.describe()[0].models == ("m",)
+
+
+async def test_when_every_key_is_limited_the_least_retry_after_is_told_and_nobody_is_asked_again(stand: Stand) -> None:
+    for key, wait_s in zip(stand.keys, (30.0, 12.0, None), strict=True):
+        key.error = limited(wait_s)
+    with pytest.raises(UpstreamError) as raised:
+        await stand.ask()
+    assert raised.value.kind is ErrorKind.RATE_LIMITED
+    assert raised.value.retry_after_s == 0.5  # of the one that did not say
+    stand.now_s += 0.5
+    with pytest.raises(UpstreamError):
+        await stand.ask()
+    assert stand.asked == [1, 1, 2]
+    with pytest.raises(UpstreamError, match="3 of 3 keys are rate-limited"):
+        await stand.ask()
+    assert stand.asked == [1, 1, 2]
+
+
+async def test_a_refused_key_stays_out_but_is_tried_now_and_then(stand: Stand) -> None:
+    stand.keys[1].error = refused()
+    for _ in range(6):
+        await stand.ask()
+    assert stand.asked[1] == 1
+    assert stand.ring.describe()[1].state == "refused"
+    stand.now_s += TRY_REFUSED_EVERY_S
+    await stand.ask()
+    await stand.ask()
+    assert stand.asked[1] == 2
+    stand.keys[1].error = None
+    stand.now_s += TRY_REFUSED_EVERY_S
+    for _ in range(4):
+        await stand.ask()
+    assert stand.asked[1] == 4
+    assert stand.ring.describe()[1].state == "ok"
+
+
+async def test_an_unknown_key_is_out_for_every_model_and_a_forbidden_one_for_its_own(stand: Stand) -> None:
+    stand.keys[0].error = refused(401)
+    stand.keys[1].error = refused(403)
+    await stand.ask()
+    assert stand.asked == [1, 1, 1]
+    stand.keys[0].error = stand.keys[1].error = None
+    for _ in range(4):
+        await stand.ask(OTHER_MODEL)
+    assert stand.asked == [1, 3, 3]
+    assert [state.models for state in stand.ring.describe()] == [(), ("m",), ()]
+
+
+async def test_when_every_key_is_refused_the_operator_is_told(stand: Stand) -> None:
+    for key in stand.keys:
+        key.error = refused()
+    with pytest.raises(UpstreamError, match="all 3 keys are refused; the last one asked: who are you") as raised:
+        await stand.ask()
+    assert raised.value.kind is ErrorKind.PROVIDER_AUTH
+    assert raised.value.status == 401
+
+
+async def test_refused_and_limited_keys_together_are_a_rate_limit(stand: Stand) -> None:
+    stand.keys[0].error = refused()
+    stand.keys[1].error = stand.keys[2].error = limited(9)
+    with pytest.raises(UpstreamError, match="2 of 3 keys are rate-limited, 1 refused") as raised:
+        await stand.ask()
+    assert (raised.value.kind, raised.value.retry_after_s) == (ErrorKind.RATE_LIMITED, 9)
+
+
+async def test_what_has_nothing_to_do_with_keys_is_not_tried_again(stand: Stand) -> None:
+    stand.keys[0].error = UpstreamError(ErrorKind.SERVER_ERROR, "down", status=500)
+    with pytest.raises(UpstreamError, match="down"):
+        await stand.ask()
+    assert stand.asked == [1, 0, 0]
+    assert stand.ring.describe()[0].in_flight == 0
+
+
+async def test_a_rate_limit_inside_a_stream_cools_the_key_too(stand: Stand) -> None:
+    exchange = await stand.ring.stream(REQUEST)
+    stand.keys[0].exchanges[0].blocks = [limited(20)]
+    with pytest.raises(UpstreamError):
+        await exchange.read()
+    assert stand.ring.describe()[0].state == "cooling"
+    assert stand.ring.describe()[0].in_flight == 0
+
+
+async def test_the_headroom_told_is_the_ring_s(stand: Stand) -> None:
+    for key, share in zip(stand.keys, (0.2, 0.4, 0.9), strict=True):
+        key.headers = left(share)
+    exchange = [await stand.ask() for _ in stand.keys][-1]
+    assert headroom(exchange.headers) == pytest.approx(0.5)
+    assert exchange.headers["x-request-id"] == "r"
+    stand.keys[2].error = limited(30)
+    exchange = await stand.ask()
+    assert headroom(exchange.headers) == pytest.approx(0.2)  # the limited key has nothing left
+
+
+async def test_a_ring_whose_provider_tells_nothing_tells_nothing(stand: Stand) -> None:
+    assert headroom((await stand.ask()).headers) is None
+
+
+async def test_whole_answers_go_round_the_ring_too(stand: Stand) -> None:
+    stand.keys[0].error = limited(5)
+    stand.keys[1].headers = left(0.5)
+    answer = await stand.ring.send("embeddings", REQUEST)
+    assert stand.asked == [1, 1, 0]
+    assert headroom(answer.headers) == pytest.approx(0.5)
+    await stand.ring.list_models()
+    assert stand.asked == [1, 1, 1]
+    assert [state.in_flight for state in stand.ring.describe()] == [0, 0, 0]
+
+
+async def test_no_key_shows(stand: Stand) -> None:
+    for key in stand.keys:
+        key.error = refused()
+    with pytest.raises(UpstreamError) as raised:
+        await stand.ask()
+    shown = f"{stand.ring!r} {raised.value!r} {stand.ring.describe()!r}"
+    assert not [key for key in KEYS if key in shown]
+    assert [state.number for state in stand.ring.describe()] == [1, 2, 3]
+
+
+async def test_closing_closes_every_key_s_upstream(stand: Stand) -> None:
+    await stand.ring.aclose()
+    assert all(key.closed for key in stand.keys)
+    assert stand.ring.losses(Dialect.CHAT, "m", {}) == (Loss("seed", "it has none"),)
+    assert stand.ring.upstreams == tuple(stand.keys)

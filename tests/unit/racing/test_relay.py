@@ -1,0 +1,403 @@
+"""The relay in virtual time: who is asked next, which clock runs out, what is recorded when."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.calls import Call, CallRecord, Mode, Objective, Role, WinOn
+from gateway.errors import AllRateLimited, AllTimedOut, ApiError, RaceFailed, RejectedByProvider, ShuttingDown
+from gateway.fleet import Clocks, Deployment, Model
+from gateway.racing.outlet import Relayed
+from gateway.racing.race import Earlier
+from gateway.racing.relay import Asking, Relay
+from gateway.racing.sink import ClientGone
+from gateway.settings.model import RaceSettings
+from gateway.steering.planner import Launch, Plan
+from providers.dialects.dialect import Dialect, Loss
+from providers.errors import ErrorKind, UpstreamError
+from providers.exchange import Answer, Exchange, Request
+from providers.listings import Listing
+from providers.prices import Price
+from providers.usage import Usage
+from tests.unit.racing import virtual_time
+from tests.unit.racing.track import RememberingRecorder
+
+Piece = bytes | UpstreamError | None  # None: the end
+VECTORS = b'{"data":[],"usage":{"prompt_tokens":3,"total_tokens":3}}'
+PICTURES = b'{"data":[],"usage":{"input_tokens":5,"output_tokens":1000}}'
+SLOW = UpstreamError(ErrorKind.SERVER_ERROR, "broken", status=500)
+WRONG = UpstreamError(ErrorKind.BAD_REQUEST, "wrong", status=400)
+LACKING = UpstreamError(ErrorKind.NO_SUCH_API, "Not Found", status=404)
+SPEECH = Asking(path="audio/speech")
+CLOCKS = Clocks(connect_s=5.0, ttft_s=120.0, stall_s=30.0, total_s=None)
+
+
+class TimedRest:
+    """Comes piece by piece, each so many seconds after the one before."""
+
+    def __init__(self, pieces: Sequence[tuple[float, Piece]], usage: Usage | None = None) -> None:
+        self.usage = usage
+        self.error: UpstreamError | None = None
+        self.ended = False
+        self.aborted = False
+        self._pieces = list(pieces)
+
+    async def read(self) -> bytes:
+        after_s, piece = self._pieces.pop(0)
+        await asyncio.sleep(after_s)
+        if isinstance(piece, UpstreamError):
+            raise piece
+        if piece is None:
+            self.ended = True
+            return b""
+        return piece
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Speaker:
+    """An upstream that answers after so many seconds: all of it, how it begins and the rest, or an error."""
+
+    def __init__(self, after_s: float, answer: bytes | UpstreamError, rest: TimedRest | None = None) -> None:
+        self.requests: list[tuple[str, Request]] = []
+        self.rest = rest
+        self._after_s = after_s
+        self._answer = answer
+
+    async def send(self, path: str, request: Request) -> Answer:
+        self.requests.append((path, request))
+        await asyncio.sleep(self._after_s)
+        if isinstance(self._answer, UpstreamError):
+            raise self._answer
+        return Answer(200, {}, self._answer, None, 1.0, self.rest)
+
+    async def stream(self, request: Request) -> Exchange:
+        raise AssertionError("not asked for here")
+
+    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
+        return ()
+
+    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
+        raise AssertionError("not asked for here")
+
+    async def aclose(self) -> None:
+        pass
+
+
+class RememberingOutlet:
+    """Keeps what it was given, and what the recorder had heard by then."""
+
+    def __init__(self, recorder: RememberingRecorder, *, gone_after: int | None = None) -> None:
+        self.begun: Relayed | None = None
+        self.written: list[bytes] = []
+        self.recorded_at_end: bool | None = None
+        self.dropped = False
+        self._recorder = recorder
+        self._gone_after = gone_after
+
+    async def begin(self, relayed: Relayed) -> None:
+        self.begun = relayed
+
+    async def write(self, data: bytes) -> None:
+        self.written.append(data)
+        if len(self.written) == self._gone_after:
+            raise ClientGone
+
+    async def end(self, last: bytes) -> None:
+        self.written.append(last)
+        self.recorded_at_end = bool(self._recorder.records)
+
+    def drop(self) -> None:
+        self.dropped = True
+
+
+class Room:
+    """Everything of one relay."""
+
+    def __init__(
+        self,
+        *speakers: Speaker,
+        clocks: Clocks = CLOCKS,
+        price: Price | None = None,
+        asking: Asking = SPEECH,
+        prompt_tokens: int = 0,
+        gone_after: int | None = None,
+        falls_back: Callable[[ApiError], bool] = lambda _: False,
+        earlier: Earlier | None = None,
+    ) -> None:
+        self.recorder = RememberingRecorder()
+        self.outlet = RememberingOutlet(self.recorder, gone_after=gone_after)
+        names = [f"s{number}" for number in range(1, len(speakers) + 1)]
+        deployments = {
+            name: Deployment(
+                name=name,
+                provider=name,
+                model=f"{name}-model",
+                upstream=speaker,
+                clocks=clocks,
+                price=price,
+                bills_after_disconnect=None,
+                extra_body={"own": msgspec.Raw(b"1")},
+                upstream_stream=True,
+            )
+            for name, speaker in zip(names, speakers, strict=True)
+        }
+        launches = (Launch(names[0], 0.0, Role.PRIMARY),) if names else ()
+        plan = Plan(launches=launches, rest=tuple(names[1:]), mode=Mode.SINGLE, retry_after_s=None if names else 7.0)
+        now = datetime(2026, 1, 1, tzinfo=UTC)
+        clock = asyncio.get_running_loop().time
+        ids = iter(range(1, 100))
+        call = Call(
+            id="call",
+            received_at=clock(),
+            started_at=now,
+            client=None,
+            model="m",
+            endpoint="audio.speech",
+            streamed=False,
+            mode=Mode.SINGLE,
+            objective=Objective.FIRST_TOKEN,
+            win_on=WinOn.ANY,
+            prompt_class=40,
+            prompt_tokens=prompt_tokens,
+            wants_usage=False,
+            fields={"input": msgspec.Raw(b'"x"')},
+            headers={},
+            tags={},
+            replica="test",
+            region=None,
+        )
+        self.relay = Relay(
+            call,
+            Model(name="m", deployments=deployments, race=RaceSettings()),
+            plan,
+            self.recorder,
+            asking,
+            clock=clock,
+            new_id=lambda: f"attempt-{next(ids)}",
+            utc_now=lambda: now,
+            falls_back=falls_back,
+            earlier=earlier,
+        )
+
+    async def run(self) -> CallRecord:
+        record, _ = await self.relay.run(self.outlet)
+        return record
+
+    async def fail(self) -> ApiError:
+        with pytest.raises(ApiError) as caught:
+            await self.run()
+        return caught.value
+
+    @property
+    def record(self) -> CallRecord:
+        [record] = self.recorder.records
+        return record
+
+    @property
+    def outcomes(self) -> dict[str, str]:
+        return {each.deployment: str(each.outcome) for each in self.record.attempts}
+
+
+def in_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Run a test where two minutes take none, and see that it leaves no task and no timer."""
+
+    def run() -> None:
+        virtual_time.run(test())
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+@in_virtual_time
+async def test_a_whole_answer_is_its_first_token() -> None:
+    room = Room(Speaker(0.25, VECTORS), asking=Asking(path="embeddings"))
+    record = await room.run()
+    assert (record.status_code, record.prompt_tokens, record.total_ms) == (200, 3, 250.0)
+    assert room.recorder.heard == ["call_started", "started s1", "first token s1", "won s1", "call_finished"]
+    assert room.outlet.begun is None
+
+
+@in_virtual_time
+async def test_an_answer_that_comes_in_pieces_is_recorded_before_its_last() -> None:
+    rest = TimedRest([(1.0, b"b"), (1.0, b"c"), (0.5, None)], Usage(prompt_tokens=2, completion_tokens=9))
+    room = Room(Speaker(0.25, b"a", rest))
+    record = await room.run()
+    assert b"".join(room.outlet.written) == b"abc"
+    assert room.outlet.recorded_at_end is True
+    assert (record.total_ms, record.attempts[0].ttft_ms) == (2750.0, 250.0)
+    assert (record.prompt_tokens, record.completion_tokens) == (2, 9)
+
+
+@in_virtual_time
+async def test_a_failure_is_replaced_until_one_answers() -> None:
+    room = Room(Speaker(0.1, SLOW), Speaker(0.1, SLOW), Speaker(0.1, VECTORS))
+    record = await room.run()
+    assert room.outcomes == {"s1": "failed", "s2": "failed", "s3": "won"}
+    assert [each.role for each in record.attempts] == ["primary", "failover", "failover"]
+
+
+@in_virtual_time
+async def test_the_first_byte_has_a_clock() -> None:
+    room = Room(Speaker(1000.0, VECTORS), Speaker(0.1, VECTORS))
+    await room.run()
+    assert room.outcomes == {"s1": "timeout", "s2": "won"}
+    assert room.record.attempts[0].error_kind == "ttft_timeout"
+
+
+@in_virtual_time
+async def test_the_total_clock_counts_from_the_launch() -> None:
+    clocks = Clocks(connect_s=5.0, ttft_s=120.0, stall_s=30.0, total_s=60.0)
+    room = Room(Speaker(100.0, VECTORS), Speaker(50.0, b"a", TimedRest([(20.0, b"b")])), clocks=clocks)
+    record = await room.run()
+    assert [each.error_kind for each in record.attempts] == ["total_timeout", "total_timeout"]
+    assert (record.status_code, record.error_kind, record.total_ms) == (200, "total_timeout", 120_000.0)
+    assert room.outlet.dropped
+
+
+@in_virtual_time
+async def test_silence_in_the_middle_has_a_clock_and_nobody_else_is_asked() -> None:
+    rest = TimedRest([(29.0, b"b"), (31.0, b"c")])
+    other = Speaker(0.1, VECTORS)
+    room = Room(Speaker(0.1, b"a", rest), other)
+    record = await room.run()
+    assert (record.error_kind, room.outcomes) == ("stall_timeout", {"s1": "stalled"})
+    assert (room.outlet.written, room.outlet.dropped, rest.aborted) == ([b"a", b"b"], True, True)
+    assert other.requests == []
+
+
+@in_virtual_time
+async def test_an_answer_that_breaks_off_is_recorded_as_failed() -> None:
+    rest = TimedRest([(1.0, UpstreamError(ErrorKind.DISCONNECTED, "gone"))])
+    room = Room(Speaker(0.1, b"a", rest))
+    record = await room.run()
+    assert (record.status_code, record.error_kind, room.outcomes) == (200, "disconnected", {"s1": "failed"})
+    assert room.outlet.dropped
+
+
+@in_virtual_time
+async def test_a_client_that_cannot_be_written_to_has_gone() -> None:
+    rest = TimedRest([(1.0, b"b"), (1.0, b"c")])
+    room = Room(Speaker(0.1, b"a", rest), gone_after=2)
+    record = await room.run()
+    assert (record.status_code, record.error_kind, room.outcomes) == (499, "client_disconnected", {"s1": "client_gone"})
+    assert record.attempts[0].censored_at_ms is None  # its first byte had come
+    assert rest.aborted
+
+
+@in_virtual_time
+async def test_being_cancelled_before_an_answer_censors_it() -> None:
+    room = Room(Speaker(100.0, VECTORS))
+    running = asyncio.ensure_future(room.run())
+    await asyncio.sleep(3.0)
+    running.cancel()
+    await asyncio.wait({running})
+    assert (room.record.status_code, room.outcomes) == (499, {"s1": "client_gone"})
+    assert room.record.attempts[0].censored_at_ms == 3000.0
+
+
+@in_virtual_time
+async def test_being_cancelled_by_a_gateway_that_stops_counts_against_nobody() -> None:
+    room = Room(Speaker(0.1, b"a", TimedRest([(100.0, b"b")])))
+    room.relay._cancelled_as = lambda: ShuttingDown
+    running = asyncio.ensure_future(room.run())
+    await asyncio.sleep(3.0)
+    running.cancel()
+    await asyncio.wait({running})
+    assert (room.record.status_code, room.outcomes) == (503, {"s1": "interrupted"})
+
+
+@in_virtual_time
+async def test_a_defect_of_our_own_leaves_nothing_in_flight() -> None:
+    class Defective(Speaker):
+        async def send(self, path: str, request: Request) -> Answer:
+            raise ValueError("a header that cannot be sent")
+
+    room = Room(Defective(0.0, b""))
+    with pytest.raises(ValueError, match="header"):
+        await room.run()
+    assert (room.record.status_code, room.record.error_kind, room.outcomes) == (
+        500,
+        "internal_error",
+        {"s1": "interrupted"},
+    )
+
+
+@in_virtual_time
+async def test_what_two_call_wrong_is_wrong() -> None:
+    third = Speaker(0.1, VECTORS)
+    room = Room(Speaker(0.1, WRONG), Speaker(0.1, WRONG), third)
+    assert isinstance(await room.fail(), RejectedByProvider)
+    assert third.requests == []
+
+
+@in_virtual_time
+async def test_after_two_that_hung_through_the_clock_nobody_else_is_tried() -> None:
+    third = Speaker(0.1, VECTORS)
+    room = Room(Speaker(1000.0, VECTORS), Speaker(1000.0, VECTORS), third)
+    assert isinstance(await room.fail(), AllTimedOut)
+    assert third.requests == []
+
+
+@in_virtual_time
+async def test_an_api_that_everybody_lacks_is_told_from_providers_that_are_not_well() -> None:
+    error = await Room(Speaker(0.1, LACKING), Speaker(0.1, LACKING)).fail()
+    assert (error.code, error.status_code) == ("no_such_api", 502)
+    assert (await Room(Speaker(0.1, LACKING), Speaker(0.1, SLOW)).fail()).code == "all_providers_failed"
+
+
+@in_virtual_time
+async def test_nobody_to_ask_is_a_rate_limit() -> None:
+    room = Room()
+    error = await room.fail()
+    assert isinstance(error, AllRateLimited)
+    assert (error.headers["retry-after"], room.record.status_code) == ("7", 429)
+
+
+@in_virtual_time
+async def test_a_call_that_goes_on_elsewhere_is_recorded_there() -> None:
+    room = Room(Speaker(0.1, SLOW), falls_back=lambda _: True)
+    assert isinstance(await room.fail(), RaceFailed)
+    assert room.recorder.records == []
+    behind = room.relay.behind
+    assert behind is not None
+    following = Room(Speaker(0.1, VECTORS), earlier=behind)
+    record = await following.run()
+    assert [(each.number, each.outcome) for each in record.attempts] == [(1, "failed"), (2, "won")]
+    assert record.launched == 2
+    assert following.recorder.starts == []  # it had begun before
+
+
+@in_virtual_time
+async def test_what_a_deployment_adds_to_prompts_is_left_out_where_it_is_not_taken() -> None:
+    speakers = Speaker(0.1, VECTORS), Speaker(0.1, VECTORS)
+    await Room(speakers[0]).run()
+    await Room(speakers[1], asking=Asking(path="messages/count_tokens", takes_extra_body=False)).run()
+    assert [speaker.requests[0][1].extra_body for speaker in speakers] == [{"own": msgspec.Raw(b"1")}, {}]
+
+
+@pytest.mark.parametrize(
+    ("answer", "price", "prompt_tokens", "is_priced", "cost_usd"),
+    [
+        (VECTORS, Price(input_usd=1.0, output_usd=0.0), 100, True, 3.0),
+        (b"{}", Price(input_usd=1.0, output_usd=0.0), 100, True, 100.0),  # guessed
+        (b"{}", Price(input_usd=1.0, output_usd=0.0), 0, True, None),  # nothing to guess by
+        (VECTORS, None, 100, True, None),
+        (VECTORS, Price(input_usd=1.0, output_usd=0.0), 100, False, None),
+        (PICTURES, Price(input_usd=1.0, output_usd=0.0), 0, True, None),  # what comes out has no price
+        (PICTURES, Price(input_usd=1.0, output_usd=2.0), 0, True, 2005.0),
+    ],
+)
+def test_a_cost_is_known_where_the_tokens_and_their_price_are(
+    answer: bytes, price: Price | None, prompt_tokens: int, *, is_priced: bool, cost_usd: float | None
+) -> None:
+    async def relayed() -> CallRecord:
+        asking = Asking(path="embeddings", is_priced=is_priced)
+        return await Room(Speaker(0.1, answer), price=price, asking=asking, prompt_tokens=prompt_tokens).run()
+
+    assert virtual_time.run(relayed()).cost_usd == cost_usd

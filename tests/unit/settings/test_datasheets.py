@@ -1,0 +1,75 @@
+"""What deployments cost and can do: the configuration's word over the table's."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.settings.datasheets import Datasheets
+from gateway.settings.model import DeploymentSettings, Settings
+from providers.capabilities import UNKNOWN, Capabilities
+from providers.catalog import Vendor
+from providers.datasheets import UNLISTED, Datasheet, DatasheetTable
+from providers.prices import Price
+
+VENDOR = Vendor(name="acme", title="Acme", litellm_prefix="acme_ai")
+ROW = {
+    "litellm_provider": "acme_ai",
+    "input_cost_per_token": 1e-6,
+    "output_cost_per_token": 2e-6,
+    "cache_read_input_token_cost": 1e-7,
+    "supports_function_calling": True,
+    "supports_vision": True,
+    "max_input_tokens": 1000,
+}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> DatasheetTable:
+    path = tmp_path / "models.json"
+    path.write_text(json.dumps({"acme_ai/big": ROW}))
+    return DatasheetTable(path)
+
+
+def sheet(table: DatasheetTable, vendor: Vendor | None = VENDOR, **said: Any) -> Datasheet:
+    item = DeploymentSettings.model_validate({"deployment": "acme/big", **said})
+    return Datasheets(Settings(), {"acme": VENDOR}, table).of(vendor, item)
+
+
+def test_what_is_not_configured_is_as_listed(table: DatasheetTable) -> None:
+    assert sheet(table) == Datasheet(
+        Price(1e-6, 2e-6, 1e-7), Capabilities(tools=True, vision=True, context_tokens=1000)
+    )
+
+
+def test_capabilities_are_overridden_one_by_one(table: DatasheetTable) -> None:
+    said = {"vision": False, "audio": True, "context_tokens": 500}
+    assert sheet(table, capabilities=said).capabilities == Capabilities(
+        tools=True, vision=False, audio=True, context_tokens=500
+    )
+
+
+def test_a_configured_price_is_whole_and_takes_no_discount_from_the_list(table: DatasheetTable) -> None:
+    configured = sheet(table, price_per_mtok={"input": 3, "output": 6})
+    assert configured.price == Price(3e-6, 6e-6)
+    assert configured.capabilities.tools is True
+
+
+def test_each_kind_of_token_may_have_a_price_of_its_own(table: DatasheetTable) -> None:
+    said = {"input": 3, "output": 6, "cached_input": 0.5, "cache_write": 4, "reasoning": 8}
+    price = sheet(table, price_per_mtok=said).price
+    assert price is not None
+    assert [price.cached_input_usd, price.cache_write_usd, price.reasoning_usd] == pytest.approx([5e-7, 4e-6, 8e-6])
+
+
+def test_a_server_of_one_s_own_is_what_the_configuration_says(table: DatasheetTable) -> None:
+    assert sheet(table, vendor=None) == UNLISTED
+    assert sheet(table, vendor=None, capabilities={"tools": False}) == Datasheet(None, Capabilities(tools=False))
+
+
+def test_a_model_that_is_not_configured_is_looked_up_when_it_is_asked_for(table: DatasheetTable) -> None:
+    settings = Settings.model_validate({"models": {"m": {"deployments": ["acme/small"]}}})
+    datasheets = Datasheets(settings, {"acme": VENDOR}, table)
+    assert datasheets.of(VENDOR, settings.models["m"].deployments[0]).capabilities == UNKNOWN
+    assert datasheets.of(VENDOR, DeploymentSettings(deployment="acme/big")).price == Price(1e-6, 2e-6, 1e-7)

@@ -1,0 +1,99 @@
+"""What a configuration says but can hardly mean: refused where it cannot be, otherwise only noted."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gateway.settings import Settings
+from gateway.settings.checks import doubtful
+
+Load = Callable[..., Settings]
+Problems = Callable[..., list[str]]
+
+
+def model(*deployments: str, more: str = "") -> str:
+    rows = "".join(f"      - {each}\n" for each in deployments)
+    return f"models:\n  m:\n{more}    deployments:\n{rows}"
+
+
+def test_an_api_that_litellm_does_not_ask_for_is_refused(problems: Problems) -> None:
+    text = "providers:\n  anthropic: { api_key: k, apis: [chat, rerank, images] }\n"
+    text += model("{ deployment: anthropic/x, apis: [responses] }", "{ deployment: anthropic/y, apis: [embeddings] }")
+
+    provider, deployment = problems(text)
+    assert provider.startswith(
+        "gateway.yaml:2: providers.anthropic.apis: "
+        "providers of kind litellm are asked for chat and embeddings only, not for rerank, images:"
+    )
+    assert deployment.startswith("gateway.yaml:6: models.m.deployments[0].apis: ")
+    assert "not for responses" in deployment
+
+
+def test_whoever_speaks_http_may_have_any_api(loaded: Load) -> None:
+    settings = loaded("providers: { ollama: { apis: [messages, rerank, images] } }\n")
+    assert settings.providers["ollama"].apis == ("messages", "rerank", "images")
+
+
+@pytest.mark.parametrize(
+    ("deployments", "doubt"),
+    [
+        (["{ deployment: ollama/x, enabled: false }"], "none of its deployments is enabled, so nobody answers it"),
+        (["{ deployment: ollama/x, canary: 0.2 }"], "ollama/x is a canary beside nobody else"),
+        (
+            ["{ deployment: ollama/x, canary: 0.2 }", "{ deployment: ollama/y, enabled: false }"],
+            "ollama/x is a canary beside nobody else",
+        ),
+        (
+            ["{ deployment: ollama/x, canary: 0.2 }", "{ deployment: ollama/y, canary: 0.2 }"],
+            "only canaries are there for the 60% of the calls that no canary is given",
+        ),
+    ],
+)
+def test_a_model_that_hardly_anybody_serves_is_noted(loaded: Load, deployments: list[str], doubt: str) -> None:
+    (said,) = doubtful(loaded(model(*deployments)))
+    assert said.startswith(f"model 'm': {doubt}")
+
+
+def test_a_disabled_model_with_fallbacks_is_answered_by_them(loaded: Load) -> None:
+    text = model("{ deployment: ollama/x, enabled: false }", more="    fallbacks: [n]\n")
+    (said,) = doubtful(loaded(text + "  n: { deployments: [ollama/y], fallbacks: [m] }\n"))
+
+    assert said == "model 'm': none of its deployments is enabled, so its fallbacks answer"
+
+
+@pytest.mark.parametrize(
+    "deployments",
+    [
+        ["{ deployment: ollama/x, canary: 0.5 }", "ollama/y"],
+        ["{ deployment: ollama/x, canary: 0.5 }", "{ deployment: ollama/y, canary: 0.5 }"],
+        ["ollama/x", "{ deployment: ollama/y, enabled: false }"],
+    ],
+)
+def test_canaries_with_somebody_for_the_other_calls_are_meant(loaded: Load, deployments: list[str]) -> None:
+    assert list(doubtful(loaded(model(*deployments)))) == []
+
+
+def test_the_canary_of_a_disabled_deployment_is_given_nothing(loaded: Load) -> None:
+    canaries = [f"{{ deployment: ollama/{name}, canary: 0.7, enabled: {on} }}" for name, on in (("x", 1), ("y", 0))]
+    assert len(loaded(model(*canaries, "ollama/z")).models["m"].deployments) == len([*canaries, "ollama/z"])
+
+
+@pytest.mark.parametrize(
+    ("own", "noted"),
+    [("", 120), ("timeouts: { ttft_timeout_s: 20 }, ", 20), ("timeouts: { ttft_timeout_s: 200 }, ", None)],
+)
+def test_comments_that_would_begin_after_the_first_token_is_given_up_are_noted(
+    loaded: Load, own: str, noted: int | None
+) -> None:
+    said = list(doubtful(loaded(model(f"{{ {own}deployment: ollama/x }}", more="    keepalive_s: 150\n"))))
+
+    assert [
+        f"keepalive_s 150 is longer than a first token may take (ttft_timeout_s {noted}):" in each for each in said
+    ] == ([] if noted is None else [True])
+
+
+def test_comments_are_sent_while_anybody_may_still_begin(loaded: Load) -> None:
+    quick = "{ deployment: ollama/x, timeouts: { ttft_timeout_s: 5 } }"
+    assert list(doubtful(loaded(model(quick, "ollama/y", more="    keepalive_s: 15\n")))) == []
+    (said,) = doubtful(loaded(model(quick, more="    keepalive_s: 15\n")))
+    assert "ttft_timeout_s 5" in said

@@ -1,0 +1,312 @@
+"""A conversation goes back to whose prompt cache holds it, as far as nobody has to wait for that."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import msgspec
+import pytest
+
+from gateway.calls import Mode, Objective, Role
+from gateway.steering.affinity import Affinity, Prefix, prefix_of
+from gateway.steering.constants import CACHE_WARM_S, PREFIX_BYTES, PREFIXES_KEPT
+from gateway.steering.explanation import Why
+from gateway.steering.planner import Plan
+from providers.errors import ErrorKind
+from providers.prices import Price
+from tests.unit.steering.scene import MODEL, Scene
+
+CACHING = Price(1e-6, 4e-6, cached_input_usd=1e-7)
+FLAT = Price(1e-6, 4e-6)
+PRICES = dict.fromkeys("abc", CACHING)
+KB = 1024
+
+
+def turns(*sizes: int) -> list[bytes]:
+    """The messages of a conversation with so many bytes in each turn, as its client sends them."""
+    return [
+        json.dumps([{"role": "user", "content": f"{number:x}" * size} for number, size in enumerate(sizes)]).encode()
+    ]
+
+
+def prefix(*sizes: int, key: str | None = None) -> Prefix:
+    found = prefix_of(turns(*sizes), key)
+    assert found is not None
+    return found
+
+
+CHAT = prefix(10 * KB)
+
+
+def primary(plan: Plan) -> tuple[str, Why | None]:
+    return plan.launches[0].deployment, plan.launches[0].why
+
+
+def equals(names: Sequence[str] = "abc") -> Scene:
+    """Deployments that are as good as each other."""
+    scene = Scene(tuple(names))
+    scene.warm_up(30, **dict.fromkeys(names, 0.3))
+    return scene
+
+
+# The beginnings of a prompt
+
+
+def test_a_prompt_too_short_for_any_cache_has_no_beginnings() -> None:
+    assert prefix_of([b"x" * PREFIX_BYTES[0]], None) is None
+    assert prefix_of([], None) is None
+    assert prefix_of([b"x" * (PREFIX_BYTES[0] + 1)], None) is not None
+
+
+def test_a_turn_begins_as_the_turn_before() -> None:
+    assert len(CHAT.digests) == 2
+    assert prefix(10 * KB, 30 * KB).digests[:2] == CHAT.digests
+    assert len(prefix(10 * KB, 30 * KB).digests) == 4
+
+
+def test_a_turn_that_ends_where_a_beginning_does_is_known_again() -> None:
+    [empty] = turns(0)
+    ends_there = prefix(8 * KB - len(empty))
+    grown = prefix(8 * KB - len(empty), 50)
+    assert set(ends_there.digests) <= set(grown.digests)
+
+
+def test_one_changed_byte_is_another_beginning_from_there_on() -> None:
+    plain = prefix_of([b"a" * 20_000], None)
+    changed = prefix_of([b"a" * 5_000 + b"b" + b"a" * 15_000], None)
+    assert plain is not None
+    assert changed is not None
+    assert [one == other for one, other in zip(plain.digests, changed.digests, strict=True)] == [True, False, False]
+
+
+def test_each_cache_key_has_beginnings_of_its_own() -> None:
+    assert not set(prefix(10 * KB, key="mine").digests) & set(CHAT.digests)
+    assert prefix(10 * KB, key="mine") == prefix(10 * KB, key="mine")
+
+
+def test_tools_system_and_messages_are_one_prompt_however_they_are_handed_in() -> None:
+    whole = turns(100 * KB)[0]
+    parts = (msgspec.Raw(whole[:3000]), memoryview(whole)[3000:70_000], whole[70_000:])
+    assert prefix_of(iter(parts), None) == prefix_of([whole], None)
+
+
+def test_what_is_beyond_the_longest_beginning_does_not_count() -> None:
+    assert prefix(100 * KB) == prefix(100 * KB, 100 * KB)
+
+
+# What is held where
+
+
+def test_a_deployment_that_answered_holds_the_prompt_for_five_minutes_since_its_last_use() -> None:
+    affinity = Affinity()
+    affinity.served(MODEL, CHAT, "a", None, 0.0)
+    assert affinity.held(MODEL, CHAT, PRICES, CACHE_WARM_S - 1) == {"a": 8 * KB}
+    affinity.served(MODEL, CHAT, "a", 1000, CACHE_WARM_S - 1)
+    assert affinity.held(MODEL, CHAT, PRICES, CACHE_WARM_S + 1) == {"a": 8 * KB}
+    assert affinity.held(MODEL, CHAT, PRICES, 2 * CACHE_WARM_S) == {}
+
+
+def test_each_holds_as_much_of_a_prompt_as_it_was_sent() -> None:
+    affinity = Affinity()
+    longer = prefix(10 * KB, 30 * KB)
+    affinity.served(MODEL, CHAT, "a", None, 0.0)
+    affinity.served(MODEL, longer, "b", None, 1.0)
+    assert affinity.held(MODEL, prefix(10 * KB, 30 * KB, 90 * KB), PRICES, 2.0) == {"a": 8 * KB, "b": 32 * KB}
+
+
+def test_only_where_a_cache_saves_something_is_it_worth_going_back() -> None:
+    affinity = Affinity()
+    for name in "abcd":
+        affinity.served(MODEL, CHAT, name, None, 0.0)
+    affinity.served(MODEL, CHAT, "c", 2000, 0.0)  # no price says so, but it reads from a cache
+    prices = {"a": CACHING, "b": FLAT, "c": FLAT}
+    assert affinity.held(MODEL, CHAT, prices, 1.0) == {"a": 8 * KB, "c": 8 * KB}
+    assert affinity.held(MODEL, CHAT, None, 1.0) == {"c": 8 * KB}
+
+
+def test_after_two_misses_in_a_row_no_cache_is_expected() -> None:
+    affinity = Affinity()
+    affinity.served(MODEL, CHAT, "a", 0, 0.0)  # the first time it must be read
+    affinity.served(MODEL, CHAT, "a", 0, 1.0)
+    assert affinity.held(MODEL, CHAT, PRICES, 2.0) == {"a": 8 * KB}
+    affinity.served(MODEL, CHAT, "a", None, 2.0)  # not to be told is not to be told of a miss
+    assert affinity.held(MODEL, CHAT, PRICES, 3.0) == {"a": 8 * KB}
+    affinity.served(MODEL, CHAT, "a", 0, 3.0)
+    assert affinity.held(MODEL, CHAT, PRICES, 4.0) == {}
+    affinity.served(MODEL, CHAT, "a", 2000, 4.0)
+    assert affinity.held(MODEL, CHAT, PRICES, 5.0) == {"a": 8 * KB}
+
+
+def test_reading_anew_what_was_cold_is_no_miss() -> None:
+    affinity = Affinity()
+    for turn in range(4):
+        affinity.served(MODEL, CHAT, "a", 0, turn * (CACHE_WARM_S + 1))
+    assert affinity.held(MODEL, CHAT, PRICES, 3 * (CACHE_WARM_S + 1) + 1) == {"a": 8 * KB}
+
+
+def test_a_conversation_that_shares_a_missed_beginning_is_judged_by_its_own() -> None:
+    affinity = Affinity()
+    for number in range(6):
+        affinity.served(MODEL, Prefix((1, 100 + number)), "a", 0, 0.0)
+    assert affinity.held(MODEL, Prefix((1,)), PRICES, 1.0) == {}
+    assert affinity.held(MODEL, Prefix((1, 105)), PRICES, 1.0) == {"a": 8 * KB}
+
+
+def test_models_hold_nothing_for_each_other() -> None:
+    affinity = Affinity()
+    affinity.served(MODEL, CHAT, "a", None, 0.0)
+    assert affinity.held("other", CHAT, PRICES, 1.0) == {}
+
+
+def test_memory_is_bounded_and_the_longest_unused_goes_first() -> None:
+    affinity = Affinity()
+    for number in range(PREFIXES_KEPT):
+        affinity.served(MODEL, Prefix((2 * number, 2 * number + 1)), "a", None, 0.0)
+        affinity.served(MODEL, Prefix((0, 1)), "a", None, 0.0)
+    assert len(affinity) == PREFIXES_KEPT
+    assert affinity.held(MODEL, Prefix((2, 3)), PRICES, 0.0) == {}
+    assert affinity.held(MODEL, Prefix((0, 1)), PRICES, 0.0) == {"a": 8 * KB}
+
+
+def test_of_a_prompt_partly_forgotten_the_shorter_beginnings_are_still_known() -> None:
+    affinity = Affinity()
+    affinity.served(MODEL, Prefix((-1, -2, -3)), "a", None, 0.0)
+    for number in range(PREFIXES_KEPT - 1):
+        affinity.served(MODEL, Prefix((number,)), "a", None, 0.0)
+    assert affinity.held(MODEL, Prefix((-1, -2, -3)), PRICES, 0.0) == {"a": 4 * KB}
+
+
+def test_what_went_cold_is_forgotten() -> None:
+    affinity = Affinity()
+    for number in range(100):
+        affinity.served(MODEL, Prefix((number,)), "a", None, float(number))
+    affinity.served(MODEL, Prefix((1000,)), "a", None, CACHE_WARM_S + 50.0)
+    assert len(affinity) == 50
+
+
+# What steering makes of it
+
+
+def test_the_next_turn_goes_where_the_last_one_went() -> None:
+    scene = equals()
+    assert len({primary(scene.plan(prefix=CHAT, prices=PRICES))[0] for _ in range(50)}) == 3
+    scene.steering.served(MODEL, CHAT, "b", None)
+    longer = prefix(10 * KB, 30 * KB)
+    for _ in range(50):
+        assert primary(scene.plan(prefix=longer, prices=PRICES)) == ("b", Why.CACHE_WARM)
+
+
+def test_once_it_is_cold_it_is_drawn_as_any_other() -> None:
+    scene = equals()
+    scene.steering.served(MODEL, CHAT, "b", None)
+    scene.now_s += CACHE_WARM_S
+    assert {primary(scene.plan(prefix=CHAT, prices=PRICES))[1] for _ in range(20)} == {Why.DRAWN}
+
+
+def test_another_conversation_is_drawn_as_ever() -> None:
+    scene = equals()
+    scene.steering.served(MODEL, CHAT, "b", None)
+    other = prefix_of([b"x" * 9000], None)
+    drawn = Counter(primary(scene.plan(prefix=other, prices=PRICES)) for _ in range(600))
+    assert set(drawn) == {(name, Why.DRAWN) for name in "abc"}
+    assert min(drawn.values()) > 150
+
+
+def test_a_warm_cache_is_not_worth_a_clearly_slower_answer() -> None:
+    scene = Scene(("a", "b"))
+    scene.warm_up(a=0.3, b=0.9)
+    scene.steering.served(MODEL, CHAT, "b", None)
+    assert {primary(scene.plan(prefix=CHAT, prices=PRICES)) for _ in range(50)} == {("a", Why.DRAWN)}
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        lambda scene: scene.fail("b", ErrorKind.RATE_LIMITED, retry_after_s=20.0),
+        lambda scene: [scene.fail("b") for _ in range(4)],
+        lambda scene: scene.fail("b", ErrorKind.PROVIDER_AUTH),
+    ],
+    ids=["cooling", "broken", "out"],
+)
+def test_whoever_may_not_be_asked_is_not_asked_for_its_cache(trouble: Callable[[Scene], object]) -> None:
+    scene = equals()
+    scene.steering.served(MODEL, CHAT, "b", None)
+    trouble(scene)
+    assert "b" not in {primary(scene.plan(prefix=CHAT, prices=PRICES))[0] for _ in range(50)}
+
+
+def test_a_rate_limit_nearly_used_up_is_not_pressed_for_a_cache() -> None:
+    scene = equals()
+    scene.steering.served(MODEL, CHAT, "b", None)
+    scene.steering._health["b"].limit_left(0.05, scene.now_s)
+    drawn = Counter(primary(scene.plan(prefix=CHAT, prices=PRICES)) for _ in range(200))
+    assert {why for _, why in drawn} == {Why.DRAWN}
+    assert drawn["b", Why.DRAWN] < 60
+
+
+def test_it_can_be_switched_off() -> None:
+    scene = equals()
+    scene.steering.served(MODEL, CHAT, "b", None)
+    plans = [scene.plan(prefix=CHAT, prices=PRICES, cache_affinity=False) for _ in range(50)]
+    assert {primary(plan)[1] for plan in plans} == {Why.DRAWN}
+
+
+def test_the_race_beside_it_is_as_usual() -> None:
+    scene = Scene(("a", "b", "c"))
+    scene.warm_up(a=0.3, b=0.33, c=0.6)
+    scene.steering.served(MODEL, CHAT, "b", None)
+    plans = [scene.plan(prefix=CHAT, prices=PRICES) for _ in range(100)]
+    assert {primary(plan) for plan in plans} == {("b", Why.CACHE_WARM)}
+    seconds = Counter((plan.launches[1].deployment, plan.launches[1].role) for plan in plans)
+    assert seconds["a", Role.RACE] > 90
+
+
+def test_who_holds_most_of_the_prompt_comes_first() -> None:
+    scene = equals()
+    longer = prefix(10 * KB, 30 * KB)
+    scene.steering.served(MODEL, longer, "c", None)
+    scene.steering.served(MODEL, CHAT, "a", None)
+    assert {primary(scene.plan(prefix=longer, prices=PRICES))[0] for _ in range(30)} == {"c"}
+
+
+def test_those_who_hold_as_much_share_the_calls() -> None:
+    scene = equals()
+    for name in "ab":
+        scene.steering.served(MODEL, CHAT, name, None)
+    drawn = Counter(primary(scene.plan(prefix=CHAT, prices=PRICES)) for _ in range(600))
+    assert set(drawn) == {("a", Why.CACHE_WARM), ("b", Why.CACHE_WARM)}
+    assert min(drawn.values()) > 220
+    for _ in range(5):
+        scene.launch("a")
+    drawn = Counter(primary(scene.plan(prefix=CHAT, prices=PRICES)) for _ in range(600))
+    assert drawn["a", Why.CACHE_WARM] < 220  # of two draws the one with less in flight
+
+
+def test_under_cost_a_cache_does_not_outweigh_the_price() -> None:
+    scene = equals("ab")
+    scene.steering.served(MODEL, CHAT, "b", None)
+    prices = {"a": CACHING, "b": Price(9e-6, 4e-6, cached_input_usd=1e-6)}
+    plan = scene.plan(prefix=CHAT, prices=prices, objective=Objective.COST, mode=Mode.SINGLE)
+    assert primary(plan) == ("a", Why.DRAWN)
+
+
+def test_a_plan_says_that_a_cache_is_warm_and_how_much_it_holds() -> None:
+    scene = equals()
+    scene.steering.served(MODEL, CHAT, "b", None)
+    told = scene.plan(prefix=CHAT, prices=PRICES, explain=True).explanation
+    assert told is not None
+    assert told.launches[0].why == (
+        "cache warm: of 3 near the best it should hold most of the prompt, its first 8 KB; drawn with probability 1.00"
+    )
+    prospects = {each.deployment: each for each in told.deployments}
+    assert [(prospects[name].held_bytes, prospects[name].draw) for name in "abc"] == [(None, 0), (8 * KB, 1), (None, 0)]
+    assert all(each.near for each in prospects.values())
+
+
+def test_what_is_forgotten_of_deployments_no_longer_configured_is_that_they_cache() -> None:
+    scene = Scene(("a",))
+    scene.steering.served(MODEL, CHAT, "gone", 1000)
+    scene.plan()
+    scene.now_s += 60
+    scene.plan()
+    assert scene.steering._affinity.held(MODEL, CHAT, None, scene.now_s) == {}
