@@ -203,5 +203,7 @@ class _Way:
             self._context.steering.served(entry.model.name, entry.prefix, winner.deployment, record.cached_tokens)
 
     async def _keep(self, answer: bytes, deployment: str) -> None:
-        """Remember who made the response that ``answer`` begins with, or is."""
+        """Remember who made the response that ``answer`` begins with, or is; a translated one is kept by nobody."""
+        if self._asked.dialect not in self._entry.model.deployments[deployment].speaks:
+            return
         await self._context.responses.keep(self._origin.client.name, answer, deployment)

@@ -18,6 +18,7 @@ Fields = Mapping[str, msgspec.Raw]
 
 # How far a prompt, whose tokens are estimated, may look too long for everybody and still be tried.
 _ESTIMATE_SLACK = 4 / 3
+_WHAT_WAS_SAID = frozenset({"conversation", "previous_response_id", "prompt"})  # without it, it is another question
 _ABILITIES = {
     "tools": "calls no tools",
     "json_schema": "keeps to no JSON schema",
@@ -117,10 +118,11 @@ class _Words:
             fitting.wordings[deployment.name] = wording.fields
         if not losses:
             return
-        if not deployment.drop_params:
-            for loss in losses:
-                if not loss.hint:
-                    raise _Unfit(f"cannot be told {loss.field!r}: {loss.reason} (drop_params: true leaves it out)")
+        for loss in losses:
+            if loss.field in _WHAT_WAS_SAID:
+                raise _Unfit(f"cannot be told {loss.field!r}: {loss.reason}")
+            if not (loss.hint or deployment.drop_params):
+                raise _Unfit(f"cannot be told {loss.field!r}: {loss.reason} (drop_params: true leaves it out)")
         fitting.dropped[deployment.name] = tuple(dict.fromkeys(loss.field for loss in losses))
 
     def _for(self, deployment: Deployment, spoken: Dialect) -> Wording:

@@ -28,13 +28,20 @@ async def status_and_code(response: Any) -> tuple[int, str]:
 
 @pytest.mark.parametrize(
     "header",
-    [{}, {"authorization": ""}, {"authorization": "Bearer"}, {"authorization": "Basic aHM6"}, {"x-api-key": "x"}],
+    [{}, {"authorization": ""}, {"authorization": "Bearer"}, {"authorization": "Basic aHM6"}],
 )
 async def test_without_a_key_nobody_gets_in(serve: Serve, header: dict[str, str]) -> None:
     async with serve(config=clients(plain={})) as stage:
         assert await status_and_code(stage.chat(header)) == (401, "invalid_api_key")
         assert await status_and_code(stage.get("/v1/models", headers=header)) == (401, "invalid_api_key")
         assert stage.requests == 0
+
+
+async def test_a_key_is_taken_where_anthropics_clients_put_it(serve: Serve) -> None:
+    async with serve(config=clients(plain={})) as stage:
+        async with stage.chat({"x-api-key": KEYS["plain"]}) as response:
+            assert response.status == 200
+        assert await status_and_code(stage.chat({"x-api-key": "hs-unknown"})) == (401, "invalid_api_key")
 
 
 async def test_an_unknown_key_does_not_get_in_and_is_not_repeated(serve: Serve) -> None:

@@ -332,3 +332,23 @@ async def test_a_field_is_told_as_dropped_whatever_its_name(serve: Serve) -> Non
                 assert (response.status, "set-cookie" in response.headers) == (200, False)
                 assert response.headers["x-holeshot-dropped"].endswith(" more")
                 assert len(response.headers["x-holeshot-dropped"]) < 2100
+
+
+async def test_a_response_that_nobody_stored_is_not_gone_on_from(serve: Serve) -> None:
+    deployment = {"deployment": "alpha/m", "drop_params": True}
+    async with serve(alpha=None, config={"models": {MODEL: {"deployments": [deployment]}}}) as stage:
+        async with stage.post({"model": MODEL, "input": "Hi", "store": True}, path="/v1/responses") as response:
+            assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "store")
+            made = (await response.json())["id"]
+        further = {"model": MODEL, "input": "And?", "previous_response_id": made}
+        async with stage.post(further, path="/v1/responses") as response:
+            assert (response.status, (await response.json())["error"]["param"]) == (404, "previous_response_id")
+
+
+@pytest.mark.parametrize("said", [{"conversation": "conv_1"}, {"prompt": {"id": "pmpt_1"}}])
+async def test_what_was_said_so_far_is_never_dropped(serve: Serve, said: dict[str, Any]) -> None:
+    deployment = {"deployment": "alpha/m", "drop_params": True}
+    async with serve(alpha=None, config={"models": {MODEL: {"deployments": [deployment]}}}) as stage:
+        async with stage.post({"model": MODEL, "input": "And?", **said}, path="/v1/responses") as response:
+            assert (response.status, (await response.json())["error"]["code"]) == (400, "unsupported_by_deployments")
+        assert stage.requests == 0

@@ -97,7 +97,6 @@ async def test_calls_leave_nothing_to_the_garbage_collector(serve: Serve, stream
     async with serve(**scripts, config=race_of_two()) as stage:
         gc.collect()
         gc.disable()
-        left: list[str] = []
         before = set(map(id, of_calls()))  # of earlier tests, whose failures pytest may keep
         try:
             for _ in range(10):
@@ -107,9 +106,7 @@ async def test_calls_leave_nothing_to_the_garbage_collector(serve: Serve, stream
                 await asyncio.wait(ending)
             for _ in range(100):  # turns in which the last tasks end
                 await asyncio.sleep(0)
-                left = [type(each).__name__ for each in of_calls() if id(each) not in before]
-                if not left:
-                    break
+            left = [type(each).__name__ for each in of_calls() if id(each) not in before]
         finally:
             gc.enable()
     # A loser that is cut in the very moment it is sent may leave its frames behind; hardly one in a hundred is.
