@@ -17,8 +17,8 @@ from gateway.fleet import Fleet
 from gateway.ids import new_id
 from gateway.ingress.admission import Admission
 from gateway.ingress.context import Context
-from gateway.ingress.responses_made import ResponsesMade
 from gateway.ingress.routes import application
+from gateway.ingress.stored_responses import StoredResponses
 from gateway.ledger.writer import Ledger
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.datasheets import Datasheets
@@ -111,7 +111,7 @@ class Gateway:
             admission=Admission(settings.clients),
             steering=self.steering,
             attempts=AttemptTasks(),
-            responses=ResponsesMade(settings.response_ids_ttl_s, clock=time.monotonic, store=self._response_store),
+            responses=StoredResponses(settings.response_ids_ttl_s, clock=time.monotonic, store=self._response_store),
             recorder=Recorders(self.ledger, self.steering, self.metrics, CallLog()),
             replica=replica,
             clock=time.monotonic,

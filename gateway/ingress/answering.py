@@ -10,13 +10,13 @@ from gateway.ingress import headers
 from gateway.ingress.admission import Client
 from gateway.ingress.asked import Asked
 from gateway.ingress.body import read_tags
-from gateway.ingress.causes import Successors
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.entry import Entry, Origin, enter, lined_up
-from gateway.ingress.override import HEADER
 from gateway.ingress.plan_header import PLAN_HEADER, is_wanted, written
-from gateway.ingress.preferences import is_passed_on
 from gateway.ingress.streaming import StreamingSink
+from gateway.ingress.successors import Successors
+from gateway.ingress.wishes.override import HEADER
+from gateway.ingress.wishes.preferences import is_passed_on
 from gateway.racing.gather_events import gathering_sink
 from gateway.racing.sink import Sink
 from gateway.settings.model import Settings

@@ -8,8 +8,8 @@ import msgspec
 
 from gateway.errors import InvalidRequest
 from gateway.ingress.body import CHARS_PER_TOKEN, decoded, prompt_class
-from gateway.ingress.override import RaceOverride
-from gateway.ingress.preferences import Preferences
+from gateway.ingress.wishes.override import RaceOverride
+from gateway.ingress.wishes.preferences import Preferences
 from providers.dialects.dialect import Dialect
 
 # Base64: bytes of the body, but no text of the prompt. Backslashes as some write "/" and line ends in JSON. Looked for
@@ -51,6 +51,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     stateful: bool = False  # must not be duplicated
     for_program: bool = False  # tools or JSON: whoever reads it can do nothing with half of it
     continues: str | None = None  # the id of the stored response it goes on from
+    converses: bool = False  # it goes on with a conversation that one provider keeps
     stores: bool = False  # the answer is kept by the provider, to be continued there
     cache_key: str | None = None  # the client's own word for prompts that begin alike
     told: Mapping[str, str] = {}  # response headers that say what the gateway made of it

@@ -1,11 +1,8 @@
 """Why a model could not answer, as far as another one may be asked in its place."""
 
 import re
-from collections import deque
-from collections.abc import Iterable, Iterator
 
 from gateway.errors import ApiError, NoDeploymentFits, NothingEnabled, RaceFailed, RejectedByProvider
-from gateway.fleet import Fleet
 from gateway.settings.model import Cause
 
 _CONTEXT = re.compile(
@@ -14,7 +11,9 @@ _CONTEXT = re.compile(
     re.IGNORECASE,
 )
 _CONTENT = re.compile(
-    r"content.{0,3}(filter|policy|management)|responsible.?ai|safety|moderation|flagged|blocked", re.IGNORECASE
+    r"content.{0,3}(filter|policy|management)|responsible.?ai|safety (system|filter|setting|reason)"
+    r"|moderation|flagged|blocked (by|for|due)",
+    re.IGNORECASE,
 )
 _TOO_LARGE = 413
 
@@ -32,31 +31,3 @@ def cause_of(error: ApiError) -> Cause | None:
             return Cause.CONTEXT
         return Cause.CONTENT_FILTER if _CONTENT.search(said) else None
     return Cause.FAILED if isinstance(error, RaceFailed | NothingEnabled) else None
-
-
-class Successors:
-    """The models that may be asked after one that could not answer, each once.
-
-    First those of the request, whatever the cause, then those configured for it.
-    """
-
-    def __init__(self, fleet: Fleet, asked: str, wanted: Iterable[str]) -> None:
-        self._fleet = fleet
-        self._wanted = deque(wanted)
-        self._tried = {asked}
-
-    def forget_wanted(self) -> None:
-        """Leave the request's own to the provider, which sees to them."""
-        self._wanted.clear()
-
-    def after(self, error: ApiError, failed: str) -> Iterator[str]:
-        """Yield who may be asked after the model ``failed`` ended in ``error``; whoever was yielded was tried."""
-        cause = cause_of(error)
-        if cause is None:
-            return
-        model = self._fleet.models.get(failed)
-        configured = [each.model for each in model.fallbacks if cause in each.causes] if model is not None else []
-        for name in [*self._wanted, *configured]:
-            if name not in self._tried:
-                self._tried.add(name)
-                yield name

@@ -10,7 +10,7 @@ from gateway.calls import Recorder
 from gateway.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.fleet import Fleet
 from gateway.ingress.admission import Admission
-from gateway.ingress.responses_made import ResponsesMade
+from gateway.ingress.stored_responses import StoredResponses
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import Settings
 from gateway.steering.steering import Steering
@@ -28,7 +28,7 @@ class Context:
         steering: Steering,
         recorder: Recorder,
         attempts: AttemptTasks,
-        responses: ResponsesMade,
+        responses: StoredResponses,
         replica: str,
         clock: Callable[[], float],
         new_id: Callable[[], str],

@@ -1,31 +1,26 @@
 """A call's entry into its race: what it is, who can answer it, who is to run, and the race that only needs running."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import msgspec
 
-from gateway.calls import Call, Mode, Objective, Recorder, Role
-from gateway.errors import ApiError, NoDeploymentFits, ResponseNotFound
-from gateway.fleet import Deployment, Fleet, Model
+from gateway.calls import Call, Mode, Objective, Recorder
+from gateway.errors import ApiError
+from gateway.fleet import Fleet, Model
 from gateway.ingress.admission import Client
 from gateway.ingress.asked import Asked
 from gateway.ingress.context import Context
-from gateway.ingress.fitting import Fitting, Question, fitted
 from gateway.ingress.headers import NARROWED
-from gateway.ingress.override import as_asked
-from gateway.ingress.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
-from gateway.parameters import Parameters
+from gateway.ingress.wishes.override import as_asked
+from gateway.ingress.wishes.wished import Wished
 from gateway.racing.race import Earlier, Race
 from gateway.racing.sink import Sink
-from gateway.settings.model import DataPolicy
 from gateway.steering.affinity import Prefix, prefix_of
 from gateway.steering.candidates import Terms
 from gateway.steering.constants import PREFIX_BYTES
 from gateway.steering.planner import Launch, Plan
 
 _RACING = frozenset({Mode.RACE, Mode.HEDGE})
-IGNORED = "x-holeshot-ignored"  # wishes that change nothing here
-LOWERED = "x-holeshot-lowered"  # parameters that were above the model's maximum
 _PROMPTS = ("tools", "system", "instructions", "messages", "input", "prompt")  # in the order in which they are read
 
 ENDPOINTS = {
@@ -80,7 +75,7 @@ def enter(
     """
     origin.client.check_model(name)
     found = (fleet or context.fleet).find(name, adhoc=origin.client.adhoc)
-    wished = _Wished(allow(as_asked(found, asked.race, origin.client, stateful=asked.stateful)), asked, origin.client)
+    wished = Wished(allow(as_asked(found, asked.race, origin.client, stateful=asked.stateful)), asked, origin.client)
     if made_by is not None:
         wished.keep_to(made_by)
     fitting = wished.fitted(origin.client.require)
@@ -106,77 +101,6 @@ def enter(
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(model.name, names, model.race, terms, call.prompt_class, explain=origin.explain)
     return Entry(call, model, wished.kept_in(plan), wished.told, prefix)
-
-
-class _Wished:
-    """A model as one request wants it: who may answer, with what parameters, and what is told of it."""
-
-    def __init__(self, model: Model, asked: Asked, client: Client) -> None:
-        self.model = model
-        self.fields = asked.fields
-        self.needs = asked.needs
-        self.told = dict(asked.told)
-        self._asked = asked
-        self._deployments: Sequence[Deployment] = client.deployments(model)
-        self._chosen: Chosen | None = None
-        if asked.preferences is not NOTHING and not is_passed_on(model):
-            self._prefer(client)
-        if model.parameters is not None:
-            self._apply(model.parameters)
-
-    def keep_to(self, name: str) -> None:
-        """Leave only the deployment that keeps the response the request goes on from.
-
-        Raises:
-            ResponseNotFound: it is not among them.
-
-        """
-        self._deployments = [deployment for deployment in self._deployments if deployment.name == name]
-        if not self._deployments:
-            raise ResponseNotFound(
-                f"the response to go on from is kept by {name}, which does not serve this model to this key any more",
-                param="previous_response_id",
-            )
-
-    def fitted(self, policy: DataPolicy) -> Fitting:
-        """Return who can answer, of those the request's own wishes leave; with every reason against the others."""
-        excluded = {} if self._chosen is None else self._chosen.excluded
-        question = Question(self.model.name, self._asked.dialect, self.fields, self.needs, policy)
-        try:
-            fitting = fitted(question, self._deployments)
-        except NoDeploymentFits as error:
-            if not excluded:
-                raise
-            raise NoDeploymentFits(self.model.name, {**error.reasons, **excluded}, too_long=error.too_long) from None
-        fitting.excluded.update(excluded)
-        return fitting
-
-    def kept_in(self, plan: Plan) -> Plan:
-        """Return the plan as the request wants it run: in its order, or without anybody to fail over to."""
-        chosen = self._chosen
-        if chosen is not None and chosen.order:
-            plan = in_order(plan, chosen.order)
-        if chosen is not None and not chosen.failover:
-            plan = msgspec.structs.replace(plan, rest=())
-        return plan
-
-    def _prefer(self, client: Client) -> None:
-        asked = self._asked
-        chosen = self._chosen = preferred(asked.preferences, self.model, self._deployments, client)
-        self._deployments = chosen.deployments
-        if not asked.stateful:
-            self.model = msgspec.structs.replace(self.model, race=chosen.race)
-        if chosen.unheard:
-            self.told[IGNORED] = ", ".join(chosen.unheard)
-        self.fields = {key: value for key, value in self.fields.items() if key not in CONSUMED}
-
-    def _apply(self, parameters: Parameters) -> None:
-        self.fields, lowered = parameters.applied(self.fields, self._asked.dialect)
-        if lowered:
-            self.told[LOWERED] = ", ".join(lowered)
-        most, asked = parameters.most_tokens, self.needs.max_tokens
-        if most is not None and (asked is None or asked > most):
-            self.needs = msgspec.structs.replace(self.needs, max_tokens=most)
 
 
 def resolved(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:
@@ -256,13 +180,3 @@ def _prefix(fields: Mapping[str, msgspec.Raw], asked: Asked) -> Prefix | None:
     if asked.size <= PREFIX_BYTES[0]:
         return None
     return prefix_of([fields[part] for part in _PROMPTS if part in fields], asked.cache_key)
-
-
-def in_order(plan: Plan, order: tuple[str, ...]) -> Plan:
-    """Return the plan as somebody wants it: one after the other in this order, the others after them."""
-    names = [*dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])]
-    if not names:
-        return plan
-    names.sort(key=lambda name: order.index(name) if name in order else len(order))
-    first = Launch(names[0], 0.0, Role.PRIMARY)
-    return msgspec.structs.replace(plan, launches=(first,), rest=tuple(names[1:]))

@@ -9,10 +9,8 @@ from gateway.errors import ApiError, BodyTooLarge, InternalError, InvalidRequest
 from gateway.ingress import headers
 from gateway.ingress.answering import answering
 from gateway.ingress.context import CONTEXT, Context
-from gateway.ingress.counting import count_tokens
 from gateway.ingress.models import get_model, is_anthropics, list_models
-from gateway.ingress.relayed import relaying
-from gateway.ingress.relayed_apis import (
+from gateway.ingress.relayed.apis import (
     EDITS,
     EMBEDDINGS,
     GENERATIONS,
@@ -23,6 +21,8 @@ from gateway.ingress.relayed_apis import (
     TRANSLATIONS,
     VARIATIONS,
 )
+from gateway.ingress.relayed.counting import count_tokens
+from gateway.ingress.relayed.relaying import relaying
 from gateway.ingress.status import leaderboard, live, metrics, ready
 from gateway.ingress.surfaces.chat import read_chat
 from gateway.ingress.surfaces.completions import read_completion

@@ -15,6 +15,20 @@ from providers.datasheets import DatasheetTable
 from providers.http.message import checked
 
 _DATABASES = ("postgresql", "postgres", "postgresql+asyncpg", "sqlite", "sqlite+aiosqlite")
+_NO_DEFAULTS = frozenset({
+    "background",
+    "input",
+    "messages",
+    "model",
+    "n",
+    "prompt",
+    "response_format",
+    "store",
+    "stream",
+    "stream_options",
+    "text",
+    "tools",
+})  # fmt: skip
 _REDISES = ("redis", "rediss", "unix")
 # What can be asked of a provider of each kind, where that is not everything.
 _POSSIBLE: Mapping[Kind, tuple[Api, ...]] = {"litellm": ("chat", "embeddings")}
@@ -125,6 +139,13 @@ def _model(name: str, settings: Settings, catalog: Catalog) -> Iterator[Complain
             kind = _kind(provider, settings.providers[provider], catalog)
             yield from _apis((*here, "apis"), deployment.apis, kind)
             yield from _headers((*here, "extra_headers"), deployment)
+    yield from _answering(place, name, settings)
+
+
+def _answering(place: Place, name: str, settings: Settings) -> Iterator[Complaint]:
+    """Yield what is wrong with how a model answers: its defaults, its stand-ins, its canaries."""
+    for parameter in _NO_DEFAULTS.intersection(settings.models[name].defaults):
+        yield Complaint((*place, "defaults", parameter), "is each request's own to say: it decides how a call is run")
     for index, fallback in enumerate(settings.models[name].fallbacks):
         here = (*place, "fallbacks", index)
         if fallback.model not in settings.models:

@@ -6,8 +6,8 @@ import msgspec
 
 from gateway.ingress.asked import Asked, Decoders, Media, demand_turns, needs_of, said
 from gateway.ingress.body import is_set, least, read_fields, read_model
-from gateway.ingress.override import read_override
-from gateway.ingress.preferences import read_preferences
+from gateway.ingress.wishes.override import read_override
+from gateway.ingress.wishes.preferences import read_preferences
 from providers.dialects.dialect import Dialect
 
 MEDIA = Media.of("image_url", "input_audio", "file")

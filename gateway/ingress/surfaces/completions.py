@@ -4,8 +4,8 @@ import msgspec
 
 from gateway.ingress.asked import Asked, Decoders, Needs, demand, said
 from gateway.ingress.body import CHARS_PER_TOKEN, least, read_fields, read_model
-from gateway.ingress.override import read_override
-from gateway.ingress.preferences import read_preferences
+from gateway.ingress.wishes.override import read_override
+from gateway.ingress.wishes.preferences import read_preferences
 from providers.dialects.dialect import Dialect
 
 

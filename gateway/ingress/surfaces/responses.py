@@ -7,8 +7,8 @@ import msgspec
 
 from gateway.ingress.asked import Asked, Decoders, Media, demand, needs_of, said
 from gateway.ingress.body import is_set, least, read_fields, read_model
-from gateway.ingress.override import read_override
-from gateway.ingress.preferences import read_preferences
+from gateway.ingress.wishes.override import read_override
+from gateway.ingress.wishes.preferences import read_preferences
 from providers.dialects.dialect import Dialect
 
 MEDIA = Media.of("input_image", "input_audio", "input_file")
@@ -101,6 +101,7 @@ def read_response(body: bytes, race_header: str | None, *, store: bool) -> Asked
         or any(tool.type not in _CLIENT_TOOLS for tool in tools),
         for_program=bool(tools) or format_ != "text",
         continues=found("previous_response_id"),
+        converses=is_set(fields.get("conversation")),
         stores=stores,
         cache_key=found("prompt_cache_key"),
         told=told,

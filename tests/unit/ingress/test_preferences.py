@@ -9,8 +9,8 @@ from gateway.calls import Mode, Objective
 from gateway.errors import Forbidden, InvalidRequest
 from gateway.fleet import Clocks, Deployment, Model
 from gateway.ingress.admission import Client
-from gateway.ingress.openrouter import MaxPrice
-from gateway.ingress.preferences import (
+from gateway.ingress.wishes.openrouter import MaxPrice
+from gateway.ingress.wishes.preferences import (
     CONSUMED,
     NOTHING,
     Chosen,

@@ -6,9 +6,9 @@ import msgspec
 
 from gateway.errors import InvalidRequest
 from gateway.ingress.body import decoded, is_set, read_fields, read_model
-from gateway.ingress.override import RaceOverride, read_override
-from gateway.ingress.preferences import CONSUMED, Preferences, read_preferences
-from gateway.ingress.relayed_apis import RelayedApi
+from gateway.ingress.relayed.apis import RelayedApi
+from gateway.ingress.wishes.override import RaceOverride, read_override
+from gateway.ingress.wishes.preferences import CONSUMED, Preferences, read_preferences
 from providers.dialects.dialect import Malformed
 from providers.multipart import Form, read_form
 

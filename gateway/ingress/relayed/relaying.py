@@ -10,16 +10,16 @@ from gateway.ingress import headers
 from gateway.ingress.admission import JSON
 from gateway.ingress.answering import FALLBACK
 from gateway.ingress.body import read_tags
-from gateway.ingress.causes import Successors
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.entry import Entry, Origin
-from gateway.ingress.outlet import ResponseOutlet, relayed_headers
-from gateway.ingress.override import HEADER
 from gateway.ingress.plan_header import PLAN_HEADER, is_wanted, written
-from gateway.ingress.preferences import is_passed_on
-from gateway.ingress.relayed_apis import RelayedApi, default_model
-from gateway.ingress.relayed_entry import enter_relay
-from gateway.ingress.relayed_request import RelayedRequest, read_json, read_multipart
+from gateway.ingress.relayed.apis import RelayedApi, default_model
+from gateway.ingress.relayed.entry import enter_relay
+from gateway.ingress.relayed.outlet import ResponseOutlet, relayed_headers
+from gateway.ingress.relayed.request import RelayedRequest, read_json, read_multipart
+from gateway.ingress.successors import Successors
+from gateway.ingress.wishes.override import HEADER
+from gateway.ingress.wishes.preferences import is_passed_on
 from gateway.racing.race import Earlier
 from gateway.racing.relay import Asking, Relay
 

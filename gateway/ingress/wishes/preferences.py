@@ -18,8 +18,8 @@ from gateway.errors import Forbidden
 from gateway.fleet import Deployment, Model
 from gateway.ingress.admission import Client
 from gateway.ingress.body import LONGEST_MODEL
-from gateway.ingress.openrouter import OPENROUTER, UNKNOWN_QUANTIZATION, MaxPrice, Provider, refuse, unmet
-from gateway.ingress.slugs import Match, matches
+from gateway.ingress.wishes.openrouter import OPENROUTER, UNKNOWN_QUANTIZATION, MaxPrice, Provider, refuse, unmet
+from gateway.ingress.wishes.slugs import Match, matches
 from gateway.settings.model import DataPolicy, RaceSettings
 from gateway.settings.profiles import PROFILES, Profile
 

@@ -17,7 +17,7 @@ _ID = re.compile(rb'"id"\s*:\s*"(resp[^"\\]{1,200})"')
 _PREFIX = "holeshot:response:"
 
 
-class ResponsesMade:
+class StoredResponses:
     """Response ids, whose they are and the deployments that made them, for ``ttl_s`` seconds.
 
     To a provider all clients are one, so nobody but the client that was answered may go on from a response.

@@ -7,8 +7,8 @@ from gateway.errors import ApiError, NoDeploymentFits
 from gateway.ingress import headers
 from gateway.ingress.asked import demand_turns, needs_of
 from gateway.ingress.context import CONTEXT
-from gateway.ingress.relayed import RelayedWay, receive
-from gateway.ingress.relayed_apis import COUNT_TOKENS
+from gateway.ingress.relayed.apis import COUNT_TOKENS
+from gateway.ingress.relayed.relaying import RelayedWay, receive
 from gateway.ingress.surfaces.messages import MEDIA
 from providers.errors import ErrorKind
 

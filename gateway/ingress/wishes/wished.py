@@ -1,0 +1,108 @@
+"""A model as one request wants it: who may answer, with what parameters, and what is told of it."""
+
+import msgspec
+
+from gateway.calls import Role
+from gateway.errors import InvalidRequest, NoDeploymentFits, ResponseNotFound
+from gateway.fleet import Deployment, Model
+from gateway.ingress.admission import Client
+from gateway.ingress.asked import Asked
+from gateway.ingress.fitting import Fitting, Question, fitted
+from gateway.ingress.wishes.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
+from gateway.parameters import Parameters
+from gateway.settings.model import DataPolicy
+from gateway.steering.explanation import Start
+from gateway.steering.planner import Launch, Plan
+
+IGNORED = "x-holeshot-ignored"  # wishes that change nothing here
+LOWERED = "x-holeshot-lowered"  # parameters that were above the model's maximum
+
+
+class Wished:
+    """A model as one request wants it: who may answer, with what parameters, and what is told of it."""
+
+    def __init__(self, model: Model, asked: Asked, client: Client) -> None:
+        self.model = model
+        self.fields = asked.fields
+        self.needs = asked.needs
+        self.told = dict(asked.told)
+        self._asked = asked
+        self._deployments: list[Deployment] = client.deployments(model)
+        self._chosen: Chosen | None = None
+        if asked.preferences is not NOTHING and not is_passed_on(model):
+            self._prefer(client)
+        if model.parameters is not None:
+            self._apply(model.parameters)
+
+    def keep_to(self, name: str) -> None:
+        """Leave only the deployment that keeps the response the request goes on from.
+
+        Raises:
+            ResponseNotFound: it is not among them.
+
+        """
+        self._deployments = [deployment for deployment in self._deployments if deployment.name == name]
+        if not self._deployments:
+            raise ResponseNotFound(
+                f"the response to go on from is kept by {name}, which does not serve this model to this key any more",
+                param="previous_response_id",
+            )
+
+    def fitted(self, policy: DataPolicy) -> Fitting:
+        """Return who can answer, of those the request's own wishes leave; with every reason against the others."""
+        excluded = {} if self._chosen is None else self._chosen.excluded
+        question = Question(self.model.name, self._asked.dialect, self.fields, self.needs, policy)
+        try:
+            fitting = fitted(question, self._deployments)
+        except NoDeploymentFits as error:
+            if not excluded:
+                raise
+            raise NoDeploymentFits(self.model.name, {**error.reasons, **excluded}, too_long=error.too_long) from None
+        fitting.excluded.update(excluded)
+        if self._asked.converses and len(fitting.deployments) > 1:
+            raise InvalidRequest(
+                "'conversation' is kept by one provider: ask a model with one deployment, or use previous_response_id",
+                param="conversation",
+            )
+        return fitting
+
+    def kept_in(self, plan: Plan) -> Plan:
+        """Return the plan as the request wants it run: in its order, or without anybody to fail over to."""
+        chosen = self._chosen
+        if chosen is not None and chosen.order:
+            plan = in_order(plan, chosen.order)
+        if chosen is not None and not chosen.failover:
+            plan = msgspec.structs.replace(plan, rest=())
+        return plan
+
+    def _prefer(self, client: Client) -> None:
+        asked = self._asked
+        chosen = self._chosen = preferred(asked.preferences, self.model, self._deployments, client)
+        self._deployments = list(chosen.deployments)
+        if not asked.stateful:
+            self.model = msgspec.structs.replace(self.model, race=chosen.race)
+        if chosen.unheard:
+            self.told[IGNORED] = ", ".join(chosen.unheard)
+        self.fields = {key: value for key, value in self.fields.items() if key not in CONSUMED}
+
+    def _apply(self, parameters: Parameters) -> None:
+        self.fields, lowered = parameters.applied(self.fields, self._asked.dialect)
+        if lowered:
+            self.told[LOWERED] = ", ".join(lowered)
+        most, asked = parameters.most_tokens, self.needs.max_tokens
+        if most is not None and (asked is None or asked > most):
+            self.needs = msgspec.structs.replace(self.needs, max_tokens=most)
+
+
+def in_order(plan: Plan, order: tuple[str, ...]) -> Plan:
+    """Return the plan as somebody wants it: one after the other in this order, the others after them."""
+    names = [*dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])]
+    if not names:
+        return plan
+    names.sort(key=lambda name: order.index(name) if name in order else len(order))
+    first, rest = Launch(names[0], 0.0, Role.PRIMARY), tuple(names[1:])
+    explanation = plan.explanation
+    if explanation is not None:
+        start = Start(names[0], 0.0, Role.PRIMARY, audited=False, extra=False, why="in the order asked for")
+        explanation = msgspec.structs.replace(explanation, launches=(start,), rest=rest)
+    return msgspec.structs.replace(plan, launches=(first,), rest=rest, explanation=explanation)
