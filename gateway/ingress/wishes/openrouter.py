@@ -57,6 +57,7 @@ class Provider(msgspec.Struct):
     data_collection: Literal["allow", "deny"] | None = None
     zdr: bool | None = None
     quantizations: list[str] | None = None
+    regions: list[str] | None = None  # ours: OpenRouter has addresses of its own for it
     sort: Literal["throughput", "latency", "price"] | _Sort | None = None
     preferred_max_latency: _Cutoff = None  # seconds
     preferred_min_throughput: _Cutoff = None  # tokens per second
@@ -91,7 +92,11 @@ class Provider(msgspec.Struct):
         """What a deployment must be. Who may not collect data must keep none: nothing less is known of deployments."""
         keeps_nothing = self.zdr or self.data_collection == "deny"
         quantizations = tuple(each.lower() for each in self.quantizations or ())
-        return DataPolicy(zdr=True if keeps_nothing else None, quantizations=quantizations or None)
+        return DataPolicy(
+            zdr=True if keeps_nothing else None,
+            regions=tuple(self.regions) if self.regions else None,
+            quantizations=quantizations or None,
+        )
 
     @property
     def most(self) -> MaxPrice | None:

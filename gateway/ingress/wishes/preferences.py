@@ -177,6 +177,8 @@ def _against(deployment: Deployment, preferences: Preferences) -> str | None:
             return f"is {'' if match is Match.YES else 'maybe '}in provider.ignore ({slug})"
     if policy.zdr and not deployment.zdr:
         return "is not known to keep nothing (zdr)"
+    if policy.regions is not None and deployment.region not in policy.regions:
+        return f"is not in {' or '.join(policy.regions)} but {deployment.region or 'nobody said where'}"
     quantization = (deployment.quantization or UNKNOWN_QUANTIZATION).lower()
     if policy.quantizations is not None and quantization not in policy.quantizations:
         return f"is not {' or '.join(policy.quantizations)} but {quantization}"

@@ -100,13 +100,19 @@ async def test_without_any_enabled_deployment_a_model_says_so(serve: Serve) -> N
 
 @pytest.mark.parametrize(
     ("wish", "expected"),
-    [({"zdr": True}, "alpha"), ({"quantizations": ["fp8"]}, "beta"), ({"only": ["beta"]}, "beta")],
+    [
+        ({"zdr": True}, "alpha"),
+        ({"quantizations": ["fp8"]}, "beta"),
+        ({"regions": ["eu"]}, "beta"),
+        ({"only": ["beta"]}, "beta"),
+    ],
 )
 async def test_a_request_is_shown_only_to_who_it_may_be_shown_to(
     serve: Serve, wish: dict[str, Any], expected: str
 ) -> None:
     config = deployments(
-        {"deployment": "alpha/m", "zdr": True, "quantization": "fp16"}, {"deployment": "beta/m", "quantization": "fp8"}
+        {"deployment": "alpha/m", "zdr": True, "quantization": "fp16"},
+        {"deployment": "beta/m", "quantization": "fp8", "region": "eu"},
     )
     async with serve(alpha=None, beta=None, config=config) as stage:
         async with stage.chat(provider=wish) as response:
