@@ -92,7 +92,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
             fitting.deployments.append(deployment)
             del excluded[deployment.name]
     if not fitting.deployments:
-        if words.malformed is not None and len(excluded) == 1:
+        if words.malformed is not None and words.malformed_for == len(excluded):
             raise InvalidRequest(words.malformed.message, param=words.malformed.param)
         raise NoDeploymentFits(question.model, excluded, too_long=bool(too_long))
     return fitting
@@ -103,6 +103,7 @@ class _Words:
 
     def __init__(self, dialect: Dialect, fields: Fields) -> None:
         self.malformed: Malformed | None = None
+        self.malformed_for = 0  # deployments
         self._dialect = dialect
         self._fields = fields
         self._known: dict[object, Wording] = {}
@@ -156,6 +157,7 @@ class _Words:
             return worded(self._fields, self._dialect, spoken, habits)
         except Malformed as malformed:
             self.malformed = malformed
+            self.malformed_for += 1
             raise _Unfit(f"cannot be asked: {malformed.message}") from None
 
 

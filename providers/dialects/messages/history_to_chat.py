@@ -9,6 +9,7 @@ from providers.dialects.messages.losses import (
     Losses,
     Object,
     RawObject,
+    is_null,
     is_string,
     object_at,
     objects_at,
@@ -55,7 +56,9 @@ def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses) -> list[Objec
 def _user(turn: RawObject, path: str, losses: Losses) -> list[Object]:
     """Return tool results, one message for each, then what the user says."""
     content = turn.get("content")
-    if content is not None and is_string(content):
+    if content is None or is_null(content):
+        raise Malformed(f"{path}.content: Field required", f"{path}.content")
+    if is_string(content):
         return [{"role": "user", "content": content}]
     said: list[Object] = []
     parts: list[Object] = []

@@ -89,9 +89,9 @@ class Fields:
             losses.add(self.named(name), reason, hint=hint)
 
     def lose_rest(self, losses: Losses, reason: str) -> None:
-        """Take all that is left as lost."""
+        """Take all that is left as lost; markers for prompt caches change no answer."""
         for name in self._left:
-            losses.add(self.named(name), reason)
+            losses.add(self.named(name), reason, hint=name == "cache_control")
         self._left.clear()
 
 

@@ -191,6 +191,9 @@ async def test_requests_that_make_no_sense_are_told_in_the_dialects_own_shape(se
         ]:
             async with stage.post(body, path="/v1/messages") as response:
                 assert (response.status, (await response.json())["error"]["type"]) == (status, kind)
+        body = {"model": MODEL, "max_tokens": 1, "messages": [{"role": "user"}]}  # translated, so we must understand it
+        async with stage.post(body, path="/v1/messages") as response:
+            assert (await response.json())["error"]["message"] == "messages[0].content: Field required"
         for path, body, param in [
             ("/v1/responses", {"model": MODEL}, "input"),
             ("/v1/responses", {"input": "Hi"}, "model"),

@@ -661,3 +661,8 @@ def test_an_answer_sent_back_as_the_sdk_had_it_is_said_without_loss() -> None:
     assert wording.losses == ()
     cited = messages_of(messages=[*ASK, {**answer, "annotations": [{"type": "url_citation"}]}, *ASK])
     assert lost(cited) == {"messages[1].annotations": False}
+
+
+def test_a_user_who_says_nothing_is_malformed() -> None:
+    with pytest.raises(Malformed, match=r"messages\[0\].content: Field required"):
+        to_chat(raw({"messages": [{"role": "user"}], "max_tokens": 5}))

@@ -346,3 +346,9 @@ def test_a_conversation_comes_back_from_responses_as_it_was(system: str | None, 
     back = to_chat(there.fields)
     assert said(back)["messages"] == chat
     assert (*there.losses, *back.losses) == ()
+
+
+def test_markers_for_prompt_caches_keep_nobody_out() -> None:
+    part = {"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}
+    wording = from_chat(raw({"messages": [{"role": "user", "content": [part]}]}))
+    assert [(loss.field, loss.hint) for loss in wording.losses] == [("messages[0].content[0].cache_control", True)]
