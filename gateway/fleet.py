@@ -7,8 +7,9 @@ fleet it began with; upstreams that no newer fleet took over are closed when the
 
 import asyncio
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from math import inf
 
 import msgspec
 
@@ -33,6 +34,7 @@ from providers.dialects.dialect import Dialect
 from providers.exchange import Upstream
 from providers.prices import Price
 
+_PASSED_AS_THEY_COME = frozenset({Dialect.CHAT, Dialect.COMPLETIONS})  # of others, thoughts may have to be left out
 _DIALECTS = (Dialect.CHAT, Dialect.RESPONSES, Dialect.MESSAGES, Dialect.COMPLETIONS)
 ADHOC_KEPT = 256  # ad-hoc names remembered: they come from clients, so their number must be bounded
 
@@ -83,6 +85,25 @@ class Deployment(msgspec.Struct, frozen=True):
         return dialect if dialect in self.speaks else self.speaks[0]
 
 
+class Common(msgspec.Struct, frozen=True):
+    """What all deployments of a model can do, so that for most calls nobody need look at each of them."""
+
+    speaks: frozenset[Dialect]  # natively, and nothing of a request is lost on any of them
+    context_tokens: float  # the shortest that is known
+    max_output_tokens: float  # likewise
+
+    @classmethod
+    def of(cls, deployments: Iterable[Deployment]) -> "Common":
+        """Return what ``deployments`` have in common."""
+        each = list(deployments)
+        spoken = [set(one.speaks) if one.upstream.hears_everything else set() for one in each]
+        return cls(
+            frozenset(set.intersection(*spoken) & _PASSED_AS_THEY_COME) if spoken else frozenset(),
+            min((one.capabilities.context_tokens or inf for one in each), default=inf),
+            min((one.capabilities.max_output_tokens or inf for one in each), default=inf),
+        )
+
+
 class Model(msgspec.Struct, frozen=True):
     """A public name and the deployments behind it, by name, in the order of the configuration."""
 
@@ -90,6 +111,7 @@ class Model(msgspec.Struct, frozen=True):
     deployments: Mapping[str, Deployment]
     race: RaceSettings
     adhoc: bool = False
+    common: Common = Common(frozenset(), 0, 0)
     payer: str = ""  # whose usd_per_day its extra attempts are charged to: its own name, or the first of a comma list
     prices: Mapping[str, Price] = {}  # by deployment, where known
     limits: Mapping[str, int] = {}  # max_in_flight by deployment, where there is one
@@ -203,6 +225,7 @@ class Fleet:
         weights = {key: each.weight for key, each in deployments.items() if each.weight != 1.0}
         canaries = {key: each.canary for key, each in deployments.items() if each.canary is not None}
         parameters = Parameters.of(settings)
+        common = Common.of(deployments.values())
 
         def raced(race: RaceSettings, *timeouts: Timeouts, profiles: Mapping[Profile, Model]) -> Model:
             return Model(
@@ -218,6 +241,7 @@ class Fleet:
                 fallbacks=settings.fallbacks,
                 keepalive_s=settings.keepalive_s,
                 parameters=parameters,
+                common=common,
                 profiles=profiles,
             )
 

@@ -103,6 +103,8 @@ class Exchange(Protocol):
 class Upstream(Protocol):
     """A provider that can be asked. Cancelling a task inside any method aborts its request at the provider."""
 
+    hears_everything: bool  # nothing of a request in a dialect it speaks is lost on it: ``losses`` is always empty
+
     async def stream(self, request: Request) -> Exchange:
         """Ask for an answer in events; return when the response's headers say 2xx.
 

@@ -67,6 +67,7 @@ class HttpUpstream:
         tls: TlsContexts | None = None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
+        self.hears_everything = quirks is None or not quirks.drop
         self._provider = provider
         self._base_url = URL(base_url)
         if self._base_url.user is not None and api_key:

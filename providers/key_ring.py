@@ -142,6 +142,7 @@ class KeyRing:
     ) -> None:
         self._provider = provider
         self._keys = [_Key(number, opened(key)) for number, key in enumerate(keys, 1)]
+        self.hears_everything = all(key.upstream.hears_everything for key in self._keys)
         self._clock = clock
         self._turn = 0
 

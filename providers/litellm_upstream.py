@@ -81,6 +81,8 @@ class LiteLLM:
 class LiteLLMUpstream:
     """One provider behind litellm, as an ``Upstream``. The key shows in no repr, error or log."""
 
+    hears_everything = False
+
     def __init__(
         self,
         litellm: LiteLLM,

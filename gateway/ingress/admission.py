@@ -30,6 +30,7 @@ class Client(msgspec.Struct, frozen=True):
     only: frozenset[str] | None = None
     ignore: frozenset[str] = frozenset()
     require: DataPolicy = DataPolicy()
+    demanding: bool = False  # it requires anything
 
     def check_model(self, model: str) -> None:
         """Refuse a model this client was not given.
@@ -143,4 +144,5 @@ def _client(name: str, settings: ClientSettings) -> Client:
         only=as_set(settings.only),
         ignore=frozenset(settings.ignore),
         require=settings.require,
+        demanding=settings.require != DataPolicy(),
     )

@@ -36,34 +36,33 @@ def answering(read: Read) -> Handler:
             raise ShuttingDown("the gateway is stopping; call again")
         client = context.admission.admit(request)
         asked = read(await request.read(), request.headers.get(HEADER), context.settings)
+        request_id = headers.request_id(request.headers)
         origin = Origin(
             client=client,
-            headers=headers.for_upstream(request.headers),
+            headers=headers.for_upstream(request.headers, request_id),
             tags=read_tags(request.headers.get("x-holeshot-tags")),
-            request_id=headers.request_id(request.headers),
+            request_id=request_id,
             explain=is_wanted(request.headers),
         )
-        made_by = await _maker(context, asked, client)
+        made_by = None if asked.continues is None else await _maker(context, asked.continues, client)
         with context.fleet.lease():
             return await _Way(context, request, asked, origin, made_by).answer()
 
     return answer
 
 
-async def _maker(context: Context, asked: Asked, client: Client) -> str | None:
+async def _maker(context: Context, response_id: str, client: Client) -> str:
     """Return which deployment keeps the response that a request goes on from.
 
     Raises:
         ResponseNotFound: it was not made here, or too long ago, or for another client.
 
     """
-    if asked.continues is None:
-        return None
-    made_by = await context.responses.find(client.name, asked.continues)
+    made_by = await context.responses.find(client.name, response_id)
     if made_by is None:
         days = context.settings.response_ids_ttl_s / 86_400
         raise ResponseNotFound(
-            f"the response {asked.continues!r} was not stored for this key in the last {days:g} days: send"
+            f"the response {response_id!r} was not stored for this key in the last {days:g} days: send"
             " the conversation so far as 'input', or the first request again with 'store': true",
             param="previous_response_id",
         )
@@ -82,7 +81,7 @@ class _Way:
         self._asked = asked
         self._origin = origin
         self._made_by = made_by
-        self._successors = Successors(self._fleet, asked.model, asked.preferences.models[1:])
+        self._successors: Successors | None = None  # until somebody is needed
         self._told: dict[str, str] = {}  # headers for the client besides those of the winner
         self._next: Entry | None = None
         self._first_call: Call | None = None  # whose id and times every further one keeps
@@ -156,8 +155,6 @@ class _Way:
                 raise
             return found
         self._tell(entry)
-        if is_passed_on(entry.model):
-            self._successors.forget_wanted()
         return entry
 
     def _falls_back(self, error: ApiError) -> bool:
@@ -168,6 +165,8 @@ class _Way:
     def _other(self, error: ApiError, failed: str) -> Entry | None:
         if self._made_by is not None:
             return None
+        if self._successors is None:
+            self._successors = Successors(self._fleet, self._asked.model, self._wanted())
         for name in self._successors.after(error, failed):
             try:
                 entry = self._enter(name)
@@ -177,6 +176,12 @@ class _Way:
             self._told[FALLBACK] = name
             return entry
         return None
+
+    def _wanted(self) -> tuple[str, ...]:
+        """Return the request's own fallbacks, unless they are its provider's affair."""
+        if self._first_call is not None and is_passed_on(self._entry.model):
+            return ()
+        return self._asked.preferences.models[1:]
 
     def _enter(self, name: str) -> Entry:
         return enter(

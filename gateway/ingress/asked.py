@@ -35,6 +35,11 @@ class Needs(msgspec.Struct, frozen=True):
     audio: bool = False
     documents: bool = False
 
+    @property
+    def ordinary(self) -> bool:
+        """Whether every deployment can do it, as far as length goes not."""
+        return not (self.tools or self.json_schema or self.vision or self.audio or self.documents)
+
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """A request for an answer, in any dialect."""

@@ -78,7 +78,7 @@ def enter(
     wished = Wished(allow(as_asked(found, asked.race, origin.client, stateful=asked.stateful)), asked, origin.client)
     if made_by is not None:
         wished.keep_to(made_by)
-    fitting = wished.fitted(origin.client.require)
+    fitting = wished.fitted(origin.client)
     model = wished.model
     if len(fitting.deployments) == 1 < len(found.deployments) and model.race.mode in _RACING:
         # Only a model that has one deployment to begin with may race it against itself.

@@ -16,7 +16,7 @@ _UPSTREAM_IDS = frozenset({_REQUEST_ID, "request-id"})
 NARROWED = "x-holeshot-narrowed"  # the limit that refused an extra attempt: budget or usd_per_day
 
 
-def for_upstream(headers: Mapping[str, str]) -> dict[str, str]:
+def for_upstream(headers: Mapping[str, str], request_id: str | None) -> dict[str, str]:
     """Return those of the client's headers that a provider may see: never its key, cookies or address.
 
     A value that is no text (aiohttp escapes it as surrogates) is left out: it could not be sent.
@@ -28,8 +28,8 @@ def for_upstream(headers: Mapping[str, str]) -> dict[str, str]:
         and ((name := key.lower()) in _UPSTREAM or name.startswith(_UPSTREAM_PREFIX))
         and value.isprintable()
     }
-    if (asked := request_id(headers)) is not None:
-        passed[_REQUEST_ID] = asked
+    if request_id is not None:
+        passed[_REQUEST_ID] = request_id
     return passed
 
 
@@ -54,14 +54,16 @@ def for_client(winner: Winner) -> dict[str, str]:
 
 def of_answer(call: Call, provider: str, deployment: str, launched: int, upstream: Mapping[str, str]) -> dict[str, str]:
     """Return the response headers that every answered call has; ``upstream`` are those of the provider."""
+    request_id = call.request_id or call.id
     headers = {
         "x-holeshot-call-id": call.id,
+        _REQUEST_ID: request_id,
+        "request-id": request_id,
         "x-holeshot-provider": provider,
         "x-holeshot-deployment": deployment,
         "x-holeshot-mode": call.mode,
         "x-holeshot-launched": str(launched),
     }
-    headers.update(identifying(call.request_id or call.id))
     if dropped := call.dropped.get(deployment):
         headers["x-holeshot-dropped"] = _listed(dropped)
     for name, value in upstream.items():

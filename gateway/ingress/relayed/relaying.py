@@ -64,7 +64,7 @@ async def receive(request: web.Request, api: RelayedApi) -> tuple[RelayedRequest
         asked = read_multipart(api, request.headers["content-type"], body, race, default)
     return asked, Origin(
         client=client,
-        headers=headers.for_upstream(request.headers),
+        headers=headers.for_upstream(request.headers, headers.request_id(request.headers)),
         tags=read_tags(request.headers.get("x-holeshot-tags")),
         request_id=headers.request_id(request.headers),
         explain=is_wanted(request.headers),

@@ -10,7 +10,6 @@ from gateway.ingress.asked import Asked
 from gateway.ingress.fitting import Fitting, Question, fitted
 from gateway.ingress.wishes.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.parameters import Parameters
-from gateway.settings.model import DataPolicy
 from gateway.steering.explanation import Start
 from gateway.steering.planner import Launch, Plan
 
@@ -48,10 +47,20 @@ class Wished:
                 param="previous_response_id",
             )
 
-    def fitted(self, policy: DataPolicy) -> Fitting:
+    def fitted(self, client: Client) -> Fitting:
         """Return who can answer, of those the request's own wishes leave; with every reason against the others."""
+        common, needs = self.model.common, self.needs
+        if (
+            self._chosen is None
+            and not client.demanding
+            and self._asked.dialect in common.speaks
+            and needs.ordinary
+            and needs.prompt_tokens <= common.context_tokens
+            and (needs.max_tokens or 0) <= common.max_output_tokens
+        ):
+            return Fitting(self._deployments, {}, {}, {})
         excluded = {} if self._chosen is None else self._chosen.excluded
-        question = Question(self.model.name, self._asked.dialect, self.fields, self.needs, policy)
+        question = Question(self.model.name, self._asked.dialect, self.fields, self.needs, client.require)
         try:
             fitting = fitted(question, self._deployments)
         except NoDeploymentFits as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Malformed, decoded
+from providers.dialects.dialect import Malformed, decoded, raw_json
 from providers.dialects.messages.losses import (
     Losses,
     Object,
@@ -66,7 +66,7 @@ class Conversation:
             self._losses.add(last, "Messages continues an assistant's last message, and does not answer it")
 
     def _add_system(self, message: RawObject, path: str, following: str | None) -> None:
-        """Add to the system prompt; later ones stay where they stand, if the model and the place allow it."""
+        """Add to the system prompt; later ones stay where they stand, as the system's or else in the user's turn."""
         self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
         blocks = self._blocks(message.get("content"), f"{path}.content", texts_only=True)
         if not self.turns:
@@ -74,8 +74,18 @@ class Conversation:
             return
         last = self.turns[-1]
         if not (self._system_turns and last["role"] in {"user", "system"} and following in {"assistant", None}):
-            self._losses.add(path, "this model has its system prompt ahead of the conversation, and no later one here")
-            self.system += blocks
+            reason = (
+                "this model has no system prompt but at the beginning: it is said in the user's turn, in <system> tags"
+            )
+            self._losses.add(f"{path}.role", reason, hint=True)
+            for block in blocks:
+                block["text"] = f"<system>\n{decoded(raw_json(block['text']), str, path)}\n</system>"
+            if blocks and last["role"] == "user":
+                said = last["content"]
+                last["content"] = [*(said if isinstance(said, list) else [{"type": "text", "text": said}]), *blocks]
+            elif blocks:
+                self.turns.append({"role": "user", "content": blocks})
+            self._answers_tools = False
         elif last["role"] == "system":
             last["content"] = [*last["content"], *blocks]
         elif blocks:

@@ -60,6 +60,7 @@ def to_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
     options = asked.inner("stream_options")
     options.lose("include_obfuscation", losses, "translated streams are not padded", b"false", hint=True)
     options.lose_rest(losses, _NO_SUCH_FIELD)
+    asked.lose("client_metadata", losses, "it tells OpenAI of the client, not the model of the question", hint=True)
     for name, (reason, plain) in _LOST.items():
         asked.lose(name, losses, reason, plain)
     asked.lose_rest(losses, _NO_SUCH_FIELD)

@@ -27,6 +27,8 @@ from providers.prices import Price
 class Nobody:
     """An upstream that is never asked."""
 
+    hears_everything = True
+
     async def stream(self, request: Request) -> Exchange:
         raise AssertionError(request)
 

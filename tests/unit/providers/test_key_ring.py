@@ -50,6 +50,8 @@ class Answering:
 class OneKey:
     """A provider under one key: it answers what it is told to, and counts."""
 
+    hears_everything = True
+
     def __init__(self, key: str) -> None:
         self.key = key
         self.asked = 0

@@ -470,10 +470,22 @@ def test_ids_of_calls_are_put_into_letters_that_messages_allows() -> None:
 LATE = {"role": "developer", "content": "Now in French."}
 
 
-def test_a_later_system_message_moves_to_the_front_as_a_loss() -> None:
-    wording = messages_of(messages=[{"role": "system", "content": "A"}, *ASK, LATE])
-    assert said(wording)["system"] == [{"type": "text", "text": "A"}, {"type": "text", "text": "Now in French."}]
-    assert lost(wording) == {"messages[2]": False}
+@pytest.mark.parametrize(
+    ("messages", "roles"),
+    [
+        ([*ASK, LATE], ["user"]),
+        ([*ASK, {"role": "assistant", "content": "A"}, LATE, *ASK], ["user", "assistant", "user", "user"]),
+        ([*ASK, LATE, LATE, {"role": "assistant", "content": "A"}, *ASK], ["user", "assistant", "user"]),
+    ],
+)
+def test_a_later_system_message_is_said_where_it_stands_in_the_users_turn(messages: Any, roles: list[str]) -> None:
+    wording = messages_of(messages=[{"role": "system", "content": "A"}, *messages])
+    turns = said(wording)["messages"]
+    assert said(wording)["system"] in ("A", [{"type": "text", "text": "A"}])
+    assert [turn["role"] for turn in turns] == roles
+    texts = [block["text"] for turn in turns for block in turn["content"] if isinstance(block, dict)]
+    assert texts.count("<system>\nNow in French.\n</system>") == messages.count(LATE)
+    assert set(lost(wording).values()) == {True}
 
 
 @pytest.mark.parametrize(
@@ -482,7 +494,7 @@ def test_a_later_system_message_moves_to_the_front_as_a_loss() -> None:
         ([*ASK, LATE], ["user", "system"], {}),
         ([*ASK, LATE, LATE], ["user", "system"], {}),
         ([*ASK, LATE, {"role": "assistant", "content": "A"}, *ASK], ["user", "system", "assistant", "user"], {}),
-        ([*ASK, LATE, *ASK], ["user", "user"], {"messages[1]": False}),  # must not stand before a user's turn
+        ([*ASK, LATE, *ASK], ["user", "user"], {"messages[1].role": True}),  # must not stand before a user's turn
     ],
 )
 def test_a_later_system_message_stays_where_the_model_allows_it(

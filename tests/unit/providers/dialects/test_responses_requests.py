@@ -352,3 +352,8 @@ def test_markers_for_prompt_caches_keep_nobody_out() -> None:
     part = {"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}
     wording = from_chat(raw({"messages": [{"role": "user", "content": [part]}]}))
     assert [(loss.field, loss.hint) for loss in wording.losses] == [("messages[0].content[0].cache_control", True)]
+
+
+def test_what_a_client_tells_of_itself_keeps_nobody_out() -> None:
+    wording = to_chat(raw({"input": "Hi", "client_metadata": {"x-agent": "1"}}))
+    assert [(loss.field, loss.hint) for loss in wording.losses] == [("client_metadata", True)]

@@ -1,0 +1,141 @@
+// What a client's file is written in, as tests/clients/case.py for Python: cases, and their outcomes as lines of JSON.
+
+import { appendFileSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { basename, join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { isDeepStrictEqual } from "node:util";
+
+const CASE_LIMIT_MS = 60_000;
+const CHARACTERS_OF_A_FAILURE = 600;
+
+const FOLDER = process.env.HOLESHOT_CLIENTS_NODE;
+const require = createRequire(join(FOLDER, "package.json"));
+
+export const PNG_URL =
+  "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAAAAAC4HznGAAAADklEQVR4nGNoaGhgAGIADAgDAcWhuYYAAAAASUVORK5CYII=";
+
+/** Import a package from where the suite installed it. */
+export async function load(name) {
+  return import(pathToFileURL(require.resolve(name)).href);
+}
+
+export class Target {
+  constructor(facts) {
+    Object.assign(this, facts);
+    this.openai = `${facts.url}/v1`;
+  }
+
+  /** Return a model nobody asked for yet: what fails there is held against nobody else. */
+  troubledModel(surface) {
+    const name = unique("m");
+    return this.troubled[surface].map((provider) => `${provider}/${name}`).join(",") || name;
+  }
+}
+
+let number = 0;
+
+/** Return a name that nobody else uses in this run. */
+export function unique(word) {
+  number += 1;
+  return `${word}-${basename(process.argv[1], ".mjs")}-${number}`;
+}
+
+export function equal(seen, expected) {
+  if (!isDeepStrictEqual(seen, expected)) {
+    throw new Error(`${JSON.stringify(seen)} is not ${JSON.stringify(expected)}`);
+  }
+}
+
+export function expect(condition, seen) {
+  if (!condition) {
+    throw new Error(`not as expected: ${JSON.stringify(seen)}`);
+  }
+}
+
+/** Return the error that `call` is rejected with, which must be of `kind`. */
+export async function raised(kind, call) {
+  let seen;
+  try {
+    seen = await call();
+  } catch (error) {
+    if (error instanceof kind) {
+      return error;
+    }
+    throw error;
+  }
+  throw new Error(`nothing was raised, but ${JSON.stringify(seen)} returned`);
+}
+
+export async function collected(stream) {
+  const items = [];
+  for await (const item of stream) {
+    items.push(item);
+  }
+  return items;
+}
+
+export class Suite {
+  constructor(client, packages) {
+    this.client = client;
+    this.version = packages.map((name) => versionOf(name, packages.length > 1)).join(", ");
+    this.cases = [];
+  }
+
+  /** Add a case. `unsaid` is what some translation cannot say: it may be refused, by one of these words. */
+  case(feature, title, run, { unsaid = [] } = {}) {
+    this.cases.push({ feature, title, run, unsaid });
+  }
+
+  async main() {
+    const [plan, results, flag, wanted = ""] = process.argv.slice(2);
+    const { targets } = JSON.parse(readFileSync(plan, "utf8"));
+    for (const { feature, title, run, unsaid } of this.cases) {
+      if (flag === "--case" && !title.includes(wanted)) {
+        continue;
+      }
+      for (const target of targets.map((facts) => new Target(facts))) {
+        if (target.translates && feature === "other endpoints") {
+          continue;
+        }
+        const began = performance.now();
+        const [outcome, why] = await outcomeOf(run, target, unsaid);
+        const { client, version } = this;
+        const entry = { client, version, feature, case: title, target: target.name, outcome, why };
+        entry.seconds = Math.round(performance.now() - began) / 1000;
+        appendFileSync(results, `${JSON.stringify(entry)}\n`);
+      }
+    }
+    process.exit(0); // clients keep connections open
+  }
+}
+
+function versionOf(name, named) {
+  const { version } = JSON.parse(readFileSync(join(FOLDER, "node_modules", name, "package.json"), "utf8"));
+  return named ? `${name} ${version}` : version;
+}
+
+async function outcomeOf(run, target, unsaid) {
+  let timer;
+  const limit = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`it took longer than ${CASE_LIMIT_MS} ms`)), CASE_LIMIT_MS);
+  });
+  try {
+    await Promise.race([run(target), limit]);
+    return ["pass", ""];
+  } catch (error) {
+    const words = `${error?.name}: ${error?.message}`.slice(0, CHARACTERS_OF_A_FAILURE);
+    return [target.translates && isRefusal(error, unsaid) ? "refused" : "fail", words];
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function isRefusal(error, words) {
+  const chain = [];
+  for (let item = error; item && chain.length < 10; item = item.cause ?? item.lastError) {
+    chain.push(item);
+  }
+  const status = chain.some((item) => item.status === 400 || item.statusCode === 400);
+  return status && chain.some((item) => words.some((word) => `${item.message}`.includes(word)));
+}

@@ -1,0 +1,61 @@
+"""Codex, on OpenAI's responses, as ``codex exec``.
+
+Two of its tools exist in responses alone, a hosted web search and a namespace of agents: they are turned off, so that
+it can be raced by deployments that speak something else.
+"""
+
+import json
+
+from tests.clients.case import Feature, Suite, Target, equal, expect
+from tests.clients.workplace import NODE_PROGRAMS, Workplace, version_of, workplace
+
+PROGRAM = NODE_PROGRAMS / "codex"
+CONFIG = """
+model = "{model}"
+model_provider = "holeshot"
+check_for_update_on_startup = false
+web_search = "disabled"
+[agents]
+enabled = false
+[features]
+multi_agent = false
+[analytics]
+enabled = false
+[model_providers.holeshot]
+name = "Holeshot"
+base_url = "{url}"
+env_key = "GATEWAY_KEY"
+wire_api = "responses"
+"""
+
+suite = Suite("codex", version=lambda: version_of(PROGRAM))
+
+
+def codex(target: Target, place: Workplace, prompt: str) -> str:
+    """Return the last thing it says about one task."""
+    folder = place.home / ".codex"
+    folder.mkdir()
+    (folder / "config.toml").write_text(CONFIG.format(model=target.responses, url=target.openai))
+    last = place.home / "last.txt"
+    options = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-o", str(last))
+    place.run(PROGRAM, "exec", *options, prompt, environ={"GATEWAY_KEY": target.key})
+    return last.read_text().strip()
+
+
+@suite.case(Feature.ANSWERS)
+def it_answers(target: Target) -> None:
+    with workplace() as place:
+        equal(codex(target, place, "say: hello from the upstream"), "hello from the upstream")
+
+
+@suite.case(Feature.TASK)
+def it_writes_a_file(target: Target) -> None:
+    with workplace() as place:
+        call = json.dumps({"cmd": "printf 'written by codex' > hello.txt"})
+        said = codex(target, place, f"Write the file.\ncall: exec_command {call}")
+        equal((place.folder / "hello.txt").read_text(), "written by codex")
+    expect("exited with code 0" in said, said)
+
+
+if __name__ == "__main__":
+    suite.main()

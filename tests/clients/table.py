@@ -1,0 +1,179 @@
+"""What came of all cases, as text for a terminal, as JSON, and as the page docs/clients.md."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from tests.clients.case import Feature
+
+_NOT_RUN = "-"
+_MARKS = {"pass": "✓", "refused": "r", "fail": "✗"}
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What came of one case at one target: pass, fail, or refused (a translation said what it cannot say)."""
+
+    client: str
+    version: str
+    feature: str
+    case: str
+    target: str
+    outcome: str
+    why: str = ""
+    seconds: float = 0.0
+
+
+class Table:
+    """Results, in the order in which they came."""
+
+    def __init__(self, targets: Sequence[str]) -> None:
+        self._targets = targets
+        self._results: list[Result] = []
+        self._crashes: list[tuple[str, str]] = []
+        self._counts: Mapping[str, int] = {}
+        self.skipped: list[tuple[str, str]] = []
+
+    def add(self, results: Iterable[Result]) -> None:
+        """Add what came of cases."""
+        self._results += results
+
+    def skip(self, client: str, why: str) -> None:
+        """Note that a client was not run."""
+        self.skipped.append((client, why))
+
+    def crash(self, client: str, why: str) -> None:
+        """Note that something went wrong beside the cases of a client."""
+        self._crashes.append((client, why))
+
+    def tell(self, counts: Mapping[str, int]) -> None:
+        """Note what the upstreams counted."""
+        self._counts = counts
+
+    @property
+    def broken(self) -> list[Result]:
+        """Cases that fail at the upstream itself: the suite is at fault."""
+        return [item for item in self._results if item.target == "directly" and item.outcome == "fail"]
+
+    @property
+    def failures(self) -> list[Result]:
+        """Cases that fail at a gateway, and not at the upstream."""
+        broken = {(item.client, item.case) for item in self.broken}
+        return [
+            item
+            for item in self._results
+            if item.target != "directly" and item.outcome == "fail" and (item.client, item.case) not in broken
+        ]
+
+    @property
+    def failed(self) -> bool:
+        """Is anything wrong?"""
+        return bool(self.failures or self.broken or self._crashes)
+
+    def as_json(self) -> object:
+        """Return everything, for scripts."""
+        return {
+            "results": [msgspec.structs.asdict(item) for item in self._results],
+            "crashes": self._crashes,
+            "skipped": self.skipped,
+            "upstreams": self._counts,
+            "failed": self.failed,
+        }
+
+    def as_text(self) -> str:
+        """Return what went wrong, and the score of each client."""
+        lines = [
+            *(f"BROKEN {item.client}: {item.case}: {item.why}" for item in self.broken),
+            *(f"FAIL   {item.client}: {item.case} ({item.target}): {item.why}" for item in self.failures),
+            *(f"CRASH  {client}: {why}" for client, why in self._crashes),
+            *(f"skip   {client}: {why}" for client, why in self.skipped),
+            "",
+        ]
+        width = max((len(client) for client in self._clients), default=0)
+        for client in self._clients:
+            scores = ", ".join(f"{target} {self._score(client, target)}" for target in self._targets)
+            lines.append(f"{client:{width}}  {scores}")
+        if self._counts:
+            counted = ", ".join(f"{count} {word}" for word, count in self._counts.items())
+            lines.append(f"requests at the two upstreams: {counted}")
+        return "\n".join(lines)
+
+    def as_markdown(self) -> str:
+        """Return the page."""
+        return "\n".join((*_HEAD, *self._scores(), "", *self._matrix(), "", *self._details()))
+
+    @property
+    def _clients(self) -> list[str]:
+        return list(dict.fromkeys(item.client for item in self._results))
+
+    def _of(self, **facts: str) -> list[Result]:
+        return [item for item in self._results if all(getattr(item, name) == value for name, value in facts.items())]
+
+    def _score(self, client: str, target: str) -> str:
+        results = self._of(client=client, target=target)
+        passed = sum(item.outcome == "pass" for item in results)
+        refused = sum(item.outcome == "refused" for item in results)
+        return f"{passed}{f' + {refused} r' if refused else ''} / {len(results)}" if results else _NOT_RUN
+
+    def _scores(self) -> list[str]:
+        lines = [_row("client", "version", *self._targets), _row(*["---"] * (2 + len(self._targets)))]
+        for client in self._clients:
+            version = self._of(client=client)[0].version
+            lines.append(_row(client, version, *(self._score(client, target) for target in self._targets)))
+        return lines
+
+    def _matrix(self) -> list[str]:
+        features = [feature for feature in Feature if self._of(feature=feature)]
+        lines = [
+            "## Clients and features",
+            "",
+            f"In each cell: {', '.join(self._targets)}.",
+            "",
+            _row("", *features),
+            _row("---", *["---"] * len(features)),
+        ]
+        for client in self._clients:
+            cells = [self._cell(self._of(client=client, feature=feature)) for feature in features]
+            lines.append(_row(client, *cells))
+        return lines
+
+    def _cell(self, results: Sequence[Result]) -> str:
+        return (
+            " ".join(_worst(item.outcome for item in results if item.target == target) for target in self._targets)
+            if results
+            else ""
+        )
+
+    def _details(self) -> list[str]:
+        lines = ["## Every case"]
+        for client in self._clients:
+            lines += ["", f"### {client}", "", _row("", "", *self._targets)]
+            lines.append(_row(*["---"] * (2 + len(self._targets))))
+            cases = dict.fromkeys((item.feature, item.case) for item in self._of(client=client))
+            for feature, case in cases:
+                found = {item.target: item.outcome for item in self._of(client=client, case=case)}
+                marks = (_MARKS[found[target]] if target in found else _NOT_RUN for target in self._targets)
+                lines.append(_row(feature, case, *marks))
+        return [*lines, ""]
+
+
+_HEAD = (
+    "# Clients",
+    "",
+    "Real clients with nothing changed but base URL and key, made by `make test-clients`. *directly*: at a",
+    "deterministic upstream itself; *native*: at the gateway, racing two upstreams that speak the client's own",
+    "dialect; *translated*: racing two that speak only another one (those of chat race Anthropic's Messages,",
+    "those of Responses and of Messages race chat completions); *translated twice*: those of Responses race",
+    "Messages, by way of chat, and those of Messages and of chat race Responses.",
+    "",
+    "✓ passed · ✗ failed · r refused: no translation can say it, and the error names it · - not applicable",
+    "",
+)
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _worst(outcomes: Iterable[str]) -> str:
+    found = set(outcomes)
+    return next((_MARKS[outcome] for outcome in ("fail", "pass", "refused") if outcome in found), _NOT_RUN)

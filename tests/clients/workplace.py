@@ -1,0 +1,73 @@
+"""Where a coding agent works: an empty folder, a home of its own, few variables, and nobody at the keyboard."""
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.clients.case import Failed
+
+NODE_PROGRAMS = Path(os.environ.get("HOLESHOT_CLIENTS_NODE", ".")) / "node_modules" / ".bin"
+CHARACTERS_OF_A_FAILURE = 1000
+
+
+class Workplace:
+    """One folder to work in, and the home beside it."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = root / "home"
+        self.folder = root / "work"
+        self.home.mkdir()
+        self.folder.mkdir()
+
+    def run(
+        self, program: Path, *arguments: str, environ: Mapping[str, str], said: str = "", may_fail: bool = False
+    ) -> str:
+        """Run ``program`` to its end with ``said`` as its input, and return what it prints; nothing of it stays.
+
+        Raises:
+            Failed: it ends with an error, and may not.
+
+        """
+        process = subprocess.Popen(
+            [str(program), *arguments],
+            cwd=self.folder,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8", "TERM": "dumb", **environ},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            out, err = process.communicate(said)
+        finally:
+            _end_group(process.pid)
+            process.wait()
+        if process.returncode and not may_fail:
+            raise Failed(f"it ended with {process.returncode}: {(err + out)[-CHARACTERS_OF_A_FAILURE:]}")
+        return out
+
+
+@contextmanager
+def workplace() -> Iterator[Workplace]:
+    """Yield an empty workplace; remove it when the block ends."""
+    with tempfile.TemporaryDirectory(prefix="holeshot-agent-", ignore_cleanup_errors=True) as folder:
+        yield Workplace(Path(folder).resolve())
+
+
+def version_of(program: Path) -> str:
+    """Return what ``program --version`` says first that looks like a version."""
+    with workplace() as place:
+        words = place.run(program, "--version", environ={}).split()
+    return next(word for word in words if word[0].isdigit())
+
+
+def _end_group(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return
