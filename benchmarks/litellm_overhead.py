@@ -29,6 +29,7 @@ from aiohttp import web
 from benchmarks.figures import quantile
 from providers.dialects.dialect import Dialect
 from providers.exchange import Exchange, Request, Upstream
+from providers.http.dialing import TlsContexts
 from providers.http_upstream import HttpUpstream
 from providers.litellm_upstream import LiteLLM, LiteLLMUpstream
 from tests.app.providers.families import FAMILIES, Family
@@ -185,38 +186,94 @@ async def overhead(library: LiteLLM, calls: int) -> list[str]:
     return rows
 
 
-def upstream_to(library: LiteLLM, family: Family, origin: Origin) -> LiteLLMUpstream:
-    """Return the family's upstream at ``origin``."""
-    base_url = origin.base_url.removesuffix("/v1") + family.base_path
-    return LiteLLMUpstream(library, provider=family.name, litellm_prefix=family.prefix, api_key=KEY, base_url=base_url)
+class Subject(msgspec.Struct, frozen=True):
+    """Whose calls are cut: how it is asked, and how its answers begin."""
+
+    name: str
+    request: Request
+    content_type: str
+    head: bytes
+    text: bytes  # the first token
+    open: Callable[[Origin, LiteLLM], Upstream]
 
 
-async def cut_early(origin: Origin, upstream: Upstream, family: Family) -> Connection:
+def through_litellm(family: Family) -> Subject:
+    """Return a family that is reached through litellm."""
+
+    def opened(origin: Origin, library: LiteLLM) -> Upstream:
+        return LiteLLMUpstream(
+            library,
+            provider=family.name,
+            litellm_prefix=family.prefix,
+            api_key=KEY,
+            base_url=origin.base_url.removesuffix("/v1") + family.base_path,
+        )
+
+    request = Request(family.model, FIELDS)
+    return Subject(family.name, request, family.content_type, b"".join(family.head), family.texts[0], opened)
+
+
+def natively(dialect: Dialect, head: bytes, text: bytes) -> Subject:
+    """Return the providers that are asked in ``dialect`` by our own client."""
+
+    def opened(origin: Origin, _: LiteLLM) -> Upstream:
+        return HttpUpstream(provider="native", base_url=origin.base_url, api_key=KEY, tls=TlsContexts(ssl_context))
+
+    return Subject(f"{dialect}, ours", Request("m", FIELDS, dialect), "text/event-stream", head, text, opened)
+
+
+def ssl_context() -> ssl.SSLContext:
+    """Return a context that trusts what litellm is told to trust."""
+    return ssl.create_default_context(cafile=os.environ.get("SSL_CERT_FILE"))
+
+
+def subjects() -> list[Subject]:
+    """Return everybody."""
+    delta = {"type": "text_delta", "text": "Hel"}
+    item = {"item_id": "m", "output_index": 0, "content_index": 0, "delta": "Hel", "sequence_number": 1}
+    started = {"type": "message_start", "message": {"id": "m", "role": "assistant", "usage": {"input_tokens": 1}}}
+    return [
+        natively(Dialect.CHAT, b"", _data({"choices": [{"index": 0, "delta": {"content": "Hel"}}]})),
+        natively(
+            Dialect.MESSAGES,
+            _data(started, "message_start"),
+            _data({"type": "content_block_delta", "index": 0, "delta": delta}, "content_block_delta"),
+        ),
+        natively(
+            Dialect.RESPONSES,
+            _data({"type": "response.created", "sequence_number": 0, "response": {}}, "response.created"),
+            _data({"type": "response.output_text.delta", **item}, "response.output_text.delta"),
+        ),
+        *map(through_litellm, FAMILIES),
+    ]
+
+
+async def cut_early(origin: Origin, upstream: Upstream, subject: Subject) -> Connection:
     """Cancel a call whose headers have not come."""
-    attempt = asyncio.create_task(upstream.stream(Request(family.model, FIELDS)))
+    attempt = asyncio.create_task(upstream.stream(subject.request))
     connection, _ = await origin.request()
     attempt.cancel()
     await asyncio.wait([attempt])
     return connection
 
 
-async def begin(origin: Origin, upstream: Upstream, family: Family) -> tuple[Exchange, Connection, float]:
+async def begin(origin: Origin, upstream: Upstream, subject: Subject) -> tuple[Exchange, Connection, float]:
     """Make a call and return it at its first token, with the milliseconds from that token's sending to its reading."""
-    attempt = asyncio.create_task(upstream.stream(Request(family.model, FIELDS)))
+    attempt = asyncio.create_task(upstream.stream(subject.request))
     connection, _ = await origin.request()
-    head = f"HTTP/1.1 200 OK\r\ncontent-type: {family.content_type}\r\ntransfer-encoding: chunked\r\n\r\n"
-    connection.send(head.encode() + chunked(b"".join(family.head)) if family.head else head.encode())
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: {subject.content_type}\r\ntransfer-encoding: chunked\r\n\r\n"
+    connection.send(head.encode() + (chunked(subject.head) if subject.head else b""))
     exchange = await attempt
     sent = time.perf_counter()
-    connection.send(chunked(family.texts[0]))
+    connection.send(chunked(subject.text))
     while b"Hel" not in await exchange.read():
         pass
     return exchange, connection, (time.perf_counter() - sent) * 1000
 
 
-async def cut_late(origin: Origin, upstream: Upstream, family: Family) -> Connection:
+async def cut_late(origin: Origin, upstream: Upstream, subject: Subject) -> Connection:
     """Abort a call after its first token."""
-    exchange, connection, _ = await begin(origin, upstream, family)
+    exchange, connection, _ = await begin(origin, upstream, subject)
     exchange.abort()
     return connection
 
@@ -247,28 +304,28 @@ async def trusted(*, over_tls: bool) -> AsyncIterator[ssl.SSLContext | None]:
             del os.environ["SSL_CERT_FILE"]
 
 
-async def cuts(family: Family, *, over_tls: bool) -> list[str]:
+async def cuts(subject: Subject, *, over_tls: bool) -> list[str]:
     """Return, of twenty calls each, how many were seen to end at the upstream: cut early, and cut late."""
     library = LiteLLM()  # its own: its clients keep the certificates they began with
     cells: list[str] = []
     async with trusted(over_tls=over_tls) as context, Origin(context).serving() as origin:
-        upstream = upstream_to(library, family, origin)
+        upstream = subject.open(origin, library)
         for cut in (cut_early, cut_late):
-            connections = [await cut(origin, upstream, family) for _ in range(CUTS)]
+            connections = [await cut(origin, upstream, subject) for _ in range(CUTS)]
             cells += [f"{await gone(connections)} of {CUTS}"]
         await upstream.aclose()
     await library.aclose()
     return cells
 
 
-async def first_token_ms(family: Family) -> float:
+async def first_token_ms(subject: Subject) -> float:
     """Return the median of what passes between an upstream's sending its first token and our having it."""
     library = LiteLLM()
     took = []
     async with Origin().serving() as origin:
-        upstream = upstream_to(library, family, origin)
+        upstream = subject.open(origin, library)
         for _ in range(CUTS):
-            exchange, _, took_ms = await begin(origin, upstream, family)
+            exchange, _, took_ms = await begin(origin, upstream, subject)
             exchange.abort()
             took.append(took_ms)
         await upstream.aclose()
@@ -296,10 +353,10 @@ async def measure(calls: int) -> None:
     say("\n")
     say(_row(["family", "from sent to read, ms", "cut before headers: HTTP, TLS", "after the first token: HTTP, TLS"]))
     say("|---|---|---|---|\n")
-    for family in FAMILIES:
-        plain, tls = await cuts(family, over_tls=False), await cuts(family, over_tls=True)
-        took_ms = await first_token_ms(family)
-        say(_row([family.name, f"{took_ms:.1f}", f"{plain[0]}, {tls[0]}", f"{plain[1]}, {tls[1]}"]))
+    for subject in subjects():
+        plain, tls = await cuts(subject, over_tls=False), await cuts(subject, over_tls=True)
+        took_ms = await first_token_ms(subject)
+        say(_row([subject.name, f"{took_ms:.1f}", f"{plain[0]}, {tls[0]}", f"{plain[1]}, {tls[1]}"]))
 
 
 if __name__ == "__main__":

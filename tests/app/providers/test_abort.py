@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
+from providers.dialects.dialect import Dialect
 from providers.exchange import Request
 from providers.http.dialing import TlsContexts
 from providers.http_upstream import HttpUpstream
@@ -15,6 +16,7 @@ from tests.app.providers.origin import LAST_CHUNK, STREAM_HEAD, Connection, Orig
 
 TOKEN = chunked(b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n')
 REQUEST = Request(model="m", fields={})
+DIALECTS = {dialect: Request(model="m", fields={}, dialect=dialect) for dialect in Dialect}
 
 loops = pytest.mark.parametrize(
     "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
@@ -40,16 +42,16 @@ async def racing(*, over_tls: bool) -> AsyncIterator[tuple[Origin, HttpUpstream]
             await upstream.aclose()
 
 
-async def cancelled_before_headers(origin: Origin, upstream: HttpUpstream) -> Connection:
-    attempt = asyncio.create_task(upstream.stream(REQUEST))
+async def cancelled_before_headers(origin: Origin, upstream: HttpUpstream, request: Request) -> Connection:
+    attempt = asyncio.create_task(upstream.stream(request))
     connection, _ = await origin.request()
     attempt.cancel()
     await asyncio.wait([attempt])
     return connection
 
 
-async def aborted_mid_stream(origin: Origin, upstream: HttpUpstream) -> Connection:
-    attempt = asyncio.create_task(upstream.stream(REQUEST))
+async def aborted_mid_stream(origin: Origin, upstream: HttpUpstream, request: Request) -> Connection:
+    attempt = asyncio.create_task(upstream.stream(request))
     connection, _ = await origin.request()
     connection.send(STREAM_HEAD + TOKEN)
     exchange = await soon(attempt)
@@ -59,8 +61,8 @@ async def aborted_mid_stream(origin: Origin, upstream: HttpUpstream) -> Connecti
     return connection
 
 
-async def cancelled_while_reading(origin: Origin, upstream: HttpUpstream) -> Connection:
-    attempt = asyncio.create_task(upstream.stream(REQUEST))
+async def cancelled_while_reading(origin: Origin, upstream: HttpUpstream, request: Request) -> Connection:
+    attempt = asyncio.create_task(upstream.stream(request))
     connection, _ = await origin.request()
     connection.send(STREAM_HEAD + TOKEN)
     exchange = await soon(attempt)
@@ -78,10 +80,13 @@ cuts = pytest.mark.parametrize("cut", [cancelled_before_headers, aborted_mid_str
 @loops
 @schemes
 @cuts
-def test_the_origin_sees_a_cut_loser_go(loop_factory: LoopFactory, over_tls: bool, cut: Callable[..., object]) -> None:
+@pytest.mark.parametrize("dialect", Dialect)
+def test_the_origin_sees_a_cut_loser_go(
+    loop_factory: LoopFactory, over_tls: bool, cut: Callable[..., object], dialect: Dialect
+) -> None:
     async def scenario() -> None:
         async with racing(over_tls=over_tls) as (origin, upstream):
-            connection = await cut(origin, upstream)  # type: ignore[misc]  # one of the coroutine functions above
+            connection = await cut(origin, upstream, DIALECTS[dialect])  # type: ignore[misc]  # one of the coroutine functions above
             await soon(connection.lost.wait())
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
