@@ -356,7 +356,7 @@ async def measure(calls: int) -> None:
     for subject in subjects():
         plain, tls = await cuts(subject, over_tls=False), await cuts(subject, over_tls=True)
         took_ms = await first_token_ms(subject)
-        say(_row([subject.name, f"{took_ms:.1f}", f"{plain[0]}, {tls[0]}", f"{plain[1]}, {tls[1]}"]))
+        say(_row([subject.name, f"{took_ms:.2f}", f"{plain[0]}, {tls[0]}", f"{plain[1]}, {tls[1]}"]))
 
 
 if __name__ == "__main__":

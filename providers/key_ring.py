@@ -270,11 +270,8 @@ class KeyRing:
 
     def _none_left(self, model: str, last: UpstreamError | None) -> UpstreamError:
         now_s = self._clock()
-        waits_s = [
-            key.limits(model).cooling_until_s - now_s
-            for key in self._keys
-            if not key.refused(model) and key.limits(model).cooling_until_s > now_s
-        ]
+        # One that was limited for less time than asking the others took is still no refused key.
+        waits_s = [max(0.0, key.limits(model).cooling_until_s - now_s) for key in self._keys if not key.refused(model)]
         said = f"; the last one asked: {last.message}" if last is not None else ""
         if waits_s:
             refused = len(self._keys) - len(waits_s)

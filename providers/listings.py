@@ -143,7 +143,7 @@ def _decoded(body: bytes) -> Any:
 def _name_in(row: Mapping[str, Any]) -> str | None:
     """Return what requests name the model by; Gemini lists ``models/NAME`` and takes both."""
     name = _text(row, "id", "name", "model")
-    return name.removeprefix("models/") if name and name.isprintable() else None
+    return name.removeprefix("models/") if name else None
 
 
 def _listed(row: Mapping[str, Any], name: str) -> Listed:
@@ -305,13 +305,17 @@ def _text(row: Mapping[str, Any], *keys: str) -> str | None:
 
 def _texts(row: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[str]:
     for key in keys:
-        if isinstance(value := row.get(key), str) and value.strip():
-            yield value.strip()
+        if isinstance(value := row.get(key), str) and (text := value.strip()) and text.isprintable():
+            yield text
 
 
 def _words(row: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
     value = row.get(key)
-    return tuple(word for word in value if isinstance(word, str)) if isinstance(value, list) and value else None
+    return (
+        tuple(word for word in value if isinstance(word, str) and word.isprintable())
+        if isinstance(value, list) and value
+        else None
+    )
 
 
 def _count(row: Mapping[str, Any], *keys: str) -> int | None:

@@ -1,4 +1,8 @@
-"""A multipart form as its sender wrote it, and the same form as one deployment is sent it: its model's name put in."""
+"""A multipart form as its sender wrote it, and the same form as one deployment is sent it: its model's name put in.
+
+Which model is asked decides what a call costs and whether it is allowed at all, so that nobody may read another one out
+of the form than is read here: what servers are known to read differently is refused, or not passed on.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,11 +13,15 @@ from providers.dialects.dialect import Malformed
 
 _MAX_PARTS = 1000
 _LONGEST_VALUE_BYTES = 64 * 1024  # of a field that is read here: names, options, JSON of a few lines
+_LONGEST_HEAD_BYTES = 16 * 1024  # a part's headers: a name and a file's
 _LONGEST_BOUNDARY = 200  # characters; the standard allows 70
-_BOUNDARY = re.compile(r';\s*boundary\s*=\s*(?:"([^"]+)"|([^\s;"]+))', re.IGNORECASE)
-_DISPOSITION = re.compile(rb"^content-disposition[ \t]*:[ \t]*form-data[ \t]*(;[^\r\n]*)", re.IGNORECASE | re.MULTILINE)
+_KIND = "multipart/form-data"
+_DISPOSITION = b"content-disposition"
+_FORM_DATA = b"form-data"
 # One parameter after the other, so that nothing inside a quoted file name is taken for one.
-_PARAMETER = re.compile(rb';\s*([\w*-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]*))')
+_PARAMETER = re.compile(r';\s*([\w*-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]*))')
+_BREAKS = frozenset(b"\r\n\0")
+_TOKEN = re.compile(rb"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -31,11 +39,16 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Form(msgspec.Struct, frozen=True):
-    """A form; every byte of it that is not to be changed stays as it came."""
+    """A form; every byte of its parts that is not to be changed stays as it came."""
 
-    content_type: str  # as it was declared, with the boundary
+    boundary: bytes
     body: bytes
     parts: tuple[Part, ...]
+
+    @property
+    def content_type(self) -> str:
+        """What a request with this form declares: one boundary, whatever else its sender wrote there."""
+        return f'{_KIND}; boundary="{self.boundary.decode()}"'
 
     @property
     def names(self) -> frozenset[str]:
@@ -65,7 +78,7 @@ class Form(msgspec.Struct, frozen=True):
         if gone.isdisjoint(self.names):
             return self
         body = self._spliced([(part.at, part.next_at, b"") for part in self.parts if part.name in gone])
-        return read_form(self.content_type, body)
+        return _read(self.boundary, body)
 
     def worded(self, model: str, extra: Mapping[str, msgspec.Raw]) -> bytes:
         """Return the body that asks ``model``, with ``extra`` fields in place of the sender's own.
@@ -82,7 +95,7 @@ class Form(msgspec.Struct, frozen=True):
 
     @property
     def _delimiter(self) -> bytes:
-        return b"--" + _boundary_of(self.content_type)
+        return b"--" + self.boundary
 
     def _part(self, name: str, value: bytes) -> bytes:
         quoted = name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A").encode()
@@ -98,48 +111,85 @@ class Form(msgspec.Struct, frozen=True):
 
 
 def read_form(content_type: str, body: bytes) -> Form:
-    """Return a ``multipart/form-data`` body, found through but not copied.
+    """Return a ``multipart/form-data`` body, found through; what stands before and after its parts is left out.
 
     Raises:
         Malformed: it is none.
 
     """
-    delimiter = b"--" + _boundary_of(content_type)
-    at = 0 if body.startswith(delimiter) else body.find(b"\r\n" + delimiter) + 2
-    if at == 1:
+    return _read(_boundary_of(content_type), body)
+
+
+def _read(boundary: bytes, body: bytes) -> Form:
+    delimiter = b"--" + boundary
+    start = 0 if body.startswith(delimiter) else body.find(b"\r\n" + delimiter) + 2
+    if start == 1:
         raise Malformed("the body has no part: is it the one its content-type's boundary belongs to?")
+    at = start
     parts: list[Part] = []
     while not body.startswith(b"--", after := at + len(delimiter)):
         line_end = body.find(b"\r\n", after)
         if line_end < 0 or body[after:line_end].strip(b" \t"):
             raise Malformed("the body is no multipart form: a boundary is not at the end of its line")
-        head_end = body.find(b"\r\n\r\n", line_end)
+        head_end = body.find(b"\r\n\r\n", line_end, line_end + _LONGEST_HEAD_BYTES)
         end = body.find(b"\r\n" + delimiter, line_end)
         if head_end < 0 or end < head_end:
-            raise Malformed("the body is no whole multipart form: it ends within a part, or a part has no headers")
+            raise Malformed(
+                "the body is no whole multipart form: it ends within a part, or a part has no headers, or endless ones"
+            )
         name = _name(body[line_end + 2 : head_end])
-        parts.append(Part(name, at, min(head_end + 4, end), end))
+        parts.append(Part(name, at - start, min(head_end + 4, end) - start, end - start))
         if len(parts) > _MAX_PARTS:
             raise Malformed(f"the form has more than {_MAX_PARTS} parts")
         at = end + 2
-    return Form(content_type, body, tuple(parts))
+    # Servers that end lines with a line feed alone would find parts in what stands around these.
+    whole = body.startswith(b"\r\n", after + 2) and len(body) == after + 4
+    if start or not whole:
+        body = b"".join([memoryview(body)[start : after + 2], b"\r\n"])
+    return Form(boundary, body, tuple(parts))
 
 
 def _boundary_of(content_type: str) -> bytes:
-    found = _BOUNDARY.search(content_type)
-    boundary = (found[1] or found[2]) if found else ""
-    if not boundary or not boundary.isascii() or not boundary.isprintable() or len(boundary) > _LONGEST_BOUNDARY:
-        raise Malformed("the content-type names no boundary that a multipart form could have")
+    _, semicolon, rest = content_type.partition(";")
+    found = _parameters(semicolon + rest, "boundary")
+    boundary = found[0] if len(found) == 1 else ""
+    usable = boundary.isascii() and boundary.isprintable() and not set(boundary) & set('"\\')
+    if not boundary or not usable or len(boundary) > _LONGEST_BOUNDARY:
+        raise Malformed("the content-type names no boundary that a multipart form could have, or several")
     return boundary.encode()
 
 
 def _name(head: bytes) -> str:
-    disposition = _DISPOSITION.search(head)
-    for parameter in _PARAMETER.finditer(disposition[1] if disposition else b""):
-        if parameter[1].lower() == b"name":
-            quoted = parameter[2] if parameter[2] is not None else parameter[3]
-            return quoted.decode(errors="replace").replace('\\"', '"').replace("%22", '"')
-    raise Malformed("a part of the form has no name")
+    """Return the name in a part's headers.
+
+    Raises:
+        Malformed: there is none, or there may be two: servers do not agree on which of them counts.
+
+    """
+    dispositions = []
+    for line in head.split(b"\r\n"):
+        field, colon, value = line.partition(b":")
+        if not colon or not _TOKEN.fullmatch(field) or not _BREAKS.isdisjoint(line):
+            raise Malformed("a part of the form has a header that is none")
+        if field.lower() == _DISPOSITION:
+            dispositions.append(value.strip())
+    kind, semicolon, rest = dispositions[0].partition(b";") if len(dispositions) == 1 else (b"", b"", b"")
+    names = _parameters((semicolon + rest).decode(errors="replace"), "name")
+    if kind.strip().lower() != _FORM_DATA or len(names) != 1:
+        raise Malformed("a part of the form has no name, or several")
+    name = names[0].replace('\\"', '"').replace("%22", '"')
+    if "\\" in name:
+        raise Malformed("a part of the form has a backslash in its name")
+    return name
+
+
+def _parameters(text: str, name: str) -> list[str]:
+    """Return every value of a header's parameter ``name``, written in whichever way (``name*`` and ``name*0``, too)."""
+    return [
+        found[2] if found[2] is not None else found[3]
+        for found in _PARAMETER.finditer(text)
+        if found[1].lower().partition("*")[0] == name
+    ]
 
 
 def _written(raw: msgspec.Raw) -> bytes:

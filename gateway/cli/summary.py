@@ -1,6 +1,7 @@
 """What a configuration amounts to: its providers, and for each model the deployments with what is known of them."""
 
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -74,7 +75,7 @@ def provider_lines(settings: Settings, catalog: Catalog) -> list[ProviderLine]:
             ProviderLine(
                 provider=name,
                 kind=provider.kind or (vendor.kind if vendor else "openai_compatible"),
-                base_url=provider.base_url or (vendor.base_url if vendor else None),
+                base_url=_without_secrets(provider.base_url or (vendor.base_url if vendor else None)),
                 key="set" if provider.keys else "not set" if needed else "not needed",
             )
         )
@@ -156,6 +157,14 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine]) -> list[str]:
     for name, model in settings.models.items():
         found += races.doubtful(name, model, priced=name in priced)
     return [*found, *checks.doubtful(settings)]
+
+
+def _without_secrets(base_url: str | None) -> str | None:
+    """Return an address without what may be a password before its host or a key behind its question mark."""
+    if base_url is None:
+        return None
+    parts = urlsplit(base_url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def _per_mtok(usd_per_token: float | None) -> float | None:

@@ -8,9 +8,10 @@ import msgspec
 from aiohttp import web
 
 from gateway.errors import Forbidden, InvalidRequest, NothingEnabled
-from gateway.fleet import Model
+from gateway.fleet import Deployment, Model
 from gateway.ingress.admission import Client
 from gateway.ingress.context import CONTEXT
+from gateway.ingress.fitting import against_policy
 from gateway.ingress.model_facts import ModelFacts, facts_of
 from providers.prices import Price
 
@@ -38,10 +39,11 @@ async def list_models(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     client = context.admission.admit(request)
     models = [model for name, model in context.fleet.models.items() if client.models is None or name in client.models]
-    known = [(model, _facts(model, client)) for model in models]
+    known = [(model, _open(model, client)) for model in models]
     if not is_anthropics(request):
-        return _json({"object": "list", "data": [_as_openai(model, facts) for model, facts in known]})
-    told = [_as_anthropic(model, facts) for model, facts in known if facts.converses]
+        return _json({"object": "list", "data": [_as_openai(model, open_) for model, open_ in known]})
+    facts = [(model, facts_of(model, open_)) for model, open_ in known]
+    told = [_as_anthropic(model, each) for model, each in facts if each.converses]
     return _json(_page(told, request.query))
 
 
@@ -52,8 +54,8 @@ async def get_model(request: web.Request) -> web.Response:
     name = request.match_info["id"]
     client.check_model(name)
     model = context.fleet.find(name, adhoc=client.adhoc)
-    described = _as_anthropic if is_anthropics(request) else _as_openai
-    return _json(described(model, _facts(model, client)))
+    open_ = _open(model, client)
+    return _json(_as_anthropic(model, facts_of(model, open_)) if is_anthropics(request) else _as_openai(model, open_))
 
 
 def is_anthropics(request: web.Request) -> bool:
@@ -61,23 +63,25 @@ def is_anthropics(request: web.Request) -> bool:
     return "anthropic-version" in request.headers or "x-api-key" in request.headers
 
 
-def _facts(model: Model, client: Client) -> ModelFacts:
+def _open(model: Model, client: Client) -> list[Deployment]:
+    """Return the deployments that ever answer this client; of the others it is told nothing."""
     try:
         deployments = client.deployments(model)
     except (Forbidden, NothingEnabled):
-        deployments = []
-    return facts_of(model, deployments)
+        return []
+    return [deployment for deployment in deployments if against_policy(deployment, client.require) is None]
 
 
-def _as_openai(model: Model, facts: ModelFacts) -> dict[str, Any]:
+def _as_openai(model: Model, open_: Sequence[Deployment]) -> dict[str, Any]:
     """Return the model as OpenAI's clients read it, and what is known of it as OpenRouter's do."""
+    facts = facts_of(model, open_)
     # OpenAI's clients expect "created"; a configured name has no birthday, so it is the epoch.
     told: dict[str, Any] = {
         "id": model.name,
         "object": "model",
         "created": 0,
         "owned_by": "holeshot",
-        "deployments": list(model.deployments),
+        "deployments": [deployment.name for deployment in open_],
         "name": model.name,
     }
     limits = {"context_length": facts.context_tokens, "max_completion_tokens": facts.max_output_tokens}

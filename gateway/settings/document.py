@@ -18,6 +18,7 @@ from gateway.settings.problems import Place, Problem, written
 _REFERENCE = re.compile(r"\$\{([^{}\n]*)\}")
 _MASKED = r"$" + "\ue000" + r"\1" + "\ue001"
 _UNMASK = str.maketrans("\ue000\ue001", "{}")
+_MOST_VALUES = 100_000  # aliases followed: a few lines of aliases of aliases can mean more than any memory holds
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -44,14 +45,24 @@ def read_document(path: Path) -> Document:
         problem = _invalid(error, file)
     except yaml.YAMLError as error:  # a character YAML does not allow; its own text is about the character only
         problem = Problem(f"invalid YAML: {getattr(error, 'reason', 'not readable')}", file)
+    except RecursionError:
+        problem = Problem("is nested too deeply", file)
     else:
         if root is None:
             return Document(file)
         if isinstance(root, yaml.MappingNode):
             walk = _Walk(loader, file)
-            return Document(file, walk.value(root, ()), walk.lines, tuple(walk.problems))
+            try:
+                return Document(file, walk.value(root, ()), walk.lines, tuple(walk.problems))
+            except (_TooLargeError, RecursionError):
+                problem = Problem("means far too much: is it aliases (*name) of aliases?", file)
+                return Document(file, problems=(problem,))
         problem = Problem("must consist of keys and values, like `port: 4000`", file, _line(root))
     return Document(file, problems=(problem,))
+
+
+class _TooLargeError(Exception):
+    """There is no end to it."""
 
 
 class _Walk:
@@ -62,9 +73,19 @@ class _Walk:
         self.problems: list[Problem] = []
         self._loader = loader
         self._file = file
+        self._count = 0
         self._open: set[int] = set()  # the nodes being walked: an alias may point back at one of them
 
     def value(self, node: yaml.Node, place: Place) -> Any:
+        """Return what ``node`` says.
+
+        Raises:
+            _TooLargeError: far too much.
+
+        """
+        self._count += 1
+        if self._count > _MOST_VALUES:
+            raise _TooLargeError
         if id(node) in self._open:
             self._complain(node, place, "contains itself")
             return None

@@ -36,10 +36,11 @@ class ConfigurationError(Exception):
 
 
 def written(place: Place) -> str:
-    """Return ``place`` as people write it: ``models.llama-70b.deployments[0]``."""
+    """Return ``place`` as people write it: ``models.llama-70b.deployments[0]``; a key that would not show, as ASCII."""
     text = ""
     for step in place:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        shown = step if isinstance(step, int) or step.isprintable() else ascii(step)[1:-1]
+        text += f"[{shown}]" if isinstance(step, int) else f".{shown}" if text else str(shown)
     return text
 
 

@@ -10,6 +10,7 @@ from gateway.errors import InvalidRequest
 from gateway.settings.model import DataPolicy
 
 OPENROUTER = "openrouter"
+MOST_SLUGS = 200  # in one list: there are not that many providers, and each is compared with each deployment
 UNKNOWN_QUANTIZATION = "unknown"  # OpenRouter's word for deployments that nobody says it of
 
 _SORTED_BY: Mapping[str, Objective] = {
@@ -66,6 +67,8 @@ class Provider(msgspec.Struct):
     def slugs(self, name: Literal["order", "only", "ignore"]) -> tuple[str, ...] | None:
         """Return one of the lists of providers, None where it asks for nothing."""
         listed: list[str] = getattr(self, name) or []
+        if len(listed) > MOST_SLUGS:
+            refuse(f"provider.{name}", f"must hold at most {MOST_SLUGS} names")
         if any(not slug.strip() for slug in listed):
             refuse(f"provider.{name}", "must not hold an empty name")
         return tuple(listed) or None

@@ -23,6 +23,7 @@ from gateway.ingress.wishes.slugs import Match, matches
 from gateway.settings.model import DataPolicy, RaceSettings
 from gateway.settings.profiles import PROFILES, Profile
 
+MOST_MODELS = 32  # in a request: each that fails costs the gateway the planning of the next
 CONSUMED: frozenset[str] = frozenset({"fastest_response", "models", "provider", "route", "transforms"})
 
 
@@ -158,6 +159,8 @@ def _models(fields: Mapping[str, msgspec.Raw], *, fastest: bool) -> tuple[str, .
     if not listed and not fastest:
         return ()
     own = _decoded("model", fields, str | None)
+    if len(listed) > MOST_MODELS:
+        refuse("models", f"must hold at most {MOST_MODELS} names")
     models = tuple(dict.fromkeys([own, *listed] if own else listed))
     if any(not model.strip() for model in models):
         refuse("models", "must not hold an empty name")

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from gateway.settings.litellm_config.notes import Notes
 from gateway.settings.problems import Place
+from providers.redaction import redact
 
 _ENVIRON = "os.environ/"
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -47,7 +48,7 @@ class Variables:
             return value
         if value.startswith(_ENVIRON):
             return self._use(value.removeprefix(_ENVIRON))
-        if _holds_password(value):
+        if _holds_password(value) or redact(value) != value:  # it may look like a key wherever it stands
             return self.secret(value, place, _variable(str(place[-1])))
         return value.replace("${", "$${")
 

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -47,7 +48,7 @@ _Dumper.add_representer(list, _represent_list)
 
 def written_file(config: Mapping[str, Any], source: str, notes: Sequence[Problem]) -> str:
     """Return the text of ``config``, a section a paragraph, and ``notes`` as comments at its end."""
-    parts = [_HEAD.format(source=source)]
+    parts = [_HEAD.format(source=" ".join(source.split()))]
     plain = [key for key in config if key not in _WORDS]
     parts += [_section(key, config[key]) for key in (*plain, *_WORDS) if config.get(key) not in (None, {}, [])]
     if notes:
@@ -62,7 +63,8 @@ def _section(key: str, value: Any) -> str:
 
 
 def _located(note: Problem, source: str) -> str:
-    return str(Problem(note.message, source, note.line))
+    file = source if note.file is None else Path(note.file).name  # or one that it includes
+    return str(Problem(note.message, file, note.line))
 
 
 def _comment(text: str, hanging: str = "") -> str:

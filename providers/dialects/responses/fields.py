@@ -77,6 +77,14 @@ class Fields:
         """Take those of the fields that are there, as they are."""
         return {name: self._left.pop(name) for name in names if name in self._left}
 
+    def holds(self, name: str, value: bytes) -> bool:
+        """Whether a field has this JSON value; it is not taken."""
+        return self._left.get(name) == msgspec.Raw(value)
+
+    def put(self, name: str, raw: msgspec.Raw) -> None:
+        """Set a field to what is said in its place."""
+        self._left[name] = raw
+
     def pass_over(self, *names: str) -> None:
         """Take fields that say nothing to the model."""
         for name in names:

@@ -6,6 +6,7 @@ import msgspec
 
 from providers.dialects.dialect import Malformed
 from providers.dialects.responses.fields import Fields, Losses, is_string, objects_of
+from providers.dialects.responses.namespaces import called_name
 
 Part = dict[str, Any]
 Content = msgspec.Raw | list[Part]
@@ -52,10 +53,10 @@ class Conversation:
             case "message":
                 raise Malformed(f"Missing required parameter: '{item.named('role')}'.", item.named("role"))
             case "function_call":
-                function = {"name": item.need("name"), "arguments": item.need("arguments")}
+                function = {"name": called_name(item), "arguments": item.need("arguments")}
                 self._call({"id": item.need("call_id"), "type": "function", "function": function})
             case "custom_tool_call":
-                custom = {"name": item.need("name"), "input": item.need("input")}
+                custom = {"name": called_name(item), "input": item.need("input")}
                 self._call({"id": item.need("call_id"), "type": "custom", "custom": custom})
             case "function_call_output" | "custom_tool_call_output":
                 self._result(item)
@@ -100,7 +101,7 @@ class Conversation:
 
     def _result(self, item: Fields) -> None:
         call_id, output = item.need("call_id"), item.need("output")
-        item.pass_over("name")  # of the tool: the call has it
+        item.pass_over("name", "namespace")  # of the tool: the call has them
         self._open = None
         path = item.named("output")
         content = output if is_string(output) else self._parts(output, path, only_text=True)

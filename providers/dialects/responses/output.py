@@ -127,8 +127,16 @@ class Called:
     """A call of a function, or of a custom tool, whose argument is plain text."""
 
     def __init__(
-        self, telling: Telling, item_id: str, output_index: int, *, call_id: str, name: str, is_custom: bool
+        self,
+        telling: Telling,
+        item_id: str,
+        output_index: int,
+        *,
+        call_id: str,
+        name: str | tuple[str, str],  # in a namespace: its name, and the tool's
+        is_custom: bool,
     ) -> None:
+        namespace, own = ("", name) if isinstance(name, str) else name
         self._telling = telling
         self._place = {"item_id": item_id, "output_index": output_index}
         self._argument = "input" if is_custom else "arguments"
@@ -138,8 +146,9 @@ class Called:
             "type": self._kind,
             "status": "in_progress",
             "call_id": call_id,
-            "name": name,
+            "name": own,
             self._argument: "",
+            **({"namespace": namespace} if namespace else {}),
         }
         self._pieces: list[str] = []
         telling.say("response.output_item.added", output_index=output_index, item=self._item)

@@ -11,6 +11,7 @@ import msgspec
 from providers.chunks import DONE
 from providers.dialects.dialect import decoded
 from providers.dialects.responses.echo import Echo
+from providers.dialects.responses.namespaces import names_of
 from providers.dialects.responses.output import Called, Item, Said, Thought
 from providers.dialects.responses.telling import Telling
 from providers.dialects.responses.thoughts import TRANSLATED
@@ -40,6 +41,7 @@ class FromChat:
     ) -> None:
         self._asked = asked
         self._as_summary = _wants_summary(asked)
+        self._names = names_of(asked.get("tools"))
         self._wall_clock = wall_clock
         self._new_id = new_id
         self._telling = Telling()
@@ -151,7 +153,9 @@ class FromChat:
             self._close_open("completed")
             number, item_id = self._next("ctc" if is_custom else "fc")
             call_id = call_id or f"call_{self._new_id()}"
-            begun = Called(self._telling, item_id, number, call_id=call_id, name=name, is_custom=is_custom)
+            begun = Called(
+                self._telling, item_id, number, call_id=call_id, name=self._names.get(name, name), is_custom=is_custom
+            )
             self._calls[key] = number, begun
         if piece := _string(inner.get("input" if is_custom else "arguments")):
             self._calls[key][1].add(piece)

@@ -6,15 +6,20 @@ import msgspec
 
 from providers.dialects.dialect import Malformed, decoded
 from providers.dialects.responses.fields import Fields, Losses, Object, is_string, objects_of
+from providers.dialects.responses.namespaces import opened
 
 _FALSE = msgspec.Raw(b"false")
 _NO_SUCH_FIELD = "the other API has no such field in a tool"
 
 
 def chat_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
-    """Return the tools of a Responses request as chat completions have them; a hosted one is a loss."""
+    """Return the tools of a Responses request as chat completions have them; a hosted one is a loss.
+
+    Those of a namespace get a name that says both (``namespaces.py``).
+    """
     said: list[Any] = []
-    for tool in objects_of(raw, "tools"):
+    names: set[bytes] = set()
+    for tool in opened(raw, losses):
         match kind := tool.take("type", str):
             case "function":
                 said.append({"type": kind, kind: _chat_function(tool)})
@@ -25,6 +30,11 @@ def chat_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
             case _:
                 losses.add(tool.path, f"chat completions have no {kind} tool")
                 continue
+        name = bytes(said[-1][kind]["name"])
+        if name in names:
+            losses.add(tool.path, "chat completions would have two tools of this name")
+            said.pop()
+        names.add(name)
         tool.lose("allowed_callers", losses, _NO_SUCH_FIELD, b'["direct"]')
         tool.lose("defer_loading", losses, _NO_SUCH_FIELD, b"false")
         tool.lose_rest(losses, _NO_SUCH_FIELD)

@@ -60,6 +60,7 @@ class OneKey:
         self.exchanges: list[Answering] = []
         self.hangs = False
         self.closed = False
+        self.meanwhile: Callable[[], None] = lambda: None  # what happens while it is asked
 
     async def stream(self, request: Request) -> Exchange:
         self._answer()
@@ -84,6 +85,7 @@ class OneKey:
 
     def _answer(self) -> None:
         self.asked += 1
+        self.meanwhile()
         if self.error is not None:
             raise self.error
 
@@ -265,6 +267,19 @@ async def test_refused_and_limited_keys_together_are_a_rate_limit(stand: Stand) 
     with pytest.raises(UpstreamError, match="2 of 3 keys are rate-limited, 1 refused") as raised:
         await stand.ask()
     assert (raised.value.kind, raised.value.retry_after_s) == (ErrorKind.RATE_LIMITED, 9)
+
+
+async def test_a_key_limited_for_less_time_than_the_others_took_counts_as_limited(stand: Stand) -> None:
+    stand.keys[0].error = limited()
+    stand.keys[1].error = stand.keys[2].error = refused()
+
+    def take_long() -> None:
+        stand.now_s += 10
+
+    stand.keys[1].meanwhile = take_long
+    with pytest.raises(UpstreamError, match="1 of 3 keys are rate-limited, 2 refused") as raised:
+        await stand.ask()
+    assert (raised.value.kind, raised.value.retry_after_s) == (ErrorKind.RATE_LIMITED, 0)
 
 
 async def test_what_has_nothing_to_do_with_keys_is_not_tried_again(stand: Stand) -> None:

@@ -25,9 +25,15 @@ def test_every_byte_but_the_models_name_stays() -> None:
     assert read_form(TYPE, FORM).worded("m", {}) == FORM.replace(b"\r\n\r\nllama\r\n", b"\r\n\r\nm\r\n")
 
 
-def test_a_preamble_and_an_epilogue_stay() -> None:
-    odd = body(part("model", b"llama"), preamble=b"for old mailers\r\n", epilogue=b"\r\nthe end")
-    assert read_form(TYPE, odd).worded("m", {}) == odd.replace(b"llama", b"m")
+@pytest.mark.parametrize("epilogue", [b"", b"\r\n", b"\r\nthe end", b" and more"])
+@pytest.mark.parametrize("preamble", [b"", b"\r\n", b"for old mailers\r\n"])
+def test_what_stands_around_the_parts_is_not_passed_on(preamble: bytes, epilogue: bytes) -> None:
+    odd = body(part("model", b"llama"), preamble=preamble, epilogue=epilogue)
+    assert read_form(TYPE, odd).worded("m", {}) == body(part("model", b"m"))
+
+
+def test_one_boundary_is_declared_upstream() -> None:
+    assert read_form('multipart/form-data; charset=\udcff; Boundary="b b"', FORM).content_type == TYPE
 
 
 def test_a_form_without_a_model_is_given_one() -> None:
@@ -85,6 +91,18 @@ def test_a_name_is_found_and_a_files_name_is_none(disposition: bytes, name: str)
         (TYPE, b"--b b\r\nContent-Disposition: attachment; name=x\r\n\r\nv\r\n--b b--"),
         (TYPE, b'--b b\nContent-Disposition: form-data; name="x"\n\nv\n--b b--'),
         (TYPE, part("x", b"") * 1001 + b"--b b--"),
+        ('multipart/form-data; x="; boundary=b"; y=z', FORM),
+        ('multipart/form-data; boundary="b b"; boundary=c', FORM),
+        ('multipart/form-data; boundary="b b"; boundary*=c', FORM),
+        (TYPE, body(part("x", b"1", b"Content-Disposition: form-data; name=model\r\n"))),
+        (TYPE, body(part("x", b"1", b"Content-Disposition : form-data; name=model\r\n"))),
+        (TYPE, body(part("x", b"1", b"X: y\nContent-Disposition: form-data; name=model\r\n"))),
+        (TYPE, body(part("x", b"1", b"X: y\r\n folded\r\n"))),
+        (TYPE, body(part('x"; name="model', b"1"))),
+        (TYPE, body(part("x\"; name*=utf-8''model; y=\"", b"1"))),
+        (TYPE, body(part("mod\\el", b"1"))),
+        (TYPE, body(part("model\0", b"1"))),
+        (TYPE, body(part("x", b"1", b"X: " + b"y" * 20_000 + b"\r\n"))),
     ],
 )
 def test_what_is_no_form_is_said_to_be_none(kind: str, raw: bytes) -> None:
@@ -105,4 +123,4 @@ def test_a_text_that_is_none_is_refused() -> None:
     for value in (b"\xff", b"x" * 100_000):
         with pytest.raises(Malformed):
             read_form(TYPE, body(part("model", value))).text("model")
-    assert Form(TYPE, FORM, ()).text("model") is None
+    assert Form(b"b b", FORM, ()).text("model") is None

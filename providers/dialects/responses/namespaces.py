@@ -1,0 +1,64 @@
+"""Tools in namespaces, which chat completions do not have: there each has one name that says both."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from providers.dialects.dialect import decoded, raw_json
+from providers.dialects.responses.fields import Fields, Losses, objects_of
+from providers.dialects.tool_names import flat_name
+
+
+def opened(raw: msgspec.Raw | None, losses: Losses) -> list[Fields]:
+    """Return the tools of a request, those of namespaces among them, under the names they have in chat.
+
+    What a namespace says of itself stands before what its first tool says.
+
+    Raises:
+        Malformed: a namespace lacks its name or its tools.
+
+    """
+    said: list[Fields] = []
+    for tool in objects_of(raw, "tools"):
+        if not tool.holds("type", b'"namespace"'):
+            said.append(tool)
+            continue
+        namespace = decoded(tool.need("name"), str, tool.named("name"))
+        about = tool.take("description", str)
+        for inner in objects_of(tool.need("tools"), tool.named("tools")):
+            name = decoded(inner.need("name"), str, inner.named("name"))
+            inner.put("name", raw_json(flat_name(namespace, name)))
+            if about:
+                own = inner.take("description", str)
+                told = f"{own or name}\n\nAll {namespace} tools: {about}"
+                inner.put("description", raw_json(told))
+                about = None
+            said.append(inner)
+        tool.pass_over("type")
+        tool.lose_rest(losses, "chat completions have no such field in a tool")
+    return said
+
+
+def names_of(raw: msgspec.Raw | None) -> Mapping[str, tuple[str, str]]:
+    """Return the namespace and name of each tool in one, by its name in chat."""
+    names: dict[str, tuple[str, str]] = {}
+    for tool in decoded(raw, list[dict[str, Any]], "tools") or ():
+        if tool.get("type") == "namespace":
+            namespace = tool["name"]
+            names |= {flat_name(namespace, inner["name"]): (namespace, inner["name"]) for inner in tool["tools"]}
+    return names
+
+
+def called_name(item: Fields) -> msgspec.Raw:
+    """Take the name of what an earlier call called, as chat has it.
+
+    Raises:
+        Malformed: it has none.
+
+    """
+    name = item.need("name")
+    namespace = item.take("namespace", str)
+    if not namespace:
+        return name
+    return raw_json(flat_name(namespace, decoded(name, str, item.named("name"))))
