@@ -39,6 +39,7 @@ _FALSE = msgspec.Raw(b"false")
 _INCLUDE_USAGE = msgspec.Raw(b'{"include_usage":true}')
 _COMPRESSED = {"accept-encoding": ACCEPTED}
 _NO_QUERY: Mapping[str, str] = {}
+_CONNECT_S = 5.0
 _SUCCESS = range(200, 300)
 _OPENAIS = frozenset({Dialect.CHAT, Dialect.COMPLETIONS})  # whose parameters the quirks are about
 _CLIENT_ERROR = 400
@@ -148,6 +149,21 @@ class HttpUpstream:
                 response.abort()  # harmless after the end; anything else must not go on
         headers = masked(response.headers, self._secrets)
         return Answer(response.status, headers, beginning, response.connect_ms, headers_ms, rest)
+
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
+        """Send a request without a body to ``path``, and return the whole JSON answer.
+
+        Raises:
+            UpstreamError: as for ``send``.
+
+        """
+        started = perf_counter()
+        head = self._build_head(method, path, "", packed=True, query=dict(query))
+        body = None if method in {"GET", "DELETE"} else b""
+        response = await self._checked(await self._client.send(HttpRequest(head, (), body), _CONNECT_S))
+        headers_ms = (perf_counter() - started) * 1000
+        answer = await self._read_whole(response)
+        return Answer(response.status, masked(response.headers, self._secrets), answer, response.connect_ms, headers_ms)
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
         """Return the models the provider offers to this key, every page of its list.

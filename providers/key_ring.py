@@ -14,6 +14,7 @@ import msgspec
 from providers.dialects.dialect import Dialect, Loss
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request, Upstream
+from providers.http_upstream import HttpUpstream
 from providers.listings import Listing
 from providers.rate_limits import headroom
 from providers.ringed_exchange import RingedExchange
@@ -190,6 +191,25 @@ class KeyRing:
         self._over(key)
         key.answered(request.model, answer.headers, self._clock())
         return msgspec.structs.replace(answer, headers=self._headers(request.model, answer.headers))
+
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
+        """Send a request without a body under one key after the other: what one's account keeps, others do not know.
+
+        Raises:
+            UpstreamError: as for ``send``.
+
+        """
+        unknown: UpstreamError | None = None
+        for key in self._keys:
+            if not isinstance(key.upstream, HttpUpstream):
+                break
+            try:
+                return await key.upstream.fetch(method, path, query)
+            except UpstreamError as error:
+                if error.kind not in {ErrorKind.NOT_FOUND, ErrorKind.PROVIDER_AUTH}:
+                    raise
+                unknown = unknown or error
+        raise unknown or UpstreamError(ErrorKind.NOT_FOUND, f"provider {self._provider!r} keeps nothing", status=404)
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
         """Return the models offered to the best key, or the next where one is rate-limited or refused.

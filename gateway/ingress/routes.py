@@ -9,6 +9,7 @@ from gateway.errors import ApiError, BodyTooLarge, InternalError, InvalidRequest
 from gateway.ingress import headers
 from gateway.ingress.answering import answering
 from gateway.ingress.context import CONTEXT, Context
+from gateway.ingress.kept_responses import kept_response
 from gateway.ingress.models import get_model, is_anthropics, list_models
 from gateway.ingress.relayed.apis import (
     EDITS,
@@ -51,6 +52,10 @@ ROUTES = (
     web.post("/v1/images/generations", relaying(GENERATIONS)),
     web.post("/v1/images/edits", relaying(EDITS)),
     web.post("/v1/images/variations", relaying(VARIATIONS)),
+    web.get("/v1/responses/{id}", kept_response),
+    web.delete("/v1/responses/{id}", kept_response),
+    web.get("/v1/responses/{id}/{rest:input_items}", kept_response),
+    web.post("/v1/responses/{id}/{rest:cancel}", kept_response),
     web.get("/v1/models", list_models),
     web.get("/v1/models/{id:.+}", get_model),
     web.get("/health/live", live),

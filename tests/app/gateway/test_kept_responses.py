@@ -1,0 +1,91 @@
+"""A stored response can be looked at, cancelled and deleted where it is kept, by the client it was made for."""
+
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import openai
+import pytest
+from aiohttp import web
+
+from providers.simulator.counts import Tally
+from providers.simulator.loopback import json_response, serve
+from tests.app.gateway.stage import MODEL, Serve, Stage
+from tests.app.gateway.test_dialects import RESPONSE, RESPONSE_BYTES
+
+KEPT = {**RESPONSE, "output": [], "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "created_at": 1}
+
+
+@asynccontextmanager
+async def keeper() -> AsyncIterator[tuple[str, list[str]]]:
+    """Serve a provider that makes one response and keeps it; yield its base URL, and what it was asked."""
+    asked: list[str] = []
+
+    async def make(request: web.Request) -> web.Response:
+        await request.read()
+        return web.Response(body=RESPONSE_BYTES, headers={"content-type": "text/event-stream"})
+
+    async def look(request: web.Request) -> web.Response:
+        asked.append(f"{request.method} {request.path_qs}")
+        if request.match_info["id"] != "resp_abc":
+            return json_response({"error": {"message": "no such response", "type": "not_found"}}, status=404)
+        return json_response(KEPT)
+
+    routes = [
+        web.post("/v1/responses", make),
+        web.route("*", "/v1/responses/{id}", look),
+        web.route("*", "/v1/responses/{id}/{rest}", look),
+    ]
+    async with serve(routes, Tally()) as base_url:
+        yield base_url, asked
+
+
+def kept_at(base_url: str, **settings: Any) -> dict[str, Any]:
+    return {
+        "providers": {"keeper": {"base_url": base_url, "api_key": "k", "apis": ["responses"]}},
+        "models": {MODEL: {"deployments": ["keeper/m"]}},
+        **settings,
+    }
+
+
+async def stored(stage: Stage, **headers: str) -> None:
+    body = {"model": MODEL, "input": "Hi", "store": True}
+    async with stage.post(body, path="/v1/responses", headers=headers) as response:
+        assert response.status == 200
+
+
+async def test_a_stored_response_is_looked_at_where_it_is_kept(serve: Serve) -> None:
+    async with keeper() as (base_url, asked), serve(config=kept_at(base_url)) as stage:
+        await stored(stage)
+        found = await stage.sdk.responses.retrieve("resp_abc", include=["reasoning.encrypted_content"])
+        assert found.id == "resp_abc"
+        await stage.sdk.responses.cancel("resp_abc")
+        await stage.sdk.responses.delete("resp_abc")
+        await stage.sdk.responses.input_items.list("resp_abc")
+        assert [each.partition("?")[0] for each in asked] == [
+            "GET /v1/responses/resp_abc",
+            "POST /v1/responses/resp_abc/cancel",
+            "DELETE /v1/responses/resp_abc",
+            "GET /v1/responses/resp_abc/input_items",
+        ]
+        assert "reasoning.encrypted_content" in asked[0]
+        assert len(await stage.rows("select * from calls")) == 1
+
+
+async def test_what_nobody_made_is_asked_of_nobody(serve: Serve) -> None:
+    async with keeper() as (base_url, asked), serve(config=kept_at(base_url)) as stage:
+        for response_id in ("resp_zzz", "..%2Fmodels", "resp_abc"):
+            with pytest.raises(openai.NotFoundError):
+                await stage.sdk.responses.retrieve(response_id)
+        assert asked == []
+
+
+async def test_a_response_is_shown_to_its_own_client_only(serve: Serve) -> None:
+    clients = {name: {"key_sha256": hashlib.sha256(name.encode()).hexdigest()} for name in ("ann", "bob")}
+    async with keeper() as (base_url, asked), serve(config=kept_at(base_url, clients=clients)) as stage:
+        await stored(stage, authorization="Bearer ann")
+        for name, status in (("bob", 404), ("ann", 200)):
+            async with stage.get("/v1/responses/resp_abc", headers={"authorization": f"Bearer {name}"}) as response:
+                assert response.status == status
+        assert len(asked) == 1
