@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from gateway.errors import InvalidRequest
-from gateway.ingress.body import CHARS_PER_TOKEN, decoded, prompt_class
-from gateway.ingress.wishes.override import RaceOverride
-from gateway.ingress.wishes.preferences import Preferences
+from gateway.ingress.body import CHARS_PER_TOKEN, decoded, prompt_class, read_fields, read_model
+from gateway.ingress.wishes.override import RaceOverride, read_override
+from gateway.ingress.wishes.preferences import Preferences, read_preferences
 from providers.dialects.dialect import Dialect
 
 # Base64: bytes of the body, but no text of the prompt. Backslashes as some write "/" and line ends in JSON. Looked for
@@ -107,6 +107,29 @@ def needs_of(
 
 def _object_of(types: str) -> re.Pattern[bytes]:
     return re.compile(rb'"type"\s*:\s*"(?:%b)"' % types.encode())
+
+
+class Beginning(msgspec.Struct, frozen=True):
+    """What every body begins with, whatever it asks for."""
+
+    fields: dict[str, msgspec.Raw]  # without what is the gateway's own
+    model: str
+    race: RaceOverride
+    preferences: Preferences
+
+
+def begin(body: bytes, race_header: str | None) -> Beginning:
+    """Read a body's top level, and who is asked how.
+
+    Raises:
+        InvalidRequest: it is no JSON object, names no model, or says of its race what makes no sense.
+
+    """
+    fields = read_fields(body)
+    race = fields.pop("race", None)
+    preferences = read_preferences(fields)
+    model = preferences.models[0] if preferences.models and "model" not in fields else read_model(fields)
+    return Beginning(fields, model, read_override(race, race_header), preferences)
 
 
 def demand_turns(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:

@@ -4,10 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from gateway.ingress.asked import Asked, Decoders, Media, demand_turns, needs_of, said
-from gateway.ingress.body import is_set, least, read_fields, read_model
-from gateway.ingress.wishes.override import read_override
-from gateway.ingress.wishes.preferences import read_preferences
+from gateway.ingress.asked import Asked, Decoders, Media, begin, demand_turns, needs_of, said
+from gateway.ingress.body import is_set, least
 from providers.dialects.dialect import Dialect
 
 MEDIA = Media.of("image_url", "input_audio", "file")
@@ -49,16 +47,14 @@ def read_chat(body: bytes, race_header: str | None) -> Asked:
         InvalidRequest: anything in it makes no sense; the message says what.
 
     """
-    fields = read_fields(body)
-    raw_race = fields.pop("race", None)
-    preferences = read_preferences(fields)
+    begun = begin(body, race_header)
+    fields = begun.fields
     messages = demand_turns(fields)
-    model = preferences.models[0] if preferences.models and "model" not in fields else read_model(fields)
     found = said(fields, _DECODERS).get
     options, tools, answer = found("stream_options"), found("tools") or (), found("response_format")
     return Asked(
         dialect=Dialect.CHAT,
-        model=model,
+        model=begun.model,
         fields=fields,
         size=len(body),
         needs=needs_of(
@@ -69,8 +65,8 @@ def read_chat(body: bytes, race_header: str | None) -> Asked:
             tools=bool(tools),
             json_schema=answer is not None and answer.type == "json_schema",
         ),
-        race=read_override(raw_race, race_header),
-        preferences=preferences,
+        race=begun.race,
+        preferences=begun.preferences,
         stream=bool(found("stream")),
         wants_usage=bool(options and options.include_usage),
         stateful=bool(found("store") or found("background")) or _acts(fields, tools),

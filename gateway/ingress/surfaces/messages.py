@@ -2,10 +2,8 @@
 
 import msgspec
 
-from gateway.ingress.asked import Asked, Decoders, Media, demand, demand_turns, needs_of, said
-from gateway.ingress.body import least, read_fields, read_model
-from gateway.ingress.wishes.override import read_override
-from gateway.ingress.wishes.preferences import read_preferences
+from gateway.ingress.asked import Asked, Decoders, Media, begin, demand, demand_turns, needs_of, said
+from gateway.ingress.body import least
 from providers.dialects.dialect import Dialect
 
 MEDIA = Media.of("image", "audio", "document")
@@ -38,10 +36,8 @@ def read_messages(body: bytes, race_header: str | None) -> Asked:
         InvalidRequest: anything in it makes no sense; the message says what.
 
     """
-    fields = read_fields(body)
-    raw_race = fields.pop("race", None)
-    preferences = read_preferences(fields)
-    model = preferences.models[0] if preferences.models and "model" not in fields else read_model(fields)
+    begun = begin(body, race_header)
+    fields = begun.fields
     demand(fields, "max_tokens", "how many tokens the answer may have at most")
     messages = demand_turns(fields)
     found = said(fields, _DECODERS).get
@@ -49,7 +45,7 @@ def read_messages(body: bytes, race_header: str | None) -> Asked:
     config = found("output_config")
     return Asked(
         dialect=Dialect.MESSAGES,
-        model=model,
+        model=begun.model,
         fields=fields,
         size=len(body),
         needs=needs_of(
@@ -60,8 +56,8 @@ def read_messages(body: bytes, race_header: str | None) -> Asked:
             tools=bool(tools),
             json_schema=config is not None and config.format is not None,
         ),
-        race=read_override(raw_race, race_header),
-        preferences=preferences,
+        race=begun.race,
+        preferences=begun.preferences,
         stream=bool(found("stream")),
         stateful=bool(found("mcp_servers")) or any(map(_is_hosted, tools)),
         for_program=bool(tools),

@@ -5,10 +5,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.ingress.asked import Asked, Decoders, Media, demand, needs_of, said
-from gateway.ingress.body import is_set, least, read_fields, read_model
-from gateway.ingress.wishes.override import read_override
-from gateway.ingress.wishes.preferences import read_preferences
+from gateway.ingress.asked import Asked, Decoders, Media, begin, demand, needs_of, said
+from gateway.ingress.body import is_set, least
 from providers.dialects.dialect import Dialect
 
 MEDIA = Media.of("input_image", "input_audio", "input_file")
@@ -62,10 +60,8 @@ def read_response(body: bytes, race_header: str | None, *, store: bool) -> Asked
         InvalidRequest: anything in it makes no sense; the message says what.
 
     """
-    fields = read_fields(body)
-    raw_race = fields.pop("race", None)
-    preferences = read_preferences(fields)
-    model = preferences.models[0] if preferences.models and "model" not in fields else read_model(fields)
+    begun = begin(body, race_header)
+    fields = begun.fields
     continued = is_set(fields.get("previous_response_id")) or is_set(fields.get("conversation"))
     prompt = fields.get("input", msgspec.Raw(b"[]"))
     if not (continued or is_set(fields.get("prompt"))):
@@ -81,7 +77,7 @@ def read_response(body: bytes, race_header: str | None, *, store: bool) -> Asked
     stores = bool(found("store"))
     return Asked(
         dialect=Dialect.RESPONSES,
-        model=model,
+        model=begun.model,
         fields=fields,
         size=len(body),
         needs=needs_of(
@@ -92,8 +88,8 @@ def read_response(body: bytes, race_header: str | None, *, store: bool) -> Asked
             tools=any(tool.type in _CLIENT_TOOLS for tool in tools),
             json_schema=format_ == "json_schema",
         ),
-        race=read_override(raw_race, race_header),
-        preferences=preferences,
+        race=begun.race,
+        preferences=begun.preferences,
         stream=bool(found("stream")),
         stateful=stores
         or continued
