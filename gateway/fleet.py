@@ -73,6 +73,7 @@ class Deployment(msgspec.Struct, frozen=True):
     weight: float = 1.0
     canary: float | None = None
     vendor: str | None = None  # its provider's name in the catalog
+    takes_thoughts: bool = False  # its model wants back what it thought
     zdr: bool | None = None
     region: str | None = None
     quantization: str | None = None
@@ -278,6 +279,7 @@ class Fleet:
             weight=settings.weight,
             canary=settings.canary,
             vendor=vendor.name if vendor else None,
+            takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
             zdr=settings.zdr,
             region=settings.region,
             quantization=settings.quantization,

@@ -74,7 +74,8 @@ def message_of_text(body: bytes) -> str:
 
 def _presentable(message: str, secrets: Sequence[str]) -> str:
     # Redacted before it is shortened, so that no half of a key survives at the cut.
-    message = " ".join(redact(message, secrets).replace("\x00", "").split())
+    # What does not show could write to the terminal of who reads the log.
+    message = " ".join("".join(each if each.isprintable() else " " for each in redact(message, secrets)).split())
     return message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 1] + "…"
 
 

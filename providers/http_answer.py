@@ -20,6 +20,7 @@ from providers.whole_answers import reported_usage
 
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024  # two thousand embeddings are some 80 MiB
 _JSON_ONLY = frozenset({"embeddings", "moderations", "rerank", "messages/count_tokens"})
+_LONGEST_SILENCE_BYTES = 1024 * 1024  # of comments before the first event
 _EVENTS = "text/event-stream"
 _UNSAID = ("", "text/plain", "binary/octet-stream")
 
@@ -151,7 +152,7 @@ async def _read_events(head: bytes, response: Body, secrets: Sequence[str]) -> t
     watch = _Watch(secrets)
     rest = HttpRest(response, watch)
     watch.see(head)
-    while not watch.begun and (data := await rest.read()):
+    while not watch.begun and len(head) < _LONGEST_SILENCE_BYTES and (data := await rest.read()):
         head += data
     if watch.error is not None:
         raise watch.error

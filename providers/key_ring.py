@@ -1,8 +1,9 @@
 """Several keys of one provider behind one ``Upstream``: each request goes out under the key with the most room left.
 
-Limits are the provider's, per key and model. What a key's headroom was refills steadily, over a minute, to all of it
-again; a key that answered 429 is left alone as long as it asked; a key that is refused is left alone but for a try each
-minute. None of that is waited for: the next key is asked at once, and only when none is left the caller hears of it.
+Limits are the provider's, per key and model, and for what is not raced per API. What a key's headroom was refills
+steadily, over a minute, to all of it again; a key that answered 429 is left alone as long as it asked; a key that is
+refused is left alone but for a try each minute. None of that is waited for: the next key is asked at once, and only
+when none is left the caller hears of it.
 """
 
 import time
@@ -187,10 +188,11 @@ class KeyRing:
             UpstreamError: as for ``stream``.
 
         """
-        answer, key = await self._ask(request.model, lambda upstream: upstream.send(path, request))
+        model = f"{request.model} ({path})"  # a key that may not do this with the model may still have its answers
+        answer, key = await self._ask(model, lambda upstream: upstream.send(path, request))
         self._over(key)
-        key.answered(request.model, answer.headers, self._clock())
-        return msgspec.structs.replace(answer, headers=self._headers(request.model, answer.headers))
+        key.answered(model, answer.headers, self._clock())
+        return msgspec.structs.replace(answer, headers=self._headers(model, answer.headers))
 
     async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
         """Send a request without a body under one key after the other: what one's account keeps, others do not know.

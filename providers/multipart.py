@@ -19,7 +19,7 @@ _KIND = "multipart/form-data"
 _DISPOSITION = b"content-disposition"
 _FORM_DATA = b"form-data"
 # One parameter after the other, so that nothing inside a quoted file name is taken for one.
-_PARAMETER = re.compile(r';\s*([\w*-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]*))')
+_PARAMETER = re.compile(r'\s*;\s*([\w*.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s"]*))', re.DOTALL)
 _BREAKS = frozenset(b"\r\n\0")
 _TOKEN = re.compile(rb"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 
@@ -48,7 +48,8 @@ class Form(msgspec.Struct, frozen=True):
     @property
     def content_type(self) -> str:
         """What a request with this form declares: one boundary, whatever else its sender wrote there."""
-        return f'{_KIND}; boundary="{self.boundary.decode()}"'
+        boundary = self.boundary.decode()
+        return f"{_KIND}; boundary={boundary if _TOKEN.fullmatch(self.boundary) else _quoted(boundary)}"
 
     @property
     def names(self) -> frozenset[str]:
@@ -110,6 +111,10 @@ class Form(msgspec.Struct, frozen=True):
         return b"".join([*pieces, self.body[done:]])
 
 
+def _quoted(text: str) -> str:
+    return f'"{text}"'
+
+
 def read_form(content_type: str, body: bytes) -> Form:
     """Return a ``multipart/form-data`` body, found through; what stands before and after its parts is left out.
 
@@ -142,10 +147,12 @@ def _read(boundary: bytes, body: bytes) -> Form:
         if len(parts) > _MAX_PARTS:
             raise Malformed(f"the form has more than {_MAX_PARTS} parts")
         at = end + 2
-    # Servers that end lines with a line feed alone would find parts in what stands around these.
+    # Servers that end lines with one character alone would find parts in others, and in what stands around these.
     whole = body.startswith(b"\r\n", after + 2) and len(body) == after + 4
     if start or not whole:
         body = b"".join([memoryview(body)[start : after + 2], b"\r\n"])
+    if body.count(b"\n" + delimiter) != len(parts) or b"\r" + delimiter in body:
+        raise Malformed("the form's boundary stands in one of its parts, too: use another")
     return Form(boundary, body, tuple(parts))
 
 
@@ -184,12 +191,24 @@ def _name(head: bytes) -> str:
 
 
 def _parameters(text: str, name: str) -> list[str]:
-    """Return every value of a header's parameter ``name``, written in whichever way (``name*`` and ``name*0``, too)."""
-    return [
-        found[2] if found[2] is not None else found[3]
-        for found in _PARAMETER.finditer(text)
-        if found[1].lower().partition("*")[0] == name
-    ]
+    """Return every value of a header's parameter ``name``.
+
+    Raises:
+        Malformed: ``text`` is more, or less, than a header's parameters; or one is ``name*`` or ``name*0``, which some
+            servers read as the same and forms must not use.
+
+    """
+    values, at = [], 0
+    while (found := _PARAMETER.match(text, at)) is not None:
+        at = found.end()
+        written, star, _ = found[1].lower().partition("*")
+        if written == name:
+            if star:
+                raise Malformed(f"the form writes {name}* where it must be {name}")
+            values.append(found[2] if found[2] is not None else found[3])
+    if text[at:].strip(" \t;"):
+        raise Malformed("a header of the form is not written as headers are: is a quote missing?")
+    return values
 
 
 def _written(raw: msgspec.Raw) -> bytes:

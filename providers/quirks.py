@@ -26,6 +26,9 @@ _DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # what asks for nothing, as JSON
 _HINTS = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "service_tier", "user"})  # no answer changes
 _DEVELOPER = b'"developer"'
 _SYSTEM = msgspec.Raw(b'"system"')
+_CALLS, _SIGNED = b'"tool_calls"', b'"thought_signature"'
+_NONE = msgspec.Raw(b"null")
+_calls_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | None)
 _messages_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
@@ -36,6 +39,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rename: Mapping[str, str] = {}  # OpenAI's name to the vendor's: max_completion_tokens -> max_tokens
     usage_option: Literal["stream_options", "none"] = "stream_options"  # none: usage comes unasked, asking is an error
     system_role: bool = False  # the vendor has no developer role: such messages go out as system
+    takes_thoughts: bool = False  # a model's reasoning_content is wanted back, and may be missed; others refuse it
+    unsigned_call: str | None = None  # a thought signature for calls of another's model: it refuses those without
     repairs: frozenset[Literal["tool_index"]] = frozenset()  # what is missing in its streamed chunks
 
 
@@ -52,6 +57,8 @@ def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> dict[str, msgspe
         shaped.pop("stream_options", None)
     if quirks.system_role and "messages" in shaped:
         shaped["messages"] = _without_developer_role(shaped["messages"])
+    if quirks.unsigned_call is not None and "messages" in shaped:
+        shaped["messages"] = _with_signed_calls(shaped["messages"], quirks.unsigned_call)
     return shaped
 
 
@@ -82,3 +89,26 @@ def _without_developer_role(messages: msgspec.Raw) -> msgspec.Raw:
         if message.get("role") == msgspec.Raw(_DEVELOPER):
             message["role"] = _SYSTEM
     return msgspec.Raw(msgspec.json.encode(decoded))
+
+
+def _with_signed_calls(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
+    """Return ``messages`` with ``signature`` at calls that have none, of several at once the first, as Gemini signs.
+
+    What is no list of objects is left to the vendor.
+    """
+    raw = bytes(messages)
+    if _CALLS not in raw:
+        return messages
+    signed = msgspec.Raw(msgspec.json.encode({"google": {"thought_signature": signature}}))
+    changed = False
+    try:
+        decoded = _messages_decoder.decode(raw)
+        for message in decoded:
+            calls = _calls_decoder.decode(message.get("tool_calls", _NONE)) or ()
+            if calls and not any(_SIGNED in bytes(call.get("extra_content", _NONE)) for call in calls):
+                calls[0]["extra_content"] = signed
+                message["tool_calls"] = msgspec.Raw(msgspec.json.encode(calls))
+                changed = True
+    except msgspec.DecodeError:
+        return messages
+    return msgspec.Raw(msgspec.json.encode(decoded)) if changed else messages

@@ -139,7 +139,7 @@ def _write_deployments(deployments: "list[DeploymentLine]", fallbacks: "list[Fal
         columns = ["model", "deployment", *prices, "bills after hang-up"]
         write_table(columns, [_price_cells(line, prices) for line in deployments])
         _write_asking(deployments)
-        write_table(["deployment", *_ABILITIES], _ability_rows(deployments))
+        _write_abilities(deployments)
 
 
 def _write_models(deployments: "list[DeploymentLine]", fallbacks: "list[FallbackLine]") -> None:
@@ -197,6 +197,15 @@ def _price_cells(line: "DeploymentLine", prices: "list[str]") -> list[object]:
     known = (_PRICES[name](line) for name in prices)
     bills = "unknown" if line.bills_after_disconnect is None else line.bills_after_disconnect
     return [line.model, line.deployment, *(UNKNOWN if usd is None else f"{usd:g}" for usd in known), bills]
+
+
+def _write_abilities(deployments: "list[DeploymentLine]") -> None:
+    """Show what each deployment can do, as far as anything is known of any."""
+    rows = _ability_rows(deployments)
+    known = [number for number in range(len(_ABILITIES) + 1) if any(row[number] not in (None, UNKNOWN) for row in rows)]
+    columns = ["deployment", *_ABILITIES]
+    if len(known) > 1:
+        write_table([columns[number] for number in known], [[row[number] for number in known] for row in rows])
 
 
 def _ability_rows(deployments: "list[DeploymentLine]") -> list[list[object]]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,7 +29,9 @@ def models(
     as_json: Annotated[bool, typer.Option("--json", help="The same as one object; with --live, all of it.")] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Show the configured models: their deployments, prices and contexts.
+    """Show the configured models, or with --live what providers sell.
+
+    Of the configured ones: their deployments, prices and contexts.
 
     With --live every provider is asked for its own list, and the models that several sell are put side by side. Names
     are compared with care: family, version, size and kind must agree. Where quantization is told, it is shown.
@@ -70,8 +73,9 @@ def _show_configured(settings: "Settings", match: str | None, *, as_json: bool) 
     if as_json:
         write_json({"models": shown})
     elif shown:
-        columns = ["model", "mode", "deployment", "quantization", "context", "longest answer", "$/M in", "$/M out"]
-        write_table(columns, _without_repeats([_configured_cells(row) for row in shown]))
+        columns = ["deployment", "quantization", "context", "longest answer", "$/M in", "$/M out"]
+        for (model, mode), rows in groupby(shown, lambda row: (row["model"], row["mode"])):
+            write_table(columns, [_configured_cells(row) for row in rows], title=f"{model} ({mode})")
     elif match is not None and lines:
         fail(f"no configured model has {match!r} in its name")
     else:
@@ -80,8 +84,6 @@ def _show_configured(settings: "Settings", match: str | None, *, as_json: bool) 
 
 def _configured_cells(row: dict[str, Any]) -> list[object]:
     return [
-        row["model"],
-        row["mode"],
         row["deployment"],
         row["quantization"],
         _count(row["context_tokens"]),
@@ -146,16 +148,6 @@ def _offer_cells(offer: "Offer") -> list[object]:
         _usd(_per_mtok(listed.output_usd)),
         ", ".join(words) or None,
     ]
-
-
-def _without_repeats(rows: Iterable[list[object]]) -> list[list[object]]:
-    """Blank what a model's first row said: its name, and the column after it."""
-    told: list[list[object]] = []
-    last: list[object] = []
-    for row in rows:
-        told.append(["", "", *row[2:]] if row[:2] == last else row)
-        last = row[:2]
-    return told
 
 
 def _sold_object(same: "SameModel") -> dict[str, Any]:

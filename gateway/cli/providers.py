@@ -43,10 +43,11 @@ def providers(
     offline: Annotated[bool, typer.Option("--offline", help="Ask nobody.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as one object.")] = False,
 ) -> None:
-    """Show every provider that is configured, or that the environment has a key of.
+    """Show who can be asked, and whether they answer.
 
-    Each is asked for its own list of models, which costs no tokens: is it reachable, how fast, and how much of its rate
-    limits is left, where its headers tell. Ends with exit code 1 when a configured one does not answer.
+    That is every provider that is configured, or that the environment has a key of. Each is asked for its own list of
+    models, which costs no tokens: is it reachable, how fast, and how much of its rate limits is left, where its headers
+    tell. Ends with exit code 1 when a configured one does not answer.
 
     Example: holeshot providers --offline
     """

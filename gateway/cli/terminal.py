@@ -12,7 +12,7 @@ OK = 0
 FAILED = 1
 MISUSED = 2  # a wrong option or, for `serve`, an unusable configuration; click's own code for the former
 
-_NARROWEST = 20  # characters a column of names keeps
+_NARROWEST = 24  # characters a column of names keeps
 _PIPE_WIDTH = 250
 _ENDLESS = 100_000
 _FIGURE = re.compile(r"-?[\d,]+(\.\d+)?(e-?\d+)?%?")
@@ -46,18 +46,20 @@ def json_text(value: Any) -> str:
 def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
     """Write a table, figures to the right; in colours on a terminal unless ``NO_COLOR`` is set.
 
-    What is too wide for the screen is laid on its side, as many rows beside each other as there is room for.
+    Where the screen is narrow, heads are broken between words and names anywhere. What is too wide all the same is laid
+    on its side, as many rows beside each other as there is room for.
     """
     screen = console()
-    upright = table(columns, rows, title=title)
-    if _fits(screen, upright) or not rows:
-        screen.print(upright)
-        return
+    for heads in (columns, [column.replace(" ", "\n") for column in columns]):
+        widths = _widths(heads, rows, screen.width)
+        if widths is not None or not rows:
+            screen.print(table(heads, rows, title=title, widths=widths))
+            return
     beside = len(rows)
     while beside > 1 and not _fits(screen, _on_its_side(columns, rows[:beside])):
         beside -= 1
     for start in range(0, len(rows), beside):
-        screen.print(_on_its_side(columns, rows[start : start + beside]))
+        screen.print(_on_its_side(columns, rows[start : start + beside], title=title if not start else None))
 
 
 def console() -> Any:
@@ -67,8 +69,14 @@ def console() -> Any:
     return Console(width=None if on_a_terminal() else _PIPE_WIDTH)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Any:
-    """Return a ``rich`` table of ``rows``."""
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    title: str | None = None,
+    widths: Sequence[int] | None = None,
+) -> Any:
+    """Return a ``rich`` table of ``rows``; where ``widths`` are given, its columns are that wide."""
     from rich import box  # noqa: PLC0415 - as above
     from rich.table import Table  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415 - as above
@@ -79,13 +87,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: st
     )
     for index, column in enumerate(columns):
         texts = [row[index] for row in shown if row[index] != UNKNOWN]
-        figures = bool(texts) and all(map(_FIGURE.fullmatch, texts))
+        figures = _are_figures(texts)
         result.add_column(
             Text(column),
             justify="right" if figures else "left",
             overflow="fold",
             no_wrap=figures,  # where it is narrow, names are folded and figures stay whole
             min_width=len(column) if figures else min(max(map(len, texts), default=0), _NARROWEST),
+            width=None if widths is None else widths[index],
         )
     for row in shown:
         result.add_row(*map(Text, row))
@@ -126,11 +135,37 @@ def _is_figure(value: object) -> bool:
     return isinstance(value, int | float | Decimal)
 
 
-def _on_its_side(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Any:
+def _are_figures(texts: Iterable[str]) -> bool:
+    known = [text for text in texts if text != UNKNOWN]
+    return bool(known) and all(map(_FIGURE.fullmatch, known))
+
+
+def _widths(heads: Sequence[str], rows: Sequence[Sequence[object]], screen: int) -> list[int] | None:
+    """Return how wide each column is to be, None where ``screen`` characters are too few for them.
+
+    Figures are kept whole, and of words and names as much as can be read; the widest give way first.
+    """
+    widths, least = [], []
+    for index, head in enumerate(heads):
+        texts = [cell(row[index], head) for row in rows]
+        lines = [*texts, *head.split("\n")]
+        widths.append(max(map(len, lines)))
+        words = [word for line in lines for word in line.split()]
+        least.append(widths[-1] if _are_figures(texts) else min(_NARROWEST, max(map(len, words), default=0)))
+    excess = sum(widths) + 2 * len(widths) - screen  # a space at the edges, two between columns
+    for _ in range(excess):
+        yielding = [index for index, width in enumerate(widths) if width > least[index]]
+        if not yielding:
+            return None
+        widths[max(yielding, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _on_its_side(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> Any:
     """Return a table with a line for each column; the first column's values are its head."""
     head, *rest = columns
     turned = [[column, *(cell(row[index], column) for row in rows)] for index, column in enumerate(rest, start=1)]
-    return table([head, *(cell(row[0], head) for row in rows)], turned)
+    return table([head, *(cell(row[0], head) for row in rows)], turned, title=title)
 
 
 def _fits(screen: Any, shown: Any) -> bool:

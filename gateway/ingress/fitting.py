@@ -131,8 +131,12 @@ class _Words:
             return self._own(spoken)
         if Dialect.COMPLETIONS in (spoken, self._dialect):
             raise _Unfit(f"answers {spoken} only, and a raw prompt has no faithful translation")
-        habits = habits_of(deployment.model, deployment.capabilities.max_output_tokens)
-        key = (spoken, habits) if spoken is Dialect.MESSAGES else spoken
+        capabilities = deployment.capabilities
+        thinks = capabilities.reasoning is not False
+        habits = Habits(thinks=thinks, takes_thoughts=deployment.takes_thoughts)
+        if spoken is Dialect.MESSAGES:
+            habits = habits_of(deployment.model, capabilities.max_output_tokens, thinks=thinks)
+        key = (spoken, habits)
         wording = self._known.get(key)
         if wording is None:
             wording = self._known[key] = self._made(spoken, habits)

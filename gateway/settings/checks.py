@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
 
 from gateway.calls import Objective
 from gateway.settings.datasheets import Datasheets
@@ -101,6 +102,8 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterat
         yield Complaint(place, "a provider's name has no slash and no comma: deployments are written provider/model")
     if provider.base_url is not None and _scheme(provider.base_url) not in ("http", "https"):
         yield Complaint((*place, "base_url"), "must begin with http:// or https://")
+    elif provider.base_url is not None and not _has_host(provider.base_url):
+        yield Complaint((*place, "base_url"), "is no address: write it like https://api.example.com/v1")
     vendor = vendor_of(name, provider, catalog)
     if provider.preset is not None and vendor is None:
         yield Complaint(
@@ -248,6 +251,14 @@ def _clients(settings: Settings) -> Iterator[Complaint]:
 
 def _scheme(url: str) -> str:
     return url.partition("://")[0].lower() if "://" in url else ""
+
+
+def _has_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:  # half an IPv6 address, a port that is no number
+        return False
 
 
 def _is_set(provider: ProviderSettings) -> bool:

@@ -37,6 +37,7 @@ _log = structlog.get_logger(__name__)
 # The client's own fault counts against nobody, nor does lacking one of the dialects count in the others.
 _NOBODYS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
 _OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
+_UNAUTHORIZED = 401
 
 
 class _Launched(msgspec.Struct, frozen=True):
@@ -168,7 +169,7 @@ class Steering:
         launched = self._launched.pop(attempt.id, None)
         self._count(model, of_end(attempt, prompt_class), None if launched is None else launched.unix_s)
         if attempt.outcome in BROKEN:
-            self._broken(model, attempt, health)
+            self._broken(model, prompt_class, attempt, health)
         elif health.tripped and attempt.censored_at_ms is not None and attempt.outcome in CUT:
             q95_s = self._q95_s(model, prompt_class, attempt.deployment)
             health.cut(attempt.censored_at_ms / 1000, q95_s, self._clock())
@@ -263,7 +264,7 @@ class Steering:
             names = self._planned[model] = tuple(dict.fromkeys(deployments))
         return names
 
-    def _broken(self, model: str, attempt: AttemptRecord, health: Health) -> None:
+    def _broken(self, model: str, prompt_class: int, attempt: AttemptRecord, health: Health) -> None:
         name, kind, now_s = attempt.deployment, attempt.error_kind, self._clock()
         if kind in _NOBODYS:
             return
@@ -271,6 +272,9 @@ class Steering:
             health.rate_limited(attempt.retry_after_s, now_s)
             return
         if kind in _OPERATORS:
+            # That a model makes no vectors or pictures, as 403 and 404 may say, keeps nobody from its answers.
+            if prompt_class >= OTHER_CLASSES_FROM and attempt.status_code != _UNAUTHORIZED:
+                return
             if health.refuse(now_s):
                 _log.warning("steering.out", model=model, deployment=name, kind=kind, hint=_HINTS[ErrorKind(kind)])
             return

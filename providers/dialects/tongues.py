@@ -1,6 +1,7 @@
 """Every dialect with all that is needed to speak it, and the ways from one to another."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -9,7 +10,7 @@ from providers.dialects import chat
 from providers.dialects.completions import answers as completions_answers
 from providers.dialects.completions import events as completions_events
 from providers.dialects.completions import requests as completions_requests
-from providers.dialects.dialect import Dialect, ReadEvent, Translation, Wording
+from providers.dialects.dialect import Dialect, Loss, ReadEvent, Translation, Wording
 from providers.dialects.messages import answers as messages_answers
 from providers.dialects.messages import events as messages_events
 from providers.dialects.messages import requests as messages_requests
@@ -22,6 +23,13 @@ from providers.dialects.responses import streams as responses_streams
 from providers.json_stream import events_of_answer
 
 Fields = Mapping[str, msgspec.Raw]
+
+
+class ToChat(Protocol):
+    """Words a request as a chat completion."""
+
+    def __call__(self, fields: Fields, *, thoughts: bool = False) -> Wording:
+        """Return the request; with ``thoughts``, what the model thought before is said again."""
 
 
 class Tongue(msgspec.Struct, frozen=True):
@@ -52,10 +60,15 @@ TONGUES: Mapping[Dialect, Tongue] = {
     ),
 }
 
-_TO_CHAT: Mapping[Dialect, Callable[[Fields], Wording]] = {
+_TO_CHAT: Mapping[Dialect, ToChat] = {
     Dialect.COMPLETIONS: completions_requests.to_chat,
     Dialect.MESSAGES: messages_requests.to_chat,
     Dialect.RESPONSES: responses_requests.to_chat,
+}
+_EFFORT: Mapping[Dialect, str] = {  # where a request says how hard to think
+    Dialect.CHAT: "reasoning_effort",
+    Dialect.MESSAGES: "thinking",
+    Dialect.RESPONSES: "reasoning.effort",
 }
 _STREAM_TO_CHAT: Mapping[Dialect, Callable[[Fields], Translation]] = {
     Dialect.MESSAGES: messages_streams.ToChat,
@@ -78,7 +91,11 @@ def worded(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -> 
     if source is target:
         return wording
     if source is not Dialect.CHAT:
-        wording = _TO_CHAT[source](fields)
+        wording = _TO_CHAT[source](fields, thoughts=target is Dialect.CHAT and habits.takes_thoughts)
+    if not habits.thinks and "reasoning_effort" in wording.fields:
+        loss = Loss(_EFFORT[source], "this model does not think, and would refuse it", hint=True)
+        rest = {name: value for name, value in wording.fields.items() if name != "reasoning_effort"}
+        wording = Wording(rest, (*wording.losses, loss))
     if target is not Dialect.CHAT:
         second = _from_chat(wording.fields, target, habits)
         wording = Wording(second.fields, (*wording.losses, *second.losses))
@@ -88,7 +105,10 @@ def worded(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -> 
 def _from_chat(fields: Fields, target: Dialect, habits: Habits) -> Wording:
     if target is Dialect.MESSAGES:
         return messages_requests.from_chat(
-            fields, default_max_tokens=habits.max_tokens, adaptive_thinking=habits.adaptive_thinking
+            fields,
+            default_max_tokens=habits.max_tokens,
+            adaptive_thinking=habits.adaptive_thinking,
+            sampling=habits.sampling,
         )
     if target is Dialect.RESPONSES:
         return responses_requests.from_chat(fields)

@@ -3,6 +3,7 @@
 from aiohttp import web
 
 from gateway.ingress import headers
+from gateway.ingress.admission import JSON
 from gateway.racing.outlet import Relayed
 from gateway.racing.sink import ClientGone
 
@@ -16,7 +17,10 @@ def relayed_headers(relayed: Relayed, told: dict[str, str]) -> dict[str, str]:
     fields = headers.of_answer(relayed.call, relayed.provider, relayed.deployment, relayed.launched, answer.headers)
     fields["x-holeshot-ttft-ms"] = f"{relayed.ttft_ms:.1f}"
     fields.update(told)
-    fields.update({name: answer.headers[name] for name in _PASSED if name in answer.headers})
+    fields.update({name: value for name in _PASSED if (value := answer.headers.get(name))})
+    if "content-type" not in fields:
+        is_json = answer.rest is None and answer.body.lstrip()[:1] in {b"{", b"["}
+        fields["content-type"] = JSON if is_json else "application/octet-stream"
     return fields
 
 
@@ -33,7 +37,7 @@ class ResponseOutlet:
         """Prepare the response, as long as the provider says its answer is."""
         upstream = relayed.answer.headers
         fields = relayed_headers(relayed, self._told)
-        if fields.setdefault("content-type", "application/octet-stream").startswith("text/event-stream"):
+        if fields["content-type"].startswith("text/event-stream"):
             fields["cache-control"] = "no-cache"
             fields["x-accel-buffering"] = "no"  # nginx in front would hold the stream back
         response = self.response = web.StreamResponse(status=relayed.answer.status, headers=fields)

@@ -132,7 +132,7 @@ class RelayedWay:
                 if outlet.response is None:
                     raise ClientDisconnected("the client has gone")
                 return outlet.response
-            fields = {"content-type": JSON, **relayed_headers(relayed, self._told)}
+            fields = relayed_headers(relayed, self._told)
             if record.cost_usd is not None:
                 fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
             return web.Response(body=relayed.answer.body, status=relayed.answer.status, headers=fields)

@@ -1,6 +1,7 @@
 """One entry of LiteLLM's ``model_list`` as a deployment of ours, and what of it belongs to its model."""
 
 from collections.abc import Hashable, Iterator, Mapping
+from math import inf, isfinite
 from typing import Any
 
 import msgspec
@@ -111,7 +112,7 @@ class Entries:
         if not model or not name:
             self._notes.add(place, "has no model_name, or no litellm_params.model: left out")
             return None
-        who = meant(str(model), params.pop("custom_llm_provider", None), self._catalog)
+        who = meant(str(model), str(params.pop("custom_llm_provider", None) or ""), self._catalog)
         if who is None:
             self._notes.add(
                 (*here, "model"), "names no vendor that is known: left out; write provider/model under `models`"
@@ -280,10 +281,13 @@ class Entries:
         if value is None or isinstance(value, bool):
             return None
         try:
-            return float(value)
-        except (TypeError, ValueError):
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = inf
+        if not isfinite(number):
             self._notes.add(place, "is no number here (a variable cannot stand in for it): left out")
             return None
+        return number
 
 
 def _apis(who: Meant, info: Mapping[str, Any]) -> tuple[str, ...]:

@@ -74,8 +74,8 @@ class Fallbacks:
             name = other.get("model") if isinstance(other, dict) else other
             if isinstance(other, dict) and len(other) > 1:
                 self._notes.add(here, "a fallback gets the request as it is: what it changes is left out")
-            if name in self._models:
-                asked.setdefault(model, []).append(str(name))
+            if isinstance(name, str) and name in self._models:
+                asked.setdefault(model, []).append(name)
             else:
                 self._notes.add(here, "falls back to what is no model of the file: left out; add it under `models`")
 

@@ -74,8 +74,8 @@ class Meant(msgspec.Struct, frozen=True):
         return self.vendor is None and self.prefix is None
 
 
-def meant(model: str, custom: str | None, catalog: Catalog) -> Meant | None:
-    """Return what ``model`` means to LiteLLM, None if nothing; ``custom`` is its ``custom_llm_provider``."""
+def meant(model: str, custom: str, catalog: Catalog) -> Meant | None:
+    """Return what ``model`` means to LiteLLM, None if nothing; ``custom`` is its ``custom_llm_provider``, if any."""
     first, slash, rest = model.partition("/")
     if custom:
         prefix, name = custom, rest if slash and first == custom else model
@@ -111,7 +111,10 @@ def by_host(url: str, catalog: Catalog) -> Vendor | None:
 
 def server_name(url: str) -> str:
     """Return a provider's name for the server at ``url``: the telling part of its host."""
-    host = urlsplit(url).hostname or ""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:  # half an IPv6 address: whoever loads the file is told
+        return "server"
     if not host or host.replace(".", "").isdigit() or ":" in host:
         return "server"
     labels = [label for label in host.split(".") if label not in ("api", "www", "inference")]

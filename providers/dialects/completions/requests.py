@@ -7,9 +7,9 @@ import msgspec
 from providers.dialects.dialect import Loss, Wording
 
 
-def to_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
+def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wording:
     """Return why a completion cannot be a chat completion, and no request at all."""
-    del fields  # whatever it asks for
+    del fields, thoughts  # whatever it asks for
     return Wording({}, (Loss("prompt", "chat completions answer messages; they do not continue a raw prompt"),))
 
 

@@ -48,6 +48,11 @@ def thinking_of_effort(effort: str | None, said: Object, losses: Losses, *, adap
     if reason := _reason_not_to_think(effort, said, adaptive=adaptive, limit=limit if limited else None):
         losses.add("reasoning_effort", reason)
         return {}
+    if not adaptive and _is_between_tools(said["messages"]):
+        # A hint, since an agent's task must not be refused in the middle; the API too goes on without thinking then.
+        reason = "Messages does not go on thinking after a tool without its earlier thoughts"
+        losses.add("reasoning_effort", reason, hint=True)
+        return {}
     if adaptive:  # without display, newer models keep their thoughts to themselves
         thinking = {"type": "adaptive", "display": "summarized"}
         return {"thinking": thinking, "output_config": {"effort": _EFFORTS[effort]}}
@@ -63,8 +68,6 @@ def _reason_not_to_think(effort: str, said: Object, *, adaptive: bool, limit: in
         return f"Messages has no effort {effort!r}"
     if said.get("tool_choice", {}).get("type") in {"any", "tool"}:
         return "Messages does not think when it must call a tool"
-    if not adaptive and _is_between_tools(said["messages"]):
-        return "Messages does not go on thinking after a tool without its earlier thoughts"
     if not adaptive and limit is not None and limit <= _LEAST_BUDGET_TOKENS:
         return f"Messages needs a limit over {_LEAST_BUDGET_TOKENS} tokens to think"
     return None

@@ -22,7 +22,7 @@ from providers.dialects.messages.losses import (
 )
 from providers.dialects.messages.tool_ids import allowed_id
 
-_IMAGE = re.compile(r"data:(image/(?:jpeg|png|gif|webp));base64,(.*)", re.DOTALL)
+_IMAGE = re.compile(r"data:(image/(?:jpe?g|png|gif|webp));base64,(.*)", re.DOTALL)
 _FILE = re.compile(r"data:(application/pdf|text/plain);base64,(.*)", re.DOTALL)
 _THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
 _NO_FIELD = "Messages has no such field"
@@ -209,7 +209,8 @@ class Conversation:
         self._losses.rest(part, ("type", "image_url", "cache_control"), at, _NO_FIELD)
         self._losses.rest(image, ("url", "detail"), f"{at}.image_url", _NO_FIELD)
         if inline := _IMAGE.fullmatch(url):
-            source = {"type": "base64", "media_type": inline[1], "data": inline[2]}
+            media_type = inline[1].replace("/jpg", "/jpeg")  # which many write, and chat takes
+            source = {"type": "base64", "media_type": media_type, "data": inline[2]}
         elif url.startswith(("https://", "http://")):
             source = {"type": "url", "url": url}
         else:

@@ -16,22 +16,25 @@ from providers.dialects.messages.losses import (
     raw_text_at,
     text_at,
 )
+from providers.dialects.tool_names import short_name
+from providers.dialects.tool_pictures import SEE_BELOW, SHOWN_LATER, shown
 
 _NO_BLOCK = "chat has no such block"
+_OWN_THOUGHTS = "chat does not take earlier thoughts back: they are of use to the model that thought them"
 _NO_FIELD = "chat has no such field"
-_TOOL_TEXT_ONLY = "chat's tool results are text"
+_BILLING = b'"x-anthropic-billing-header:'
 
 
-def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses) -> list[Object]:
-    """Return the chat messages for ``system`` and ``messages``.
+def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: bool) -> list[Object]:
+    """Return the chat messages for ``system`` and ``messages``, with or without earlier ``thoughts``.
 
     Raises:
         Malformed: they are not what Messages demands.
 
     """
     said: list[Object] = []
-    if "system" in asked:
-        said.append({"role": "system", "content": _texts(asked["system"], "system", losses)})
+    if "system" in asked and (system := _texts(asked["system"], "system", losses)):
+        said.append({"role": "system", "content": system})
     turns = objects_at(asked.get("messages"), "messages")
     if not turns:
         raise Malformed("messages: at least one message is required", "messages")
@@ -43,7 +46,7 @@ def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses) -> list[Objec
         if role == "user":
             said += _user(turn, path, losses)
         elif role == "assistant":
-            said += _assistant(turn, path, losses)
+            said += _assistant(turn, path, losses, thoughts=thoughts)
         elif role == "system":
             said.append({"role": "system", "content": _texts(turn.get("content"), f"{path}.content", losses)})
         else:
@@ -61,24 +64,27 @@ def _user(turn: RawObject, path: str, losses: Losses) -> list[Object]:
     if is_string(content):
         return [{"role": "user", "content": content}]
     said: list[Object] = []
+    shown_by_tools: list[Object] = []
     parts: list[Object] = []
     for at, kind, block in _blocks(content, f"{path}.content"):
         if kind == "tool_result":
-            said.append(_tool_message(block, at, losses))
+            said.append(_tool_message(block, at, losses, shown_by_tools))
         else:
             parts += _parts(block, kind, at, losses)
+    parts = shown_by_tools + parts
     if parts:
         said.append({"role": "user", "content": _content(parts)})
     return said
 
 
-def _assistant(turn: RawObject, path: str, losses: Losses) -> list[Object]:
+def _assistant(turn: RawObject, path: str, losses: Losses, *, thoughts: bool) -> list[Object]:
     """Return the turn as one message; its texts are pieces of one text. Nothing, if it had nothing but thoughts."""
     content = turn.get("content")
     if content is not None and is_string(content):
         return [{"role": "assistant", "content": content}]
     texts: list[msgspec.Raw] = []
     calls: list[Object] = []
+    thought: list[str] = []
     for at, kind, block in _blocks(content, f"{path}.content"):
         if kind == "text":
             texts.append(raw_text_at(block, "text", at))
@@ -86,14 +92,21 @@ def _assistant(turn: RawObject, path: str, losses: Losses) -> list[Object]:
             losses.rest(block, ("type", "text", "citations"), at, _NO_FIELD)
         elif kind == "tool_use":
             calls.append(_call(block, at, losses))
+        elif thoughts and kind == "thinking":
+            thought.append(text_at(block, "thinking", at))
         elif kind in {"thinking", "redacted_thinking"}:
-            losses.add(at, "a chat model does not need its earlier thoughts", hint=True)
+            losses.add(at, _OWN_THOUGHTS, hint=True)
         else:
             losses.add(at, _NO_BLOCK)
     if not texts and not calls:
+        if thought:
+            losses.add(f"{path}.content", _OWN_THOUGHTS, hint=True)
         return []
     text = texts[0] if len(texts) == 1 else "".join(msgspec.json.decode(text, type=str) for text in texts) or None
-    return [{"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})}]
+    message: Object = {"role": "assistant", "content": text}
+    if any(thought):
+        message["reasoning_content"] = "".join(thought)
+    return [message | {"tool_calls": calls} if calls else message]
 
 
 def _call(block: RawObject, at: str, losses: Losses) -> Object:
@@ -104,12 +117,15 @@ def _call(block: RawObject, at: str, losses: Losses) -> Object:
     if bytes(caller.get("type", b'"direct"')) != b'"direct"':
         losses.add(f"{at}.caller", "chat's tools are called by the model alone")
     losses.rest(block, ("type", "id", "name", "input", "caller"), at, _NO_FIELD)
-    function = {"name": raw_text_at(block, "name", at), "arguments": bytes(arguments).decode()}
+    function = {"name": short_name(text_at(block, "name", at)), "arguments": bytes(arguments).decode()}
     return {"id": raw_text_at(block, "id", at), "type": "function", "function": function}
 
 
-def _tool_message(block: RawObject, at: str, losses: Losses) -> Object:
-    """Return a tool's result as a message. Chat has no mark for a failure: its text says so."""
+def _tool_message(block: RawObject, at: str, losses: Losses, shown_by_tools: list[Object]) -> Object:
+    """Return a tool's result as a message, and add what is not text in it to ``shown_by_tools``.
+
+    Chat has no mark for a failure: its text says so.
+    """
     call_id = raw_text_at(block, "tool_use_id", at)
     content = block.get("content")
     parts: list[Object] = []
@@ -117,10 +133,14 @@ def _tool_message(block: RawObject, at: str, losses: Losses) -> Object:
         parts = [{"type": "text", "text": content}]
     else:
         for inner, kind, item in _blocks(content, f"{at}.content"):
-            found = _parts(item, kind, inner, losses)
-            if any(part["type"] != "text" for part in found):
-                losses.add(inner, _TOOL_TEXT_ONLY)
-            parts += [part for part in found if part["type"] == "text"]
+            for part in _parts(item, kind, inner, losses):
+                if part["type"] == "text":
+                    parts.append(part)
+                else:
+                    losses.add(inner, SHOWN_LATER, hint=True)
+                    shown_by = text_at(block, "tool_use_id", at)
+                    shown_by_tools += [{"type": "text", "text": shown(shown_by)}, part]
+                    parts.append({"type": "text", "text": SEE_BELOW})
     if decoded(block.get("is_error"), bool, f"{at}.is_error"):
         text = decoded(raw_json(parts[0]["text"]), str, f"{at}.content") if parts else ""
         if not text.lower().startswith("error"):
@@ -199,11 +219,20 @@ def _texts(content: msgspec.Raw | None, path: str, losses: Losses) -> object:
         return content
     parts: list[Object] = []
     for at, kind, block in _blocks(content, path):
-        if kind == "text":
+        if kind == "text" and _is_bill(block.get("text")):
+            losses.add(
+                at, "it is Claude Code's note for Anthropic's bill; new each time, it would undo a cache", hint=True
+            )
+        elif kind == "text":
             parts += _parts(block, kind, at, losses)
         else:
             losses.add(at, _NO_BLOCK)
     return _content(parts)
+
+
+def _is_bill(text: msgspec.Raw | None) -> bool:
+    """Whether a text is nothing but the line of a system prompt in which Claude Code says whom to bill."""
+    return text is not None and bytes(memoryview(text)[: len(_BILLING)]) == _BILLING and b"\\n" not in bytes(text)
 
 
 def _content(parts: Sequence[Object]) -> object:

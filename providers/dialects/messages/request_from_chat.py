@@ -1,6 +1,7 @@
 """A chat completion as a Messages request."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -19,6 +20,8 @@ from providers.dialects.messages.losses import (
     raw_text_at,
     text_at,
 )
+from providers.dialects.messages.schemas import KeptSchema
+from providers.dialects.messages.user_names import name_in_messages
 
 DEFAULT_MAX_TOKENS = 4096  # Messages demands a limit, chat does not; every Claude model since 3 can write as much
 
@@ -39,6 +42,7 @@ _TRANSLATED = frozenset(
         "temperature",
         "tool_choice",
         "tools",
+        "top_k",  # chat's servers for open models have it
         "top_p",
         "user",
     }
@@ -81,8 +85,16 @@ _REASONS: Mapping[str, str] = {
     "verbosity": "Messages has no verbosity",
     "web_search_options": "Messages searches with a tool of its own",
 }
+Sampling = Literal["free", "one", "none"]  # of temperature and top_p, what a model takes; none: top_k neither
+
 _NO_FIELD = "Messages has no such field"
+_NOT_AT_THE_TOP = frozenset({"allOf", "anyOf", "oneOf"})
 _LEAST_TOP_P_THINKING = 0.95
+_THINKING_REASONS: Mapping[str, str] = {
+    "temperature": "Messages thinks at temperature 1 only",
+    "top_p": f"Messages thinks with a top_p of at least {_LEAST_TOP_P_THINKING}",
+    "top_k": "Messages thinks without top_k only",
+}
 
 
 def from_chat(
@@ -90,6 +102,7 @@ def from_chat(
     *,
     default_max_tokens: int = DEFAULT_MAX_TOKENS,
     adaptive_thinking: bool = True,
+    sampling: Sampling = "free",
     system_turns: bool = False,
 ) -> Wording:
     """Return a chat completion as a Messages request.
@@ -97,7 +110,8 @@ def from_chat(
     ``default_max_tokens`` is the limit of an answer whose client sets none. With ``adaptive_thinking``, which Claude
     has since 4.6, an effort is said as one; otherwise as a budget of tokens (``effort.py``). With ``system_turns``
     the model takes system messages in the middle of a conversation, as Opus does since 4.8 at Anthropic's own API.
-    A temperature or top_p of 1 is the default of both and not sent: newer models refuse every other, and any at all.
+    ``sampling`` says whether the model takes temperature, top_p and top_k, and the first two together. A temperature
+    or top_p of 1 is the default of both and not sent: newer models refuse any at all.
 
     Raises:
         Malformed: the request is not what chat demands.
@@ -127,7 +141,8 @@ def from_chat(
     if "output_config" in thinking and "output_config" in said:
         thinking["output_config"] = {**said["output_config"], **thinking["output_config"]}
     said.update(thinking)
-    said.update(_sampling(asked, losses, thinks=thinking.get("thinking", {}).get("type") in {"enabled", "adaptive"}))
+    thinks = thinking.get("thinking", {}).get("type") in {"enabled", "adaptive"}
+    said.update(_sampling(asked, losses, sampling, thinks=thinks))
     said.update(_user(asked, losses))
     for name, value in asked.items():
         if name not in _TRANSLATED and bytes(value) not in _DEFAULTS.get(name, ()):
@@ -174,8 +189,11 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
         if "description" in function and not is_null(function["description"]):
             one["description"] = function["description"]
         one["input_schema"] = schema
+        for keyword in _NOT_AT_THE_TOP & schema.keys():
+            losses.add(f"{at}.parameters.{keyword}", f"Messages takes no {keyword} at the top of a tool's schema")
+            del schema[keyword]
         if bytes(function.get("strict", b"null")) == b"true":
-            one["strict"] = True
+            one |= _strict(schema, at, losses)
         if "cache_control" in tool:
             one["cache_control"] = tool["cache_control"]
         losses.rest(tool, ("type", "function", "cache_control"), path, _NO_FIELD)
@@ -187,6 +205,14 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
         return {}
     choice = _tool_choice(asked, losses)
     return {"tools": said, "tool_choice": choice} if choice else {"tools": said}
+
+
+def _strict(schema: Object, at: str, losses: Losses) -> Object:
+    kept = KeptSchema(raw_json(schema), f"{at}.parameters")
+    if kept.lost:
+        losses.add(f"{at}.strict", f"Messages cannot keep a call to {kept.lost[0]}")
+        return {}
+    return {"input_schema": kept.kept, "strict": True}
 
 
 def _tool_choice(asked: RawObject, losses: Losses) -> Object | None:
@@ -229,37 +255,40 @@ def _form(asked: RawObject, losses: Losses) -> Object:
     if "description" in given and not is_null(given["description"]):
         losses.add(f"{path}.description", "Messages describes a form in its schema only", hint=True)
     losses.rest(given, ("name", "description", "schema", "strict"), path, _NO_FIELD)
-    return {"output_config": {"format": {"type": "json_schema", "schema": given["schema"]}}}
+    schema = KeptSchema(given["schema"], f"{path}.schema")
+    for keyword in schema.lost:
+        losses.add(keyword, "Messages keeps to no such keyword of a schema")
+    return {"output_config": {"format": {"type": "json_schema", "schema": schema.kept}}}
 
 
-def _sampling(asked: RawObject, losses: Losses, *, thinks: bool) -> Object:
-    said: Object = {}
+def _sampling(asked: RawObject, losses: Losses, sampling: Sampling, *, thinks: bool) -> Object:
     temperature = decoded(asked.get("temperature"), float, "temperature")
-    if temperature is not None and temperature != 1:
-        if temperature > 1:
-            losses.add("temperature", "Messages has no temperature over 1")
-        elif thinks:
-            losses.add("temperature", "Messages thinks at temperature 1 only")
-        else:
-            said["temperature"] = asked["temperature"]
     top_p = decoded(asked.get("top_p"), float, "top_p")
-    if top_p is not None and top_p != 1:
-        if thinks and top_p < _LEAST_TOP_P_THINKING:
-            losses.add("top_p", f"Messages thinks with a top_p of at least {_LEAST_TOP_P_THINKING}")
+    plain = {name for name, value in (("temperature", temperature), ("top_p", top_p)) if value == 1}
+    said: Object = {}
+    for name in ("temperature", "top_p", "top_k"):
+        if name not in asked or name in plain:
+            continue
+        if sampling == "none":
+            losses.add(name, f"this model takes no {name}")
+        elif sampling == "one" and name == "top_p" and "temperature" in said:
+            losses.add(name, "this model takes a temperature or a top_p, not both")
+        elif name == "temperature" and temperature > 1:
+            losses.add(name, "Messages has no temperature over 1")
+        elif thinks and (name != "top_p" or top_p < _LEAST_TOP_P_THINKING):
+            losses.add(name, _THINKING_REASONS[name])
         else:
-            said["top_p"] = asked["top_p"]
-    if "top_k" in asked and thinks:
-        losses.add("top_k", "Messages thinks without top_k only")
-    elif "top_k" in asked:
-        said["top_k"] = asked["top_k"]
+            said[name] = asked[name]
     return said
 
 
 def _user(asked: RawObject, losses: Losses) -> Object:
     """Return who asks, and for which service."""
     said: Object = {}
-    if "user" in asked or "safety_identifier" in asked:
-        said["metadata"] = {"user_id": asked.get("user", asked.get("safety_identifier"))}
+    for name in ("user", "safety_identifier"):
+        if name in asked and not said:
+            user: str = decoded(asked[name], str, name)
+            said["metadata"] = {"user_id": name_in_messages(user, name, losses)}
     if "user" in asked and "safety_identifier" in asked:
         losses.add("safety_identifier", "Messages has one name for a user", hint=True)
     tier = decoded(asked.get("service_tier"), str, "service_tier")

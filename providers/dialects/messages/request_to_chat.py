@@ -15,9 +15,10 @@ from providers.dialects.messages.losses import (
     is_null,
     object_at,
     objects_at,
-    raw_text_at,
     text_at,
 )
+from providers.dialects.messages.user_names import name_in_chat
+from providers.dialects.tool_names import short_name
 
 _SAME = ("model", "stream", "temperature", "top_p")
 _TRANSLATED = frozenset(
@@ -56,12 +57,12 @@ _REASONS: Mapping[str, str] = {
 _NO_TOOL_FIELD = "chat's functions have no such field"
 
 
-def to_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
+def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wording:
     """Return a Messages request as a chat completion.
 
     ``system`` comes first, as a system message; tool results become messages of their own; a tool's failure is told by
     its text; a budget of thinking tokens becomes an effort (``effort.py``). Adaptive and disabled thinking are what a
-    chat model does when told nothing.
+    chat model does when told nothing. With ``thoughts``, earlier ones are said as ``reasoning_content``.
 
     Raises:
         Malformed: the request is not what Messages demands.
@@ -70,10 +71,12 @@ def to_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
     losses = Losses()
     asked = {name: value for name, value in fields.items() if not is_null(value)}
     chat: Object = {name: asked[name] for name in _SAME if name in asked}
-    chat["messages"] = conversation(asked, losses)
+    chat["messages"] = conversation(asked, losses, thoughts=thoughts)
     chat.update(_limits(asked, losses))
-    chat.update(_tools(asked, losses))
-    chat.update(_tool_choice(asked, losses))
+    tools = _tools(asked, losses)
+    choice = _tool_choice(asked, losses)
+    if tools:  # chat refuses a choice without them
+        chat.update(tools | choice)
     chat.update(_output(asked, losses))
     chat.update(_user(asked, losses))
     for name, value in asked.items():
@@ -115,7 +118,7 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
         schema = tool.get("input_schema")
         if schema is None:
             raise Malformed(f"{path}.input_schema: Field required", f"{path}.input_schema")
-        function: Object = {"name": raw_text_at(tool, "name", path)}
+        function: Object = {"name": short_name(text_at(tool, "name", path))}
         if not is_null(tool.get("description", msgspec.Raw(b"null"))):
             function["description"] = tool["description"]
         function["parameters"] = schema
@@ -141,7 +144,7 @@ def _tool_choice(asked: RawObject, losses: Losses) -> Object:
     kind = text_at(choice, "type", "tool_choice")
     said: Object = {}
     if kind == "tool":
-        name = raw_text_at(choice, "name", "tool_choice")
+        name = short_name(text_at(choice, "name", "tool_choice"))
         said["tool_choice"] = {"type": "function", "function": {"name": name}}
     elif kind in {"auto", "any", "none"}:
         said["tool_choice"] = {"auto": "auto", "any": "required", "none": "none"}[kind]
@@ -189,7 +192,7 @@ def _user(asked: RawObject, losses: Losses) -> Object:
     said: Object = {}
     metadata = object_at(asked.get("metadata"), "metadata")
     if "user_id" in metadata and not is_null(metadata["user_id"]):
-        said["user"] = metadata["user_id"]
+        said["user"] = name_in_chat(text_at(metadata, "user_id", "metadata"), losses)
     losses.rest(metadata, ("user_id",), "metadata", "chat has no such field")
     tier = decoded(asked.get("service_tier"), str, "service_tier")
     if tier == "standard_only":

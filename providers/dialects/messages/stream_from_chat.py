@@ -9,6 +9,7 @@ from providers.chunks import DONE
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.tool_blocks import Calls
 from providers.dialects.messages.tool_ids import allowed_id
+from providers.dialects.tool_names import short_name
 from providers.error_bodies import error_in
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
@@ -40,6 +41,7 @@ class FromChat:
     def __init__(self, asked: Mapping[str, msgspec.Raw]) -> None:
         self._shows_thinking = _shows_thinking(asked)
         self._stops = _stops(asked)
+        self._names = _shortened(asked)
         self._begun = self._ended = False
         self._blocks = 0
         self._open: str | None = None  # the type of the block that is open
@@ -98,8 +100,8 @@ class FromChat:
             self._usage = _messages_usage(usage)
         if reason and self._stop is None:
             self._finish(choice, said)
-        if self._stop is not None and self._usage is not None:
-            self._say_stop(said)
+        if self._stop is not None and self._usage is not None and isinstance(usage, dict):
+            self._say_stop(said)  # else the true count may still come: some tell one with every chunk
 
     def _begin(self, chunk: Mapping[str, Any], said: list[bytes]) -> None:
         self._begun = True
@@ -152,7 +154,9 @@ class FromChat:
             if self._call_open != number:
                 self._close(said)
                 call_id = allowed_id(call.call_id or f"toolu_{self._id}_{number}")
-                self._open_block("tool_use", {"id": call_id, "name": call.name, "input": {}}, said)
+                self._open_block(
+                    "tool_use", {"id": call_id, "name": self._names.get(call.name, call.name), "input": {}}, said
+                )
                 self._call_open = number
             if arguments := call.take():
                 self._say_delta(arguments, said)
@@ -185,10 +189,9 @@ class FromChat:
         met = choice.get("stop_reason")
         if self._refused:
             reason = "refusal"
-        elif reason == "end_turn" and len(self._calls):  # some servers stop in any case
-            reason = "tool_use"
-        elif reason == "end_turn" and isinstance(met, str) and met in self._stops:
-            reason = "stop_sequence"
+        elif reason in {"end_turn", "tool_use"}:  # some servers stop in any case, and some for tools they do not call
+            met_one = isinstance(met, str) and met in self._stops
+            reason = "tool_use" if len(self._calls) else "stop_sequence" if met_one else "end_turn"
         self._stop = {"stop_reason": reason, "stop_sequence": met if reason == "stop_sequence" else None}
 
     def _say_stop(self, said: list[bytes]) -> None:
@@ -219,6 +222,16 @@ def _stops(asked: Mapping[str, msgspec.Raw]) -> list[str]:
         return msgspec.json.decode(asked.get("stop_sequences", b"null"), type=list[str] | None) or []
     except msgspec.DecodeError:
         return []
+
+
+def _shortened(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, str]:
+    """Return the names of tools that chat was told shorter ones of, by those."""
+    try:
+        tools = msgspec.json.decode(asked.get("tools", b"null"), type=list[dict[str, Any]] | None) or []
+    except msgspec.DecodeError:
+        return {}
+    names = [name for tool in tools if isinstance(name := tool.get("name"), str)]
+    return {short: name for name in names if (short := short_name(name)) != name}
 
 
 def _thought(part: Mapping[str, Any]) -> str:

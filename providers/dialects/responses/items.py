@@ -4,9 +4,10 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Malformed
+from providers.dialects.dialect import Malformed, decoded, raw_json
 from providers.dialects.responses.fields import Fields, Losses, is_string, objects_of
 from providers.dialects.responses.namespaces import called_name
+from providers.dialects.tool_pictures import SEE_BELOW, SHOWN_LATER, shown
 
 Part = dict[str, Any]
 Content = msgspec.Raw | list[Part]
@@ -14,6 +15,7 @@ Content = msgspec.Raw | list[Part]
 _SPEAKERS = frozenset({"user", "system", "developer"})
 _TEXT = frozenset({"type", "text"})
 _HIGH = msgspec.Raw(b'"high"')
+_EMPTY = msgspec.Raw(b'""')
 _ORIGINAL = msgspec.Raw(b'"original"')
 _NO_SUCH_FIELD = "chat completions have no such field"
 _OWN_THOUGHTS = "chat completions do not take earlier reasoning back: it is of use to the model that thought it"
@@ -28,15 +30,28 @@ class Conversation:
     have to follow the message that made them.
     """
 
-    def __init__(self, losses: Losses) -> None:
-        self.messages: list[dict[str, Any]] = []
+    def __init__(self, losses: Losses, *, thoughts: bool = False) -> None:
+        self._said: list[dict[str, Any]] = []
         self._losses = losses
+        self._takes_thoughts = thoughts
+        self._thought: list[str] = []  # before a message that has not begun
         self._open: dict[str, Any] | None = None  # the assistant's message, while nobody else has spoken
+        self._shown: list[Part] = []  # by tools: it is said when all results of a turn are
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """What has been added so far, as chat has it."""
+        self._show()
+        return self._said
 
     def say(self, role: str, content: Content) -> None:
         """Add a message that is not the assistant's."""
-        self._open = None
-        self.messages.append({"role": role, "content": content})
+        self._close()
+        if role == "user" and self._shown:
+            content = [*self._shown, *_as_parts(content)]
+            self._shown = []
+        self._show()
+        self._said.append({"role": role, "content": content})
 
     def add(self, item: Fields) -> None:
         """Add one item.
@@ -53,7 +68,10 @@ class Conversation:
             case "message":
                 raise Malformed(f"Missing required parameter: '{item.named('role')}'.", item.named("role"))
             case "function_call":
-                function = {"name": called_name(item), "arguments": item.need("arguments")}
+                arguments = item.need("arguments")
+                if arguments == _EMPTY:  # which servers read as JSON
+                    arguments = raw_json("{}")
+                function = {"name": called_name(item), "arguments": arguments}
                 self._call({"id": item.need("call_id"), "type": "function", "function": function})
             case "custom_tool_call":
                 custom = {"name": called_name(item), "input": item.need("input")}
@@ -61,7 +79,7 @@ class Conversation:
             case "function_call_output" | "custom_tool_call_output":
                 self._result(item)
             case "reasoning":
-                self._losses.add(item.path, _OWN_THOUGHTS, hint=True)
+                self._think(item)
                 return
             case "item_reference" | None:
                 self._losses.add(item.path, "it names an item that only the provider that made it has")
@@ -88,35 +106,75 @@ class Conversation:
             before = self._open["content"]
             self._open["content"] = content if before is None else [*_as_parts(before), *_as_parts(content)]
             return
-        self._open = {"role": "assistant", "content": content}
+        begun = self._begin(content)
         if isinstance(content, list) and [part["type"] for part in content] == ["refusal"]:
-            self._open |= {"content": None, "refusal": content[0]["refusal"]}
-        self.messages.append(self._open)
+            begun |= {"content": None, "refusal": content[0]["refusal"]}
 
     def _call(self, call: Part) -> None:
-        if self._open is None:
-            self._open = {"role": "assistant", "content": None}
-            self.messages.append(self._open)
-        self._open.setdefault("tool_calls", []).append(call)
+        message = self._begin(None) if self._open is None else self._open
+        message.setdefault("tool_calls", []).append(call)
+
+    def _begin(self, content: Content | None) -> dict[str, Any]:
+        """Begin a message of the assistant, with what it thought before."""
+        self._show()
+        self._open = {"role": "assistant", "content": content}
+        if self._thought:
+            self._open["reasoning_content"] = "\n\n".join(self._thought)
+            self._thought = []
+        self._said.append(self._open)
+        return self._open
+
+    def _close(self) -> None:
+        self._open = None
+        if self._thought:  # and nothing else, since the answer broke off
+            self._losses.add("input", _OWN_THOUGHTS, hint=True)
+            self._thought = []
+
+    def _think(self, item: Fields) -> None:
+        """Take what the model thought: it belongs to the message that is open, or to the next."""
+        content: list[dict[str, Any]] = []
+        if self._takes_thoughts:
+            content = item.take("content", list[dict[str, Any]]) or item.take("summary", list[dict[str, Any]]) or []
+        told = "\n\n".join(text for part in content if isinstance(text := part.get("text"), str) and text)
+        if not told:
+            self._losses.add(item.path, _OWN_THOUGHTS, hint=True)
+        elif self._open is not None:
+            before = self._open.get("reasoning_content")
+            self._open["reasoning_content"] = told if before is None else f"{before}\n\n{told}"
+        else:
+            self._thought.append(told)
 
     def _result(self, item: Fields) -> None:
         call_id, output = item.need("call_id"), item.need("output")
         item.pass_over("name", "namespace")  # of the tool: the call has them
-        self._open = None
+        self._close()
         path = item.named("output")
-        content = output if is_string(output) else self._parts(output, path, only_text=True)
-        self.messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
+        content = output if is_string(output) else self._parts(output, path, of_call=call_id)
+        self._said.append({"role": "tool", "tool_call_id": call_id, "content": content})
 
-    def _parts(self, raw: msgspec.Raw, path: str, *, only_text: bool = False) -> Content:
-        """Return the parts of a message; the text itself where there is nothing but one plain text."""
+    def _show(self) -> None:
+        """Say what tools showed, in a user's message: results have to follow their calls without a break."""
+        if self._shown:
+            self._said.append({"role": "user", "content": self._shown})
+            self._shown = []
+
+    def _parts(self, raw: msgspec.Raw, path: str, *, of_call: msgspec.Raw | None = None) -> Content:
+        """Return the parts of a message; the text itself where there is nothing but one plain text.
+
+        Of the result of a call only text is said here, and where to look for the rest.
+        """
         said: list[Part] = []
         for part in objects_of(raw, path):
             chat = self._part(part)
-            if chat is not None and only_text and chat["type"] != "text":
-                self._losses.add(part.path, "in chat completions the result of a tool is text")
-            elif chat is not None:
-                part.lose_rest(self._losses, _NO_SUCH_FIELD)
-                said.append(chat)
+            if chat is None:
+                continue
+            part.lose_rest(self._losses, _NO_SUCH_FIELD)
+            if of_call is not None and chat["type"] != "text":
+                self._losses.add(part.path, SHOWN_LATER, hint=True)
+                shown_by = decoded(of_call, str, path)
+                self._shown += [{"type": "text", "text": shown(shown_by)}, chat]
+                chat = {"type": "text", "text": raw_json(SEE_BELOW)}
+            said.append(chat)
         if len(said) == 1 and said[0].keys() == _TEXT:
             text: msgspec.Raw = said[0]["text"]
             return text

@@ -45,8 +45,9 @@ def names_of(raw: msgspec.Raw | None) -> Mapping[str, tuple[str, str]]:
     names: dict[str, tuple[str, str]] = {}
     for tool in decoded(raw, list[dict[str, Any]], "tools") or ():
         if tool.get("type") == "namespace":
-            namespace = tool["name"]
-            names |= {flat_name(namespace, inner["name"]): (namespace, inner["name"]) for inner in tool["tools"]}
+            namespace = str(tool.get("name"))
+            own = [str(inner.get("name")) for inner in tool.get("tools") or ()]
+            names |= {flat_name(namespace, name): (namespace, name) for name in own}
     return names
 
 

@@ -159,7 +159,9 @@ class Called:
         self._telling.say(f"response.{self._kind}_{self._argument}.delta", **self._place, delta=delta)
 
     def close(self, status: str) -> Item:
-        """End the item and return it."""
+        """End the item and return it. A function that was called without arguments gets none, in JSON."""
+        if self._argument == "arguments" and status == "completed" and not self._pieces:
+            self.add("{}")
         whole = self._item[self._argument] = "".join(self._pieces)
         named = {"name": self._item["name"]} if self._argument == "arguments" else {}
         told = {**named, self._argument: whole}

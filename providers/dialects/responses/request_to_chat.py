@@ -41,8 +41,8 @@ _STATE = ("previous_response_id", "conversation", "prompt")  # with any of them,
 _NO_SUCH_FIELD = "chat completions have no such field"
 
 
-def to_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
-    """Return a Responses request as a chat completion.
+def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wording:
+    """Return a Responses request as a chat completion; with ``thoughts``, earlier ones as ``reasoning_content``.
 
     Raises:
         Malformed: it lacks its input, or what it says is of another type than the API demands.
@@ -50,7 +50,8 @@ def to_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
     """
     asked, losses = Fields(fields), Losses()
     said: dict[str, Any] = asked.several(*SHARED)
-    said["messages"] = _messages(asked, losses, optional=any(name in fields for name in _STATE))
+    conversation = Conversation(losses, thoughts=thoughts)
+    said["messages"] = _messages(asked, conversation, optional=any(name in fields for name in _STATE))
     said |= _tools(asked, losses)
     if (limit := asked.raw("max_output_tokens")) is not None:
         said["max_completion_tokens"] = limit
@@ -67,8 +68,7 @@ def to_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
     return Wording({name: raw_json(value) for name, value in said.items()}, losses.all())
 
 
-def _messages(asked: Fields, losses: Losses, *, optional: bool) -> list[dict[str, Any]]:
-    conversation = Conversation(losses)
+def _messages(asked: Fields, conversation: Conversation, *, optional: bool) -> list[dict[str, Any]]:
     if (instructions := asked.raw("instructions")) is not None:
         if not is_string(instructions):
             raise Malformed("'instructions' must be a string.", "instructions")

@@ -51,6 +51,7 @@ class FromChat:
         self._items: dict[int, Item] = {}  # those that are over, by their place in the output
         self._open: tuple[int, Said | Thought] | None = None
         self._calls: dict[Any, tuple[int, Called]] = {}  # those that are open, by the index or id chat gives them
+        self._nameless: dict[Any, list[tuple[str, str]]] = {}  # ids and arguments of calls whose name has not come
         self._usage: dict[str, Any] | None = None
         self._finish_reason: str | None = None
         self._over = False
@@ -148,16 +149,22 @@ class FromChat:
         inner = call.get("custom" if is_custom else "function")
         inner = inner if isinstance(inner, dict) else {}
         index, call_id, name = call.get("index"), _string(call.get("id")), _string(inner.get("name"))
-        key = index if isinstance(index, int) else call_id or next(reversed(self._calls), 0)
+        piece = _string(inner.get("input" if is_custom else "arguments"))
+        key = index if isinstance(index, int) else call_id or next(reversed(self._calls | self._nameless), 0)
         if key not in self._calls:
+            self._nameless.setdefault(key, []).append((call_id, piece))
+            if not name:
+                return
+            before = self._nameless.pop(key)
             self._close_open("completed")
             number, item_id = self._next("ctc" if is_custom else "fc")
-            call_id = call_id or f"call_{self._new_id()}"
+            call_id = next((one for one, _ in before if one), "") or f"call_{self._new_id()}"
             begun = Called(
                 self._telling, item_id, number, call_id=call_id, name=self._names.get(name, name), is_custom=is_custom
             )
             self._calls[key] = number, begun
-        if piece := _string(inner.get("input" if is_custom else "arguments")):
+            piece = "".join(said for _, said in before)
+        if piece:
             self._calls[key][1].add(piece)
 
     def _next(self, prefix: str) -> tuple[int, str]:
@@ -173,6 +180,8 @@ class FromChat:
 
     def _close_all(self, status: str) -> None:
         """End what is open, with ``status`` what was begun last; calls that came before it are whole."""
+        if self._nameless:
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, "called a tool without a name")
         self._close_open(status)
         last = self._count - 1
         for number, call in self._calls.values():

@@ -157,7 +157,7 @@ def test_what_a_list_says_cannot_become_anything_but_a_name_or_a_comment(
         "x-7b:latest-q4",
         "/${HOME}/x-8b",
     ]
-    rows = [{"id": name, "quantization": "fp8 }\nhost: evil #", "type": "chat"} for name in [*hostile, "acme/ok-9b:v2"]]
+    rows = [{"id": name, "quantization": "fp8 } host: evil #", "type": "chat"} for name in [*hostile, "acme/ok-9b:v2"]]
     site.answers["/groq/models"] = {"data": rows}
     site.answers["/together/models"] = {"data": rows}
 

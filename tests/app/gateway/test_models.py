@@ -107,7 +107,21 @@ async def test_a_client_kept_from_a_provider_is_told_of_the_others_alone(serve: 
     async with serve(alpha=None, beta=None, config=config, key=KEY) as stage:
         model = await one(stage, "both", headers=keyed())
         assert (model["context_length"], model["pricing"]["prompt"]) == (9_000, "0.000003")
-        assert "pricing" not in await one(stage, "secret", headers=keyed())
+        assert model["deployments"] == ["beta/b"]
+        secret = await one(stage, "secret", headers=keyed())
+        assert "pricing" not in secret
+        assert secret["deployments"] == []
+
+
+async def test_a_client_that_requires_something_is_told_of_those_who_keep_it_alone(serve: Serve) -> None:
+    both = [
+        priced("alpha/a", 1, 2, context_tokens=1_000),
+        {**priced("beta/b", 3, 4, context_tokens=9_000), "zdr": True},
+    ]
+    config = {**serving(both=both), **client(require={"zdr": True})}
+    async with serve(alpha=None, beta=None, config=config, key=KEY) as stage:
+        model = await one(stage, "both", headers=keyed())
+        assert (model["context_length"], model["deployments"]) == (9_000, ["beta/b"])
 
 
 @pytest.mark.parametrize("header", [ANTHROPIC, {"x-api-key": "any"}], ids=lambda header: next(iter(header)))

@@ -70,6 +70,7 @@ async def test_a_hundred_mixed_calls_leave_nothing_behind(serve: Serve) -> None:
                 settle(stage, stream=True), settle(stage, stream=False), leave_early(stage, 0), leave_early(stage, 1)
             )
         for provider in stage.providers.values():
+            provider._once.clear()  # what was meant for requests that were cut before they came
             provider.once([Hang()])
         await leave_early(stage, 0)
         await stage.gateway.context.fleet.idle()
@@ -83,9 +84,12 @@ async def test_a_hundred_mixed_calls_leave_nothing_behind(serve: Serve) -> None:
         assert busy(stage) == {"alpha": 0, "beta": 0, "gamma": 0}
         for row in stage.gateway.steering.leaderboard(MODEL).deployments:
             assert row.in_flight == 0
-        assert names(asyncio.all_tasks() - at_rest) <= {
-            "RequestHandler.start"
-        }  # kept connections, both sides being here
+        kept = {"RequestHandler.start"}  # kept connections, both sides being here
+        for _ in range(10_000):  # turns in which a spare connection may still be dialled
+            if names(asyncio.all_tasks() - at_rest) <= kept:
+                break
+            await asyncio.sleep(0)
+        assert names(asyncio.all_tasks() - at_rest) <= kept
         assert timers_of("gateway") == []
     assert not {task.get_name() for task in asyncio.all_tasks()} & BACKGROUND
 

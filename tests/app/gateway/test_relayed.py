@@ -244,6 +244,7 @@ async def test_pictures_come_in_parts(opened: Open) -> None:
         says(b'{"error": {"message": "quota"}}', kind="text/plain"),
         plays(b'event: error\ndata: {"type":"error","error":{"message":"no"}}\n\n', kind="text/event-stream"),
         plays(b": nothing\n\n", kind="text/event-stream"),
+        plays(b": nothing\n\n" * 100_000, kind="text/event-stream", then="hang"),
         says(b"<html>", kind="text/html"),
     ],
 )
@@ -405,6 +406,47 @@ async def test_a_second_model_in_a_form_cannot_get_past_the_first(opened: Open) 
         async with stage.http.post(stage.url + "/v1/audio/transcriptions", data=data) as response:
             assert response.status == 200
         assert b"a-dearer-one" not in studios["alpha"].received[0].body
+
+
+async def test_no_part_hides_in_what_stands_around_the_form(opened: Open) -> None:
+    hidden = b'--b\nContent-Disposition: form-data; name="model"\n\na-dearer-one\n--b--\n'
+    parts = b"".join(
+        b'--b\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n' % pair
+        for pair in ((b"model", MODEL.encode()), (b"file", SOUND))
+    )
+    async with opened(alpha=[says(TRANSCRIPT)]) as (stage, studios):
+        path, kind = stage.url + "/v1/audio/transcriptions", "multipart/form-data; boundary=b; odd=\u00fc"
+        body = b"x\n" + hidden + b"\r\n" + parts + b"--b--\r\n" + hidden
+        async with stage.http.post(path, data=body, headers={"content-type": kind}) as response:
+            assert response.status == 200, await response.text()
+        [received] = studios["alpha"].received
+        assert received.body == parts.replace(MODEL.encode(), b"m") + b"--b--\r\n"
+        assert received.headers["content-type"] == "multipart/form-data; boundary=b"
+
+
+async def test_who_hangs_up_in_the_middle_of_a_file_made_no_call(opened: Open) -> None:
+    async with opened(alpha=[says(TRANSCRIPT)]) as (stage, studios):
+        host, _, port = stage.url.removeprefix("http://").partition(":")
+        for _ in range(3):
+            _, writer = await asyncio.open_connection(host, int(port))
+            head = f"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: {host}\r\ncontent-length: 1000000\r\n"
+            writer.write(head.encode() + b"content-type: multipart/form-data; boundary=b\r\n\r\n--b\r\n" + SOUND)
+            await writer.drain()
+            writer.close()
+        async with stage.http.post(stage.url + "/v1/audio/transcriptions", data=form()) as response:
+            assert response.status == 200
+        assert len(studios["alpha"].received) == 1
+        await stage.gateway.context.fleet.idle()
+        assert await stage.rows("select status_code from calls") == [{"status_code": 200}]
+
+
+async def test_a_short_sound_of_no_type_is_not_called_json(opened: Open) -> None:
+    async with (
+        opened(alpha=[says(b"ID3 short", kind="")]) as (stage, _),
+        stage.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response,
+    ):
+        assert await response.read() == b"ID3 short"
+        assert response.headers["content-type"] == "application/octet-stream"
 
 
 async def test_a_deployments_own_fields_and_headers_go_into_forms_too(opened: Open) -> None:

@@ -1,7 +1,7 @@
 """Codex, on OpenAI's responses, as ``codex exec``.
 
-Two of its tools exist in responses alone, a hosted web search and a namespace of agents: they are turned off, so that
-it can be raced by deployments that speak something else.
+One of its tools exists at OpenAI alone, a hosted web search: it is turned off, so that Codex can be raced by
+deployments that speak something else.
 """
 
 import json
@@ -15,10 +15,6 @@ model = "{model}"
 model_provider = "holeshot"
 check_for_update_on_startup = false
 web_search = "disabled"
-[agents]
-enabled = false
-[features]
-multi_agent = false
 [analytics]
 enabled = false
 [model_providers.holeshot]

@@ -86,6 +86,17 @@ def test_check_tells_machines_file_and_line(holeshot: Holeshot) -> None:
     assert told["problems"] == [{"message": "prot: unknown key; did you mean 'port'?", "file": "bad.yaml", "line": 1}]
 
 
+def test_check_shows_no_password_that_an_address_holds(holeshot: Holeshot) -> None:
+    Path("gateway.yaml").write_text(
+        "providers: { mine: { base_url: 'https://me:s3cret@host.test:8443/v1?api-key=h1dden' } }\n"
+    )
+
+    for options in ((), ("--json",)):
+        output = holeshot("check", "--config", "gateway.yaml", *options).output
+        assert "https://host.test:8443/v1" in output
+        assert not [word for word in ("s3cret", "h1dden") if word in output]
+
+
 def test_check_says_what_is_unknown(holeshot: Holeshot) -> None:
     text = "providers: { mine: { base_url: 'http://box/v1' } }\nmodels: { m: { deployments: [mine/x] } }\n"
     Path("ok.yaml").write_text(text)
@@ -129,7 +140,7 @@ def test_check_tells_prices_apart_and_what_a_deployment_can_do(holeshot: Holesho
     assert theirs["cached_input_usd"] < theirs["input_usd"]
     assert (theirs["capabilities"]["tools"], theirs["capabilities"]["vision"]) == (True, False)
     (row,) = [line.split() for line in shown.splitlines() if "8,192" in line]
-    assert row == ["ollama/x", "8,192", *[UNKNOWN] * 3, "no", *[UNKNOWN] * 3]
+    assert row == ["ollama/x", "8,192", *[UNKNOWN] * 3, "no", UNKNOWN]  # of sound and reasoning nothing is known at all
 
 
 RULES = """

@@ -35,11 +35,48 @@ def test_decimals_are_json_numbers_and_what_is_no_number_is_null(capsys: pytest.
     assert json.loads(capsys.readouterr().out) == [{"n": 12.5, "nan": None, "id": str(UUID(int=1))}]
 
 
+NAME = "together/meta-llama/Llama-3.3-70B-Instruct-Turbo"
+
+
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make standard output, as it is now, a terminal of 80 characters without colours."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+
+
+def test_where_it_is_narrow_heads_and_names_are_broken_and_figures_stay_whole(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    narrow(monkeypatch)
+    columns = ["deployment", "longest answer", *(f"price per {letter}" for letter in "abcde")]
+
+    write_table(columns, [[NAME, "131,072", *range(5)]], title="a title")
+
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == "a title"
+    assert [line.split() for line in lines if " longest " in line] == [["longest", *["per"] * 5]]
+    folded = [line.split() for line in lines[lines.index(lines[0]) + 1 :] if line.split()][-2:]
+    assert "".join(row[0] for row in folded) == NAME
+    assert folded[0][1:] == ["131,072", "0", "1", "2", "3", "4"]
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_table_on_its_side_keeps_its_title(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow(monkeypatch)
+    write_table(["deployment", *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJ"], [[NAME, *range(36)]], title="a title")
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].strip() == "a title"
+    assert [line.split() for line in lines if line.strip().startswith("J ")] == [["J", "35"]]
+
+
 def test_what_is_too_wide_for_the_screen_is_laid_on_its_side(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("TERM", "dumb")  # 80 characters, no colours
+    narrow(monkeypatch)
     columns = ["deployment", *(f"ttft_p{share}_ms" for share in range(80, 99))]
 
     write_table(columns, [["groq/x", *range(19)], ["slow/x", *range(19)]])

@@ -9,9 +9,10 @@ from gateway.calls import Mode, Objective
 from gateway.errors import Forbidden, InvalidRequest
 from gateway.fleet import Clocks, Deployment, Model
 from gateway.ingress.admission import Client
-from gateway.ingress.wishes.openrouter import MaxPrice
+from gateway.ingress.wishes.openrouter import MOST_SLUGS, MaxPrice
 from gateway.ingress.wishes.preferences import (
     CONSUMED,
+    MOST_MODELS,
     NOTHING,
     Chosen,
     Preferences,
@@ -367,3 +368,12 @@ def test_what_names_openrouter_itself_is_openrouters_affair() -> None:
     assert is_passed_on(adhoc)
     assert not is_passed_on(Model("m", {there.name: there}, RaceSettings()))
     assert not is_passed_on(Model("x", {there.name: there, GROQ.name: GROQ}, RaceSettings(), adhoc=True))
+
+
+def test_endless_lists_are_refused() -> None:
+    assert len(read(models=[str(number) for number in range(MOST_MODELS)]).models) == MOST_MODELS
+    with pytest.raises(InvalidRequest, match=f"'models' must hold at most {MOST_MODELS} names"):
+        read(models=[str(number) for number in range(MOST_MODELS + 1)])
+    for name in ("order", "only", "ignore"):
+        with pytest.raises(InvalidRequest, match=f"'provider.{name}' must hold at most {MOST_SLUGS} names"):
+            read(provider={name: ["a"] * (MOST_SLUGS + 1)})

@@ -252,6 +252,17 @@ async def test_an_unknown_key_is_out_for_every_model_and_a_forbidden_one_for_its
     assert [state.models for state in stand.ring.describe()] == [(), ("m",), ()]
 
 
+async def test_a_model_that_makes_no_vectors_is_asked_for_answers_under_the_same_keys(stand: Stand) -> None:
+    for key in stand.keys:
+        key.error = refused(403)
+    with pytest.raises(UpstreamError, match="all 3 keys are refused"):
+        await stand.ring.send("embeddings", REQUEST)
+    for key in stand.keys:
+        key.error = None
+    await stand.ask()
+    assert sum(stand.asked) == 4
+
+
 async def test_when_every_key_is_refused_the_operator_is_told(stand: Stand) -> None:
     for key in stand.keys:
         key.error = refused()

@@ -220,3 +220,10 @@ def test_a_list_that_does_not_move_on_or_never_ends_is_left() -> None:
     assert len(asyncio.run(read_pages(still)).models) == 1
     assert calls == 2
     assert len(asyncio.run(read_pages(endless)).models) == MOST_PAGES
+
+
+def test_no_word_of_a_list_can_write_to_the_terminal() -> None:
+    red = "\x1b[31mred"
+    row = {"id": "a", "quantization": red, "owned_by": red, "input_modalities": ["text", red], "name": red}
+    (listed,) = read_listing(json.dumps({"data": [row, {"id": red}]}).encode())
+    assert (listed.quantization, listed.owner, listed.name, listed.input_modalities) == (None, None, None, ("text",))

@@ -34,6 +34,8 @@ def test_what_stands_around_the_parts_is_not_passed_on(preamble: bytes, epilogue
 
 def test_one_boundary_is_declared_upstream() -> None:
     assert read_form('multipart/form-data; charset=\udcff; Boundary="b b"', FORM).content_type == TYPE
+    plain = FORM.replace(b"--b b", b"--WebKit-1")
+    assert read_form('multipart/form-data; boundary="WebKit-1"', plain).content_type.endswith("; boundary=WebKit-1")
 
 
 def test_a_form_without_a_model_is_given_one() -> None:
@@ -101,6 +103,11 @@ def test_a_name_is_found_and_a_files_name_is_none(disposition: bytes, name: str)
         (TYPE, body(part('x"; name="model', b"1"))),
         (TYPE, body(part("x\"; name*=utf-8''model; y=\"", b"1"))),
         (TYPE, body(part("mod\\el", b"1"))),
+        (TYPE, body(part("", b"1")).replace(b'name=""', b"name*=utf-8''model")),
+        (TYPE, body(part("x", b'1\n--b b\nContent-Disposition: form-data; name="model"\n\nv'))),
+        (TYPE, body(part("x", b'1\r--b b\rContent-Disposition: form-data; name="model"\r\rv'))),
+        (TYPE, b'--b b\r\nContent-Disposition: form-data; name="model\r\n\r\nv\r\n--b b--'),
+        (TYPE, b"--b b\r\nContent-Disposition: form-data; name=x odd\r\n\r\nv\r\n--b b--"),
         (TYPE, body(part("model\0", b"1"))),
         (TYPE, body(part("x", b"1", b"X: " + b"y" * 20_000 + b"\r\n"))),
     ],

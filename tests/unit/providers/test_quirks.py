@@ -88,3 +88,29 @@ def test_messages_without_a_developer_are_not_even_copied() -> None:
 @pytest.mark.parametrize("messages", [{"role": "developer"}, ["developer"], "developer"])
 def test_messages_that_are_none_are_left_for_the_vendor_to_refuse(messages: Any) -> None:
     assert shaped(Quirks(system_role=True), messages=messages) == {"messages": messages}
+
+
+SIGNING = Quirks(unsigned_call="whoever")
+SIGNED = {"google": {"thought_signature": "whoever"}}
+
+
+def call(call_id: str, **fields: Any) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}, **fields}
+
+
+def test_the_first_call_of_a_message_without_a_signature_gets_one() -> None:
+    ask, answer = {"role": "user", "content": "Hi"}, {"role": "tool", "tool_call_id": "a", "content": "x"}
+    made = {"role": "assistant", "content": None, "tool_calls": [call("a"), call("b")]}
+    signed = {**made, "tool_calls": [call("a", extra_content=SIGNED), call("b")]}
+    assert shaped(SIGNING, messages=[ask, made, answer]) == {"messages": [ask, signed, answer]}
+
+
+def test_calls_that_are_signed_keep_their_bytes() -> None:
+    own = [{"role": "assistant", "tool_calls": [call("a", extra_content={"google": {"thought_signature": "own"}})]}]
+    body = fields(messages=own)
+    assert shape(body, SIGNING)["messages"] is body["messages"]
+
+
+@pytest.mark.parametrize("messages", ["tool_calls", [{"tool_calls": 5}], [5], [{"tool_calls": []}]])
+def test_what_has_no_calls_to_sign_is_left_to_the_vendor(messages: Any) -> None:
+    assert shaped(SIGNING, messages=messages) == {"messages": messages}

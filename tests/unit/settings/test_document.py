@@ -44,6 +44,19 @@ def test_a_value_that_contains_itself_is_a_problem_not_a_crash(path: Path) -> No
     assert problem.message == "a[0] contains itself"
 
 
+def test_aliases_of_aliases_that_mean_more_than_memory_holds_are_a_problem(path: Path) -> None:
+    bomb = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 60))
+    (problem,) = read(path, bomb).problems
+
+    assert problem.message == "means far too much: is it aliases (*name) of aliases?"
+
+
+def test_a_file_nested_too_deeply_is_a_problem_not_a_crash(path: Path) -> None:
+    (problem,) = read(path, "a: " + "[" * 5000 + "]" * 5000).problems
+
+    assert problem.message == "is nested too deeply"
+
+
 def test_a_tag_is_a_problem_at_its_line(path: Path) -> None:
     (problem,) = read(path, "port: 1\nkey: !secret x\n").problems
 

@@ -151,8 +151,8 @@ model_list:
       model: openai/x
       api_base: https://user:pwhush@llm.corp.test/v1
       api_key: sk-corphush
-      extra_headers: { Authorization: Bearer headerhush, x-team: search }
-      extra_body: { api_token: bodyhush, top_k: 4 }
+      extra_body: { api_token: bodyhush, top_k: 4, anything: sk-inthebodyhush }
+      extra_headers: { Authorization: Bearer headerhush, x-team: search, x-odd: Bearer oddhush }
 router_settings: { redis_host: cache, redis_port: 6380, redis_password: redishush, redis_ssl: true }
 general_settings: { master_key: sk-masterhush, database_url: "postgresql://u:dbhush@db/litellm" }
 environment_variables: { SLACK_WEBHOOK_URL: https://hooks.test/envhush }
@@ -165,6 +165,13 @@ def test_no_secret_is_ever_written_down(imported: Import) -> None:
     for text in (converted.text, *(note.message for note in converted.notes)):
         assert "gsk-" not in text
         assert "hush" not in text
+
+
+def test_a_remark_on_an_included_file_names_that_file(imported: Import, tmp_path: Path) -> None:
+    (tmp_path / "more.yaml").write_text("model_list: !secret x\n")
+    _, converted = imported("include: [more.yaml]\nmodel_list: []\n")
+
+    assert "# more.yaml:1: model_list cannot be understood" in converted.text
 
 
 def test_a_secret_in_the_clear_moves_to_a_variable_that_nothing_else_has(imported: Import) -> None:
@@ -181,7 +188,7 @@ def test_a_secret_in_the_clear_moves_to_a_variable_that_nothing_else_has(importe
     proxied = settings.models["proxied"].deployments[0]
     assert proxied.extra_headers["Authorization"].get_secret_value() == "value-of-AUTHORIZATION"
     assert proxied.extra_headers["x-team"].get_secret_value() == "search"
-    assert proxied.extra_body == {"api_token": "value-of-API_TOKEN", "top_k": 4}
+    assert proxied.extra_body == {"api_token": "value-of-API_TOKEN", "top_k": 4, "anything": "value-of-ANYTHING"}
     assert settings.redis_url is not None
     assert settings.redis_url.get_secret_value() == "rediss://:value-of-REDIS_PASSWORD@cache:6380"
 
@@ -583,3 +590,29 @@ def test_the_examples_that_litellm_ships_load(example: Path, imported: Import) -
     assert tuple(settings.models) == converted.models
     said: Any = yaml.safe_load(example.read_text(encoding="utf-8")) or {}
     assert bool(converted.models or settings.providers or converted.notes) == bool(said.get("model_list"))
+
+
+def test_what_includes_a_device_or_a_folder_is_imported_without_it(imported: Import) -> None:
+    _, converted = imported("include: [/dev/zero, .]\nmodel_list: []\n")
+
+    assert remarks(converted, "is no file")
+
+
+@pytest.mark.parametrize(
+    ("entry", "rest", "words"),
+    [
+        ("{ model: openai/x, rpm: 1" + "0" * 400 + " }", "", "rpm: is no number here"),
+        ("{ model: openai/x, order: .inf }", "", "order: is no number here"),
+        ("{ model: openai/x, custom_llm_provider: [x] }", "", "names no vendor that is known"),
+        ("{ model: openai/x }", "litellm_settings: { default_fallbacks: [[m], {model: {}}] }", "no model of the file"),
+    ],
+)
+def test_what_makes_no_sense_is_remarked_on_not_a_crash(imported: Import, entry: str, rest: str, words: str) -> None:
+    _, converted = imported(f"model_list: [{{ model_name: m, litellm_params: {entry} }}]\n{rest}\n")
+
+    assert remarks(converted, words)
+
+
+def test_an_address_that_is_none_is_a_problem_of_the_file_that_is_written(imported: Import) -> None:
+    with pytest.raises(ConfigurationError, match="base_url: is no address"):
+        imported("model_list: [{ model_name: m, litellm_params: { model: openai/x, api_base: 'http://[::1' } }]\n")

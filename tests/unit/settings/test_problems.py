@@ -17,6 +17,19 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one_and_its_line(probl
     assert problems(text) == ["gateway.yaml:4: providers.ollama.base_ulr: unknown key; did you mean 'base_url'?"]
 
 
+def test_a_key_cannot_write_to_the_terminal(problems: Problems) -> None:
+    (problem,) = problems('"\\e[31mred\\n": 1\n')
+
+    assert problem.startswith("gateway.yaml:1: \\x1b[31mred\\n: unknown key")
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://", "https://host:port/v1", "https:///v1"])
+def test_an_address_that_is_none_is_refused(problems: Problems, url: str) -> None:
+    (problem,) = problems(f"providers:\n  mine: {{ base_url: '{url}' }}\n")
+
+    assert problem.endswith("providers.mine.base_url: is no address: write it like https://api.example.com/v1")
+
+
 def test_an_unknown_key_like_no_other_lists_the_known_ones(problems: Problems) -> None:
     text = (
         "models:\n  m:\n    deployments: [{ deployment: ollama/x, price_per_mtok: { input: 1, output: 2, zzz: 3 } }]\n"

@@ -110,11 +110,14 @@ class Scene:
         retry_after_s: float | None = None,
         ttft_ms: float | None = None,
         role: Role = Role.PRIMARY,
+        status_code: int | None = None,
+        prompt_class: int = 0,
     ) -> AttemptRecord:
         """Run an attempt that fails."""
         outcome = Outcome.TIMEOUT if kind is ErrorKind.TTFT_TIMEOUT else Outcome.FAILED
         start = self.launch(deployment, role)
-        return self._end(start, outcome, error_kind=kind, retry_after_s=retry_after_s, ttft_ms=ttft_ms)
+        facts = {"error_kind": kind, "retry_after_s": retry_after_s, "ttft_ms": ttft_ms, "status_code": status_code}
+        return self._end(start, outcome, prompt_class, **facts)
 
     def finish(self, *attempts: AttemptRecord, completion_tokens: int | None = 100) -> None:
         """End a call that consisted of ``attempts``."""
@@ -157,7 +160,7 @@ class Scene:
         rows = self.steering.leaderboard(MODEL).deployments
         return next(row.state for row in rows if row.deployment == deployment)
 
-    def _end(self, start: AttemptStart, outcome: Outcome, **facts: object) -> AttemptRecord:
+    def _end(self, start: AttemptStart, outcome: Outcome, prompt_class: int = 0, **facts: object) -> AttemptRecord:
         record = AttemptRecord(
             id=start.id,
             call_id="call",
@@ -170,5 +173,5 @@ class Scene:
             outcome=outcome,
             **facts,  # type: ignore[arg-type]  # the tests' own words, as the record names them
         )
-        self.steering.attempt_ended(MODEL, 0, record)
+        self.steering.attempt_ended(MODEL, prompt_class, record)
         return record

@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 from gateway.calls import Mode, Objective, Outcome, Role
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Terms
+from gateway.steering.constants import OTHER_CLASSES_FROM
 from gateway.steering.leaderboard import Leaderboard, Row
 from gateway.steering.planner import Plan
 from providers.errors import ErrorKind
@@ -155,6 +156,16 @@ def test_a_refused_key_or_unknown_model_puts_the_deployment_out_loudly_and_once(
     assert [(log["event"], log["log_level"], log["deployment"]) for log in logs] == [("steering.out", "warning", "a")]
     assert scene.state("a") == "out"
     assert "a" not in {*(launch.deployment for launch in scene.plan().launches), *scene.plan().rest}
+
+
+def test_a_model_that_makes_no_vectors_is_asked_for_answers_all_the_same() -> None:
+    scene = Scene(("a", "b"))
+    scene.warm_up(a=0.2, b=0.9)
+    for kind, status in ((ErrorKind.PROVIDER_AUTH, 403), (ErrorKind.NOT_FOUND, 404)):
+        scene.fail("a", kind, status_code=status, prompt_class=OTHER_CLASSES_FROM)
+        assert scene.state("a") == "ok"
+    scene.fail("a", ErrorKind.PROVIDER_AUTH, status_code=401, prompt_class=OTHER_CLASSES_FROM)
+    assert scene.state("a") == "out"
 
 
 def test_a_reload_gives_a_deployment_that_was_out_another_chance_and_keeps_what_was_learned() -> None:

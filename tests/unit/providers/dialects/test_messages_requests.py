@@ -15,7 +15,7 @@ from providers.dialects.messages.thoughts import without_unsigned_thoughts
 PNG = {"type": "base64", "media_type": "image/png", "data": "aGk="}
 PDF = {"type": "base64", "media_type": "application/pdf", "data": "aGk="}
 ASK = [{"role": "user", "content": "Hi"}]
-SCHEMA = {"type": "object", "properties": {"x": {"type": "number"}}}
+SCHEMA = {"type": "object", "properties": {"x": {"type": "number"}}, "additionalProperties": False}
 MARK = {"type": "ephemeral"}
 
 
@@ -288,7 +288,7 @@ def test_what_chat_cannot_say_of_a_request_is_a_loss(fields: dict[str, Any], fie
         (
             {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image", "source": PNG}]},
             ".content[0]",
-            False,
+            True,
         ),
     ],
 )
@@ -521,8 +521,9 @@ def test_a_budget_is_not_sent_between_tools_where_signed_thoughts_are_demanded()
         {"role": "assistant", "tool_calls": [call("a", "f", "{}")]},
         {"role": "tool", "tool_call_id": "a", "content": "1"},
     ]
-    wording = messages_of(messages=asked, reasoning_effort="low", options={"adaptive_thinking": False})
-    assert lost(wording) == {"reasoning_effort": False}
+    wording = messages_of(messages=asked, max_tokens=2048, reasoning_effort="low", options={"adaptive_thinking": False})
+    assert "thinking" not in wording.fields
+    assert lost(wording) == {"reasoning_effort": True}  # an agent's task that was begun is not refused in the middle
     assert messages_of(messages=asked, reasoning_effort="low").losses == ()
 
 
@@ -678,3 +679,37 @@ def test_an_answer_sent_back_as_the_sdk_had_it_is_said_without_loss() -> None:
 def test_a_user_who_says_nothing_is_malformed() -> None:
     with pytest.raises(Malformed, match=r"messages\[0\].content: Field required"):
         to_chat(raw({"messages": [{"role": "user"}], "max_tokens": 5}))
+
+
+def test_the_note_for_anthropics_bill_is_no_part_of_the_prompt() -> None:
+    note = {"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1; cch=abc12;"}
+    wording = chat_of(system=[note, {"type": "text", "text": "Be brief."}])
+    assert said(wording)["messages"] == [{"role": "system", "content": "Be brief."}, *ASK]
+    assert lost(wording) == {"system[0]": True}
+    assert said(chat_of(system=[note]))["messages"] == ASK
+
+
+@pytest.mark.parametrize(
+    "text", ["Never write x-anthropic-billing-header: a", "x-anthropic-billing-header: a\nBe brief."]
+)
+def test_a_prompt_that_says_more_than_whom_to_bill_is_kept(text: str) -> None:
+    wording = chat_of(system=[{"type": "text", "text": text}])
+    assert said(wording)["messages"] == [{"role": "system", "content": text}, *ASK]
+    assert lost(wording) == {}
+
+
+def test_a_system_prompt_without_text_is_not_said() -> None:
+    assert said(chat_of(system=[]))["messages"] == ASK
+
+
+def test_top_k_which_servers_of_open_models_take_is_said_without_loss() -> None:
+    wording = messages_of(top_k=5)
+    assert (said(wording)["top_k"], lost(wording)) == (5, {})
+
+
+def test_a_picture_called_jpg_is_a_jpeg() -> None:
+    part = {"type": "image_url", "image_url": {"url": "data:image/jpg;base64,aGk="}}
+    wording = messages_of(messages=[{"role": "user", "content": [part]}])
+    source = {"type": "base64", "media_type": "image/jpeg", "data": "aGk="}
+    assert said(wording)["messages"][0]["content"] == [{"type": "image", "source": source}]
+    assert lost(wording) == {}

@@ -209,6 +209,10 @@ def test_why_it_stopped_is_said_in_the_words_of_messages(reason: str, fields: An
     assert (said["stop_reason"], said["stop_sequence"]) == expected
 
 
+def test_a_server_that_stops_for_tools_it_did_not_call_ended_its_turn() -> None:
+    assert message(translated(from_chat(), chat(delta(content="Hi"), reason="tool_calls")))["stop_reason"] == "end_turn"
+
+
 def test_a_refusal_is_text_that_stops_as_one() -> None:
     said = message(translated(from_chat(), chat(delta(refusal="No."))))
     assert (said["content"], said["stop_reason"]) == ([{"type": "text", "text": "No."}], "refusal")
@@ -244,6 +248,14 @@ def test_thoughts_are_found_wherever_servers_put_them(thought: dict[str, Any]) -
 )
 def test_usage_is_told_wherever_it_came_from(stream: bytes, usage: dict[str, Any]) -> None:
     assert told(translated(from_chat(), stream))[-2:] == [stopped("end_turn", usage), STOP]
+
+
+def test_the_last_of_several_counts_is_told() -> None:
+    early = {**COUNTED, "completion_tokens": 1, "total_tokens": 21}
+    answer = sse(delta(content="Hi") | {"usage": early}, finish("stop"), chunk(usage=COUNTED)) + b"data: [DONE]\n\n"
+    assert message(translated(from_chat(), answer))["usage"] == USED
+    uncounted = sse(delta(content="Hi") | {"usage": early}, finish("stop")) + b"data: [DONE]\n\n"
+    assert message(translated(from_chat(), uncounted))["usage"]["output_tokens"] == 1
 
 
 def test_a_finish_is_told_as_soon_as_it_is_counted() -> None:

@@ -48,18 +48,6 @@ RESPONSES_LOSSES: list[tuple[Any, list[str]]] = [
         {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": "u"}]}]},
         ["input[0].content[0].file_url"],
     ),
-    (
-        {
-            "input": [
-                {
-                    "type": "function_call_output",
-                    "call_id": "a",
-                    "output": [{"type": "input_image", "image_url": IMAGE}],
-                }
-            ]
-        },
-        ["input[0].output[0]"],
-    ),
     ({"input": [{"role": "user", "content": "x", "some_day": 1}]}, ["input[0].some_day"]),
     ({"input": [{"role": "user", "content": [{"type": "some_day"}]}]}, ["input[0].content[0]"]),
     (
@@ -71,8 +59,21 @@ RESPONSES_LOSSES: list[tuple[Any, list[str]]] = [
         ["input[0].content[0].detail"],
     ),
     (
-        {"input": [{"type": "function_call", "call_id": "a", "name": "f", "arguments": "", "namespace": "n"}]},
-        ["input[0].namespace"],
+        {
+            "tools": [
+                {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f", "defer_loading": True}]}
+            ]
+        },
+        ["tools[0].tools[0].defer_loading"],
+    ),
+    (
+        {
+            "tools": [
+                {"type": "function", "name": "n__f"},
+                {"type": "namespace", "name": "n", "some_day": 1, "tools": [{"type": "function", "name": "f"}]},
+            ]
+        },
+        ["tools[1].some_day", "tools[1].tools[0]"],
     ),
     ({"text": {"format": {"type": "some_day"}}}, ["text.format.type"]),
     ({"tools": [{"type": "custom", "name": "g", "format": {"type": "some_day"}}]}, ["tools[0].format.type"]),

@@ -320,7 +320,7 @@ def test_a_malformed_request_is_named_by_its_path(translate: Any, asked: dict[st
 
 
 texts = st.text(max_size=6)
-calls = st.lists(st.builds(lambda name, text: (name, text), st.sampled_from("fg"), texts), min_size=1, max_size=3)
+calls = st.lists(st.tuples(st.sampled_from("fg"), st.text(min_size=1, max_size=6)), min_size=1, max_size=3)
 turns = st.lists(
     st.one_of(st.tuples(st.just("user"), texts), st.tuples(st.just("calls"), st.tuples(texts, calls))), max_size=6
 )
@@ -357,3 +357,9 @@ def test_markers_for_prompt_caches_keep_nobody_out() -> None:
 def test_what_a_client_tells_of_itself_keeps_nobody_out() -> None:
     wording = to_chat(raw({"input": "Hi", "client_metadata": {"x-agent": "1"}}))
     assert [(loss.field, loss.hint) for loss in wording.losses] == [("client_metadata", True)]
+
+
+def test_an_earlier_call_without_arguments_has_none_in_json() -> None:
+    item = {"type": "function_call", "call_id": "a", "name": "f", "arguments": ""}
+    message = said(to_chat(raw({"input": [item]})))["messages"][0]
+    assert message["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}

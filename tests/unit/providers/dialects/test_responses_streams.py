@@ -465,3 +465,31 @@ def test_it_does_not_matter_how_events_are_put_into_blocks(make: Callable[..., A
     cut = data.draw(st.integers(0, len(told)))
     in_two = pieces.feed(sse(*told[:cut])) + pieces.feed(sse(*told[cut:])) + pieces.end()
     assert in_two == once.feed(sse(*told)) + once.end()
+
+
+def test_a_function_called_without_arguments_has_none_in_json() -> None:
+    told = from_chat(call(0, "", id="a", name="weather"), chunk("tool_calls"))
+    assert [event["delta"] for event in told if event["type"] == "response.function_call_arguments.delta"] == ["{}"]
+    assert told[-1]["response"]["output"][0]["arguments"] == "{}"
+
+
+def test_a_call_that_was_cut_off_before_its_arguments_has_none() -> None:
+    told = from_chat(call(0, "", id="a", name="weather"), chunk("length"))
+    assert told[-1]["response"]["output"][0]["arguments"] == ""
+
+
+def test_a_call_whose_name_comes_late_has_it() -> None:
+    early = chunk(tool_calls=[{"index": 0, "id": "a", "type": "function", "function": {"arguments": ""}}])
+    told = from_chat(
+        early, chunk(tool_calls=[{"function": {"name": "weather", "arguments": "{}"}}]), chunk("tool_calls")
+    )
+    item = told[-1]["response"]["output"][0]
+    assert (item["name"], item["call_id"], item["arguments"]) == ("weather", "a", "{}")
+    assert [event["item"]["name"] for event in told if "item" in event] == ["weather"] * 2
+
+
+def test_a_call_that_never_gets_a_name_is_no_answer() -> None:
+    early = chunk(tool_calls=[{"index": 0, "id": "a", "type": "function", "function": {"arguments": "{}"}}])
+    with pytest.raises(UpstreamError) as caught:
+        from_chat(early, chunk("tool_calls"))
+    assert caught.value.kind is ErrorKind.INVALID_RESPONSE
