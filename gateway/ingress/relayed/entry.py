@@ -6,7 +6,7 @@ import msgspec
 
 from gateway.calls import Call, Objective, WinOn
 from gateway.errors import NoDeploymentFits
-from gateway.fleet import Deployment, Model
+from gateway.fleet import Deployment, Fleet, Model
 from gateway.ingress.body import CHARS_PER_TOKEN
 from gateway.ingress.context import Context
 from gateway.ingress.entry import Entry, Origin
@@ -27,11 +27,13 @@ def enter_relay(
     origin: Origin,
     *,
     name: str,
+    fleet: Fleet,
     instead_of: Call | None = None,
 ) -> Entry:
     """Return the call that ``asked`` makes of the model ``name``, planned. Counts it.
 
-    ``instead_of`` is the same call as it was for the model that could not answer.
+    ``fleet`` is the one the call has leased; ``instead_of`` is the same call as it was for the model that could not
+    answer.
 
     Raises:
         ModelNotFound, Forbidden, InvalidRequest: this client cannot ask this of this model.
@@ -40,7 +42,7 @@ def enter_relay(
     """
     client = origin.client
     client.check_model(name)
-    model = as_asked(context.fleet.find(name, adhoc=client.adhoc), asked.race, client, stateful=True)
+    model = as_asked(fleet.find(name, adhoc=client.adhoc), asked.race, client, stateful=True)
     deployments, told, fields = client.deployments(model), dict[str, str](), asked.fields
     chosen: Chosen | None = None
     if asked.preferences is not NOTHING and not is_passed_on(model):

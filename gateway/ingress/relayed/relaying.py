@@ -1,30 +1,25 @@
 """The way of one call that is routed and failed over but not raced, alike for every such API."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from gateway.calls import Call
 from gateway.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.ingress import headers
 from gateway.ingress.admission import JSON
-from gateway.ingress.answering import FALLBACK
 from gateway.ingress.body import read_tags
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.entry import Entry, Origin
-from gateway.ingress.plan_header import PLAN_HEADER, is_wanted, written
+from gateway.ingress.plan_header import is_wanted
 from gateway.ingress.relayed.apis import RelayedApi, default_model
 from gateway.ingress.relayed.entry import enter_relay
 from gateway.ingress.relayed.outlet import ResponseOutlet, relayed_headers
 from gateway.ingress.relayed.request import RelayedRequest, read_json, read_multipart
-from gateway.ingress.successors import Successors
+from gateway.ingress.succession import Succession
 from gateway.ingress.wishes.override import HEADER
-from gateway.ingress.wishes.preferences import is_passed_on
 from gateway.racing.race import Earlier
 from gateway.racing.relay import Asking, Relay
-
-if TYPE_CHECKING:
-    from gateway.calls import Call
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -62,11 +57,12 @@ async def receive(request: web.Request, api: RelayedApi) -> tuple[RelayedRequest
         asked = read_json(api, body, race, default)
     else:
         asked = read_multipart(api, request.headers["content-type"], body, race, default)
+    request_id = headers.request_id(request.headers)
     return asked, Origin(
         client=client,
-        headers=headers.for_upstream(request.headers, headers.request_id(request.headers)),
+        headers=headers.for_upstream(request.headers, request_id),
         tags=read_tags(request.headers.get("x-holeshot-tags")),
-        request_id=headers.request_id(request.headers),
+        request_id=request_id,
         explain=is_wanted(request.headers),
     )
 
@@ -91,10 +87,6 @@ class RelayedWay:
         self._asked = asked
         self._origin = origin
         self._answer_here = answer_here
-        self._successors = Successors(context.fleet, asked.model, asked.preferences.models[1:])
-        self._told: dict[str, str] = {}  # headers for the client besides those of the answer
-        self._first_call: Call | None = None  # whose id and times every further one keeps
-        self._next: Entry | None = None
         self._own: web.Response | None = None
 
     async def answer(self) -> web.StreamResponse:
@@ -105,40 +97,56 @@ class RelayedWay:
 
         """
         try:
-            entry = self._first()
+            succession = self._succession()
         except ApiError as error:
             if (own := self._answer_here(error)) is None:
                 raise
             return own
-        call = self._first_call = entry.call
-        outlet = ResponseOutlet(self._request, self._told)
+        call, told = succession.entry.call, succession.told
+        outlet = ResponseOutlet(self._request, told)
         earlier: Earlier | None = None
         while True:
-            self._entry = entry
-            relay = self._lined_up(entry, earlier)
+            relay = self._lined_up(succession, earlier)
             try:
                 record, relayed = await relay.run(outlet)
             except ApiError as error:
-                error.headers.update({"x-holeshot-call-id": call.id, **self._told})
+                error.headers.update({"x-holeshot-call-id": call.id, **told})
                 if self._own is not None:
                     relay.answered_here()
                     self._own.headers.update({**headers.identifying(call.request_id or call.id), **error.headers})
                     return self._own
-                if self._next is None:
+                if not succession.advance():
                     raise
-                entry, self._next, earlier = self._next, None, relay.behind
+                earlier = relay.behind
                 continue
             if relayed.answer.rest is not None:
                 if outlet.response is None:
                     raise ClientDisconnected("the client has gone")
                 return outlet.response
-            fields = relayed_headers(relayed, self._told)
+            fields = relayed_headers(relayed, told)
             if record.cost_usd is not None:
                 fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
             return web.Response(body=relayed.answer.body, status=relayed.answer.status, headers=fields)
 
-    def _lined_up(self, entry: Entry, earlier: Earlier | None) -> Relay:
-        context = self._context
+    def _succession(self) -> Succession:
+        context, api, asked, origin = self._context, self._api, self._asked, self._origin
+        fleet = context.fleet  # leased: what a reload brings may be closed under this call
+
+        def entered(name: str, instead_of: Call | None) -> Entry:
+            return enter_relay(context, api, asked, origin, name=name, fleet=fleet, instead_of=instead_of)
+
+        return Succession(fleet, asked.model, asked.preferences.models[1:], entered)
+
+    def _lined_up(self, succession: Succession, earlier: Earlier | None) -> Relay:
+        context, entry = self._context, succession.entry
+
+        def falls_back(error: ApiError) -> bool:
+            """Have the next model ready, if there is one for this failure, else an answer of our own."""
+            if succession.falls_back(error):
+                return True
+            self._own = self._answer_here(error)
+            return self._own is not None
+
         return Relay(
             entry.call,
             entry.model,
@@ -154,46 +162,6 @@ class RelayedWay:
             new_id=context.new_id,
             utc_now=context.utc_now,
             cancelled_as=context.cancelled_as,
-            falls_back=self._falls_back,
+            falls_back=falls_back,
             earlier=earlier,
         )
-
-    def _first(self) -> Entry:
-        """Enter the model that was asked for, or whoever may be asked in its place when it cannot answer at all."""
-        try:
-            entry = self._enter(self._asked.model)
-        except ApiError as error:
-            if (found := self._other(error, self._asked.model)) is None:
-                raise
-            return found
-        self._tell(entry)
-        if is_passed_on(entry.model):
-            self._successors.forget_wanted()
-        return entry
-
-    def _falls_back(self, error: ApiError) -> bool:
-        """Have the next model ready, if there is one for this failure, else an answer of our own."""
-        self._next = self._other(error, self._entry.model.name)
-        if self._next is None:
-            self._own = self._answer_here(error)
-        return self._next is not None or self._own is not None
-
-    def _other(self, error: ApiError, failed: str) -> Entry | None:
-        for name in self._successors.after(error, failed):
-            try:
-                entry = self._enter(name)
-            except ApiError:
-                continue
-            self._tell(entry)
-            self._told[FALLBACK] = name
-            return entry
-        return None
-
-    def _enter(self, name: str) -> Entry:
-        return enter_relay(self._context, self._api, self._asked, self._origin, name=name, instead_of=self._first_call)
-
-    def _tell(self, entry: Entry) -> None:
-        self._told.clear()
-        self._told.update(entry.told)
-        if entry.plan.explanation is not None:
-            self._told[PLAN_HEADER] = written(entry.plan.explanation)

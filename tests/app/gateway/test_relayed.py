@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import copy
 import gzip
 import io
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -12,8 +13,9 @@ import aiohttp
 import msgspec
 import openai
 import pytest
+from aiohttp import web
 
-from tests.app.gateway.stage import MODEL, Serve, Stage
+from tests.app.gateway.stage import MODEL, Serve, Stage, read
 from tests.app.gateway.studio import EMBEDDINGS, Script, Studio, hangs, no_such_path, plays, says
 from tests.app.gateway.test_client_disconnects import socket_with
 from tests.app.gateway.test_no_leaks import busy
@@ -602,6 +604,30 @@ async def test_another_model_takes_the_place_of_one_that_fails(opened: Open) -> 
         assert await stage.outcomes() == {"alpha": "failed", "beta": "won"}
 
 
+async def test_a_fallback_is_of_the_configuration_that_its_call_began_with(opened: Open) -> None:
+    models = {
+        MODEL: {"deployments": ["alpha/m"], "fallbacks": ["other"]},
+        "other": {"deployments": ["beta/n"]},
+    }
+    go = asyncio.Event()
+
+    async def fails_later(_: web.Request, __: bytes) -> web.StreamResponse:
+        await go.wait()
+        return web.json_response({}, status=500)
+
+    async with opened(
+        alpha=[fails_later], beta=[says(b"old", kind="audio/mpeg")], gamma=[says(b"new")], config={"models": models}
+    ) as (stage, studios):
+        speech = stage.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech")
+        call = asyncio.create_task(answer_of(speech))
+        await studios["alpha"].asked.wait()
+        config = copy.deepcopy(stage.config)
+        config["models"]["other"]["deployments"] = ["gamma/n"]
+        stage.gateway.reload(read(config, stage.folder))
+        go.set()
+        assert await call == b"old"
+
+
 async def test_what_only_a_client_of_some_policy_may_see_stays_there(opened: Open) -> None:
     models = {MODEL: {"deployments": ["alpha/m", {"deployment": "beta/m", "zdr": True}]}}
     async with opened(alpha=[], beta=[], config={"models": models}) as (stage, studios):
@@ -729,3 +755,9 @@ async def test_nothing_is_left_of_calls_that_were_relayed(opened: Open) -> None:
         assert rows == [{"n": len(scripts)}]
         board = stage.gateway.steering.leaderboard(MODEL).deployments
         assert {row.in_flight for row in board} == {0}
+
+
+async def answer_of(request: Any) -> bytes:
+    async with request as response:
+        body: bytes = await response.read()
+        return body
