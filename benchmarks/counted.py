@@ -21,7 +21,7 @@ from benchmarks.load import Order, carry_out
 from benchmarks.mock_upstream import Connection
 from benchmarks.servers import Server, free_port
 from gateway.app import Gateway
-from gateway.server import bind, listening
+from gateway.connections.listener import bind, listening
 from gateway.settings import load
 from gateway.watching import logs
 

@@ -15,7 +15,7 @@ import openai
 import yaml
 
 from gateway.app import Gateway
-from gateway.server import bind, listening
+from gateway.connections.listener import bind, listening
 from gateway.settings import Settings, load
 from gateway.steering.constants import EXPLORE_SHARE
 from gateway.steering.tally import event_field
