@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test test-real test-servers test-clients fuzz bench bench-peers bench-instructions profile bench-fleet bench-steering fmt lock clean
+.PHONY: help run install test test-real test-servers test-clients fuzz bench bench-peers bench-instructions bench-edge profile bench-fleet bench-steering fmt lock clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -44,6 +44,9 @@ bench-peers: $(VENV)/.dev  ## measure beside LiteLLM, Portkey and TensorZero, wh
 
 bench-instructions: $(VENV)/.dev  ## count the instructions of a call; fails when they grew (needs valgrind, half a minute)
 	$(BIN)/python benchmarks/instructions.py
+
+bench-edge: $(VENV)/.dev  ## attack the gateway's edge, and time it; NAMES="crowd" narrows it, AGAINST=DIR measures that checkout too
+	$(BIN)/python -m benchmarks.edge $(NAMES) $(if $(AGAINST),--against $(AGAINST))
 
 profile: $(VENV)/.dev  ## record flame graphs of the gateway at work into var/profile
 	$(BIN)/python benchmarks/flames.py

@@ -1,0 +1,1 @@
+"""The gateway's edge, attacked and timed: each measure is a file in ``measures``, and runs against any checkout."""

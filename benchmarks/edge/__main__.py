@@ -1,0 +1,124 @@
+"""``python -m benchmarks.edge [NAMES…] [--against DIR]``: the edge's measures, here and on another checkout."""
+
+import argparse
+import asyncio
+import importlib
+import pkgutil
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+import msgspec
+from rich.table import Table
+
+from benchmarks import servers
+from benchmarks.edge import measures
+from benchmarks.edge.edge import Edge, edge
+from benchmarks.edge.figure import Figure
+from benchmarks.processes import prepare
+from benchmarks.report import console
+
+LIMIT_S = 300.0  # for one measure
+HERE = Path(__file__).parents[2]
+
+Measure = Callable[[Edge], Awaitable[Sequence[Figure]]]
+
+
+class Row(msgspec.Struct):
+    """A figure, on the other checkout and on this one: medians over rounds."""
+
+    measure: str
+    name: str
+    unit: str
+    against: float | None = None
+    now: float | None = None
+
+
+class Broken(msgspec.Struct):
+    """A measure that did not end as it should."""
+
+    measure: str
+    checkout: str
+    reason: str
+
+
+def main() -> None:
+    """Run it as the arguments say."""
+    names = sorted(each.name for each in pkgutil.iter_modules(measures.__path__))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.edge", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"measures to run (default: all): {', '.join(names)}")
+    parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout, measured in turns with this one")
+    parser.add_argument("--rounds", type=int, default=1, help="turns of each; medians are told (default 1)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    unknown = set(options.names) - set(names)
+    if unknown:
+        parser.error(f"there is no measure {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    prepare(parser)
+    checkouts = {"now": HERE} if options.against is None else {"against": options.against.resolve(), "now": HERE}
+    rows: list[Row] = []
+    broken: list[Broken] = []
+    with servers.upstream() as upstream:
+        for name in options.names or names:
+            more_rows, more_broken = asyncio.run(_measured(name, checkouts, upstream, options.rounds))
+            rows += more_rows
+            broken += more_broken
+    if options.json:
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode({"rows": rows, "broken": broken})) + b"\n")
+    else:
+        _show(rows, broken)
+    sys.exit(1 if any(each.checkout == "now" for each in broken) else 0)
+
+
+async def _measured(
+    name: str, checkouts: dict[str, Path], upstream: servers.Server, rounds: int
+) -> tuple[list[Row], list[Broken]]:
+    """Measure on each checkout in turn, so that a machine that grows slower grows slower for both."""
+    measure: Measure = importlib.import_module(f"{measures.__name__}.{name}").measure
+    broken: list[Broken] = []
+    rows: dict[str, Row] = {}
+    found: dict[tuple[str, str], list[float]] = {}
+    for number in range(rounds):
+        for where, checkout in checkouts.items():
+            print(f"{name}: {where}, round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+            try:
+                async with asyncio.timeout(LIMIT_S), edge(checkout, upstream) as given:
+                    figures = await measure(given)
+            except Exception as error:  # noqa: BLE001 - a gateway that breaks under a measure is a finding
+                broken.append(Broken(name, where, f"{type(error).__name__}: {error}"))
+                continue
+            for figure in figures:
+                rows.setdefault(figure.name, Row(name, figure.name, figure.unit))
+                if figure.value is not None:
+                    found.setdefault((figure.name, where), []).append(figure.value)
+    for title, row in rows.items():
+        against, now = found.get((title, "against")), found.get((title, "now"))
+        row.against = median(against) if against else None
+        row.now = median(now) if now else None
+    return list(rows.values()), broken
+
+
+def _show(rows: Sequence[Row], broken: Sequence[Broken]) -> None:
+    table = Table(title="The edge, measured", title_justify="left")
+    table.add_column("measure")
+    for name in ("against", "now", "ratio"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        ratio = f"{row.now / row.against:.2f}" if row.now is not None and row.against else ""
+        table.add_row(f"{row.measure}: {row.name}", _told(row.against, row.unit), _told(row.now, row.unit), ratio)
+    for each in broken:
+        cells = (each.reason, "") if each.checkout == "against" else ("", each.reason)
+        table.add_row(f"[red]{each.measure}: broken", *cells, "")
+    console().print(table)
+
+
+def _told(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    digits = 0 if value.is_integer() or abs(value) >= 1000 else 1 if abs(value) >= 20 else 3
+    return f"{value:,.{digits}f} {unit}".rstrip()
+
+
+if __name__ == "__main__":
+    main()

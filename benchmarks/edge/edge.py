@@ -1,0 +1,182 @@
+"""What a measure is given: a checkout whose gateway it starts, as processes of its own, and attacks over sockets."""
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import yaml
+
+from benchmarks import gateways, procfs
+from benchmarks.nginx import FILES
+from benchmarks.servers import START_LIMIT_S, STOP_LIMIT_S, Server, free_port
+
+_LOOK_S = 0.01
+_LAUNCHER = Path(__file__).parent / "launch.py"
+
+
+class Running:
+    """A gateway that listens on ``port``; ``folder`` is its own, ``log`` what it has written to stderr so far."""
+
+    def __init__(self, process: asyncio.subprocess.Process, port: int, folder: Path, started_s: float) -> None:
+        self.process = process
+        self.port = port
+        self.folder = folder
+        self.started_s = started_s  # from exec to the first whole answer
+        self.headers = dict(gateways.HEADERS)  # with the key of its one client
+
+    @property
+    def pid(self) -> int:
+        """Its process, the parent of the workers if there are several."""
+        return self.process.pid
+
+    @property
+    def log(self) -> str:
+        """What it has written to stderr so far; empty when a measure took its stderr."""
+        path = self.folder / "stderr"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds it has used, all its processes together."""
+        return procfs.cpu_s(self.pid)
+
+    def rss_mb(self) -> float:
+        """Return its resident memory now, in 10^6 bytes."""
+        return procfs.memory_mb(self.pid)
+
+    def peak_mb(self) -> float:
+        """Return the most memory that was resident at a time since ``forget_peak``, in 10^6 bytes."""
+        return procfs.peak_mb(self.pid)
+
+    def forget_peak(self) -> None:
+        """Have ``peak_mb`` count from now."""
+        procfs.forget_peak(self.pid)
+
+
+class Edge:
+    """The gateway of one checkout. ``upstream`` is the benchmarks' mock; ``behaviours.py`` says how it can answer."""
+
+    def __init__(self, checkout: Path, upstream: Server, folder: Path) -> None:
+        self.checkout = checkout
+        self.upstream = upstream
+        self.folder = folder  # for whatever a measure writes
+        self._started = 0
+
+    @asynccontextmanager
+    async def gateway(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        loop: str | None = None,
+        stderr: int | BinaryIO | None = None,
+        descriptors: int = FILES,
+        environ: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[Running]:
+        """Run a gateway until the block ends, with a folder, a port and an SQLite ledger of its own.
+
+        It has a provider for each behaviour of the mock, a model for each of ``gateways.RACES``, and one client, whose
+        key is in ``Running.headers``. ``settings`` are laid over that, sections merged; None takes a key away. ``loop``
+        chooses how it accepts, as ``launch.py`` can; by default as its users' do. ``stderr`` as subprocess takes it; by
+        default a file. ``descriptors`` is the soft limit it starts with; 1024 is what most shells give.
+
+        Raises:
+            RuntimeError: it did not start; with the end of its log.
+
+        """
+        self._started += 1
+        folder = self.folder / f"gateway-{self._started}"
+        port = free_port()
+        path = gateways.write_config(folder, self.upstream.port, port, gateways.sqlite(folder))
+        config = _laid_over(yaml.safe_load(path.read_text()), settings or {})
+        path.write_text(yaml.safe_dump(config, sort_keys=False))
+        told = {**self.environment(), **(environ or {})}
+        await self._migrate(config["database_url"], told)
+        began = time.monotonic()
+        with (folder / "stderr").open("wb") as log:
+            process = await asyncio.create_subprocess_exec(
+                *("sh", "-c", f'ulimit -S -n {descriptors}; exec "$@"', "sh", *self.command(path, loop)),
+                cwd=folder,
+                env=told,
+                stdout=subprocess.DEVNULL,
+                stderr=log if stderr is None else stderr,
+            )
+        try:
+            await _answers(process, port, folder)
+            yield Running(process, port, folder, time.monotonic() - began)
+        finally:
+            await _stopped(process)
+
+    def command(self, config: Path, loop: str | None = None) -> Sequence[str]:
+        """Return the command that serves ``config``."""
+        if loop is None:
+            return (sys.executable, "-P", "-m", "gateway.cli", "serve", "--config", str(config))
+        return (sys.executable, "-P", str(_LAUNCHER), loop, "serve", "--config", str(config))
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of its processes: they import from the checkout."""
+        return {**gateways.environment(), "PYTHONPATH": str(self.checkout)}
+
+    async def _migrate(self, database_url: str, environ: Mapping[str, str]) -> None:
+        command = (sys.executable, "-P", "-m", "gateway.cli", "migrate")
+        told = {**environ, "HOLESHOT_DATABASE_URL": database_url}
+        process = await asyncio.create_subprocess_exec(*command, env=told, stdout=subprocess.DEVNULL)
+        if await process.wait():
+            raise RuntimeError(f"cannot migrate {database_url}")
+
+
+@asynccontextmanager
+async def edge(checkout: Path, upstream: Server) -> AsyncIterator[Edge]:
+    """Give a measure its edge, and a folder that goes with it."""
+    with tempfile.TemporaryDirectory(prefix="holeshot-edge-") as folder:
+        yield Edge(checkout, upstream, Path(folder))
+
+
+def _laid_over(lower: dict[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(lower)
+    for name, value in upper.items():
+        below = result.get(name)
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = _laid_over(below, value) if isinstance(below, dict) and isinstance(value, Mapping) else value
+    return result
+
+
+async def _answers(process: asyncio.subprocess.Process, port: int, folder: Path) -> None:
+    """Wait for the first whole answer."""
+    deadline = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < deadline and process.returncode is None:
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                writer.write(b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+                head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+            finally:
+                writer.close()
+            if head.startswith(b"HTTP/1.1 200 ") and json.loads(body):
+                return
+        await asyncio.sleep(_LOOK_S)
+    end = (folder / "stderr").read_text(errors="replace")[-2000:]
+    raise RuntimeError(f"the gateway did not start: {end}")
+
+
+async def _stopped(process: asyncio.subprocess.Process) -> None:
+    """End it: nicely at first, for that is what leaves no children."""
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), STOP_LIMIT_S)
+    except TimeoutError:
+        children = procfs.tree(process.pid)
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, 9)
+        await process.wait()
