@@ -37,7 +37,10 @@ async def listening(gateway: Gateway, sock: socket.socket, grace_s: float) -> As
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket bound to the address; it listens once served.
+    """Return a socket that listens on the address: who connects from now on waits until it is served.
+
+    It listens at once because two sockets may be bound to one address, and only the second one to listen is refused;
+    uvloop would close that one without a word.
 
     Raises:
         OSError: the address is taken or not of this machine.
@@ -50,6 +53,7 @@ def bind(host: str, port: int) -> socket.socket:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind(address)
+        sock.listen(BACKLOG)
     except OSError:
         sock.close()
         raise
