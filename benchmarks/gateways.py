@@ -74,7 +74,7 @@ def gateway(
     """Run the gateway as its users do, ledger, leaderboard, metrics, log line and client keys on."""
     port = free_port()
     config = write_config(folder, upstream_port, port, stores, tls=tls, workers=workers)
-    with running(gateway_command(config), environment(tls)) as process:
+    with running(gateway_command(config), {**environment(tls), "HOLESHOT_LAME_DUCK_S": "0"}) as process:
         wait_until_listening(process, port)
         yield Server(name, process.pid, port, HEADERS, workers)
 

@@ -1,7 +1,8 @@
 """The gateway as a process: its start, its signals, its workers and its end.
 
-SIGTERM and SIGINT stop taking calls, let streams end within ``shutdown_grace_s``, flush and end; a second one ends
-at once. SIGHUP, or a change of the file, reloads the configuration: an invalid one changes nothing and says so.
+After SIGTERM it says for ``lame_duck_s`` that it is not ready, and answers on; after SIGINT it does not. Then it closes
+its port, lets calls end within ``shutdown_grace_s``, flushes and ends; a second signal ends it at once. SIGHUP, or a
+change of the file, reloads the configuration: an invalid one changes nothing and says so.
 """
 
 import asyncio
@@ -17,7 +18,9 @@ import structlog
 import uvloop
 
 from gateway.app import Gateway
+from gateway.connections.descriptors import descriptor_budget, raise_limit
 from gateway.connections.listener import bind, listening
+from gateway.ingress.phase import Phase
 from gateway.ledger.database import check_schema, create_engine, is_sqlite
 from gateway.ledger.errors import DatabaseUnreachableError, SchemaOutdatedError
 from gateway.reloading import Load, Reloader
@@ -38,6 +41,8 @@ def run(settings: Settings, path: Path | None, load: Load) -> None:
 
     """
     logs.configure(settings.log_level, settings.log_format)
+    descriptors = raise_limit()
+    structlog.get_logger().debug("gateway.descriptors", limit=descriptors, clients=descriptor_budget(descriptors))
     sock = bind(settings.host, settings.port)
     if settings.workers == 1:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -69,9 +74,17 @@ async def _serve(settings: Settings, sock: socket.socket, path: Path | None, loa
         await stack.enter_async_context(listening(gateway, sock, settings.shutdown_grace_s))
         _settle_garbage()
         _announce(settings, sock)
-        await stop.wait()
-        structlog.get_logger().info("gateway.stopping", grace_s=settings.shutdown_grace_s)
+        await _lame_duck(gateway, await stop.wait(), settings.shutdown_grace_s)
     structlog.get_logger().info("gateway.stopped")
+
+
+async def _lame_duck(gateway: Gateway, number: signal.Signals, grace_s: float) -> None:
+    """Answer on while saying that nobody should come any more, so that whoever balances calls can go elsewhere."""
+    duck_s = gateway.context.settings.lame_duck_s if number == signal.SIGTERM else 0.0
+    structlog.get_logger().info("gateway.stopping", lame_duck_s=duck_s, grace_s=grace_s)
+    if duck_s:
+        gateway.context.phase = Phase.LAME_DUCK
+        await asyncio.sleep(duck_s)
 
 
 def _settle_garbage() -> None:
@@ -115,19 +128,19 @@ class _StopSignals:
     """SIGTERM and SIGINT: the first one asks, the second one ends the process."""
 
     def __init__(self) -> None:
-        self._asked = asyncio.Event()
         loop = asyncio.get_running_loop()
+        self._asked: asyncio.Future[signal.Signals] = loop.create_future()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._heard, number)
 
     def _heard(self, number: signal.Signals) -> None:
-        if self._asked.is_set():
+        if self._asked.done():
             os._exit(128 + number)
-        self._asked.set()
+        self._asked.set_result(number)
 
-    async def wait(self) -> None:
-        """Wait for the first."""
-        await self._asked.wait()
+    async def wait(self) -> signal.Signals:
+        """Wait for the first, and return it."""
+        return await self._asked
 
 
 def _announce(settings: Settings, sock: socket.socket) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -171,7 +172,7 @@ async def _answers(process: asyncio.subprocess.Process, port: int, folder: Path)
 async def _stopped(process: asyncio.subprocess.Process) -> None:
     """End it: nicely at first, for that is what leaves no children."""
     with contextlib.suppress(ProcessLookupError):
-        process.terminate()
+        process.send_signal(signal.SIGINT)  # which waits for no balancer
     try:
         await asyncio.wait_for(process.wait(), STOP_LIMIT_S)
     except TimeoutError:

@@ -179,7 +179,7 @@ def _provider(name: str, port: int, world: World, epoch_s: float, folder: Path) 
 
 def _gateway(name: str, port: int, module: str, settings: Mapping[str, object], folder: Path) -> Process:
     config = folder / f"{name}.yaml"
-    own = {"port": port, "replica": name, "spool_dir": str(folder / f"spool-{name}")}
+    own = {"port": port, "replica": name, "spool_dir": str(folder / f"spool-{name}"), "lame_duck_s": 0}
     config.write_text(yaml.safe_dump({**own, **settings}, sort_keys=False))
     command = [sys.executable, "-m", module, "serve", "--config", str(config)]
     return Process(name, port, command, folder / f"{name}.log")

@@ -7,14 +7,17 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from gateway.app import Gateway
+from gateway.connections.draining import QUIET_S, cut, drain
+from gateway.ingress.phase import Phase
 
 BACKLOG = 4096  # a crowd that calls at once is not made to knock again; the kernel may cap it (somaxconn)
+_NOTHING_LEFT_S = 0.1  # for aiohttp to wait for connections, of which it finds none
 KEEPALIVE_S = 75.0  # longer than load balancers keep idle connections, so that they close first
 
 
 @asynccontextmanager
 async def listening(gateway: Gateway, sock: socket.socket, grace_s: float) -> AsyncIterator[None]:
-    """Serve ``gateway`` on ``sock``; on leaving, let calls end within ``grace_s`` seconds.
+    """Serve ``gateway`` on ``sock``; on leaving, listen no more, and let calls end within ``grace_s`` seconds.
 
     The one place where the runner is built: with ``handler_cancellation``, without which nobody would notice a client
     that hangs up, and its race would run on.
@@ -24,15 +27,23 @@ async def listening(gateway: Gateway, sock: socket.socket, grace_s: float) -> As
         handler_cancellation=True,
         access_log=None,
         keepalive_timeout=KEEPALIVE_S,
-        shutdown_timeout=grace_s / 2,  # aiohttp waits for it twice before it cancels
+        shutdown_timeout=_NOTHING_LEFT_S,
         handle_signals=False,
     )
     await runner.setup()
+    assert runner.server is not None
+    site = web.SockSite(runner, sock, backlog=BACKLOG)
     try:
-        await web.SockSite(runner, sock, backlog=BACKLOG).start()
+        await site.start()
         yield
     finally:
-        gateway.context.draining = True
+        # Those who had no time to see that this gateway is about to stop may have a request on the way.
+        quiet_s = QUIET_S if gateway.context.phase is Phase.LAME_DUCK else 0.0
+        gateway.context.phase = Phase.DRAINING
+        await site.stop()
+        await drain(runner.server, grace_s=grace_s, quiet_s=quiet_s)
+        gateway.context.phase = Phase.CUTTING
+        await cut(runner.server)
         await runner.cleanup()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from gateway.calls import Call, CallRecord
-from gateway.errors import ApiError, ClientDisconnected, ResponseNotFound, ShuttingDown
+from gateway.errors import ApiError, ClientDisconnected, ResponseNotFound
 from gateway.ingress import headers
 from gateway.ingress.admission import Client
 from gateway.ingress.asked import Asked
@@ -29,8 +29,7 @@ def answering(read: Read) -> Handler:
 
     async def answer(request: web.Request) -> web.StreamResponse:
         context = request.app[CONTEXT]
-        if context.draining:
-            raise ShuttingDown("the gateway is stopping; call again")
+        context.check_begins()
         client = context.admission.admit(request)
         asked = read(await request.read(), request.headers.get(HEADER), context.settings)
         request_id = headers.request_id(request.headers)

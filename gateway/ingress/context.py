@@ -10,6 +10,7 @@ from gateway.calls import Recorder
 from gateway.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.fleet import Fleet
 from gateway.ingress.admission import Admission
+from gateway.ingress.phase import Phase
 from gateway.ingress.stored_responses import StoredResponses
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import Settings
@@ -49,11 +50,21 @@ class Context:
         self.utc_now = utc_now
         self.readiness = readiness
         self.render_metrics = render_metrics
-        self.draining = False  # stopping: no new calls
+        self.phase = Phase.SERVING
 
     def cancelled_as(self) -> type[ApiError]:
         """Return why a call is cancelled now: the gateway is stopping, or the call's client has gone."""
-        return ShuttingDown if self.draining else ClientDisconnected
+        return ShuttingDown if self.phase is Phase.CUTTING else ClientDisconnected
+
+    def check_begins(self) -> None:
+        """Refuse a call that could only be cut.
+
+        Raises:
+            ShuttingDown: the gateway ends now.
+
+        """
+        if self.phase is Phase.CUTTING:
+            raise ShuttingDown("the gateway is stopping; call again")
 
 
 CONTEXT = web.AppKey("holeshot", Context)

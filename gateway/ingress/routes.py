@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 import structlog
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from gateway.errors import ApiError, BodyTooLarge, InternalError, InvalidRequest, MethodNotAllowed, NotFound
 from gateway.ingress import headers
@@ -11,6 +11,7 @@ from gateway.ingress.answering import answering
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.kept_responses import kept_response
 from gateway.ingress.models import get_model, is_anthropics, list_models
+from gateway.ingress.phase import Phase
 from gateway.ingress.relayed.apis import (
     EDITS,
     EMBEDDINGS,
@@ -70,7 +71,18 @@ def application(context: Context) -> web.Application:
     app = web.Application(middlewares=[errors_as_json], client_max_size=int(context.settings.max_body_mb * 2**20))
     app[CONTEXT] = context
     app.add_routes(ROUTES)
+    app.on_response_prepare.append(_end_connections_while_stopping)
     return app
+
+
+async def _end_connections_while_stopping(request: web.Request, response: web.StreamResponse) -> None:
+    """Tell a client of a gateway that stops to bring its next request to another one."""
+    if request.app[CONTEXT].phase is not Phase.SERVING:
+        response.force_close()
+        if request.version >= HttpVersion11:
+            response.headers["connection"] = "close"
+        else:
+            response.headers.pop("connection", None)
 
 
 @web.middleware

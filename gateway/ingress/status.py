@@ -6,6 +6,7 @@ from aiohttp import web
 from gateway.errors import ModelNotFound
 from gateway.ingress.context import CONTEXT
 from gateway.ingress.explaining import explained
+from gateway.ingress.phase import Phase
 
 
 async def live(_request: web.Request) -> web.Response:
@@ -20,10 +21,9 @@ async def ready(request: web.Request) -> web.Response:
     each replica steers on its own memory. The body says how they are.
     """
     context = request.app[CONTEXT]
-    body = {"status": "stopping" if context.draining else "ok", **context.readiness()}
-    return web.Response(
-        body=msgspec.json.encode(body), content_type="application/json", status=503 if context.draining else 200
-    )
+    serving = context.phase is Phase.SERVING
+    body = {"status": "ok" if serving else "stopping", **context.readiness()}
+    return web.Response(body=msgspec.json.encode(body), content_type="application/json", status=200 if serving else 503)
 
 
 async def metrics(request: web.Request) -> web.Response:

@@ -263,7 +263,10 @@ class Settings(BaseSettings):
     redis_url: SecretStr | None = None
     spool_dir: str = "var/spool"
     max_body_mb: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 64.0  # images and long prompts need tens of MiB
-    shutdown_grace_s: Annotated[float, Field(ge=0)] = 30.0
+    # After SIGTERM calls are still answered this long while /health/ready says 503, so that whoever balances sees it
+    # before the port closes: two looks of a probe every two seconds.
+    lame_duck_s: Annotated[float, Field(ge=0)] = 5.0
+    shutdown_grace_s: Annotated[float, Field(ge=0)] = 30.0  # then what is under way may end within this
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "console", "json"] = "auto"  # auto: console on a terminal, JSON elsewhere
     timeouts: DefaultTimeouts = DefaultTimeouts()

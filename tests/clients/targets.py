@@ -81,6 +81,7 @@ def configuration(behind: dict[str, str], upstreams: list[str], folder: Path) ->
         "port": 0,
         "database_url": f"sqlite:///{folder}/holeshot.db",
         "spool_dir": f"{folder}/spool",
+        "lame_duck_s": 0,
         "log_format": "json",
         "providers": providers,
         "models": models,

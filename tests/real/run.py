@@ -120,6 +120,7 @@ def _configure(database_url: str, redis_url: str, servers: list[llama.Server]) -
         "database_url": database_url,
         "redis_url": redis_url,
         "spool_dir": str(VAR / "spool"),
+        "lame_duck_s": 0,
         "providers": {server.name: {"kind": "openai_compatible", "base_url": server.base_url} for server in servers},
         "models": {llama.MODEL: {"deployments": deployments, "race": {"mode": "race", "width": 2}}},
     }

@@ -170,6 +170,7 @@ def _configure(home: Path, base_urls: Mapping[str, str]) -> dict[str, str]:
     settings = {
         "database_url": f"sqlite:///{home}/ledger.db",
         "spool_dir": str(home / "spool"),
+        "lame_duck_s": 0,
         "providers": {name: {"kind": "openai_compatible", "base_url": url} for name, url in base_urls.items()},
         "models": {
             name: {"deployments": ["fast/m", f"{name}/m"], "race": race} for name in base_urls if name != "fast"

@@ -99,6 +99,13 @@ def test_health_is_asked_for_at_the_route_the_gateway_has() -> None:
     assert all("healthcheck" in SERVICES[service] for service in ("postgres", "redis"))
 
 
+def test_a_gateway_that_is_told_to_stop_has_time_for_its_calls_and_its_rows() -> None:
+    settings = load(ROOT / "config" / "compose.yaml", environment_of("gateway") | {"GROQ_API_KEY": "k"})
+    seconds = float(SERVICES["gateway"]["stop_grace_period"].removesuffix("s"))
+
+    assert seconds >= settings.lame_duck_s + settings.shutdown_grace_s + 5
+
+
 def test_no_secret_has_a_default() -> None:
     assert SERVICES["postgres"]["environment"]["POSTGRES_PASSWORD"].startswith("${POSTGRES_PASSWORD:?")
     example = (ROOT / "config" / "compose.env.example").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from gateway.calls import Call
-from gateway.errors import ApiError, ClientDisconnected, ShuttingDown
+from gateway.errors import ApiError, ClientDisconnected
 from gateway.ingress import headers
 from gateway.ingress.admission import JSON
 from gateway.ingress.body import read_tags
@@ -44,8 +44,7 @@ async def receive(request: web.Request, api: RelayedApi) -> tuple[RelayedRequest
 
     """
     context = request.app[CONTEXT]
-    if context.draining:
-        raise ShuttingDown("the gateway is stopping; call again")
+    context.check_begins()
     client = context.admission.admit(request, api.takes)
     body = await request.read()
     race = request.headers.get(HEADER)

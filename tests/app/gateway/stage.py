@@ -120,6 +120,7 @@ def configuration(folder: Path, base_urls: Mapping[str, str], **settings: Any) -
         "replica": "stage",
         "port": 0,
         "log_format": "json",
+        "lame_duck_s": 0,  # nobody balances
         "providers": {name: {"base_url": url, "api_key": f"upstream-{name}-secret"} for name, url in base_urls.items()},
         "models": {
             MODEL: {

@@ -157,3 +157,38 @@ async def fetch(request: Any) -> bytes:
     async with request as response:
         body: bytes = await response.read()
         return body
+
+
+LONG_S = 600.0  # a test that waits for the end of such a lame duck fails
+
+
+async def test_after_sigterm_it_says_that_it_is_not_ready_and_answers_on(folder: Path) -> None:
+    async with gateway_before(folder, lame_duck_s=LONG_S) as (gateway, _, _, _):
+        gateway.send(signal.SIGTERM)
+        assert (await gateway.event("gateway.stopping"))["lame_duck_s"] == LONG_S
+        async with aiohttp.ClientSession() as http:  # with connections of its own
+            async with http.get(f"{gateway.url}/health/ready") as ready:
+                assert ready.status == 503
+            async with http.get(f"{gateway.url}/health/live") as live:
+                assert live.status == 200
+            for stream in (False, True):
+                async with ask(http, gateway, stream=stream) as response:
+                    assert (response.status, response.headers["connection"]) == (200, "close")
+                    await response.read()
+        gateway.send(signal.SIGTERM)
+        assert await gateway.ended() == 128 + signal.SIGTERM  # the second one ends it at once
+
+
+async def test_a_lame_duck_ends_by_itself(folder: Path) -> None:
+    async with gateway_before(folder, lame_duck_s=0.1) as (gateway, _, _, _):
+        gateway.send(signal.SIGTERM)
+        assert await gateway.ended() == 0
+
+
+async def test_ctrl_c_waits_for_nobody(folder: Path) -> None:
+    async with gateway_before(folder, lame_duck_s=LONG_S) as (gateway, _, http, _):
+        async with ask(http, gateway) as response:
+            await response.read()  # the connection is kept
+        gateway.send(signal.SIGINT)
+        assert (await gateway.event("gateway.stopping"))["lame_duck_s"] == 0
+        assert await gateway.ended() == 0

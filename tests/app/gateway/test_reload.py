@@ -81,22 +81,6 @@ async def test_a_deployment_that_was_out_gets_another_chance(serve: Serve) -> No
             assert (await response.json())["models"][0]["deployments"][0]["state"] == "ok"
 
 
-async def test_a_stopping_gateway_lets_calls_end_and_takes_no_new_ones(serve: Serve) -> None:
-    go = asyncio.Event()
-    script = [RoleOnly(), Delta("a"), Gate(go), *answer("b")[1:]]
-    async with serve(alpha=script) as stage, stage.chat(stream=True) as response:
-        await response.content.readuntil(b'"a"')
-        stage.gateway.context.draining = True
-        async with stage.chat() as refused:
-            assert (refused.status, (await refused.json())["error"]["code"]) == (503, "shutting_down")
-        async with stage.get("/health/ready") as ready:
-            assert ready.status == 503
-        async with stage.get("/health/live") as live:
-            assert live.status == 200
-        go.set()
-        assert (await response.read()).endswith(b"data: [DONE]\n\n")
-
-
 async def test_nobody_listens_any_more_once_it_is_closed(serve: Serve) -> None:
     async with serve() as stage:
         url = stage.url
