@@ -105,6 +105,10 @@ class Gateway:
         self.metrics.gauge("holeshot_ledger_pending", "Calls not yet in SQL.", lambda: self.ledger.pending)
         self.metrics.gauge("holeshot_ledger_lost", "Calls that neither disk nor SQL took.", lambda: self.ledger.lost)
         self.metrics.gauge("holeshot_ledger_rejected", "Calls SQL would not have.", lambda: self.ledger.rejected)
+        log = CallLog()
+        self.metrics.counter(
+            "holeshot_log_lines_dropped_total", "Lines of the log that nobody read in time.", lambda: log.dropped
+        )
         self.context = Context(
             settings=settings,
             fleet=fleet,
@@ -112,7 +116,7 @@ class Gateway:
             steering=self.steering,
             attempts=AttemptTasks(),
             responses=StoredResponses(settings.response_ids_ttl_s, clock=time.monotonic, store=self._response_store),
-            recorder=Recorders(self.ledger, self.steering, self.metrics, CallLog()),
+            recorder=Recorders(self.ledger, self.steering, self.metrics, log),
             replica=replica,
             clock=time.monotonic,
             new_id=new_id,

@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import msgspec
+import structlog
 
 from gateway.settings.model import Settings
 from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, EMBEDDING_MODEL
 
 START_LIMIT_S = 20.0
+_LONGEST_COMPLAINT_BYTES = 8192
 
 
 @asynccontextmanager
@@ -30,9 +32,12 @@ async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
         start_new_session=True,  # Ctrl-C is for this process, which lets streams end and then ends the fleet
         stdin=asyncio.subprocess.PIPE,  # closing it, by whatever end of this process, ends the fleet
         stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,  # ours may be a pipe that nobody reads
     )
     assert process.stdin is not None
     assert process.stdout is not None
+    assert process.stderr is not None
+    complaints = asyncio.get_running_loop().create_task(_log_complaints(process.stderr))
     try:
         async with asyncio.timeout(START_LIMIT_S):
             line = await process.stdout.readline()
@@ -42,6 +47,13 @@ async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
     finally:
         process.stdin.close()
         await process.wait()
+        await complaints
+
+
+async def _log_complaints(stderr: asyncio.StreamReader) -> None:
+    """Put what the fleet says on its standard error into our log."""
+    while said := await stderr.read(_LONGEST_COMPLAINT_BYTES):
+        structlog.get_logger().error("demo.complained", problem=said.decode(errors="replace").rstrip())
 
 
 def with_demo(settings: Settings, base_urls: Mapping[str, str]) -> Settings:

@@ -26,6 +26,7 @@ from gateway.ledger.errors import DatabaseUnreachableError, SchemaOutdatedError
 from gateway.reloading import Load, Reloader
 from gateway.settings.model import Settings
 from gateway.watching import logs
+from gateway.watching.lines import Lines
 from gateway.watching.metrics import forget_process
 from gateway.workers import Supervisor
 
@@ -40,7 +41,8 @@ def run(settings: Settings, path: Path | None, load: Load) -> None:
         LedgerError: the database's schema is missing or old.
 
     """
-    logs.configure(settings.log_level, settings.log_format)
+    log = logs.configure(settings.log_level, settings.log_format)
+    logs.take_standard_error(log)
     descriptors = raise_limit()
     structlog.get_logger().debug("gateway.descriptors", limit=descriptors, clients=descriptor_budget(descriptors))
     sock = bind(settings.host, settings.port)
@@ -48,7 +50,7 @@ def run(settings: Settings, path: Path | None, load: Load) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings, sock, path, load))
     else:
-        _supervise(settings, sock, path, load)
+        _supervise(settings, sock, path, load, log)
 
 
 async def _serve(settings: Settings, sock: socket.socket, path: Path | None, load: Load) -> None:
@@ -157,11 +159,13 @@ def _announce(settings: Settings, sock: socket.socket) -> None:
         sys.stderr.flush()
 
 
-def _supervise(settings: Settings, sock: socket.socket, path: Path | None, load: Load) -> None:
+def _supervise(settings: Settings, sock: socket.socket, path: Path | None, load: Load, log: Lines) -> None:
     """Run the workers as child processes, once it is certain that they can start."""
     with asyncio.Runner() as runner:
         runner.run(prepare_schema(settings.database_url.get_secret_value()))
-    Supervisor(lambda: _work(settings, sock, path, load), settings.workers, on_death=forget_process).run()
+    Supervisor(
+        lambda: _work(settings, sock, path, load), settings.workers, on_death=forget_process, at_exit=log.drain
+    ).run()
 
 
 def _work(settings: Settings, sock: socket.socket, path: Path | None, load: Load) -> None:

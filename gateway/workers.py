@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 
@@ -17,9 +16,18 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 class Supervisor:
     """The parent of ``number`` workers, each of which does ``work``; it serves nothing itself."""
 
-    def __init__(self, work: Callable[[], None], number: int, *, on_death: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        work: Callable[[], None],
+        number: int,
+        *,
+        on_death: Callable[[int], None],
+        at_exit: Callable[[], object],
+    ) -> None:
+        """Take what each worker does, what is to be done here when it has died, and by itself as the last of all."""
         self._work = work
         self._on_death = on_death
+        self._at_exit = at_exit
         self._number = number
         self._born_at: dict[int, float] = {}  # by process id
         self._failures = 0  # short lives in a row
@@ -65,7 +73,7 @@ class Supervisor:
         except Exception:  # noqa: BLE001 - the process ends here, and nobody else would say why
             structlog.get_logger().exception("worker.failed")
         finally:
-            sys.stderr.flush()
+            self._at_exit()
             os._exit(code)
 
     def _stop(self, number: int, _frame: object) -> None:

@@ -6,11 +6,12 @@ from typing import Any
 
 MASK = "***"
 
-# What a key looks like even when it is not one of ours: a provider may echo another, or half of one.
+# What a key looks like even when it is not one of those we send: a provider may echo another, or half of one, and a
+# client's (hs-…) reaches us only.
 _KEY_SHAPES = re.compile(
     r"""(?P<lead>\b(?:Bearer|Basic|bearer|basic)\s+|[?&](?:api[-_]?key|key|token)=)[^\s"'&<>]+
       | (?P<user>://[^\s/:@]*:)[^\s/@]+(?=@)
-      | (?<![\w-])(?:sk-|gsk_|csk-|xai-|nvapi-|pplx-|fw_|hf_|r8_|tgp_|AIza)[A-Za-z0-9_*.\-]{8,}
+      | (?<![\w-])(?:hs-|sk-|gsk_|csk-|xai-|nvapi-|pplx-|fw_|hf_|r8_|tgp_|AIza)[A-Za-z0-9_*.\-]{8,}
     """,
     re.VERBOSE,
 )

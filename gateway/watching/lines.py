@@ -1,57 +1,154 @@
-"""Lines: the log's way out. Those of calls are written a few at a time, and before any other."""
+"""Lines: the log's way out. A thread writes them, so that nobody else ever waits for whoever should read them."""
 
-import asyncio
+import os
 import select
-from contextlib import suppress
-from threading import Lock
-from typing import TextIO
+import signal
+import threading
+import weakref
+from collections.abc import Callable
 
 HELD_BYTES = select.PIPE_BUF  # written at once, no line is torn by another worker's in the same pipe
 HELD_S = 0.05
+WAITING_BYTES = 2**20  # some 3,000 calls; what a reader that is slow for a while is allowed to be behind
+DRAIN_S = 1.0  # how long an end of the process waits for a reader that may never come
 
 
 class Lines:
-    """A text stream that can hold lines back: one ``write(2)`` each would be a third of what a line costs.
+    """A bounded queue of lines, in front of a descriptor that may block for ever: a pipe that nobody reads.
 
-    What is ``held`` is written when it is more than a pipe takes whole, after 50 ms, or with the next line of anybody
-    else: they keep their order. A process that is killed loses what it held.
+    Lines keep their order. What does not fit is dropped and counted; once half of what waited is written, a line made
+    by ``announce`` from their number takes their place. What is ``held`` is written 50 ms later at the latest, or with
+    the next line of anybody else, up to as many bytes at once as a pipe takes whole. A process that is killed loses
+    what was held, and what its reader was behind.
+
+    Usable from any thread, from a finalizer, and on either side of a fork: the child begins with an empty queue.
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._held = bytearray()
-        self._lock = Lock()  # threads log too
+    def __init__(self, descriptor: int, announce: Callable[[int], bytes]) -> None:
+        self.dropped = 0  # lines that were never written
+        self._descriptor = descriptor
+        self._announce = announce
+        self._begin()
+        _call_in_children(weakref.WeakMethod(self._begin_again))
 
     def hold(self, line: bytes) -> None:
-        """Write ``line`` soon. Without a loop to remind us that is now."""
+        """Write ``line`` soon."""
         with self._lock:
-            if len(self._held) + len(line) > HELD_BYTES:
-                self._write_held()
-            if not self._held:
-                try:
-                    asyncio.get_running_loop().call_later(HELD_S, self.flush)
-                except RuntimeError:
-                    self._held += line
-                    self._write_held()
-                    return
-            self._held += line
+            if self._takes(line) and len(self._waiting) >= HELD_BYTES:
+                self._hurry()
 
-    def write(self, text: str) -> int:
-        """Write ``text`` after what is held."""
+    def write(self, line: bytes) -> None:
+        """Write ``line`` as soon as the thread gets to it."""
         with self._lock:
-            self._write_held()
-            return self._stream.write(text)
+            if self._takes(line):
+                self._hurry()
 
-    def flush(self) -> None:
-        """Write what is held, and see that all is out."""
+    def drain(self, limit_s: float = DRAIN_S) -> bool:
+        """Wait until all is written, ``limit_s`` seconds at most; return whether it is."""
         with self._lock:
-            self._write_held()
-            self._stream.flush()
+            self._hurry()
+            return self._changed.wait_for(lambda: self._is_idle, limit_s)
 
-    def _write_held(self) -> None:
-        if self._held:
-            held, self._held = self._held, bytearray()
-            with suppress(OSError):  # nobody is left whom we could tell
-                self._stream.flush()
-                self._stream.buffer.write(held)
-                self._stream.buffer.flush()
+    def _begin(self) -> None:
+        # A finalizer may log in the middle of a log line: the same thread may take the lock twice.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting = bytearray()
+        self._unannounced = 0  # lines dropped since the last announcement
+        self._is_full = False  # lines are dropped until half of what waits is written
+        self._is_idle = True  # nothing waits, nothing is being written
+        self._is_hurried = False
+        self._thread: threading.Thread | None = None
+
+    def _begin_again(self) -> None:
+        """Begin anew in a forked process: the thread, and whoever held the lock, are its parent's."""
+        self.dropped = 0
+        self._begin()
+
+    def _takes(self, line: bytes) -> bool:
+        if self._is_full or len(self._waiting) + len(line) > WAITING_BYTES:
+            self._is_full = len(self._waiting) > WAITING_BYTES // 2  # else it is one enormous line
+            self._lost(1)
+            return False
+        self._waiting += line
+        if self._is_idle:
+            self._is_idle = False
+            self._wake()
+        return True
+
+    def _lost(self, lines: int) -> None:
+        self.dropped += lines
+        self._unannounced += lines
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="log", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads, for now or because the interpreter ends
+                self._is_idle = True  # so that the next line tries again
+                return
+            self._thread = thread
+        else:
+            self._changed.notify_all()
+
+    def _hurry(self) -> None:
+        if not self._is_hurried and not self._is_idle:
+            self._is_hurried = True
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        # Signals are for the main thread, which may be waiting for one.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        while True:
+            lost = self._put(self._next())
+            with self._lock:
+                if lost:
+                    self._lost(lost)
+                elif self._unannounced and len(self._waiting) <= WAITING_BYTES // 2:
+                    self._waiting += self._announce(self._unannounced)
+                    self._unannounced = 0
+                    self._is_full = False
+
+    def _next(self) -> bytes:
+        """Wait for lines; return as many as are written at once."""
+        with self._lock:
+            if not self._waiting:
+                self._is_idle, self._is_hurried = True, False
+                self._is_full = False
+                self._changed.notify_all()
+                while self._is_idle:
+                    self._changed.wait()
+            if len(self._waiting) < HELD_BYTES and not self._is_hurried:
+                self._changed.wait_for(lambda: self._is_hurried, HELD_S)
+            end = len(self._waiting)
+            if end > HELD_BYTES:  # whole lines that fit, or one that does not
+                end = self._waiting.rfind(b"\n", 0, HELD_BYTES) + 1 or self._waiting.find(b"\n") + 1 or end
+            chunk = bytes(self._waiting[:end])
+            del self._waiting[:end]
+            return chunk
+
+    def _put(self, chunk: bytes) -> int:
+        """Write ``chunk``, however long it takes; return how many of its lines could not be written."""
+        rest = memoryview(chunk)
+        while rest:
+            try:
+                rest = rest[os.write(self._descriptor, rest) :]
+            except BlockingIOError:  # another process of this terminal has made it so
+                writable = select.poll()
+                writable.register(self._descriptor, select.POLLOUT)
+                writable.poll()
+            except OSError:  # a pipe closed at its other end, a full disk
+                return bytes(rest).count(b"\n")
+        return 0
+
+
+def _call_in_children(method: "weakref.WeakMethod[Callable[[], None]]") -> None:
+    """Call ``method`` in every process forked from this one, as long as there is its object."""
+
+    def call() -> None:
+        found = method()
+        if found is not None:
+            found()
+
+    os.register_at_fork(after_in_child=call)

@@ -1,6 +1,8 @@
 """The log: one canonical line per call, dotted event names, key=value, secrets masked."""
 
+import io
 import logging
+import os
 import sys
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO, cast
@@ -10,18 +12,18 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from gateway.calls import CallRecord
+from gateway.terminal_text import visible, visible_json
 from gateway.watching.lines import Lines
-from providers.redaction import redact
-
-_TEXTS = ("error", "exception", "event", "url", "problem")  # where foreign words, and so perhaps a key, can appear
+from providers.redaction import redact, redact_json
 
 
-def configure(level: str, style: Literal["auto", "console", "json"]) -> None:
-    """Set up structlog, and the standard library's logging through it, for this process and those it forks."""
+def configure(level: str, style: Literal["auto", "console", "json"]) -> Lines:
+    """Set up structlog, and the standard library's logging through it, for this process and those it forks.
+
+    Returns the way out, which ends with the process: ``drain`` it before an end that runs no exit handlers.
+    """
     threshold = logging.getLevelNamesMapping()[level.upper()]
-    console = sys.stderr.isatty() if style == "auto" else style == "console"
-    lines = Lines(sys.stderr)
-    output = cast("TextIO", lines)  # it has all that a logger asks of one
+    console = style == "console" or (style == "auto" and sys.stderr is not None and sys.stderr.isatty())
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -29,15 +31,30 @@ def configure(level: str, style: Literal["auto", "console", "json"]) -> None:
         structlog.processors.format_exc_info,
         mask_secrets,
     ]
-    renderer: Processor = (
-        structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer(serializer=_json)
-    )
+    renderer: Processor
+    if console:
+        shared.append(show_controls)
+        renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    else:
+        renderer = structlog.processors.JSONRenderer(serializer=_json)
+
+    def announce(dropped: int) -> bytes:
+        event: EventDict = {
+            "event": "log.lines_dropped",
+            "lines": dropped,
+            "effect": "nobody read standard error in time",
+        }
+        for processor in (*shared[1:3], renderer):  # its level and the time
+            event = processor(None, "warning", event)  # type: ignore[assignment] # the last one's is text
+        return f"{event}\n".encode(errors="backslashreplace")
+
+    lines = Lines(_descriptor(), announce)
     structlog.configure(
         processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=_Output(output, None if console or threshold > logging.INFO else lines),
+        logger_factory=_Output(lines, None if console or threshold > logging.INFO else lines),
     )
-    handler = logging.StreamHandler(output)  # which logging flushes when the process ends
+    handler = _Handler(lines)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -45,15 +62,72 @@ def configure(level: str, style: Literal["auto", "console", "json"]) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=max(logging.WARNING, threshold), force=True)
+    return lines
 
 
 def mask_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Mask what looks like a key in the fields that quote others."""
-    for name in _TEXTS:
-        value = event.get(name)
-        if isinstance(value, str):
-            event[name] = redact(value, ())
+    """Mask what looks like a key, in every field: many quote others."""
+    for name, value in event.items():
+        if isinstance(value, str | list | dict):
+            event[name] = redact_json(value)
     return event
+
+
+def show_controls(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Keep what others said from steering the terminal: what is no text is shown as Python writes it anyway."""
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = visible(value, lines=name in _LAID_OUT)
+    return event
+
+
+class StandardError(io.TextIOBase):
+    """Stands in for ``sys.stderr``, so that whatever is written there waits in the log's queue and blocks nobody.
+
+    Tracebacks and warnings of Python itself come here, a line at a time; whatever looks like a key is masked in them.
+    """
+
+    encoding = "utf-8"
+    errors = "backslashreplace"
+
+    def __init__(self, lines: Lines, instead_of: TextIO) -> None:
+        self._lines = lines
+        self._instead_of = instead_of
+        self._begun = ""  # a line without its end
+
+    def write(self, text: str) -> int:
+        """Queue the lines that ``text`` completes."""
+        *whole, self._begun = (self._begun + text).split("\n")
+        for line in whole:
+            self._queue(line + "\n")
+        return len(text)
+
+    def flush(self) -> None:
+        """Queue what is there of a line. Waits for nothing: the end of the process does."""
+        begun, self._begun = self._begun, ""
+        if begun:
+            self._queue(begun)
+
+    def fileno(self) -> int:
+        """Return the descriptor, for those who hand it to children."""
+        return self._instead_of.fileno()
+
+    def isatty(self) -> bool:
+        """Tell whether a person reads it."""
+        return self._instead_of.isatty()
+
+    def writable(self) -> bool:
+        """Tell that it can be written."""
+        return True
+
+    def _queue(self, text: str) -> None:
+        self._lines.write(visible(redact(text), lines=True).encode(errors="backslashreplace"))
+
+
+def take_standard_error(lines: Lines) -> None:
+    """Have everything that Python code of this process writes to ``sys.stderr`` wait in ``lines``, from now on."""
+    if sys.stderr is not None:
+        sys.stderr = cast("TextIO", StandardError(lines, sys.stderr))  # it has all that is asked of one
 
 
 class CallLog:
@@ -63,6 +137,12 @@ class CallLog:
         self._log = structlog.get_logger()
         output = structlog.get_config()["logger_factory"]
         self._lines = output.calls if isinstance(output, _Output) else None
+        self._output = output.lines if isinstance(output, _Output) else None
+
+    @property
+    def dropped(self) -> int:
+        """How many lines of this process, of whatever kind, were never written: nobody read them."""
+        return self._output.dropped if self._output is not None else 0
 
     def call_finished(self, record: CallRecord) -> None:
         """Write the line."""
@@ -119,17 +199,61 @@ class _Line(msgspec.Struct, kw_only=True, gc=False):
     timestamp: datetime
 
 
-class _Output(structlog.WriteLoggerFactory):
+class _Output:
     """Where log lines go, and straight to where those of ``calls``, unless they go through structlog like any other."""
 
-    def __init__(self, stream: TextIO, calls: Lines | None) -> None:
-        super().__init__(stream)
+    def __init__(self, lines: Lines, calls: Lines | None) -> None:
+        self.lines = lines
         self.calls = calls
+
+    def __call__(self, *_arguments: object) -> "_Logger":
+        """Return a logger for structlog to wrap."""
+        return _Logger(self.lines)
+
+
+class _Logger:
+    """Takes rendered lines from structlog, of any level."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+
+    def msg(self, line: str) -> None:
+        """Write ``line``."""
+        self._lines.write(line.encode(errors="backslashreplace") + b"\n")
+
+    debug = info = warning = error = critical = msg
+
+
+class _Handler(logging.Handler):
+    """Takes lines from the standard library's logging, which flushes it when the process ends."""
+
+    def __init__(self, lines: Lines) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line."""
+        try:
+            line = self.format(record)
+        except Exception:  # noqa: BLE001 - as every handler of logging does
+            self.handleError(record)
+        else:
+            self._lines.write(line.encode(errors="backslashreplace") + b"\n")
+
+    def flush(self) -> None:
+        """Wait until all is written, or nobody seems to read it."""
+        self._lines.drain()
+
+
+def _descriptor() -> int:
+    """Return where standard error goes; nowhere if it was closed: its number may be another file's by now."""
+    return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC) if sys.stderr is None else sys.stderr.fileno()
 
 
 def _json(event: EventDict, **_options: Any) -> str:
-    return msgspec.json.encode(event, enc_hook=str).decode()
+    return visible_json(msgspec.json.encode(event, enc_hook=str).decode())
 
 
 _encode = msgspec.json.Encoder().encode
+_LAID_OUT = frozenset({"exception", "stack"})
 _STRUCTLOGS_OWN = frozenset({"level", "timestamp"})

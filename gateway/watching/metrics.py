@@ -76,13 +76,19 @@ class Metrics:
         self._families = [
             CALLS, ATTEMPTS, ERRORS, REFUSED, TOKENS, COST, TTFT, ATTEMPT_TTFT, DECODE, OVERHEAD, IN_FLIGHT
         ]  # fmt: skip
-        self._gauges: list[tuple[int, Callable[[], float]]] = []
+        self._read: list[tuple[int, Callable[[], float]]] = []  # elsewhere, into these cells
 
     def gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
         """Add a gauge that is read when metrics are rendered, and each second when there are several workers."""
-        family = Family(name, documentation, "gauge")
+        self._add(Family(name, documentation, "gauge"), read)
+
+    def counter(self, name: str, documentation: str, read: Callable[[], float]) -> None:
+        """Add a counter that is kept elsewhere, and read as gauges are."""
+        self._add(Family(name, documentation, "counter"), read)
+
+    def _add(self, family: Family, read: Callable[[], float]) -> None:
         self._families.append(family)
-        self._gauges.append((self._series.first_cell(family), read))
+        self._read.append((self._series.first_cell(family), read))
 
     async def keep_fresh(self) -> None:
         """Note the gauges each second, for the worker that is asked for all. Runs until cancelled."""
@@ -133,7 +139,7 @@ class Metrics:
         return await exposition(self._families, self._series.tables()), CONTENT_TYPE
 
     def _refresh(self) -> None:
-        for cell, read in self._gauges:
+        for cell, read in self._read:
             self._cells[cell] = float(read())
 
     def _model(self, name: str) -> "_Model":

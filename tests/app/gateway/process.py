@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -59,13 +60,18 @@ class GatewayProcess:
             self._news.set()
 
 
-@asynccontextmanager
-async def started(config: Mapping[str, Any], folder: Path, **environ: str) -> AsyncIterator[GatewayProcess]:
-    """Start a gateway with ``config`` and wait until it serves; stop it, if it still runs, when the block ends."""
+async def launched(
+    config: Mapping[str, Any],
+    folder: Path,
+    environ: Mapping[str, str] = MappingProxyType({}),
+    *,
+    stderr: int = asyncio.subprocess.PIPE,
+) -> asyncio.subprocess.Process:
+    """Launch a gateway with ``config`` and no key in its environment."""
     path = write(config, folder)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
     clean = {name: value for name, value in clean.items() if not name.endswith(("_KEY", "_TOKEN"))}
-    process = await asyncio.create_subprocess_exec(
+    return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "gateway.cli",
@@ -74,8 +80,14 @@ async def started(config: Mapping[str, Any], folder: Path, **environ: str) -> As
         str(path),
         cwd=CHECKOUT,
         env={**clean, **environ},
-        stderr=asyncio.subprocess.PIPE,
+        stderr=stderr,
     )
+
+
+@asynccontextmanager
+async def started(config: Mapping[str, Any], folder: Path, **environ: str) -> AsyncIterator[GatewayProcess]:
+    """Start a gateway with ``config`` and wait until it serves; stop it, if it still runs, when the block ends."""
+    process = await launched(config, folder, environ)
     running = GatewayProcess(process)
     try:
         async with asyncio.timeout(PATIENCE_S):

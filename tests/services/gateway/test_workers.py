@@ -11,6 +11,8 @@ import asyncpg
 
 from providers.simulator.script import Hang
 from providers.simulator.scripted import ScriptedProvider
+from tests.app.gateway.log_pipe import CALLS as UNREAD_CALLS
+from tests.app.gateway.log_pipe import answered, unread
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.stage import MODEL, chat_body, configuration
 
@@ -78,3 +80,13 @@ async def test_a_worker_that_dies_is_replaced_and_its_rows_are_not_lost(
             last.send(signal.SIGTERM)
             await last.ended()
     assert sorted(await ids(postgres_url)) == sorted(made)
+
+
+async def test_workers_and_their_parent_end_though_nobody_reads_their_log(
+    tmp_path: Path, postgres_url: str, redis_url: str
+) -> None:
+    stores = {"database_url": postgres_url, "redis_url": redis_url, "workers": 2}
+    async with unread(tmp_path, **stores) as (gateway, http):
+        assert await answered(http, gateway) == UNREAD_CALLS
+        gateway.process.send_signal(signal.SIGTERM)
+        assert await gateway.process.wait() == 0

@@ -1,12 +1,10 @@
 """The log line of a call, and its order among the others."""
 
-import asyncio
-import io
 import logging
-import os
-import select
+import re
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -14,40 +12,57 @@ import pytest
 import structlog
 
 from gateway.watching import logs
-from gateway.watching.lines import HELD_BYTES, Lines
+from gateway.watching.lines import WAITING_BYTES, Lines
 from tests.unit.ledger.records import call, failed, new_id, raced_call
 
-Configured = Callable[[str, Literal["console", "json"]], io.TextIOWrapper]
+
+class Written:
+    """What a process that logs has on its standard error."""
+
+    def __init__(self, lines: Lines, path: Path) -> None:
+        self.lines = lines
+        self._path = path
+
+    @property
+    def text(self) -> str:
+        assert self.lines.drain(limit_s=20)
+        return self._path.read_text(encoding="utf-8")
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [msgspec.json.decode(line) for line in self.text.splitlines()]
+
+
+Configured = Callable[[str, Literal["console", "json"]], Written]
 
 
 @pytest.fixture
-def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Configured]:
-    """Configures the log as a process does, to be put back; returns what is then its standard error."""
+def configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Configured]:
+    """Configures the log as a process does, to be put back; returns what is then written to its standard error."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    path = tmp_path / "stderr"
 
-    def configure(level: str, style: Literal["console", "json"]) -> io.TextIOWrapper:
-        stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    def configure(level: str, style: Literal["console", "json"]) -> Written:
         monkeypatch.setattr(sys, "stderr", stream)
-        logs.configure(level, style)
-        return stream
+        lines = logs.configure(level, style)
+        logs.take_standard_error(lines)
+        return Written(lines, path)
 
-    yield configure
-    structlog.reset_defaults()
-    root.handlers[:] = handlers
-    root.setLevel(level)
-
-
-def written(stream: io.TextIOWrapper) -> list[dict[str, Any]]:
-    assert isinstance(stream.buffer, io.BytesIO)
-    return [msgspec.json.decode(line) for line in stream.buffer.getvalue().splitlines()]
+    with path.open("w", encoding="utf-8") as stream:
+        yield configure
+        structlog.reset_defaults()
+        for handler in root.handlers:
+            handler.flush()
+        root.handlers[:] = handlers
+        root.setLevel(level)
 
 
 def test_the_line_of_a_call_says_what_became_of_it(configured: Configured) -> None:
-    stream = configured("info", "json")
+    written = configured("info", "json")
     record = raced_call(completion_tokens=21)
     logs.CallLog().call_finished(record)
-    [line] = written(stream)
+    [line] = written.events
     assert line.pop("timestamp").endswith("Z")
     assert line == {
         "id": record.id, "model": "llama", "status": 200, "mode": "auto", "launched": 2, "winner": "groq/llama",
@@ -57,32 +72,31 @@ def test_the_line_of_a_call_says_what_became_of_it(configured: Configured) -> No
 
 
 def test_a_call_that_failed_names_its_causes(configured: Configured) -> None:
-    stream = configured("info", "json")
+    written = configured("info", "json")
     logs.CallLog().call_finished(call(failed(new_id()), client=None))
-    [line] = written(stream)
+    [line] = written.events
     assert (line["winner"], line["error_kind"], line["causes"]) == (None, "server_error", ["groq/llama:server_error"])
     assert "client" not in line
 
 
 def test_where_people_read_the_line_looks_like_the_others_and_comes_at_once(configured: Configured) -> None:
-    stream = configured("info", "console")
+    written = configured("info", "console")
     record = raced_call()
     logs.CallLog().call_finished(record)
-    assert isinstance(stream.buffer, io.BytesIO)
-    text = stream.buffer.getvalue().decode()
+    text = written.text
     assert "call.finished" in text
     assert record.id in text
     assert text.count("\n") == 1
 
 
 def test_a_log_that_is_to_be_quiet_has_no_lines_of_calls(configured: Configured) -> None:
-    stream = configured("warning", "json")
+    written = configured("warning", "json")
     logs.CallLog().call_finished(raced_call())
-    assert written(stream) == []
+    assert written.events == []
 
 
 async def test_lines_keep_their_order_whoever_writes_them(configured: Configured) -> None:
-    stream = configured("info", "json")
+    written = configured("info", "json")
     log, calls = structlog.get_logger(), logs.CallLog()
     log.info("first")
     calls.call_finished(raced_call())
@@ -90,48 +104,62 @@ async def test_lines_keep_their_order_whoever_writes_them(configured: Configured
     log.info("fourth")
     calls.call_finished(raced_call())
     logging.getLogger("foreign").warning("sixth")
-    assert [line["event"] for line in written(stream)] == [
+    assert [line["event"] for line in written.events] == [
         "first", "call.finished", "call.finished", "fourth", "call.finished", "sixth",
     ]  # fmt: skip
 
 
-async def test_the_end_of_the_process_writes_what_is_held(configured: Configured) -> None:
-    stream = configured("info", "json")
+def test_the_end_of_the_process_waits_for_what_is_held(configured: Configured, tmp_path: Path) -> None:
+    configured("info", "json")
     logs.CallLog().call_finished(raced_call())
-    assert written(stream) == []
     logging.shutdown()
-    assert len(written(stream)) == 1
+    assert b"call.finished" in (tmp_path / "stderr").read_bytes()
 
 
-async def test_a_line_on_its_own_is_written_soon() -> None:
-    reading, writing = os.pipe()
-    with open(writing, "w", encoding="utf-8") as stream, open(reading, "rb") as arrived:  # noqa: ASYNC230, PTH123 - a pipe
-        Lines(stream).hold(b"alone\n")
-        assert not select.select([arrived], [], [], 0)[0]
-        assert await asyncio.to_thread(arrived.readline) == b"alone\n"
+def test_what_python_itself_says_goes_the_same_way_line_by_line_and_masked(configured: Configured) -> None:
+    written = configured("info", "json")
+    structlog.get_logger().info("first")
+    sys.stderr.write("a key: hs-0123456789abcdef\nand \x1b[31mred")
+    structlog.get_logger().info("second")
+    sys.stderr.flush()
+    assert [line for line in written.text.splitlines() if "event" not in line] == ["a key: ***", "and \\x1b[31mred"]
+    assert written.text.splitlines()[1] == "a key: ***"
 
 
-async def test_what_is_written_at_once_fits_into_a_pipe_whole() -> None:
-    class Raw(io.RawIOBase):
-        sizes: list[int] = []  # noqa: RUF012 - of this test alone
-
-        def writable(self) -> bool:
-            return True
-
-        def write(self, data: Any) -> int:
-            self.sizes.append(len(data))
-            return len(data)
-
-    lines = Lines(io.TextIOWrapper(io.BufferedWriter(Raw(), 1 << 20), encoding="utf-8"))
-    for _ in range(1000):
-        lines.hold(b"x" * 299 + b"\n")
-    lines.flush()
-    assert sum(Raw.sizes) == 300_000
-    assert max(Raw.sizes) <= HELD_BYTES
-    assert len(Raw.sizes) == -(-1000 // (HELD_BYTES // 300))
+def test_what_is_dropped_is_announced_as_any_event_is(configured: Configured) -> None:
+    written = configured("info", "json")
+    log, calls = structlog.get_logger(), logs.CallLog()
+    log.error("far too long", problem="x" * WAITING_BYTES)
+    assert calls.dropped == 1
+    log.info("next")
+    first, second = written.events
+    assert first["event"] == "next"
+    assert second.pop("timestamp").endswith("Z")
+    assert second == {
+        "event": "log.lines_dropped", "level": "warning", "lines": 1, "effect": "nobody read standard error in time",
+    }  # fmt: skip
 
 
-def test_without_a_loop_a_line_is_written_at_once() -> None:
-    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    Lines(stream).hold(b"{}\n")
-    assert written(stream) == [{}]
+@pytest.mark.parametrize("style", ["console", "json"])
+def test_what_others_say_cannot_steer_the_terminal_that_shows_the_log(
+    configured: Configured, style: Literal["console", "json"]
+) -> None:
+    written = configured("info", style)
+    evil = "\x1b[2J \x9b2J \u202eright to left \x7f"
+    structlog.get_logger().info("theirs", problem=evil, list=[evil], error=ValueError(evil))
+    logging.getLogger("foreign").warning("said %s", evil)
+    structlog.get_logger().error("failed", exc_info=ValueError(evil))
+    shown = re.sub(r"\x1b\[\d*m", "", written.text)  # colours are ours
+    assert "theirs" in shown
+    assert "right to left" in shown
+    assert not set(shown) & set("\x1b\x9b\u202e\x7f")
+    if style == "json":
+        assert written.events[0]["problem"] == evil
+
+
+def test_a_key_in_any_field_is_masked(configured: Configured) -> None:
+    written = configured("info", "json")
+    key = "hs-" + "aB3_" * 10
+    structlog.get_logger().info("theirs", path=f"/v1/models/{key}", names=[key], facts={"key": key}, error=key)
+    assert written.events[0]["path"] == "/v1/models/***"
+    assert key not in written.text

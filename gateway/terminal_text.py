@@ -1,0 +1,25 @@
+"""Text for a terminal: what would steer it, or turn its letters around, is shown and not sent."""
+
+_TAB, _LINE_FEED, _ONE_BYTE = 0x09, 0x0A, 0xFF
+_BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_LINE_ENDS = (0x2028, 0x2029)
+_CONTROLS = (*range(0x20), *range(0x7F, 0xA0), *_LINE_ENDS, *_BIDI)
+_AS_PYTHON = {code: f"\\x{code:02x}" if code <= _ONE_BYTE else f"\\u{code:04x}" for code in _CONTROLS}
+_AS_PYTHON |= {_TAB: r"\t", _LINE_FEED: r"\n", 0x0D: r"\r"}
+_BUT_LAYOUT = {code: shown for code, shown in _AS_PYTHON.items() if code not in {_TAB, _LINE_FEED}}
+_AS_JSON = {code: f"\\u{code:04x}" for code in _CONTROLS if code not in {_TAB, _LINE_FEED}}
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    r"""Return ``text`` with control characters as Python writes them: ``\x1b``.
+
+    ``lines`` leaves line feeds and tabs as they are, for text that is laid out on purpose.
+    """
+    if text.isprintable():
+        return text
+    return text.translate(_BUT_LAYOUT if lines else _AS_PYTHON)
+
+
+def visible_json(text: str) -> str:
+    """Return the same JSON with the control characters escaped that JSON itself would let pass."""
+    return text if text.isprintable() else text.translate(_AS_JSON)
