@@ -17,6 +17,7 @@ from gateway.fleet import Fleet
 from gateway.ids import new_id
 from gateway.ingress.admission import Admission
 from gateway.ingress.context import Context
+from gateway.ingress.refusals import Refusals
 from gateway.ingress.routes import application
 from gateway.ingress.stored_responses import StoredResponses
 from gateway.ledger.writer import Ledger
@@ -116,6 +117,7 @@ class Gateway:
             steering=self.steering,
             attempts=AttemptTasks(),
             responses=StoredResponses(settings.response_ids_ttl_s, clock=time.monotonic, store=self._response_store),
+            refusals=Refusals(self.metrics.refused),
             recorder=Recorders(self.ledger, self.steering, self.metrics, log),
             replica=replica,
             clock=time.monotonic,
@@ -137,6 +139,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Flush and close everything. No call is under way any more."""
+        self.context.refusals.close()
         async with AsyncExitStack() as last_first:  # whatever fails, the rest is closed, the ledger last of all
             last_first.push_async_callback(self.ledger.close)
             if self.redis_board is not None:

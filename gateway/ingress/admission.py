@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from aiohttp import web
 
-from gateway.errors import Forbidden, NothingEnabled, Unauthorized, UnsupportedMediaType
+from gateway.errors import ApiError, Forbidden, NothingEnabled, Unauthorized, UnsupportedMediaType
 from gateway.fleet import Deployment, Model
 from gateway.settings.checks import is_loopback
 from gateway.settings.model import ClientSettings, DataPolicy
@@ -91,6 +91,13 @@ class Admission:
         if not key.strip():
             raise Unauthorized("send your gateway key as 'authorization: Bearer hs-…' (api_key in the SDKs)")
         return self._find(key.strip())
+
+    def name_of(self, request: web.Request) -> str | None:
+        """Return who is asking, by the operator's name for them, None where nobody is admitted."""
+        try:
+            return self.admit(request, (request.content_type,)).name
+        except ApiError:
+            return None
 
     def admit_admin(self, request: web.Request) -> Client:
         """Return who is asking, if it is an admin.

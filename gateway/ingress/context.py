@@ -11,6 +11,7 @@ from gateway.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.fleet import Fleet
 from gateway.ingress.admission import Admission
 from gateway.ingress.phase import Phase
+from gateway.ingress.refusals import Refusals
 from gateway.ingress.stored_responses import StoredResponses
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import Settings
@@ -30,6 +31,7 @@ class Context:
         recorder: Recorder,
         attempts: AttemptTasks,
         responses: StoredResponses,
+        refusals: Refusals,
         replica: str,
         clock: Callable[[], float],
         new_id: Callable[[], str],
@@ -44,6 +46,7 @@ class Context:
         self.recorder = recorder
         self.attempts = attempts
         self.responses = responses
+        self.refusals = refusals
         self.replica = replica
         self.clock = clock  # monotonic seconds
         self.new_id = new_id

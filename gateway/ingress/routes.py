@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
-import structlog
 from aiohttp import HttpVersion11, web
+from aiohttp.hdrs import METH_ALL
 
 from gateway.errors import ApiError, BodyTooLarge, InternalError, InvalidRequest, MethodNotAllowed, NotFound
 from gateway.ingress import headers
@@ -12,6 +12,7 @@ from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.kept_responses import kept_response
 from gateway.ingress.models import get_model, is_anthropics, list_models
 from gateway.ingress.phase import Phase
+from gateway.ingress.refusals import Refused
 from gateway.ingress.relayed.apis import (
     EDITS,
     EMBEDDINGS,
@@ -87,21 +88,38 @@ async def _end_connections_while_stopping(request: web.Request, response: web.St
 
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer every error in the shape of the API it came by; log only what is a defect of ours."""
+    """Answer every error in the shape of the API it came by; count and log what is a refusal, or a defect of ours."""
     try:
         return await handler(request)
     except ApiError as error:
-        return _response(request, error)
+        return _refusal(request, error)
     except web.HTTPException as error:
-        return _response(request, _translate(request, error))
+        return _refusal(request, _translate(request, error))
     except web.RequestPayloadError:
         request.content.feed_eof()  # aiohttp would read on for the rest, and log what it meets as unhandled
-        response = _response(request, InvalidRequest("the body cannot be read: is it what its content-encoding says?"))
+        unread = InvalidRequest("the body cannot be read: is it what its content-encoding says?")
+        response = _refusal(request, unread)
         response.force_close()
         return response
-    except Exception:  # noqa: BLE001 - the last line of defence: a client is told nothing of our insides
-        structlog.get_logger().exception("request.crashed", method=request.method, path=request.path)
-        return _response(request, InternalError("the gateway made a mistake; its log has the details"))
+    except Exception as defect:  # noqa: BLE001 - the last line of defence: a client is told nothing of our insides
+        crash = InternalError("the gateway made a mistake; its log has the details")
+        request.app[CONTEXT].refusals.refuse(crash.status, crash.kind, _facts(request), defect=defect)
+        return _response(request, crash)
+
+
+def _refusal(request: web.Request, error: ApiError) -> web.Response:
+    request.app[CONTEXT].refusals.hear(error, lambda: _facts(request))
+    return _response(request, error)
+
+
+def _facts(request: web.Request) -> Refused:
+    resource = request.match_info.route.resource
+    return Refused(
+        peer=request.remote,
+        method=request.method if request.method in METH_ALL else None,
+        endpoint=None if resource is None else resource.canonical,
+        client=request.app[CONTEXT].admission.name_of(request),
+    )
 
 
 def _translate(request: web.Request, error: web.HTTPException) -> ApiError:

@@ -32,6 +32,12 @@ REFUSED = Family(
     "counter",
     ("limit", "model"),
 )
+REFUSALS = Family(
+    "holeshot_refusals_total",
+    "Requests the gateway itself said no to, before they were calls.",
+    "counter",
+    ("reason", "status"),
+)
 TOKENS = Family("holeshot_tokens_total", "Tokens, as reported.", "counter", ("deployment", "kind"))
 COST = Family(
     "holeshot_cost_usd_total", "US dollars at list price, losers' as lower bounds.", "counter", ("model", "share")
@@ -74,7 +80,7 @@ class Metrics:
         self._deployments: dict[tuple[str, str], _Deployment] = {}  # by model and name, known ones only
         self._overhead = self._series.first_cell(OVERHEAD)
         self._families = [
-            CALLS, ATTEMPTS, ERRORS, REFUSED, TOKENS, COST, TTFT, ATTEMPT_TTFT, DECODE, OVERHEAD, IN_FLIGHT
+            CALLS, ATTEMPTS, ERRORS, REFUSED, REFUSALS, TOKENS, COST, TTFT, ATTEMPT_TTFT, DECODE, OVERHEAD, IN_FLIGHT
         ]  # fmt: skip
         self._read: list[tuple[int, Callable[[], float]]] = []  # elsewhere, into these cells
 
@@ -119,6 +125,10 @@ class Metrics:
     def launch_refused(self, model: str, limit: str) -> None:
         """Count an extra attempt that ``limit``, budget or usd_per_day, did not let start."""
         self._cells[self._series.first_cell(REFUSED, limit, self._model(model).label)] += 1.0
+
+    def refused(self, status: int, reason: str) -> None:
+        """Count a request that became no call, for one of a few reasons."""
+        self._cells[self._series.first_cell(REFUSALS, reason, str(status))] += 1.0
 
     def call_finished(self, record: CallRecord) -> None:
         """Count a call."""

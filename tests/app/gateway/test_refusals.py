@@ -1,0 +1,116 @@
+"""What the gateway itself says no to is counted, and told of in few lines, without a word of the client's."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from structlog.typing import EventDict
+
+from providers.simulator.script import Status
+from providers.simulator.wire import error
+from tests.app.gateway.stage import MODEL, Serve, Stage
+from tests.app.gateway.test_admission import clients, key_of
+
+Asked = tuple[str, dict[str, str], bytes]  # path, headers, body
+
+WRONG = {"authorization": "Bearer hs-a-wrong-key-that-nobody-may-see"}
+
+
+def refusals(logged: list[EventDict]) -> list[EventDict]:
+    return [entry for entry in logged if entry["event"] == "request.refused"]
+
+
+async def counted(stage: Stage) -> dict[str, float]:
+    """Return the refusals that the metrics tell of, by reason and status."""
+    body, _ = await stage.gateway.metrics.render()
+    lines = [line for line in body.decode().splitlines() if line.startswith("holeshot_refusals_total{")]
+    series = [line.removeprefix("holeshot_refusals_total").split() for line in lines]
+    return {labels: float(number) for labels, number in series}
+
+
+async def test_a_flood_of_wrong_keys_is_counted_whole_and_told_of_at_once_and_in_sum(
+    serve: Serve, logged: list[EventDict]
+) -> None:
+    async with serve(config=clients(plain={})) as stage:
+
+        async def knock() -> None:
+            async with stage.chat(WRONG) as response:
+                assert response.status == 401
+
+        await knock()
+        [first] = refusals(logged)
+        assert first == {
+            "event": "request.refused", "log_level": "warning", "status": 401, "reason": "invalid_api_key", "count": 1,
+            "peer": "127.0.0.1", "method": "POST", "endpoint": "/v1/chat/completions",
+        }  # fmt: skip
+        await asyncio.gather(*(knock() for _ in range(299)))
+        assert await counted(stage) == {'{reason="invalid_api_key",status="401"}': 300.0}
+    assert sum(entry["count"] for entry in refusals(logged)) == 300
+    assert len(refusals(logged)) < 30  # one a second, and one as the gateway closes
+    assert "nobody-may-see" not in repr(logged)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("/v1/chat/completions", {"content-type": "text/plain"}, b"x"), ("unsupported_media_type", 415, "plain")),
+        (("/v1/chat/completions", {}, b"no json"), ("invalid_request", 400, "plain")),
+        (("/v1/chat/completions", {}, b'{"model": "no", "messages": [{}]}'), ("model_not_found", 404, "plain")),
+        (("/v1/chat/completions", {}, b" " * 300_000), ("body_too_large", 413, "plain")),
+        (("/v1/hs-a-key-in-the-wrong-place", {}, b"{}"), ("not_found", 404, "plain")),
+        (("/v1/models", {}, b"{}"), ("method_not_allowed", 405, "plain")),
+        (("/v1/messages", WRONG, b"{}"), ("invalid_api_key", 401, None)),
+    ],
+)
+async def test_every_refusal_has_its_reason_and_names_the_client_if_it_is_known(
+    serve: Serve, logged: list[EventDict], asked: Asked, said: tuple[str, int, str | None]
+) -> None:
+    path, headers, body = asked
+    reason, status, client = said
+    async with serve(config={**clients(plain={}), "max_body_mb": 0.25}) as stage:
+        async with stage.post(body, path=path, headers={**key_of("plain"), **headers}) as response:
+            assert response.status == status
+        assert await counted(stage) == {f'{{reason="{reason}",status="{status}"}}': 1.0}
+    [entry] = refusals(logged)
+    assert (entry["reason"], entry.get("client")) == (reason, client)
+    assert "wrong-place" not in repr(entry)
+
+
+async def test_an_admins_page_refused_to_others_is_a_refusal(serve: Serve, logged: list[EventDict]) -> None:
+    async with serve(config=clients(plain={}, admin={"admin": True})) as stage:
+        async with stage.get("/metrics", headers=key_of("plain")) as response:
+            assert response.status == 403
+        assert await counted(stage) == {'{reason="forbidden",status="403"}': 1.0}
+    assert [entry["endpoint"] for entry in refusals(logged)] == ["/metrics"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_call_that_failed_is_no_refusal(serve: Serve, logged: list[EventDict], stream: bool) -> None:
+    async with serve(alpha=[Status(500, error("no"))]) as stage:
+        async with stage.chat(stream=stream) as response:
+            assert response.status == 502
+        async with stage.post({"model": MODEL, "input": "x"}, path="/v1/embeddings") as response:
+            assert response.status >= 400
+        assert len(await stage.rows("select * from calls")) == 2
+        assert await counted(stage) == {}
+    assert refusals(logged) == []
+
+
+async def test_a_flood_of_crashes_has_one_traceback_a_second(
+    serve: Serve, logged: list[EventDict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve() as stage:
+
+        async def crash() -> Any:
+            raise RuntimeError("a defect")
+
+        monkeypatch.setattr(stage.gateway.context, "render_metrics", crash)
+        for _ in range(20):
+            async with stage.get("/metrics") as response:
+                assert response.status == 500
+                assert "a defect" not in await response.text()
+    crashes = [entry for entry in logged if entry["event"] == "request.crashed"]
+    logged.clear()  # they were meant
+    assert sum(entry["count"] for entry in crashes) == 20
+    assert "exc_info" in crashes[0]
+    assert len(crashes) < 20
