@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from gateway.calls import Call
 from gateway.racing.sink import Winner
 
+SERVER = "holeshot"  # and no version of anything: whoever looks for a hole need not be told where
 _UPSTREAM = frozenset({"openai-beta", "traceparent", "tracestate"})
 _UPSTREAM_PREFIX = "anthropic-"
 _UPSTREAM_INITIALS = frozenset("aAoOtT")  # of all of them: most headers are told by their first letter

@@ -72,8 +72,14 @@ def application(context: Context) -> web.Application:
     app = web.Application(middlewares=[errors_as_json], client_max_size=int(context.settings.max_body_mb * 2**20))
     app[CONTEXT] = context
     app.add_routes(ROUTES)
+    app.on_response_prepare.append(_name_server)
     app.on_response_prepare.append(_end_connections_while_stopping)
     return app
+
+
+async def _name_server(_request: web.Request, response: web.StreamResponse) -> None:
+    """Say who answers in place of aiohttp, which would tell its version and Python's."""
+    response.headers["server"] = headers.SERVER
 
 
 async def _end_connections_while_stopping(request: web.Request, response: web.StreamResponse) -> None:

@@ -114,3 +114,15 @@ async def test_a_flood_of_crashes_has_one_traceback_a_second(
     assert sum(entry["count"] for entry in crashes) == 20
     assert "exc_info" in crashes[0]
     assert len(crashes) < 20
+
+
+async def test_no_answer_tells_versions(serve: Serve) -> None:
+    async with serve() as stage:
+        for path in ("/health/live", "/v1/models", "/nowhere", "/metrics"):
+            async with stage.get(path) as response:
+                assert response.headers["server"] == "holeshot"
+        for stream in (True, False):
+            async with stage.chat(stream=stream) as response:
+                assert response.headers["server"] == "holeshot"
+        async with stage.post(b"{}", headers={"content-encoding": "nonsense"}) as response:
+            assert response.headers["server"] == "holeshot"
