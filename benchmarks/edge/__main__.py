@@ -5,11 +5,13 @@ import asyncio
 import importlib
 import pkgutil
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from statistics import median
 
 import msgspec
+from rich.markup import escape
 from rich.table import Table
 
 from benchmarks import servers
@@ -33,6 +35,14 @@ class Row(msgspec.Struct):
     unit: str
     against: float | None = None
     now: float | None = None
+
+
+class Stand(msgspec.Struct, frozen=True):
+    """What all measures share. ``bytecode`` is a folder for compiled modules."""
+
+    checkouts: dict[str, Path]
+    upstream: servers.Server
+    bytecode: Path
 
 
 class Broken(msgspec.Struct):
@@ -59,9 +69,11 @@ def main() -> None:
     checkouts = {"now": HERE} if options.against is None else {"against": options.against.resolve(), "now": HERE}
     rows: list[Row] = []
     broken: list[Broken] = []
-    with servers.upstream() as upstream:
+    with servers.upstream() as upstream, tempfile.TemporaryDirectory(prefix="holeshot-bytecode-") as bytecode:
         for name in options.names or names:
-            more_rows, more_broken = asyncio.run(_measured(name, checkouts, upstream, options.rounds))
+            more_rows, more_broken = asyncio.run(
+                _measured(name, Stand(checkouts, upstream, Path(bytecode)), options.rounds)
+            )
             rows += more_rows
             broken += more_broken
     if options.json:
@@ -71,19 +83,17 @@ def main() -> None:
     sys.exit(1 if any(each.checkout == "now" for each in broken) else 0)
 
 
-async def _measured(
-    name: str, checkouts: dict[str, Path], upstream: servers.Server, rounds: int
-) -> tuple[list[Row], list[Broken]]:
+async def _measured(name: str, stand: Stand, rounds: int) -> tuple[list[Row], list[Broken]]:
     """Measure on each checkout in turn, so that a machine that grows slower grows slower for both."""
     measure: Measure = importlib.import_module(f"{measures.__name__}.{name}").measure
     broken: list[Broken] = []
     rows: dict[str, Row] = {}
     found: dict[tuple[str, str], list[float]] = {}
     for number in range(rounds):
-        for where, checkout in checkouts.items():
+        for where, checkout in stand.checkouts.items():
             print(f"{name}: {where}, round {number + 1} of {rounds}", file=sys.stderr, flush=True)
             try:
-                async with asyncio.timeout(LIMIT_S), edge(checkout, upstream) as given:
+                async with asyncio.timeout(LIMIT_S), edge(checkout, stand.upstream, stand.bytecode) as given:
                     figures = await measure(given)
             except Exception as error:  # noqa: BLE001 - a gateway that breaks under a measure is a finding
                 broken.append(Broken(name, where, f"{type(error).__name__}: {error}"))
@@ -107,10 +117,9 @@ def _show(rows: Sequence[Row], broken: Sequence[Broken]) -> None:
     for row in rows:
         ratio = f"{row.now / row.against:.2f}" if row.now is not None and row.against else ""
         table.add_row(f"{row.measure}: {row.name}", _told(row.against, row.unit), _told(row.now, row.unit), ratio)
-    for each in broken:
-        cells = (each.reason, "") if each.checkout == "against" else ("", each.reason)
-        table.add_row(f"[red]{each.measure}: broken", *cells, "")
     console().print(table)
+    for each in broken:
+        console().print(f"[red]broken: {each.measure}, {each.checkout}[/]: {escape(each.reason)}")
 
 
 def _told(value: float | None, unit: str) -> str:

@@ -65,10 +65,11 @@ class Running:
 class Edge:
     """The gateway of one checkout. ``upstream`` is the benchmarks' mock; ``behaviours.py`` says how it can answer."""
 
-    def __init__(self, checkout: Path, upstream: Server, folder: Path) -> None:
+    def __init__(self, checkout: Path, upstream: Server, folder: Path, bytecode: Path) -> None:
         self.checkout = checkout
         self.upstream = upstream
         self.folder = folder  # for whatever a measure writes
+        self._bytecode = bytecode
         self._started = 0
 
     @asynccontextmanager
@@ -122,8 +123,9 @@ class Edge:
         return (sys.executable, "-P", str(_LAUNCHER), loop, "serve", "--config", str(config))
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of its processes: they import from the checkout."""
-        return {**gateways.environment(), "PYTHONPATH": str(self.checkout)}
+        """Return the environment of its processes: they import from the checkout, what is compiled once."""
+        compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(self._bytecode)}
+        return {**gateways.environment(), "PYTHONPATH": str(self.checkout), **compiled}
 
     async def _migrate(self, database_url: str, environ: Mapping[str, str]) -> None:
         command = (sys.executable, "-P", "-m", "gateway.cli", "migrate")
@@ -134,10 +136,10 @@ class Edge:
 
 
 @asynccontextmanager
-async def edge(checkout: Path, upstream: Server) -> AsyncIterator[Edge]:
-    """Give a measure its edge, and a folder that goes with it."""
+async def edge(checkout: Path, upstream: Server, bytecode: Path) -> AsyncIterator[Edge]:
+    """Give a measure its edge, and a folder that goes with it; modules are compiled into ``bytecode``."""
     with tempfile.TemporaryDirectory(prefix="holeshot-edge-") as folder:
-        yield Edge(checkout, upstream, Path(folder))
+        yield Edge(checkout, upstream, Path(folder), bytecode)
 
 
 def _laid_over(lower: dict[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
