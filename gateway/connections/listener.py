@@ -7,43 +7,47 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from gateway.app import Gateway
+from gateway.connections.acceptor import BACKLOG, Acceptor
+from gateway.connections.connections import Connections
+from gateway.connections.descriptors import descriptor_budget
 from gateway.connections.draining import QUIET_S, cut, drain
 from gateway.ingress.phase import Phase
 
-BACKLOG = 4096  # a crowd that calls at once is not made to knock again; the kernel may cap it (somaxconn)
 _NOTHING_LEFT_S = 0.1  # for aiohttp to wait for connections, of which it finds none
 KEEPALIVE_S = 75.0  # longer than load balancers keep idle connections, so that they close first
 
 
 @asynccontextmanager
-async def listening(gateway: Gateway, sock: socket.socket, grace_s: float) -> AsyncIterator[None]:
-    """Serve ``gateway`` on ``sock``; on leaving, listen no more, and let calls end within ``grace_s`` seconds.
+async def listening(gateway: Gateway, sock: socket.socket, grace_s: float) -> AsyncIterator[Connections]:
+    """Serve ``gateway`` on ``sock``, which listens, and yield its connections.
+
+    On leaving, listen no more, and let calls end within ``grace_s`` seconds.
 
     The one place where the runner is built: with ``handler_cancellation``, without which nobody would notice a client
-    that hangs up, and its race would run on.
+    that hangs up, and its race would run on. It has no site: what is accepted, and how, is ours to say.
     """
     runner = web.AppRunner(
-        gateway.application,
-        handler_cancellation=True,
-        access_log=None,
-        keepalive_timeout=KEEPALIVE_S,
-        shutdown_timeout=_NOTHING_LEFT_S,
-        handle_signals=False,
+        gateway.application, handler_cancellation=True, shutdown_timeout=_NOTHING_LEFT_S, handle_signals=False
     )
     await runner.setup()
     assert runner.server is not None
-    site = web.SockSite(runner, sock, backlog=BACKLOG)
+    connections = Connections(
+        gateway, runner.server, most=descriptor_budget(), access_log=None, keepalive_timeout=KEEPALIVE_S
+    )
+    acceptor = Acceptor(sock, connections.take, on_exhausted=connections.exhausted)
+    acceptor.start()
     try:
-        await site.start()
-        yield
+        yield connections
     finally:
         # Those who had no time to see that this gateway is about to stop may have a request on the way.
         quiet_s = QUIET_S if gateway.context.phase is Phase.LAME_DUCK else 0.0
         gateway.context.phase = Phase.DRAINING
-        await site.stop()
+        acceptor.stop()
+        await connections.opened()
         await drain(runner.server, grace_s=grace_s, quiet_s=quiet_s)
         gateway.context.phase = Phase.CUTTING
         await cut(runner.server)
+        connections.close()
         await runner.cleanup()
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, cast
 
 import msgspec
 from aiohttp import web
@@ -64,6 +65,13 @@ class Client(msgspec.Struct, frozen=True):
 LOCAL = Client()
 
 
+class Connection(Protocol):
+    """What a request comes by: it counts as a stranger's until it hears that one was admitted."""
+
+    def admitted(self) -> None:
+        """Hear it."""
+
+
 class Admission:
     """Admits requests by their key; without any client configured, by their coming from this machine's own programs."""
 
@@ -82,20 +90,14 @@ class Admission:
         """
         if request.method == "POST" and request.content_type not in takes:
             raise UnsupportedMediaType(f"send content-type: {' or '.join(takes)}, not {request.content_type!r}")
-        if not self._clients:
-            self._demand_local_program(request)
-            return LOCAL
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not key.strip():
-            key = request.headers.get("x-api-key", "")  # as Anthropic's clients send it
-        if not key.strip():
-            raise Unauthorized("send your gateway key as 'authorization: Bearer hs-…' (api_key in the SDKs)")
-        return self._find(key.strip())
+        client = self._identify(request)
+        cast("Connection", request.protocol).admitted()
+        return client
 
     def name_of(self, request: web.Request) -> str | None:
         """Return who is asking, by the operator's name for them, None where nobody is admitted."""
         try:
-            return self.admit(request, (request.content_type,)).name
+            return self._identify(request).name
         except ApiError:
             return None
 
@@ -111,6 +113,17 @@ class Admission:
         if not client.admin:
             raise Forbidden("this needs an admin key: set 'admin: true' for a client in the configuration")
         return client
+
+    def _identify(self, request: web.Request) -> Client:
+        if not self._clients:
+            self._demand_local_program(request)
+            return LOCAL
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not key.strip():
+            key = request.headers.get("x-api-key", "")  # as Anthropic's clients send it
+        if not key.strip():
+            raise Unauthorized("send your gateway key as 'authorization: Bearer hs-…' (api_key in the SDKs)")
+        return self._find(key.strip())
 
     def _find(self, key: str) -> Client:
         digest = hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()  # a header's bytes as they came

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gateway.calls import Mode, Objective, WinOn
@@ -249,6 +249,19 @@ class ClientSettings(Section):
     require: DataPolicy = DataPolicy()  # what a deployment must be to be shown their prompts
 
 
+class ConnectionSettings(Section):
+    """How many connections without an admitted request there may be; in each process, if there are several workers.
+
+    Beyond a limit the one that has been silent for longest is closed, so that who comes anew is always heard.
+    """
+
+    max: Annotated[int, Field(ge=1)] = 4096  # some 20 kB each
+    # From one address, or one IPv6 /64. Many people may share one, and a program may open all of its connections
+    # before it calls; those that have called do not count.
+    max_per_address: Annotated[int, Field(ge=1)] = 1024
+    headers_timeout_s: Seconds = 10.0  # TLS and a request's headers; who is slower holds a connection for nothing
+
+
 class Settings(BaseSettings):
     """The whole configuration. Read it with ``gateway.settings.load``."""
 
@@ -263,6 +276,9 @@ class Settings(BaseSettings):
     redis_url: SecretStr | None = None
     spool_dir: str = "var/spool"
     max_body_mb: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 64.0  # images and long prompts need tens of MiB
+    connections: ConnectionSettings = ConnectionSettings()
+    # Proxies that tell the truth: their connections are counted by what they say in x-forwarded-for.
+    trusted_proxies: tuple[IPvAnyNetwork, ...] = ()
     # After SIGTERM calls are still answered this long while /health/ready says 503, so that whoever balances sees it
     # before the port closes: two looks of a probe every two seconds.
     lame_duck_s: Annotated[float, Field(ge=0)] = 5.0

@@ -56,6 +56,14 @@ OVERHEAD = Family(
 )
 IN_FLIGHT = Family("holeshot_in_flight_attempts", "Attempts under way.", "gauge", ("deployment",))
 
+ACCEPTED = Family("holeshot_connections_accepted_total", "Connections from clients that were accepted.", "counter")
+CUT = Family(
+    "holeshot_connections_cut_total",
+    "Connections closed for a limit: address, strangers (in all), descriptors, late_head.",
+    "counter",
+    ("reason",),
+)
+
 MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the folder that several workers share
 REFRESH_S = 1.0
 ADHOC_LABEL = "adhoc"  # names made up by clients must not become time series
@@ -79,8 +87,10 @@ class Metrics:
         self._models: dict[str, _Model] = {}
         self._deployments: dict[tuple[str, str], _Deployment] = {}  # by model and name, known ones only
         self._overhead = self._series.first_cell(OVERHEAD)
+        self._accepted = self._series.first_cell(ACCEPTED)
         self._families = [
-            CALLS, ATTEMPTS, ERRORS, REFUSED, REFUSALS, TOKENS, COST, TTFT, ATTEMPT_TTFT, DECODE, OVERHEAD, IN_FLIGHT
+            CALLS, ATTEMPTS, ERRORS, REFUSED, REFUSALS, TOKENS, COST, TTFT, ATTEMPT_TTFT, DECODE, OVERHEAD, IN_FLIGHT,
+            ACCEPTED, CUT,
         ]  # fmt: skip
         self._read: list[tuple[int, Callable[[], float]]] = []  # elsewhere, into these cells
 
@@ -142,6 +152,14 @@ class Metrics:
             duplicate_usd = record.duplicate_cost_usd or 0.0
             cells[model.answer_usd] += max(0.0, record.cost_usd - duplicate_usd)
             cells[model.duplicate_usd] += duplicate_usd
+
+    def connection_accepted(self) -> None:
+        """Count a connection."""
+        self._cells[self._accepted] += 1.0
+
+    def connection_cut(self, reason: str) -> None:
+        """Count a connection that was closed for a limit, one of a few."""
+        self._cells[self._series.first_cell(CUT, reason)] += 1.0
 
     async def render(self) -> tuple[bytes, str]:
         """Return the text format and its content type, of all workers when there are several."""

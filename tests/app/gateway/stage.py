@@ -15,6 +15,7 @@ import openai
 import yaml
 
 from gateway.app import Gateway
+from gateway.connections.connections import Connections
 from gateway.connections.listener import bind, listening
 from gateway.settings import Settings, load
 from gateway.steering.constants import EXPLORE_SHARE
@@ -41,6 +42,7 @@ class Stage:
         self,
         *,
         gateway: Gateway,
+        connections: Connections,
         config: dict[str, Any],
         folder: Path,
         url: str,
@@ -49,6 +51,7 @@ class Stage:
         sdk: openai.AsyncOpenAI,
     ) -> None:
         self.gateway = gateway
+        self.connections = connections
         self.config = config
         self.folder = folder
         self.url = url
@@ -170,13 +173,22 @@ async def serving(
         await gateway.start()
         stack.push_async_callback(gateway.close)
         sock = bind("127.0.0.1", 0)
-        await stack.enter_async_context(listening(gateway, sock, grace_s=1.0))
+        connections = await stack.enter_async_context(listening(gateway, sock, grace_s=1.0))
         url = f"http://127.0.0.1:{sock.getsockname()[1]}"
         http = await stack.enter_async_context(aiohttp.ClientSession())
         sdk = await stack.enter_async_context(
             openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=PATIENCE_S)
         )
-        yield Stage(gateway=gateway, config=config, folder=folder, url=url, providers=providers, http=http, sdk=sdk)
+        yield Stage(
+            gateway=gateway,
+            connections=connections,
+            config=config,
+            folder=folder,
+            url=url,
+            providers=providers,
+            http=http,
+            sdk=sdk,
+        )
 
 
 def _merged(lower: dict[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,122 @@
+"""A connection from a client: aiohttp's own, which also says when a request's head is begun, and when it is whole."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Protocol
+
+from aiohttp import web
+from aiohttp.http_parser import RawRequestMessage
+
+TLS_CLOSE_S = 5.0  # for a peer to answer the end of TLS
+_TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+class Watch(Protocol):
+    """Who hears of what happens on connections."""
+
+    def head_begun(self, connection: "Connection") -> None:
+        """Hear that an idle connection has sent a part of a request's head."""
+
+    def head_came(self, connection: "Connection") -> None:
+        """Hear of the whole head of a request on a connection that is ``watched``."""
+
+    def admitted(self, connection: "Connection") -> None:
+        """Hear of the first request that was admitted."""
+
+    def ended(self, connection: "Connection") -> None:
+        """Hear that it is no more; once."""
+
+
+class Connection(web.RequestHandler):
+    """An accepted connection, from before its TLS handshake on.
+
+    ``owes_head``: it must send the whole head of a request in time. ``has_begun``: and has sent a part of it.
+    ``is_stranger``: no request on it has been admitted yet. ``watched``: the heads of its requests are told of.
+    """
+
+    __slots__ = ("_ended", "_opening", "_watch", "has_begun", "is_stranger", "owes_head", "watched")
+
+    def __init__(self, watch: Watch, server: web.Server, **options: Any) -> None:
+        super().__init__(server, **options)
+        self.owes_head = self.is_stranger = self.watched = True
+        self.has_begun = False
+        self._watch = watch
+        self._opening: asyncio.Task[None] | None = None
+        self._ended = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way, nor its answer, nor what is left of its body."""
+        return self._opening is not None or (self._waiter is not None and not self._waiter.done())
+
+    @property
+    def heads(self) -> Iterator[RawRequestMessage]:
+        """The requests that came and are not handled yet; what was no HTTP is left out."""
+        return (message for message, _ in self._messages if isinstance(message, RawRequestMessage))
+
+    def open(self, sock: socket.socket, ssl_context: ssl.SSLContext | None, handshake_s: float) -> asyncio.Task[None]:
+        """Begin to serve ``sock``; the task ends when that is so, or has failed."""
+        self._opening = self._loop.create_task(self._open(sock, ssl_context, handshake_s))
+        self._opening.add_done_callback(lambda _: self._opened(sock))  # though it be cancelled before it begins
+        return self._opening
+
+    def admitted(self) -> None:
+        """Note that a request was admitted."""
+        if self.is_stranger:
+            self._watch.admitted(self)
+
+    def cut(self) -> None:
+        """Hang up, whatever is under way."""
+        if self._opening is not None:
+            self._opening.cancel()
+        elif self.transport is not None:
+            self.transport.abort()
+
+    def time_out(self) -> None:
+        """Hang up, with a word to whoever has begun a request; others would take it for their next one's answer."""
+        if self.has_begun and self.transport is not None:
+            self.transport.write(_TIMED_OUT)
+            self.transport.close()
+        else:
+            self.cut()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._opening = None
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """End."""
+        super().connection_lost(exc)
+        self._end()
+
+    def data_received(self, data: bytes) -> None:
+        """Read, and tell of heads."""
+        super().data_received(data)
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():  # no request is under way, so these were not all bytes of a head
+            if not self.has_begun:
+                self._watch.head_begun(self)
+        elif self.watched and self._messages:
+            self._watch.head_came(self)
+
+    async def _open(self, sock: socket.socket, ssl_context: ssl.SSLContext | None, handshake_s: float) -> None:
+        tls: dict[str, Any] = {}
+        if ssl_context is not None:
+            tls = {"ssl": ssl_context, "ssl_handshake_timeout": handshake_s, "ssl_shutdown_timeout": TLS_CLOSE_S}
+        with suppress(OSError):  # it has gone already, or does not speak TLS
+            await self._loop.connect_accepted_socket(lambda: self, sock, **tls)
+
+    def _opened(self, sock: socket.socket) -> None:
+        if self.transport is None:
+            sock.close()
+            self._end()
+
+    def _end(self) -> None:
+        self._opening = None
+        if not self._ended:
+            self._ended = True
+            self._watch.ended(self)

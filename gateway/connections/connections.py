@@ -1,0 +1,226 @@
+"""All connections from clients: how many strangers may have, and how long each may take to say what it wants.
+
+A stranger is a connection on which no request has been admitted yet. When there are too many, from one address or in
+all, the longest silent one is cut: a flood of silent ones keeps nobody out who has something to say.
+"""
+
+import asyncio
+import socket
+from collections import Counter
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from aiohttp import web
+
+from gateway.app import Gateway
+from gateway.connections.addresses import Trust, counted_as, read_address
+from gateway.connections.connection import Connection
+from gateway.connections.strangers import Strangers
+from gateway.settings.model import ConnectionSettings
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+OPENING_S = 0.5  # for what is being opened when the gateway stops
+LOOK_S = 0.25  # between two looks for late heads, at least
+LINE_S = 10.0  # between two lines of the log, at least
+_FORWARDED = "x-forwarded-for"
+
+
+class Reason(StrEnum):
+    """Why a connection is cut."""
+
+    ADDRESS = "address"  # too many strangers from one address
+    STRANGERS = "strangers"  # too many in all
+    DESCRIPTORS = "descriptors"  # the process has no room for more connections
+    LATE_HEAD = "late_head"  # the head of a request did not come whole in time
+
+
+class Connections:
+    """Opens what was accepted, keeps count of it, and cuts what must go.
+
+    More than ``most`` open ones would leave too few descriptors for everything else. ``options`` are aiohttp's for a
+    connection. At the end, nothing is taken any more, then ``opened`` is awaited, then ``close`` called.
+    """
+
+    def __init__(self, gateway: Gateway, server: web.Server, *, most: int, **options: Any) -> None:
+        self.ssl_context: SSLContext | None = None  # of connections that are taken from now on
+        self._context = gateway.context
+        self._metrics = gateway.metrics
+        self._server = server
+        self._most = most
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._all: set[Connection] = set()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._strangers: Strangers[Connection] = Strangers()
+        self._proxied: set[Connection] = set()  # strangers that a trusted proxy made: each request has its own address
+        self._owing: dict[Connection, float] = {}  # since when they owe the head of a request; the longest first
+        self._look: asyncio.TimerHandle | None = None
+        self._trust = Trust(())
+        self._untold: Counter[Reason] = Counter()
+        self._line: asyncio.TimerHandle | None = None
+        gateway.metrics.gauge("holeshot_connections", "Open connections from clients.", lambda: len(self._all))
+        gateway.metrics.gauge(
+            "holeshot_connections_unadmitted",
+            "Of them, those on which no request has been admitted yet.",
+            lambda: len(self._strangers),
+        )
+
+    def __len__(self) -> int:
+        """Return how many are open, or being opened."""
+        return len(self._all)
+
+    def take(self, sock: socket.socket, host: str) -> None:
+        """Open what was accepted from ``host``; cut another one, or this one, when that is one too many."""
+        limits = self._limits()
+        connection = Connection(self, self._server, loop=self._loop, **self._options)
+        self._metrics.connection_accepted()
+        self._all.add(connection)
+        address = read_address(host)
+        if address is None or self._trust.trusts(address):
+            self._proxied.add(connection)
+            self._strangers.add(connection, None)
+        else:
+            self._strangers.add(connection, counted_as(address))
+        self._owing[connection] = self._loop.time()
+        self._look_in(limits.headers_timeout_s)
+        task = connection.open(sock, self.ssl_context, limits.headers_timeout_s)
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+        self._make_room(connection)
+
+    def exhausted(self) -> None:
+        """Count a connection that was refused because there was no descriptor for it."""
+        self._metrics.connection_accepted()
+        self._count(Reason.DESCRIPTORS)
+        longest_silent = self._strangers.longest_silent()
+        if longest_silent is not None:
+            self._cut(longest_silent, Reason.DESCRIPTORS)
+
+    async def opened(self) -> None:
+        """Wait a moment for what is being opened, and drop what is not open then; nothing more is taken."""
+        if self._opening:
+            await asyncio.wait(self._opening, timeout=OPENING_S)
+        for task in self._opening:
+            task.cancel()
+        await asyncio.gather(*self._opening, return_exceptions=True)
+
+    def close(self) -> None:
+        """Look after those that are left no more."""
+        for timer in (self._look, self._line):
+            if timer is not None:
+                timer.cancel()
+        self._tell()
+
+    def head_begun(self, connection: Connection) -> None:
+        """Give it the time for a head, from now; but one that is new from when it was accepted."""
+        connection.has_begun = True
+        if not connection.owes_head:
+            connection.owes_head = connection.watched = True
+            self._owing[connection] = self._loop.time()
+            self._look_in(self._limits().headers_timeout_s)
+
+    def head_came(self, connection: Connection) -> None:
+        """Forget that it owed one. Of a stranger, note that it has spoken, and for whom."""
+        if connection.owes_head:
+            connection.owes_head = connection.has_begun = False
+            self._settle(connection)
+        connection.watched = connection.is_stranger
+        if not connection.is_stranger:
+            return
+        self._strangers.heard(connection)
+        if connection in self._proxied:
+            self._name(connection)
+
+    def admitted(self, connection: Connection) -> None:
+        """Count it among the strangers no more."""
+        connection.is_stranger = connection.watched = False
+        self._strangers.discard(connection)
+        self._proxied.discard(connection)
+
+    def ended(self, connection: Connection) -> None:
+        """Forget it."""
+        self._all.discard(connection)
+        self._forget(connection)
+
+    def _limits(self) -> ConnectionSettings:
+        """Return the current limits; whom to trust may have changed with them."""
+        settings = self._context.settings
+        if settings.trusted_proxies is not self._trust.networks:
+            self._trust = Trust(settings.trusted_proxies)
+        return settings.connections
+
+    def _name(self, connection: Connection) -> None:
+        """Count a stranger that a proxy made by the address its request came from."""
+        for head in connection.heads:
+            client = self._trust.client(head.headers.getall(_FORWARDED, ()))
+            self._strangers.add(connection, None if client is None else counted_as(client))
+        self._make_room(connection)
+
+    def _make_room(self, newest: Connection) -> None:
+        """Cut whoever is one too many now that there is ``newest``: itself, if there is nobody else."""
+        limits = self._context.settings.connections
+        address = self._strangers.address(newest)
+        if address is not None and self._strangers.number_from(address) > limits.max_per_address:
+            self._cut(self._strangers.longest_silent(address) or newest, Reason.ADDRESS)
+        if len(self._strangers) > limits.max:
+            self._cut(self._strangers.longest_silent() or newest, Reason.STRANGERS)
+        elif len(self._all) > self._most:
+            self._cut(self._strangers.longest_silent() or newest, Reason.DESCRIPTORS)
+
+    def _cut(self, connection: Connection, reason: Reason) -> None:
+        self._all.discard(connection)  # its end is heard of later, and it must not be counted until then
+        self._forget(connection)
+        self._count(reason)
+        if reason is Reason.LATE_HEAD:
+            connection.time_out()
+        else:
+            connection.cut()
+
+    def _forget(self, connection: Connection) -> None:
+        self._strangers.discard(connection)
+        self._proxied.discard(connection)
+        self._settle(connection)
+
+    def _settle(self, connection: Connection) -> None:
+        """Await no head from it any more, and look for late ones no more when it was the last."""
+        if self._owing.pop(connection, None) is not None and not self._owing and self._look is not None:
+            self._look.cancel()
+            self._look = None
+
+    def _look_in(self, delay_s: float) -> None:
+        if self._look is None:
+            self._look = self._loop.call_later(max(LOOK_S, delay_s), self._cut_late_heads)
+
+    def _cut_late_heads(self) -> None:
+        """Cut who owes a head for too long, and look again when the next one will."""
+        self._look = None
+        limit_s, now = self._limits().headers_timeout_s, self._loop.time()
+        late = []
+        for connection, since in self._owing.items():
+            if now - since < limit_s:
+                self._look_in(since + limit_s - now)
+                break
+            late.append(connection)
+        for connection in late:
+            self._cut(connection, Reason.LATE_HEAD)
+
+    def _count(self, reason: Reason) -> None:
+        """Count it in the metrics, and in a line of the log that tells of many."""
+        self._metrics.connection_cut(reason)
+        self._untold[reason] += 1
+        if self._line is None:
+            self._tell()
+            self._line = self._loop.call_later(LINE_S, self._tell_again)
+
+    def _tell_again(self) -> None:
+        self._line = None
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._untold:
+            counts = {str(reason): number for reason, number in self._untold.items()}
+            structlog.get_logger().warning("connections.cut", **counts, open=len(self._all))
+            self._untold.clear()

@@ -1,0 +1,221 @@
+"""How many connections strangers may have, how long they may be silent, and who is cut for it."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from structlog.typing import EventDict
+
+from tests.app.gateway.stage import Serve, Stage
+
+KEY = "hs-key-of-a-client"
+CLIENTS = {"someone": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest()}}
+MODELS = f"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {KEY}\r\n\r\n".encode()
+LIVE = b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+OTHER = "127.0.0.2"  # another address of this machine's own
+
+
+def limits(**limits: Any) -> dict[str, Any]:
+    return {"connections": limits, "clients": CLIENTS}
+
+
+def forwarded(*clients: str, request: bytes = LIVE) -> bytes:
+    """Return the request as a proxy passes it on."""
+    return request.replace(b"\r\n\r\n", f"\r\nx-forwarded-for: {', '.join(clients)}\r\n\r\n".encode())
+
+
+def accepted(stage: Stage) -> float:
+    return stage.gateway.metrics._cells[stage.gateway.metrics._accepted]
+
+
+async def counted(stage: Stage) -> dict[str, float]:
+    """Return what the metrics say of connections, by what they call it."""
+    page, _ = await stage.gateway.metrics.render()
+    lines = (line for line in page.decode().splitlines() if line.startswith("holeshot_connections"))
+    return {name.removeprefix("holeshot_connections"): float(value) for name, value in map(str.split, lines)}
+
+
+class Caller:
+    """A connection of a client's."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def ask(self, request: bytes = LIVE) -> int:
+        """Send a request, and return its answer's status."""
+        self._writer.write(request)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
+        await self._reader.readexactly(int(fields[b"content-length"]))
+        return int(head[9:12])
+
+    def say(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    async def rest(self) -> bytes:
+        """Return what comes until the gateway hangs up."""
+        try:
+            return await self._reader.read()
+        except ConnectionResetError:
+            return b""
+
+    async def close(self) -> None:
+        self._writer.close()
+
+
+@asynccontextmanager
+async def calling(stage: Stage, number: int = 1, *, source: str = "127.0.0.1") -> AsyncIterator[list[Caller]]:
+    """Open connections, one after the other, each once the gateway knows the one before."""
+    host, _, port = stage.url.removeprefix("http://").rpartition(":")
+    callers = []
+    try:
+        for _ in range(number):
+            known = accepted(stage)
+            reader, writer = await asyncio.open_connection(host, int(port), local_addr=(source, 0))
+            callers.append(Caller(reader, writer))
+            while accepted(stage) == known:  # noqa: ASYNC110 - nobody is told
+                await asyncio.sleep(0)
+        yield callers
+    finally:
+        for caller in callers:
+            await caller.close()
+
+
+async def test_an_address_that_is_silent_keeps_neither_others_nor_itself_out(serve: Serve) -> None:
+    async with serve(config=limits(max_per_address=3)) as stage, calling(stage, 4) as silent:
+        async with calling(stage, source=OTHER) as [other]:
+            assert await other.ask() == 200
+        async with calling(stage) as [same]:
+            assert await same.ask() == 200
+        assert [await each.rest() for each in silent[:2]] == [b"", b""]  # the longest silent ones
+        assert [await each.ask() for each in silent[2:]] == [200, 200]
+        assert (await counted(stage))['_cut_total{reason="address"}'] == 2
+
+
+async def test_when_there_are_too_many_in_all_the_longest_silent_makes_room_wherever_it_is_from(serve: Serve) -> None:
+    async with (
+        serve(config=limits(max=3)) as stage,
+        calling(stage, source=OTHER) as [first],
+        calling(stage) as [second],
+        calling(stage, source="127.0.0.3") as [third],
+    ):
+        assert await first.ask() == 200  # so that it is not the longest silent one
+        async with calling(stage, source="127.0.0.4") as [newest]:
+            assert await second.rest() == b""
+            assert [await each.ask() for each in (first, third, newest)] == [200, 200, 200]
+        assert (await counted(stage))['_cut_total{reason="strangers"}'] == 1
+
+
+async def test_a_connection_on_which_a_request_was_admitted_is_no_strangers(serve: Serve) -> None:
+    async with serve(config=limits(max=2, max_per_address=1)) as stage, calling(stage, 1) as [client]:
+        assert await client.ask(MODELS) == 200
+        async with calling(stage, 3) as silent:
+            assert [await each.rest() for each in silent[:2]] == [b"", b""]
+            assert await client.ask() == 200
+            assert await silent[2].ask() == 200
+            found = await counted(stage)
+    assert (found[""], found["_unadmitted"], found["_accepted_total"]) == (2, 1, 4)
+
+
+async def test_a_refused_key_admits_nobody(serve: Serve) -> None:
+    async with serve(config=limits(max_per_address=1)) as stage, calling(stage) as [refused]:
+        assert await refused.ask(MODELS.replace(KEY.encode(), b"hs-wrong")) == 401
+        async with calling(stage) as [newest]:
+            assert await refused.rest() == b""
+            assert await newest.ask() == 200
+
+
+async def test_with_no_room_for_more_connections_a_stranger_goes_before_a_client(serve: Serve) -> None:
+    async with serve(config=limits()) as stage:
+        stage.connections._most = 2
+        async with calling(stage, 2) as [client, stranger]:
+            assert await client.ask(MODELS) == 200
+            async with calling(stage) as [newest]:
+                assert await stranger.rest() == b""
+                assert await newest.ask(MODELS) == 200
+                async with calling(stage) as [refused]:
+                    assert await refused.rest() == b""
+                    assert [await each.ask() for each in (client, newest)] == [200, 200]
+        assert (await counted(stage))['_cut_total{reason="descriptors"}'] == 2
+
+
+async def test_who_says_nothing_is_cut_without_a_word(serve: Serve) -> None:
+    async with serve(config=limits(headers_timeout_s=0.3)) as stage, calling(stage) as [silent]:
+        assert await silent.rest() == b""
+        assert (await counted(stage))['_cut_total{reason="late_head"}'] == 1
+
+
+async def test_headers_that_come_in_drops_are_not_waited_for(serve: Serve) -> None:
+    async with serve(config=limits(headers_timeout_s=0.3)) as stage, calling(stage) as [slow]:
+        assert await slow.ask() == 200
+
+        async def drip() -> None:
+            slow.say(LIVE[:-2])
+            while True:
+                slow.say(b"x-more: of it\r\n")
+                await asyncio.sleep(0.02)
+
+        dripping = asyncio.create_task(drip())
+        assert (await slow.rest()).startswith(b"HTTP/1.1 408 ")
+        dripping.cancel()
+        await asyncio.gather(dripping, return_exceptions=True)
+        assert (await counted(stage))['_cut_total{reason="late_head"}'] == 1
+
+
+async def test_headers_in_several_pieces_that_come_in_time_are_taken(serve: Serve) -> None:
+    async with serve(config=limits()) as stage, calling(stage) as [caller]:
+        for _ in range(2):
+            for piece in (LIVE[:5], LIVE[5:20]):
+                caller.say(piece)
+                await asyncio.sleep(0)
+            assert await caller.ask(LIVE[20:]) == 200
+        assert not stage.connections._owing
+
+
+async def test_a_kept_connection_owes_nothing_between_its_requests(serve: Serve) -> None:
+    async with serve(config=limits()) as stage, calling(stage) as [caller]:
+        assert len(stage.connections._owing) == 1
+        for request in (LIVE, MODELS, LIVE):
+            assert await caller.ask(request) == 200
+            assert not stage.connections._owing
+        assert stage.connections._look is None
+
+
+async def test_a_trusted_proxys_connections_are_counted_by_who_it_says_they_are_for(serve: Serve) -> None:
+    config = {**limits(max_per_address=1), "trusted_proxies": ["127.0.0.1/32", "10.0.0.0/8"]}
+    async with serve(config=config) as stage, calling(stage, 4) as [one, two, three, four]:
+        # The first of two addresses is what the client said itself; one of the proxy's own speaks for nobody.
+        assert await one.ask(forwarded("192.0.2.1")) == 200
+        assert await two.ask(forwarded("192.0.2.1", "192.0.2.2")) == 200
+        assert await three.ask(forwarded("192.0.2.1", "10.0.0.1", request=MODELS)) == 200
+        assert await one.rest() == b""
+        assert [await each.ask() for each in (two, three, four)] == [200, 200, 200]
+
+
+async def test_who_is_not_trusted_cannot_say_that_it_is_somebody_else(serve: Serve) -> None:
+    async with serve(config=limits(max_per_address=1)) as stage, calling(stage) as [one]:
+        assert await one.ask(forwarded("192.0.2.1")) == 200
+        async with calling(stage) as [two]:
+            assert await one.rest() == b""
+            assert await two.ask(forwarded("192.0.2.2")) == 200
+
+
+async def test_many_that_are_cut_make_one_line_of_the_log(serve: Serve, logged: list[EventDict]) -> None:
+    async with serve(config=limits(max_per_address=1)) as stage, calling(stage, 4):
+        [line] = [entry for entry in logged if entry["event"] == "connections.cut"]
+        assert line["address"] == 1
+    first, rest = [entry for entry in logged if entry["event"] == "connections.cut"]
+    assert (first["address"], rest["address"]) == (1, 2)
+
+
+async def test_limits_that_are_changed_count_at_once(serve: Serve) -> None:
+    async with serve(config=limits()) as stage, calling(stage, 2) as [one, two]:
+        settings = stage.gateway.context.settings
+        fewer = settings.connections.model_copy(update={"max_per_address": 2})
+        stage.gateway.reload(settings.model_copy(update={"connections": fewer}))
+        async with calling(stage) as [three]:
+            assert await one.rest() == b""
+            assert [await each.ask() for each in (two, three)] == [200, 200]
