@@ -106,6 +106,11 @@ class Gateway:
         self.metrics.gauge("holeshot_ledger_pending", "Calls not yet in SQL.", lambda: self.ledger.pending)
         self.metrics.gauge("holeshot_ledger_lost", "Calls that neither disk nor SQL took.", lambda: self.ledger.lost)
         self.metrics.gauge("holeshot_ledger_rejected", "Calls SQL would not have.", lambda: self.ledger.rejected)
+        self.metrics.gauge(
+            "holeshot_ledger_spool_failing",
+            "Workers whose spool is deleted or full: what is not in SQL would not outlive them.",
+            lambda: self.ledger.spool_problem is not None,
+        )
         log = CallLog()
         self.metrics.counter(
             "holeshot_log_lines_dropped_total", "Lines of the log that nobody read in time.", lambda: log.dropped
@@ -190,6 +195,7 @@ class Gateway:
                 "connected": self.ledger.connected,
                 "pending": self.ledger.pending,
             },
+            "spool": {"problem": self.ledger.spool_problem, "lost": self.ledger.lost},
             "redis": None if self.redis_board is None else {"connected": self.redis_board.connected},
             "models": len(self.context.fleet.models),
         }

@@ -1,14 +1,17 @@
 """Spool folders as they lie on disk: the lock that says who owns one, and the names of its segments."""
 
+import errno
 import fcntl
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import structlog
 
 LOCK_NAME = "lock"
+_NAMES_TRIED = 20  # for a folder made anew while others hold those of its name
 _SEGMENT_NAME = re.compile(r"\d{8}\.jsonl")
 
 
@@ -32,17 +35,46 @@ def segment_numbers(folder: Path) -> list[int]:
 
 
 def make_locked(folder: Path) -> int:
-    """Make ``folder``, its lock held from the first instant anyone can see it; return the lock's descriptor."""
+    """Make ``folder``, its lock held from the first instant anyone can see it; return the lock's descriptor.
+
+    Raises:
+        OSError: it is there already and not empty, or cannot be made.
+
+    """
     unseen = folder.with_name(f".{folder.name}")
-    unseen.mkdir(parents=True, mode=0o700)
-    descriptor = os.open(unseen / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    unseen.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = -1
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        descriptor = _new_lock(unseen / LOCK_NAME)
         unseen.rename(folder)
     except OSError:
-        os.close(descriptor)
+        if descriptor >= 0:
+            os.close(descriptor)
+        shutil.rmtree(unseen, ignore_errors=True)
         raise
     return descriptor
+
+
+def claim(folder: Path) -> tuple[Path, int]:
+    """Make ``folder`` anew for its owner, who has lost it or its lock; return it, and its lock's descriptor.
+
+    If there is a folder of this name without a lock, or with one that nobody holds (restored from a copy), it is
+    taken over. If somebody else holds it, it is left to them, and the name gets a number.
+
+    Raises:
+        OSError: nothing can be made there.
+
+    """
+    for candidate in (folder, *(folder.with_name(f"{folder.name}.{number}") for number in range(2, _NAMES_TRIED + 2))):
+        try:
+            return candidate, make_locked(candidate)
+        except OSError:
+            if not candidate.exists():
+                raise
+        descriptor = _lock_in_place(candidate)
+        if descriptor is not None:
+            return candidate, descriptor
+    raise OSError(errno.EEXIST, "the folder's name is taken")
 
 
 def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
@@ -64,9 +96,61 @@ def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
                 "ledger.spool_skipped", spool=str(folder), hint="another user's; only a gateway of theirs can ship it"
             )
             continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-        else:
+        if _lock(descriptor, folder / LOCK_NAME):
             yield folder, descriptor
+        else:
+            os.close(descriptor)
+
+
+def is_at(descriptor: int, path: Path) -> bool:
+    """Whether ``path`` is the very file that ``descriptor`` is open on."""
+    try:
+        ours, there = os.fstat(descriptor), path.stat()
+    except OSError:  # not there, not to be seen, or on a file system that has gone away
+        return False
+    return (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _new_lock(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _lock_in_place(folder: Path) -> int | None:
+    """Lock a folder that is there already; None when somebody else holds it, or it is no folder."""
+    path = folder / LOCK_NAME
+    if not folder.is_dir():
+        return None
+    if not path.exists():
+        unseen = folder / f".{LOCK_NAME}"  # held before anyone who would adopt the folder can see it
+        descriptor = _new_lock(unseen)
+        try:
+            os.link(unseen, path)
+        except FileExistsError:
+            os.close(descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
+        else:
+            return descriptor
+        finally:
+            unseen.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    if _lock(descriptor, path):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _lock(descriptor: int, path: Path) -> bool:
+    """Lock an open file; False when another holds it, or it has been deleted or replaced since it was opened."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return is_at(descriptor, path)

@@ -1,6 +1,10 @@
-"""Reading a spool folder back: its entries in order, in batches, each segment deleted when all of it is shipped."""
+"""Reading a spool back, in order and in batches: a live one from its open files, a dead one's from its folder."""
 
+import io
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import msgspec
 import structlog
@@ -19,7 +23,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Reader:
-    """A place in a spool folder. Reading does not move it: ``advance`` does, once a batch is safe.
+    """A place in a spool. Reading does not move it: ``advance`` does, once a batch is safe.
 
     Lines that are no entry are set aside in ``WORKER.bad`` beside the folder. Used by one thread at a time.
     """
@@ -30,30 +34,40 @@ class Reader:
         self._offset_bytes = 0
         self._log = structlog.get_logger()
 
-    def read(self, limit: int) -> Batch:
-        """Return the next entries, up to ``limit``; none when all that is written has been read."""
+    def read(self, limit: int, held: Mapping[int, int] | None = None) -> Batch:
+        """Return the next entries, up to ``limit``; none when all that is written has been read.
+
+        ``held`` are the segments from ours on, as ``Segments.open_from`` gives them; they are closed. Without it the
+        folder's are read.
+        """
         batch = Batch([], [], self.segment, self._offset_bytes)
         segment, offset_bytes = self.segment, self._offset_bytes
         # Listed before reading: what has a successor now is complete, so its end is final when we come to it.
-        for number in segment_numbers(self.folder):
-            if number < segment:
-                continue
-            if number > segment:
-                segment, offset_bytes = number, 0
-            offset_bytes = self._read_segment(number, offset_bytes, limit, batch)
-            if len(batch.entries) >= limit:
-                break
+        files = dict.fromkeys(segment_numbers(self.folder), -1) if held is None else dict(held)
+        try:
+            for number in sorted(files):
+                if number < segment:
+                    continue
+                start_bytes = offset_bytes if number == segment else 0
+                try:
+                    opened = self._open(number, files.pop(number), start_bytes)
+                except FileNotFoundError:
+                    break  # the owner counts what is lost with it; of a dead one's, it is being deleted by an heir
+                with opened:
+                    segment, offset_bytes = number, _read_segment(opened, start_bytes, limit, batch)
+                if len(batch.entries) >= limit:
+                    break
+        finally:
+            for descriptor in files.values():
+                if descriptor >= 0:
+                    os.close(descriptor)
         return Batch(batch.entries, batch.corrupt, segment, offset_bytes)
 
-    def advance(self, batch: Batch, *, delete: bool) -> None:
-        """Go to the end of ``batch``; ``delete`` the segments that lie wholly before it."""
+    def advance(self, batch: Batch) -> None:
+        """Go to the end of ``batch``."""
         for line, cause in batch.corrupt:
             self.set_aside(line, cause)
         self.segment, self._offset_bytes = batch.segment, batch.offset_bytes
-        if delete:
-            for number in segment_numbers(self.folder):
-                if number < batch.segment:
-                    segment_path(self.folder, number).unlink(missing_ok=True)
 
     def set_aside(self, line: bytes, cause: str) -> None:
         """Keep what cannot be a row, for a human to look at."""
@@ -65,24 +79,48 @@ class Reader:
         except OSError as error:
             self._log.error("ledger.entry_lost", cause=error.strerror)
 
-    def _read_segment(self, number: int, offset_bytes: int, limit: int, batch: Batch) -> int:
-        """Add the entries of a segment to ``batch``, from ``offset_bytes``; return where the reading ended."""
+    def _open(self, number: int, descriptor: int, offset_bytes: int) -> BinaryIO:
+        if descriptor >= 0:
+            return io.BufferedReader(_Held(descriptor, offset_bytes))
+        opened = segment_path(self.folder, number).open("rb")
+        opened.seek(offset_bytes)
+        return opened
+
+
+class _Held(io.RawIOBase):
+    """An open file that is written meanwhile, read at a place of its own: descriptors share the file's."""
+
+    def __init__(self, descriptor: int, offset_bytes: int) -> None:
+        self._descriptor = descriptor
+        self._offset_bytes = offset_bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        block = os.pread(self._descriptor, len(buffer), self._offset_bytes)
+        buffer[: len(block)] = block
+        self._offset_bytes += len(block)
+        return len(block)
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._descriptor)
+        super().close()
+
+
+def _read_segment(lines: Iterable[bytes], offset_bytes: int, limit: int, batch: Batch) -> int:
+    """Add the entries of a segment, open at ``offset_bytes``, to ``batch``; return where the reading ended."""
+    for line in lines:
+        if not line.endswith(b"\n"):
+            break  # being written just now, or torn by a crash: its call then counts as interrupted
+        offset_bytes += len(line)
+        if line == b"\n":
+            continue
         try:
-            segment = segment_path(self.folder, number).open("rb")
-        except FileNotFoundError:
-            return offset_bytes
-        with segment:
-            segment.seek(offset_bytes)
-            for line in segment:
-                if not line.endswith(b"\n"):
-                    break  # being written just now, or torn by a crash: its call then counts as interrupted
-                offset_bytes += len(line)
-                if line == b"\n":
-                    continue
-                try:
-                    batch.entries.append(decode(line))
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    batch.corrupt.append((line, str(error)))
-                if len(batch.entries) >= limit:
-                    break
-        return offset_bytes
+            batch.entries.append(decode(line))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            batch.corrupt.append((line, str(error)))
+        if len(batch.entries) >= limit:
+            break
+    return offset_bytes

@@ -15,9 +15,10 @@ from gateway.ledger.database import create_engine
 from gateway.ledger.entries import Entry, Started
 from gateway.ledger.errors import LedgerError
 from gateway.ledger.folders import folder_name, orphaned
-from gateway.ledger.reader import Reader
+from gateway.ledger.keeper import Keeper
+from gateway.ledger.reader import Batch, Reader
 from gateway.ledger.shipper import Shipper
-from gateway.ledger.spool import Spool, sync_files
+from gateway.ledger.spool import Spool
 from gateway.ledger.unended import Unended
 
 BATCH_MAX_ENTRIES = 1000
@@ -56,8 +57,10 @@ class Ledger:
         self._spool = Spool(spool_dir / folder_name(worker), now_s=clock())
         self._reader = Reader(self._spool.folder)
         self._shipper = Shipper(self._engine, clock)
+        self._batch: Batch | None = None  # on its way to SQL, or tried in vain
         self._shipped_spooled = 0
         self._shipped_unspooled = 0
+        self._keeper = Keeper(self._spool, clock, self._taken)
         self._shipping = asyncio.Lock()
         self._closing = asyncio.Event()
         self._empty = asyncio.Event()
@@ -83,6 +86,11 @@ class Ledger:
     def unspooled(self) -> int:
         """Entries the disk did not take, so far."""
         return self._spool.unspooled
+
+    @property
+    def spool_problem(self) -> str | None:
+        """What keeps rows from outliving this process: the spool is ``missing`` or ``unwritable``; None is well."""
+        return self._keeper.problem
 
     @property
     def lost(self) -> int:
@@ -112,7 +120,7 @@ class Ledger:
         """Begin to ship; spools of dead workers are adopted first thing. The database may be away."""
         self._tasks = [
             asyncio.create_task(self._repeat(self.flush, SHIP_INTERVAL_S), name="ledger.ship"),
-            asyncio.create_task(self._repeat(self._keep_disk, SYNC_INTERVAL_S), name="ledger.disk"),
+            asyncio.create_task(self._repeat(self._keeper.keep, SYNC_INTERVAL_S), name="ledger.disk"),
             asyncio.create_task(self._repeat(self.adopt, ADOPT_INTERVAL_S), name="ledger.adopt"),
         ]
 
@@ -129,8 +137,7 @@ class Ledger:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            with suppress(OSError):
-                await asyncio.to_thread(sync_files, self._spool.take_unsynced())
+            await self._keeper.keep()
             self._spool.close(remove=self.pending == 0)
             await self._engine.dispose()
 
@@ -170,22 +177,41 @@ class Ledger:
     async def _ship_spool(self) -> None:
         more = True
         while more:
-            batch = self._spool.take_latest(self._shipped_spooled, BATCH_MAX_ENTRIES)
-            if batch is None:
-                batch = await asyncio.to_thread(self._reader.read, BATCH_MAX_ENTRIES)
+            if self._batch is None:
+                self._batch = await self._next_batch()
+            batch = self._batch
             more = len(batch.entries) == BATCH_MAX_ENTRIES
-            entries = [entry for entry in batch.entries if not isinstance(entry, Started)]
+            entries = _shippable(batch)
             if entries:
                 await self._shipper.ship(entries, self._reader.set_aside)
                 self._shipped_spooled += len(entries)
-            if batch.segment == self._reader.segment and not batch.corrupt:
-                self._reader.advance(batch, delete=False)
-            else:  # files are deleted and written off the loop
-                await asyncio.to_thread(self._reader.advance, batch, delete=True)
+            self._batch = None
+            shipped = self._spool.files.release(batch.segment)
+            if shipped or batch.corrupt:  # files are deleted and written off the loop
+                await asyncio.to_thread(self._advance, batch, shipped)
+            else:
+                self._reader.advance(batch)
             batch.entries.clear()
             while entries:  # to free thousands of records at a stretch takes milliseconds
                 del entries[-FREED_AT_ONCE:]
                 await asyncio.sleep(0)
+
+    async def _next_batch(self) -> Batch:
+        batch = self._spool.take_latest(self._shipped_spooled, BATCH_MAX_ENTRIES)
+        if batch is not None:
+            return batch
+        self._reader.folder = self._spool.folder  # it may have been made anew elsewhere
+        held = self._spool.files.open_from(self._reader.segment)
+        return await asyncio.to_thread(self._reader.read, BATCH_MAX_ENTRIES, held)
+
+    def _advance(self, batch: Batch, shipped: list[Path]) -> None:
+        self._reader.advance(batch)
+        for path in shipped:
+            path.unlink(missing_ok=True)
+
+    def _taken(self) -> int:
+        """Return how many of the spooled entries are in SQL, or in memory on their way there."""
+        return self._shipped_spooled + (0 if self._batch is None else len(_shippable(self._batch)))
 
     async def _ship_memory(self) -> None:
         while entries := self._spool.take_memory(BATCH_MAX_ENTRIES):
@@ -208,7 +234,7 @@ class Ledger:
             if ended:
                 await self._shipper.ship(ended, reader.set_aside)
             # Nothing is deleted before all is shipped: if we die now, the next one must still find the starts.
-            await asyncio.to_thread(reader.advance, batch, delete=False)
+            await asyncio.to_thread(reader.advance, batch)
             adopted += len(ended)
             more = len(batch.entries) == BATCH_MAX_ENTRIES
         calls, attempts = unended.calls(), unended.attempts()
@@ -223,15 +249,6 @@ class Ledger:
             interrupted=len(calls),
             interrupted_audits=len(attempts),
         )
-
-    async def _keep_disk(self) -> None:
-        unsynced = self._spool.take_unsynced()
-        if unsynced:
-            try:
-                await asyncio.to_thread(sync_files, unsynced)
-            except OSError as error:
-                self._log.error("ledger.sync_failed", folder=str(self._spool.folder), cause=error.strerror)
-        self._spool.rotate_if_due(self._clock())
 
     async def _repeat(self, action: Callable[[], Awaitable[None]], interval_s: float) -> None:
         """Do ``action`` every ``interval_s`` until closing; when it fails, wait longer each time."""
@@ -249,3 +266,7 @@ class Ledger:
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._closing.wait()
+
+
+def _shippable(batch: Batch) -> list[Entry]:
+    return [entry for entry in batch.entries if not isinstance(entry, Started)]

@@ -15,7 +15,7 @@ import structlog.testing
 from gateway.ledger.entries import Audited, Entry, Finished, Started, decode, encode
 from gateway.ledger.errors import SpoolError
 from gateway.ledger.folders import folder_name, orphaned, segment_numbers, segment_path
-from gateway.ledger.reader import Reader
+from gateway.ledger.reader import Batch, Reader
 from gateway.ledger.spool import SEGMENT_MAX_AGE_S, Spool, sync_files
 from tests.unit.ledger.records import call, lost, new_id, raced_call, start_of, won
 
@@ -29,6 +29,12 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 
 def read_all(folder: Path) -> list[Entry]:
     return Reader(folder).read(limit=10_000).entries
+
+
+def ship(spool: Spool, reader: Reader, batch: Batch) -> None:
+    reader.advance(batch)
+    for path in spool.files.release(batch.segment):
+        path.unlink()
 
 
 def test_a_finished_call_is_on_disk_when_the_method_returns(spool: Spool) -> None:
@@ -95,12 +101,12 @@ def test_the_latest_entries_are_in_memory_as_they_are_on_disk(spool: Spool) -> N
     first = spool.take_latest(shipped=0, limit=2)
     assert first is not None
     assert first.entries == [Finished(record) for record in ended[:2]]
-    reader.advance(first, delete=True)
+    ship(spool, reader, first)
     assert reader.read(limit=10).entries == [Finished(ended[2])]
     rest = spool.take_latest(shipped=2, limit=10)
     assert rest == reader.read(limit=10)
     assert rest is not None
-    reader.advance(rest, delete=True)
+    ship(spool, reader, rest)
     assert segment_numbers(spool.folder) == [2]
     assert spool.take_latest(shipped=3, limit=10) == reader.read(limit=10)
 
@@ -178,7 +184,7 @@ def test_a_new_segment_begins_with_the_calls_still_open(spool: Spool) -> None:
     spool.call_finished(ended)
     spool.rotate(now_s=1.0)
     reader = Reader(spool.folder)
-    reader.advance(reader.read(limit=100), delete=True)
+    ship(spool, reader, reader.read(limit=100))
     assert segment_numbers(spool.folder) == [2]
     assert read_all(spool.folder) == [Started(start_of(open_call))]
 
@@ -188,9 +194,9 @@ def test_a_shipped_segment_is_deleted_only_when_all_of_it_is_shipped(spool: Spoo
         spool.call_finished(raced_call())
     spool.rotate(now_s=1.0)
     reader = Reader(spool.folder)
-    reader.advance(reader.read(limit=2), delete=True)
+    ship(spool, reader, reader.read(limit=2))
     assert segment_numbers(spool.folder) == [1, 2]
-    reader.advance(reader.read(limit=2), delete=True)
+    ship(spool, reader, reader.read(limit=2))
     assert segment_numbers(spool.folder) == [2]
 
 
@@ -220,7 +226,7 @@ def test_a_corrupt_line_is_set_aside_and_the_rest_is_read(spool: Spool, garbage:
     reader = Reader(spool.folder)
     batch = reader.read(limit=10)
     assert batch.entries == [Finished(first), Finished(second)]
-    reader.advance(batch, delete=True)
+    ship(spool, reader, batch)
     assert (spool.folder.parent / "worker.bad").read_bytes() == garbage
 
 
@@ -275,10 +281,10 @@ def test_only_what_was_written_since_is_synced(spool: Spool) -> None:
     spool.call_finished(raced_call())
     spool.rotate(now_s=1.0)
     spool.call_finished(raced_call())
-    unsynced = spool.take_unsynced()
+    unsynced = spool.files.take_unsynced()
     assert len(unsynced) == 2
     sync_files(unsynced)
-    assert spool.take_unsynced() == []
+    assert spool.files.take_unsynced() == []
 
 
 def test_a_live_workers_spool_is_no_orphan(spool: Spool) -> None:

@@ -1,0 +1,74 @@
+"""The spool folder deleted while Postgres hangs, and then ``kill -9``: no answered call is without a row."""
+
+import asyncio
+import shutil
+import signal
+from collections import Counter
+from pathlib import Path
+
+import aiohttp
+import asyncpg
+from sqlalchemy.engine import make_url
+
+from providers.simulator.script import Delta, Gate, RoleOnly
+from providers.simulator.scripted import ScriptedProvider
+from tests.app.gateway.process import GatewayProcess, started
+from tests.app.gateway.stage import chat_body, configuration
+from tests.services.relay import Relay
+
+CALLS = 10
+
+
+async def test_every_answered_call_has_its_row_when_the_spool_was_deleted_and_the_process_killed(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    server = make_url(postgres_url)
+    relay = Relay(str(server.host), int(server.port or 0))
+    await relay.listen()
+    by_relay = server.set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
+    async with ScriptedProvider() as alpha, aiohttp.ClientSession() as http:
+        config = configuration(tmp_path, {"alpha": alpha.base_url}, database_url=by_relay)
+        async with started(config, tmp_path) as gateway:
+            answered = await calls(http, gateway)
+            relay.hang()
+            answered += await calls(http, gateway)
+            alpha.once([RoleOnly(), Delta("a"), Gate(asyncio.Event())])
+            response = await http.post(f"{gateway.url}/v1/chat/completions", json=chat_body(stream=True))
+            under_way = response.headers["x-holeshot-call-id"]
+            shutil.rmtree(tmp_path / "spool")
+            answered += await calls(http, gateway)
+            restored = await gateway.event("ledger.spool_restored")
+            assert restored["lost"] == 0
+            async with http.get(f"{gateway.url}/health/ready") as ready:
+                assert (ready.status, (await ready.json())["spool"]) == (200, {"problem": None, "lost": 0})
+            answered += await calls(http, gateway)
+            gateway.send(signal.SIGKILL)
+            await gateway.ended()
+            response.close()
+        await relay.cut()
+        async with started(config | {"database_url": postgres_url}, tmp_path) as again:
+            assert (await again.event("ledger.spool_adopted"))["interrupted"] == 1
+            again.send(signal.SIGTERM)
+            assert await again.ended() == 0
+    assert await stored(postgres_url) == Counter([(id_, None) for id_ in answered] + [(under_way, "interrupted")])
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+async def calls(http: aiohttp.ClientSession, gateway: GatewayProcess) -> list[str]:
+    """Make calls and return their ids, once all are answered."""
+
+    async def call() -> str:
+        async with http.post(f"{gateway.url}/v1/chat/completions", json=chat_body()) as response:
+            assert response.status == 200
+            return response.headers["x-holeshot-call-id"]
+
+    return await asyncio.gather(*(call() for _ in range(CALLS)))
+
+
+async def stored(url: str) -> Counter[tuple[str, str | None]]:
+    connection = await asyncpg.connect(url)
+    try:
+        rows = await connection.fetch("select id, error_kind from calls")
+    finally:
+        await connection.close()
+    return Counter((str(row["id"]), row["error_kind"]) for row in rows)
