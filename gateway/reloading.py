@@ -1,15 +1,18 @@
-"""Reloading of the configuration: on SIGHUP, or when its file changes. An invalid one changes nothing and says so."""
+"""Reloading of the configuration: on SIGHUP, or when its file changes. What cannot be taken over changes nothing.
+
+A reload never lets anybody in without a key where one was needed: that takes a restart.
+"""
 
 import asyncio
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
 from gateway.app import Gateway
 from gateway.settings import ConfigurationError
-from gateway.settings.checks import is_loopback
 from gateway.settings.model import Settings
 
 FILE_LOOK_S = 1.0
@@ -29,6 +32,62 @@ NEEDS_RESTART = (
 
 
 Load = Callable[[], Settings]
+State = tuple[int, ...]
+
+
+class ConfigurationRefusedError(Exception):
+    """A configuration that may be started with, but not be taken over while running; the message has what to do."""
+
+
+def taken_over(running: Settings, new: Settings) -> Settings:
+    """Return what becomes of the ``running`` configuration: ``new``, except for what only a restart changes.
+
+    Raises:
+        ConfigurationRefusedError: it would end authentication, or leave nothing to ask, as a file does that an editor
+            has not written to its end.
+
+    """
+    if running.clients and not new.clients:
+        raise ConfigurationRefusedError(
+            "there are no `clients:` any more, so everybody would be let in without a key:"
+            " put them back, or restart the gateway if that is meant"
+        )
+    if running.providers and not new.providers:
+        raise ConfigurationRefusedError(
+            "there are no providers any more: put them back, or restart the gateway if that is meant"
+        )
+    # So that what is told of the settings is true.
+    return new.model_copy(update={name: getattr(running, name) for name in NEEDS_RESTART})
+
+
+class WatchedFile:
+    """A file that is looked at again and again."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Take ``path``, or none for what never changes. Its first state is news: what was read may be older."""
+        self._path = path
+        self._taken: State | None = ()
+        self._last: State | None = ()
+
+    def has_changed(self) -> bool:
+        """Tell whether it changed, and has stayed as it is since the last look: nobody is writing it any more."""
+        if self._path is None:
+            return False
+        state, last = state_of(self._path), self._last
+        self._last = state
+        if state == self._taken or state != last:
+            return False
+        self._taken = state
+        return True
+
+
+def state_of(path: Path) -> State | None:
+    """Return what is another whenever the file is; None where there is none."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 class Reloader:
@@ -37,9 +96,8 @@ class Reloader:
     def __init__(self, gateway: Gateway, path: Path | None, load: Load) -> None:
         """Begin to look. ``load`` reads the configuration again, ``path`` is its file."""
         self._gateway = gateway
-        self._path = path
+        self._file = WatchedFile(path)
         self._load = load
-        self._host = gateway.context.settings.host  # what the socket is bound to, whatever the file says later
         self._log = structlog.get_logger()
         self._wanted = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -52,47 +110,57 @@ class Reloader:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        seen = None  # the first look always reads: the file may have changed while we started
         while True:
             try:
                 await asyncio.wait_for(self._wanted.wait(), FILE_LOOK_S)
             except TimeoutError:
-                if self._state() == seen:
+                if not self._file.has_changed():
                     continue
             self._wanted.clear()
-            seen = self._state()
-            self._reload()
-
-    def _state(self) -> tuple[int, int] | None:
-        if self._path is None:
-            return None
-        try:
-            stat = self._path.stat()
-        except OSError:
-            return None
-        return stat.st_mtime_ns, stat.st_size
+            try:
+                self._reload()
+            except Exception:  # noqa: BLE001 - whatever a file held, the next one is to be read
+                self._log.exception("configuration.unreadable", effect="the running one stays")
 
     def _reload(self) -> None:
-        old = self._gateway.context.settings
+        running = self._gateway.context.settings
         try:
             new = self._load()
         except ConfigurationError as error:
             for problem in error.problems:
-                self._log.error("configuration.invalid", problem=str(problem), effect="the running one stays")
+                self._say_invalid(str(problem))
             return
-        if new == old:
+        if new == running:
             return
-        if not new.clients and not is_loopback(self._host):
-            reason = f"clients cannot be removed while the gateway listens on {self._host}, which others can reach"
-            self._log.error("configuration.invalid", problem=reason, effect="the running one stays")
+        try:
+            self._gateway.reload(taken_over(running, new))
+        except (ConfigurationRefusedError, ValueError) as error:
+            self._say_invalid(str(error))
             return
-        restart = [name for name in NEEDS_RESTART if getattr(new, name) != getattr(old, name)]
+        restart = [name for name in NEEDS_RESTART if getattr(new, name) != getattr(running, name)]
         if restart:
             self._log.warning("configuration.needs_restart", settings=restart)
-        kept = {name: getattr(old, name) for name in restart}
-        try:
-            self._gateway.reload(new.model_copy(update=kept))  # so that what is told of the settings is true
-        except ValueError as error:
-            self._log.error("configuration.invalid", problem=str(error), effect="the running one stays")
-            return
         self._log.info("configuration.reloaded", models=len(new.models), providers=len(new.providers))
+
+    def _say_invalid(self, problem: str) -> None:
+        self._log.error("configuration.invalid", problem=problem, effect="the running one stays")
+
+
+class Latest:
+    """The configuration a process that starts now is to have: what those that run have taken over. It says nothing."""
+
+    def __init__(self, settings: Settings, path: Path | None, load: Load) -> None:
+        """Take the configuration that was started with, its file, and how it is read again."""
+        self.settings = settings
+        self._file = WatchedFile(path)
+        self._load = load
+
+    def look(self) -> None:
+        """Read the file again if it has changed."""
+        if self._file.has_changed():
+            self.read()
+
+    def read(self) -> None:
+        """Read the file again; it stays what it was where that cannot be taken over."""
+        with suppress(ConfigurationError, ConfigurationRefusedError):
+            self.settings = taken_over(self.settings, self._load())

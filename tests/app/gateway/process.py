@@ -40,11 +40,16 @@ class GatewayProcess:
     async def event(self, name: str, count: int = 1) -> dict[str, Any]:
         """Wait until it has logged the event ``name`` so often; return the last of them."""
         while len(self.events(name)) < count and not self._reader.done():
-            self._news.clear()
-            await self._news.wait()
+            await self.more()
         found = self.events(name)
         assert len(found) >= count, self.stderr.decode()
         return found[count - 1]
+
+    async def more(self) -> None:
+        """Wait for its next line, or its end."""
+        self._news.clear()
+        if not self._reader.done():
+            await self._news.wait()
 
     def events(self, name: str) -> list[dict[str, Any]]:
         return [entry for entry in self.logged if entry["event"] == name]

@@ -2,15 +2,17 @@
 
 import asyncio
 import copy
+import hashlib
 import signal
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import yaml
 
 from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, RoleOnly, Step, answer
 from providers.simulator.scripted import ScriptedProvider
@@ -192,3 +194,86 @@ async def test_ctrl_c_waits_for_nobody(folder: Path) -> None:
         gateway.send(signal.SIGINT)
         assert (await gateway.event("gateway.stopping"))["lame_duck_s"] == 0
         assert await gateway.ended() == 0
+
+
+KEY = "hs-of-the-owner"
+OWNER = {"owner": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest(), "admin": True}}
+
+
+def emptied(text: str) -> str:
+    return text[:0]
+
+
+def without_clients(text: str) -> str:
+    return text[: text.index("clients:")]
+
+
+def with_no_client(text: str) -> str:
+    return without_clients(text) + "clients: {}\n"
+
+
+def with_an_empty_section(text: str) -> str:
+    return without_clients(text) + "clients:\n"
+
+
+def of_nothing_but_a_port(_: str) -> str:
+    return "port: 0\n"
+
+
+@pytest.mark.parametrize(
+    "cut", [emptied, without_clients, with_no_client, with_an_empty_section, of_nothing_but_a_port]
+)
+@pytest.mark.parametrize("signalled", [False, True], ids=["noticed", "signalled"])
+async def test_no_reload_lets_anybody_in_without_a_key(
+    folder: Path, cut: Callable[[str], str], signalled: bool
+) -> None:
+    async with gateway_before(folder, clients=OWNER) as (gateway, _, http, config):
+        path = folder / "gateway.yaml"
+        whole = yaml.safe_dump({name: config[name] for name in config if name != "clients"})
+        path.write_text(cut(whole + yaml.safe_dump({"clients": OWNER})))  # clients last, as in the example
+        if signalled:
+            gateway.send(signal.SIGHUP)
+        refused = await gateway.event("configuration.invalid")
+        assert refused["level"] == "error"
+        assert "restart" in refused["problem"]
+        async with ask(http, gateway) as response:
+            assert response.status == 401
+        async with http.get(f"{gateway.url}/metrics") as response:
+            assert response.status == 401
+        headers = {"authorization": f"Bearer {KEY}"}
+        async with http.post(f"{gateway.url}/v1/chat/completions", json=chat_body(), headers=headers) as response:
+            assert response.status == 200
+    assert gateway.events("configuration.reloaded") == []
+
+
+async def test_a_deleted_file_changes_nothing(folder: Path) -> None:
+    async with gateway_before(folder, clients=OWNER) as (gateway, _, http, _):
+        (folder / "gateway.yaml").unlink()
+        await gateway.event("configuration.invalid")
+        async with ask(http, gateway) as response:
+            assert response.status == 401
+
+
+async def test_a_demo_whose_clients_vanish_from_its_file_stays_closed(folder: Path) -> None:
+    config = {**configuration(folder, {}), "clients": OWNER}
+    del config["providers"], config["models"]
+    async with started(config, folder) as gateway, aiohttp.ClientSession() as http:
+        (folder / "gateway.yaml").write_text("")
+        await gateway.event("configuration.invalid")
+        async with http.get(f"{gateway.url}/metrics") as response:
+            assert response.status == 401
+
+
+async def test_a_file_that_nobody_can_read_does_not_end_reloading(folder: Path) -> None:
+    async with gateway_before(folder, clients=OWNER) as (gateway, _, _, config):
+        for number, content in enumerate((b"\xff\xfe\x00", b"[" * 100_000, b"a: &a [*a, *a]"), start=1):
+            (folder / "gateway.yaml").write_bytes(content)
+            gateway.send(signal.SIGHUP)
+            while len(gateway.events("configuration.invalid") + gateway.events("configuration.unreadable")) < number:
+                await gateway.more()
+        write(config | {"lame_duck_s": 1}, folder)
+        gateway.send(signal.SIGHUP)
+        await gateway.event("configuration.reloaded")
+        write(config, folder)
+        gateway.send(signal.SIGHUP)
+        await gateway.event("configuration.reloaded", 2)

@@ -1,0 +1,86 @@
+"""What of a new configuration is taken over while running, and when its file is read."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.reloading import NEEDS_RESTART, ConfigurationRefusedError, Latest, WatchedFile, taken_over
+from gateway.settings.model import Settings
+
+CLIENT = {"key_sha256": "a" * 64}
+PROVIDER = {"base_url": "http://127.0.0.1:1/v1"}
+
+
+def settings(**fields: Any) -> Settings:
+    return Settings(**{"providers": {"alpha": PROVIDER}, "clients": {"me": CLIENT}} | fields)
+
+
+@pytest.mark.parametrize("fields", [{"clients": {}}, {"clients": None}, {"clients": {}, "providers": {}}])
+def test_the_last_client_is_never_dropped(fields: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationRefusedError, match=r"without a key: .* or restart"):
+        taken_over(settings(), settings(**fields))
+
+
+def test_the_last_provider_is_never_dropped() -> None:
+    with pytest.raises(ConfigurationRefusedError, match="providers"):
+        taken_over(settings(), settings(providers={}))
+
+
+def test_clients_come_and_go_as_long_as_one_is_there() -> None:
+    new = settings(clients={"another": {"key_sha256": "b" * 64}})
+    assert taken_over(settings(), new).clients == new.clients
+    assert taken_over(settings(clients={}), new).clients == new.clients
+    assert taken_over(settings(clients={}), settings(clients={})).clients == {}
+
+
+def test_what_needs_a_restart_stays_what_it_is() -> None:
+    running = settings()
+    new = taken_over(running, settings(host="127.0.0.2", port=1, replica="another", lame_duck_s=1))
+    assert all(getattr(new, name) == getattr(running, name) for name in NEEDS_RESTART)
+    assert new.lame_duck_s == 1
+
+
+def test_a_file_is_read_once_nobody_writes_it_any_more(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_text("a")
+    file = WatchedFile(path)
+    assert [file.has_changed() for _ in range(3)] == [False, True, False]  # it may have changed since it was read
+    path.write_text("")  # in place: first emptied,
+    assert not file.has_changed()
+    path.write_text("ab")  # then written bit by bit
+    assert not file.has_changed()
+    path.write_text("abc")
+    assert [file.has_changed() for _ in range(3)] == [False, True, False]
+
+
+def test_a_file_that_is_replaced_or_removed_has_changed(tmp_path: Path) -> None:
+    path, other = tmp_path / "gateway.yaml", tmp_path / "new"
+    path.write_text("a")
+    file = WatchedFile(path)
+    assert [file.has_changed() for _ in range(3)] == [False, True, False]
+    other.write_text("b")
+    other.replace(path)
+    assert [file.has_changed() for _ in range(3)] == [False, True, False]
+    path.unlink()
+    assert [file.has_changed() for _ in range(3)] == [False, True, False]
+
+
+def test_where_there_is_no_file_nothing_changes() -> None:
+    file = WatchedFile(None)
+    assert [file.has_changed() for _ in range(3)] == [False, False, False]
+
+
+def test_a_worker_that_is_started_later_gets_the_clients_that_came_meanwhile_and_keeps_them(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_text("a")
+    offered = [settings(), settings(clients={})]
+    latest = Latest(settings(clients={}), path, lambda: offered.pop(0))
+    latest.look()
+    latest.look()
+    assert latest.settings.clients
+    path.write_text("truncated")
+    latest.look()
+    latest.look()
+    assert not offered
+    assert latest.settings.clients
