@@ -25,7 +25,7 @@ VOLUME /var/lib/holeshot
 EXPOSE 4000
 # ready as long as new calls are welcome; a database that is away does not make it unready
 HEALTHCHECK --interval=10s --timeout=5s --start-period=15s \
-  CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:4000/health/ready', timeout=4)"]
+  CMD ["python", "-I", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:4000/health/ready', timeout=4)"]
 # on SIGTERM, calls are answered for lame_duck_s, then may end within shutdown_grace_s: `docker stop -t 45`
 ENTRYPOINT ["holeshot"]
 CMD ["serve"]

@@ -25,6 +25,7 @@ async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
     """
     process = await asyncio.create_subprocess_exec(
         sys.executable,
+        "-P",  # nothing is imported from the working directory
         "-m",
         "providers.simulator",
         "--seed",

@@ -112,6 +112,7 @@ async def prepare_schema(url: str) -> None:
         # In a process of its own: what migrating imports, serving never needs.
         process = await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",  # -m alone would import from the working directory first, whoever may write there
             "-m",
             "gateway.cli",
             "migrate",

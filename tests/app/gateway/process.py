@@ -1,10 +1,10 @@
-"""A gateway as a process of its own, ``python -m gateway.cli serve``: started, watched by its log, and signalled."""
+"""A gateway as a process of its own, ``python -P -m gateway.cli serve``: started, watched by its log, and signalled."""
 
 import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +15,7 @@ import msgspec
 from tests.app.gateway.stage import PATIENCE_S, write
 
 CHECKOUT = Path(__file__).parents[3]
+COMMAND = (sys.executable, "-P", "-m", "gateway.cli")
 
 
 class GatewayProcess:
@@ -70,6 +71,8 @@ async def launched(
     folder: Path,
     environ: Mapping[str, str] = MappingProxyType({}),
     *,
+    command: Sequence[str] = COMMAND,
+    cwd: Path = CHECKOUT,
     stderr: int = asyncio.subprocess.PIPE,
 ) -> asyncio.subprocess.Process:
     """Launch a gateway with ``config`` and no key in its environment."""
@@ -77,22 +80,22 @@ async def launched(
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
     clean = {name: value for name, value in clean.items() if not name.endswith(("_KEY", "_TOKEN"))}
     return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "gateway.cli",
+        *command,
         "serve",
         "--config",
         str(path),
-        cwd=CHECKOUT,
+        cwd=cwd,
         env={**clean, **environ},
         stderr=stderr,
     )
 
 
 @asynccontextmanager
-async def started(config: Mapping[str, Any], folder: Path, **environ: str) -> AsyncIterator[GatewayProcess]:
+async def started(
+    config: Mapping[str, Any], folder: Path, *, command: Sequence[str] = COMMAND, cwd: Path = CHECKOUT, **environ: str
+) -> AsyncIterator[GatewayProcess]:
     """Start a gateway with ``config`` and wait until it serves; stop it, if it still runs, when the block ends."""
-    process = await launched(config, folder, environ)
+    process = await launched(config, folder, environ, command=command, cwd=cwd)
     running = GatewayProcess(process)
     try:
         async with asyncio.timeout(PATIENCE_S):
