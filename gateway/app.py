@@ -21,6 +21,7 @@ from gateway.ingress.refusals import Refusals
 from gateway.ingress.routes import application
 from gateway.ingress.stored_responses import StoredResponses
 from gateway.ledger.writer import Ledger
+from gateway.racing.seats import MAX_IN_FLIGHT, Seats
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.datasheets import Datasheets
 from gateway.settings.model import Settings
@@ -42,11 +43,12 @@ if TYPE_CHECKING:
 class Recorders:
     """Everybody who hears of calls: ledger, leaderboard, metrics and log. The ledger first: it must not miss one."""
 
-    def __init__(self, ledger: Ledger, steering: Steering, metrics: Metrics, log: CallLog) -> None:
+    def __init__(self, ledger: Ledger, steering: Steering, metrics: Metrics, log: CallLog, seats: Seats) -> None:
         self._ledger = ledger
         self._steering = steering
         self._metrics = metrics
         self._log = log
+        self._seats = seats
 
     def call_started(self, start: CallStart) -> None:
         """Spool the start, so that a crash leaves a trace of the call."""
@@ -62,9 +64,11 @@ class Recorders:
         self._steering.first_token(model, prompt_class, start, ttft_s)
 
     def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
-        """Tell board, health and metrics."""
+        """Tell board, health and metrics; and the seats of one that was launched before there were any."""
         self._steering.attempt_ended(model, prompt_class, attempt)
         self._metrics.attempt_ended(model, attempt)
+        if self._seats.strangers:
+            self._seats.ended(attempt.id, asyncio.get_running_loop())
 
     def call_finished(self, record: CallRecord) -> None:
         """Spool the record, count it, log its line."""
@@ -101,7 +105,12 @@ class Gateway:
         )
         worker = f"{replica}-{new_id()}"  # a spool is one process's own, for ever
         self.ledger = Ledger(settings.database_url.get_secret_value(), Path(settings.spool_dir), worker)
+        seats = Seats(
+            on_waited=self.metrics.call_waited,
+            on_refused=lambda model: self.metrics.launch_refused(model, MAX_IN_FLIGHT),
+        )
         fleet = self._build_fleet(settings, None)
+        seats.limit(fleet.limits)
         self.steering.reset({name: list(model.deployments) for name, model in fleet.models.items()})
         self.metrics.gauge("holeshot_ledger_pending", "Calls not yet in SQL.", lambda: self.ledger.pending)
         self.metrics.gauge("holeshot_ledger_lost", "Calls that neither disk nor SQL took.", lambda: self.ledger.lost)
@@ -115,15 +124,17 @@ class Gateway:
         self.metrics.counter(
             "holeshot_log_lines_dropped_total", "Lines of the log that nobody read in time.", lambda: log.dropped
         )
+        self.metrics.gauge("holeshot_waiting_calls", "Calls that wait under max_in_flight.", lambda: seats.waiting)
         self.context = Context(
             settings=settings,
             fleet=fleet,
             admission=Admission(settings.clients),
             steering=self.steering,
             attempts=AttemptTasks(),
+            seats=seats,
             responses=StoredResponses(settings.response_ids_ttl_s, clock=time.monotonic, store=self._response_store),
             refusals=Refusals(self.metrics.refused),
-            recorder=Recorders(self.ledger, self.steering, self.metrics, log),
+            recorder=Recorders(self.ledger, self.steering, self.metrics, log, seats),
             replica=replica,
             clock=time.monotonic,
             new_id=new_id,
@@ -163,6 +174,7 @@ class Gateway:
         old, new = self.context.fleet, self._build_fleet(settings, self.context.fleet)
         self.context.settings = settings
         self.context.fleet = new
+        self.context.seats.limit(new.limits, self.steering.under_way)
         self.context.admission = Admission(settings.clients)
         self.steering.reset({name: list(model.deployments) for name, model in new.models.items()})
         self._retiring = self._own(_retire(old, new, after=self._retiring))

@@ -18,6 +18,8 @@ ApiError                        status, type, code, and a sentence that helps
 └── RaceFailed                       every provider that was tried failed
     ├── RejectedByProvider           the client's own fault (400, 413, 422), returned as the provider said it
     ├── AllRateLimited          429  with the least retry-after
+    │   └── AtCapacity               as many in flight as max_in_flight allows, and no room in time
+    ├── OutOfResources          503  this machine lacks descriptors, ports or memory to ask anybody
     ├── AllTimedOut             504
     └── AllProvidersFailed      502  names each with its cause
 """
@@ -29,6 +31,7 @@ import msgspec
 
 from providers.errors import ErrorKind, UpstreamError
 
+RETRY_FULL_S = 1.0  # a call that found no room comes back so much later: it has waited here before
 _TIMEOUTS = frozenset(
     {ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT}
 )
@@ -217,6 +220,23 @@ class AllRateLimited(RaceFailed):
         )
 
 
+class AtCapacity(AllRateLimited):
+    """Who could answer has as many requests in flight as the operator allows, and none ended in time."""
+
+    code = "at_capacity"
+
+
+class OutOfResources(RaceFailed):
+    """The gateway's own machine lacks what asking anybody takes; ``retry-after`` says when to call again."""
+
+    status = 503
+    type = "service_unavailable"
+    code = ErrorKind.LOCAL_RESOURCES
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, headers={"retry-after": "1", "retry-after-ms": "1000"})
+
+
 class _Said(msgspec.Struct, frozen=True):
     code: str | int | None = None
     type: str | None = None
@@ -265,13 +285,26 @@ class RejectedByProvider(RaceFailed):
         return self._body or super().body()
 
 
-def race_failed(model: str, failures: Sequence[tuple[str, UpstreamError]]) -> RaceFailed:
-    """Return the one error that stands for ``failures``, pairs of a deployment's name and what went wrong there."""
+def race_failed(model: str, failures: Sequence[tuple[str, UpstreamError]], *, full: Sequence[str] = ()) -> RaceFailed:
+    """Return the one error that stands for ``failures``, pairs of a deployment's name and what went wrong there.
+
+    ``full`` are deployments that were not asked, for there was no room under their ``max_in_flight`` in time: the call
+    may well succeed a little later, whatever the others said.
+    """
     for _, error in failures:
         if error.kind is ErrorKind.BAD_REQUEST:
             return RejectedByProvider(error)
     causes = "; ".join(f"{name}: {error.kind}: {error.message}" for name, error in failures)
     kinds = {error.kind for _, error in failures}
+    if ErrorKind.LOCAL_RESOURCES in kinds:
+        return OutOfResources(f"the gateway is short of descriptors, ports or memory; call again soon ({causes})")
+    if full:
+        failed_too = f"; {causes}" if causes else ""
+        message = (
+            f"as many requests for {model!r} are in flight as max_in_flight allows ({', '.join(full)}), and none ended"
+            f" within queue_timeout_s: call again{failed_too}"
+        )
+        return AtCapacity(message, retry_after_s=RETRY_FULL_S)
     if kinds == {ErrorKind.RATE_LIMITED}:
         least = min(error.retry_after_s or 1.0 for _, error in failures)
         return AllRateLimited(f"every deployment of {model!r} is rate-limited ({causes})", retry_after_s=least)

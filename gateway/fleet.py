@@ -64,7 +64,7 @@ class Deployment(msgspec.Struct, frozen=True):
     bills_after_disconnect: bool | None  # does hanging up stop the bill? None: unknown
     extra_body: Mapping[str, msgspec.Raw]
     upstream_stream: bool
-    max_in_flight: int | None = None  # of this replica
+    max_in_flight: int | None = None  # of this process
     capabilities: Capabilities = UNKNOWN
     apis: frozenset[Api] = frozenset(("chat",))
     speaks: tuple[Dialect, ...] = (Dialect.CHAT,)  # the dialects among its APIs, chat first: what others translate to
@@ -143,6 +143,7 @@ class Fleet:
         self._settings = settings
         self._catalog = catalog
         self._find_datasheet = find_datasheet
+        self.limits = limits(settings)
         self._leases = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -221,7 +222,7 @@ class Fleet:
         race, own = settings.race, settings.timeouts
         deployments = {item.name: self._deployment(item) for item in settings.deployments if item.enabled}
         prices = {key: each.price for key, each in deployments.items() if each.price is not None}
-        limits = {key: each.max_in_flight for key, each in deployments.items() if each.max_in_flight is not None}
+        limited = {key: each.max_in_flight for key, each in deployments.items() if each.max_in_flight is not None}
         own_of = {item.name: item.timeouts for item in settings.deployments}
         weights = {key: each.weight for key, each in deployments.items() if each.weight != 1.0}
         canaries = {key: each.canary for key, each in deployments.items() if each.canary is not None}
@@ -236,7 +237,7 @@ class Fleet:
                 adhoc=adhoc,
                 payer=payer or name,
                 prices=prices,
-                limits=limits,
+                limits=limited,
                 weights=weights,
                 canaries=canaries,
                 fallbacks=settings.fallbacks,
@@ -268,7 +269,7 @@ class Fleet:
             bills_after_disconnect=vendor.bills_after_disconnect if vendor else None,
             extra_body={key: msgspec.Raw(msgspec.json.encode(value)) for key, value in settings.extra_body.items()},
             upstream_stream=settings.upstream_stream,
-            max_in_flight=settings.max_in_flight,
+            max_in_flight=self.limits.get(settings.name),
             capabilities=datasheet.capabilities,
             apis=frozenset(apis),
             speaks=tuple(dialect for dialect in _DIALECTS if dialect in apis) or (Dialect.CHAT,),
@@ -329,6 +330,20 @@ class Fleet:
                 f"; {provider!r} is no configured provider ({', '.join(self._settings.providers) or 'there are none'})"
             )
         return f"the model {name!r} does not exist; {hint}"
+
+
+def limits(settings: Settings) -> Mapping[str, int]:
+    """Return the most attempts that may be in flight in this process, by deployment, where there is a limit.
+
+    It protects a server: where several models have the same deployment, the smallest limit counts for all of them. Of
+    several workers each takes the same share, and at least one.
+    """
+    smallest: dict[str, int] = {}
+    for model in settings.models.values():
+        for each in model.deployments:
+            if each.max_in_flight is not None:
+                smallest[each.name] = min(each.max_in_flight, smallest.get(each.name, each.max_in_flight))
+    return {name: max(1, limit // settings.workers) for name, limit in smallest.items()}
 
 
 def _clocks(*levels: Timeouts) -> Clocks:

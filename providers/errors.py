@@ -3,6 +3,7 @@
 UpstreamError
 └── its ``kind``
     ├── connect_error, connect_timeout       no connection (DNS, TCP, TLS)
+    ├── local_resources                      no connection, for lack of descriptors, ports or memory on this machine
     ├── disconnected                         the connection broke
     ├── ttft_timeout, stall_timeout, total_timeout   a clock of the gateway ran out
     ├── provider_auth (401, 403), not_found (404)    the operator's to mend
@@ -23,6 +24,7 @@ class ErrorKind(StrEnum):
 
     CONNECT_ERROR = "connect_error"
     CONNECT_TIMEOUT = "connect_timeout"
+    LOCAL_RESOURCES = "local_resources"
     DISCONNECTED = "disconnected"
     TTFT_TIMEOUT = "ttft_timeout"
     STALL_TIMEOUT = "stall_timeout"

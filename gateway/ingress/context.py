@@ -13,6 +13,7 @@ from gateway.ingress.admission import Admission
 from gateway.ingress.phase import Phase
 from gateway.ingress.refusals import Refusals
 from gateway.ingress.stored_responses import StoredResponses
+from gateway.racing.seats import Seats
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import Settings
 from gateway.steering.steering import Steering
@@ -30,6 +31,7 @@ class Context:
         steering: Steering,
         recorder: Recorder,
         attempts: AttemptTasks,
+        seats: Seats,
         responses: StoredResponses,
         refusals: Refusals,
         replica: str,
@@ -45,6 +47,7 @@ class Context:
         self.steering = steering
         self.recorder = recorder
         self.attempts = attempts
+        self.seats = seats
         self.responses = responses
         self.refusals = refusals
         self.replica = replica

@@ -14,6 +14,7 @@ from gateway.ingress.headers import NARROWED
 from gateway.ingress.wishes.override import as_asked
 from gateway.ingress.wishes.wished import Wished
 from gateway.racing.race import Earlier, Race
+from gateway.racing.seats import MAX_IN_FLIGHT
 from gateway.racing.sink import Sink
 from gateway.steering.affinity import Prefix, prefix_of
 from gateway.steering.candidates import Terms
@@ -122,9 +123,14 @@ def lined_up(
 ) -> Race:
     """Return the race that carries the entry's plan out; ``recorder`` is the gateway's own unless another is given.
 
-    When the budget makes the race narrower, the response headers ``told`` say so.
+    When the budget or ``max_in_flight`` makes the race narrower, the response headers ``told`` say so.
     """
     steering, model, plan = context.steering, entry.model, entry.plan
+
+    def full(_: Launch) -> None:
+        context.seats.refused(model.name)
+        if told is not None:
+            told[NARROWED] = MAX_IN_FLIGHT
 
     def permit(launch: Launch) -> bool:
         cost_usd = plan.cost_usd.get(launch.deployment)
@@ -142,6 +148,9 @@ def lined_up(
         tasks=context.attempts,
         clock=context.clock,
         permit=permit,
+        seats=context.seats,
+        queue_timeout_s=context.settings.queue_timeout_s,
+        full=full,
         new_id=context.new_id,
         utc_now=context.utc_now,
         cancelled_as=context.cancelled_as,

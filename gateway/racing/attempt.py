@@ -14,6 +14,7 @@ from gateway.racing.clocks import AttemptClocks
 from gateway.racing.measurement import Measurement
 from gateway.racing.reading import AnswerReader, Block, joined
 from gateway.racing.recording import attempt_record
+from gateway.racing.seats import Line
 from gateway.racing.sink import ClientGone, Forward
 from providers.dialects.tongues import TONGUES, translations
 from providers.errors import ErrorKind, UpstreamError
@@ -46,6 +47,7 @@ class Attempt:
         self.measurement = Measurement(launched_at)
         self.exchange: Exchange | None = None
         self.task: asyncio.Task[None] | None = None
+        self.line: Line | None = None  # in which it has a seat
         self._race = race
         self._call = call
         self._clock = race.clock
@@ -80,6 +82,18 @@ class Attempt:
                 self._watch_until(None)
                 self._race.audited(self)
             self.task = self._forward = None
+
+    def sit_down(self, line: Line | None) -> None:
+        """Take a seat where there is a limit, until the task has ended: the provider may be at work on it so long."""
+        self.line = line
+        if line is not None:
+            line.take()
+
+    def stand_up(self, _task: object = None) -> None:
+        """Give the seat back, once."""
+        line, self.line = self.line, None
+        if line is not None:
+            line.give_back()
 
     def cut(self, outcome: Outcome) -> None:
         """Stop as ``outcome``. The provider sees it at once; the task, cancelled, ends on its own."""
@@ -331,6 +345,8 @@ class Attempt:
 
     async def _won(self) -> None:
         self._finish(Outcome.WON)
+        if self.line is not None and self.exchange is not None and self.exchange.ended:
+            self.stand_up()  # the provider is done, however slowly the client reads
         last = self._last or Block(TONGUES[self._call.dialect].ending, ())  # what the provider forgot
         await self._race.complete(self, last)
 

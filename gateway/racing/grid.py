@@ -1,21 +1,30 @@
-"""The starting grid: who is launched when, who stands by, and whether the budget lets them.
+"""The starting grid: who is launched when, who stands by, and whether the budget and ``max_in_flight`` let them.
 
-A plan's later launches are timers. A launch the budget refuses, and every deployment the plan only names, stands by as
+A plan's later launches are timers. A launch that is refused, and every deployment the plan only names, stands by as
 a candidate, to replace an attempt that fails.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
 
 from gateway.calls import Role
+from gateway.racing.seats import Line
 from gateway.steering.planner import Launch, Plan
 
 EXTRA_ROLES = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE})  # these draw on the budget; replacing a failure does not
 
+RESCUES = 2  # who stands by, one after the other, for a first attempt that hangs
+
 
 class Grid:
-    """The launches of one race that have not happened yet. ``go`` is called at each launch a timer brings."""
+    """The launches of one race that have not happened yet.
+
+    ``go`` is called at each launch a timer brings, ``in_need`` where a rescue is due that finds no room, ``full`` for
+    each extra launch that finds none.
+    """
 
     def __init__(
         self,
@@ -25,26 +34,33 @@ class Grid:
         clock: Callable[[], float],
         permit: Callable[[Launch], bool],
         go: Callable[[Launch], None],
+        in_need: Callable[[], object],
+        lines: Mapping[str, Line],
+        full: Callable[[Launch], None],
     ) -> None:
         self._plan = plan
         self._clock = clock
         self._permit = permit
         self._go: Callable[[Launch], None] | None = go
+        self._in_need: Callable[[], object] | None = in_need
+        self._lines = lines  # of deployments with max_in_flight
+        self._full = full
         self._loop = loop
         self._began = clock()
         self._timers: list[tuple[Launch, asyncio.TimerHandle]] = []
         self._candidates: deque[str] = deque(plan.rest)
         self._left: int | None = None  # launches still allowed, once the request itself was called wrong
 
-    def open(self) -> list[Launch]:
-        """Schedule what is for later; return what starts now."""
-        now: list[Launch] = []
-        for launch in self._plan.launches:
+    def open(self) -> Iterator[Launch]:
+        """Schedule what is for later; yield what starts now, and is to have its seat before the next is asked for."""
+        launches: Sequence[Launch] = self._plan.launches
+        if self._lines and not self._has_room(launches[0].deployment):
+            launches = self._without_the_full(launches)
+        for launch in launches:
             if launch.delay_s > 0:
                 self._schedule(launch)
             elif self._allowed(launch):
-                now.append(launch)
-        return now
+                yield launch
 
     def close(self) -> None:
         """Launch nobody any more of one's own accord; those that were to come stand by."""
@@ -55,7 +71,7 @@ class Grid:
 
     def forget(self) -> None:
         """Let go of whoever is called at a launch: the race is over."""
-        self._go = None
+        self._go = self._in_need = None
 
     def add(self, deployment: str) -> None:
         """Let ``deployment`` stand by, last."""
@@ -71,23 +87,105 @@ class Grid:
         """Take the limit back."""
         self._left = None
 
-    def next(self) -> str | None:
-        """Return who replaces an attempt that failed: the plan's own next first, then who stands by."""
-        if self._left is not None:
-            if self._left == 0:
-                return None
+    def next(self, *, last_resort: bool = False) -> str | None:
+        """Return who replaces an attempt that failed: the plan's own next first, then who stands by.
+
+        Whoever has no room is passed over. While there is somebody to be waited for, the broken are none to be asked,
+        but as a ``last_resort``.
+        """
+        if self._left == 0:
+            return None
+        name = self._next_with_room(last_resort=last_resort) if self._lines else self._first()
+        if name is not None and self._left is not None:
             self._left -= 1
+        return name
+
+    def full(self) -> tuple[str, ...]:
+        """Return who can be waited for: those standing by, but the broken, that have no room."""
+        if self._left == 0 or not self._lines:
+            return ()
+        tripped = self._plan.tripped
+        return tuple(name for name in self._standing_by() if name not in tripped and not self._has_room(name))
+
+    def called(self, deployment: str, *, first: bool) -> None:
+        """Take that ``deployment``, which was waited for, is launched; the ``first`` may have to be rescued."""
+        self._remove(deployment)
+        if self._left is not None:
+            self._left -= 1
+        if first and self._plan.rescue_s is not None:
+            self._began = self._clock()
+            for number, name in enumerate(self._standing_by()[:RESCUES], start=1):
+                self._remove(name)
+                self._schedule(Launch(deployment=name, delay_s=number * self._plan.rescue_s, role=Role.FAILOVER))
+
+    def _first(self) -> str | None:
         if self._timers:
             launch, timer = self._timers.pop(0)
             timer.cancel()
             return launch.deployment
         return self._candidates.popleft() if self._candidates else None
 
+    def _next_with_room(self, *, last_resort: bool) -> str | None:
+        standing_by, tripped = self._standing_by(), self._plan.tripped
+        free = [name for name in standing_by if self._has_room(name)]
+        well = [name for name in free if name not in tripped]
+        if not well and not last_resort and self.full():
+            return None
+        chosen = next(iter(well or free), None)
+        if chosen is not None:
+            self._remove(chosen)
+        return chosen
+
+    def _standing_by(self) -> Sequence[str]:
+        """Return everybody who may still be asked, each once, in their order."""
+        return tuple(dict.fromkeys([*(launch.deployment for launch, _ in self._timers), *self._candidates]))
+
+    def _remove(self, deployment: str) -> None:
+        """Have ``deployment`` stand by no longer: once, if it does so twice."""
+        for number, (launch, timer) in enumerate(self._timers):
+            if launch.deployment == deployment:
+                timer.cancel()
+                del self._timers[number]
+                return
+        if deployment in self._candidates:
+            self._candidates.remove(deployment)
+
+    def _has_room(self, deployment: str) -> bool:
+        line = self._lines.get(deployment)
+        return line is None or line.has_room
+
+    def _without_the_full(self, launches: Sequence[Launch]) -> Sequence[Launch]:
+        """Return ``launches`` with somebody who has room in the primary's place, and it in theirs; none if nobody has.
+
+        Whoever has no place then stands by.
+        """
+        primary, *others = launches
+        self._candidates.extendleft(reversed([launch.deployment for launch in launches]))
+        name = self.next()
+        if name is None:
+            return ()
+        full = primary.deployment
+        others = [
+            msgspec.structs.replace(each, deployment=full) if each.deployment == name else each for each in others
+        ]
+        for launch in others:
+            self._remove(launch.deployment)
+        return [msgspec.structs.replace(primary, deployment=name), *others]
+
     def _allowed(self, launch: Launch) -> bool:
-        """Ask the budget. Who is refused stands by: as a rescue if the plan has those, else as a candidate."""
-        if launch.role not in EXTRA_ROLES or self._permit(launch):
+        """Ask for room, and the budget for extra launches. Who is refused stands by.
+
+        As a rescue if it is an extra launch and the plan has those, else as a candidate.
+        """
+        line = self._lines.get(launch.deployment) if self._lines else None
+        if launch.role not in EXTRA_ROLES:
+            if line is None or line.has_room:
+                return True
+        elif line is not None and not line.has_room_for_extra:
+            self._full(launch)
+        elif self._permit(launch):
             return True
-        if self._plan.rescue_s is not None:
+        if launch.role in EXTRA_ROLES and self._plan.rescue_s is not None:
             delay_s = max(launch.delay_s, self._plan.rescue_s)
             self._schedule(Launch(deployment=launch.deployment, delay_s=delay_s, role=Role.FAILOVER))
         else:
@@ -101,5 +199,9 @@ class Grid:
 
     def _fire(self, launch: Launch) -> None:
         self._timers = [pending for pending in self._timers if pending[0] is not launch]
-        if self._go is not None and self._allowed(launch):
+        if self._go is None or self._in_need is None:
+            return
+        if self._allowed(launch):
             self._go(launch)
+        elif launch.role not in EXTRA_ROLES:
+            self._in_need()

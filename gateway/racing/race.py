@@ -2,7 +2,8 @@
 
 Whatever ends the race (an answer, a failure, a client that hangs up, a defect) leaves no task, no connection in use and
 no timer behind; only an audited loser is watched a little longer. The race itself never waits for anything but its own
-end: launches are timers, and a failing or claiming attempt calls it directly.
+end: launches are timers, and a failing or claiming attempt calls it directly. So does a seat that becomes free, where
+everybody who may be asked has as many attempts in flight as ``max_in_flight`` allows.
 """
 
 import asyncio
@@ -22,8 +23,10 @@ from gateway.racing.hold import Hold
 from gateway.racing.measurement import milliseconds
 from gateway.racing.reading import Block
 from gateway.racing.recording import call_record, call_start
+from gateway.racing.seats import Seats
 from gateway.racing.sink import Forward, Sink, Winner
 from gateway.racing.tasks import AttemptTasks
+from gateway.racing.wait import Wait
 from gateway.steering.planner import Launch, Plan
 from providers.errors import ErrorKind, UpstreamError
 
@@ -33,13 +36,15 @@ class Earlier(msgspec.Struct, frozen=True):
 
     attempts: tuple[AttemptRecord, ...] = ()
     deployments: Mapping[str, Deployment] = {}
+    waited_s: float = 0.0  # for a seat
 
 
 class Race:
     """Runs one plan for one call. Use once: ``await Race(...).run()``.
 
     Where nobody answers, ``falls_back`` is asked whether another model is to be tried: then the call goes on, and is
-    not recorded yet; ``behind`` is what the next race has to be told.
+    not recorded yet; ``behind`` is what the next race has to be told. ``full`` hears of extra launches that find no
+    room; a call that finds nobody with room waits for ``queue_timeout_s``.
     """
 
     def __init__(
@@ -53,8 +58,11 @@ class Race:
         tasks: AttemptTasks,
         clock: Callable[[], float],
         permit: Callable[[Launch], bool],
+        seats: Seats,
+        queue_timeout_s: float,
         new_id: Callable[[], str],
         utc_now: Callable[[], datetime],
+        full: Callable[[Launch], None] = lambda _: None,
         cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
         falls_back: Callable[[ApiError], bool] = lambda _: False,
         earlier: Earlier | None = None,
@@ -75,14 +83,27 @@ class Race:
         self._cancelled_as = cancelled_as  # why a cancelled call is: its client has gone, or the gateway is stopping
         self.loop = asyncio.get_running_loop()  # asked for once: on Python 3.11 each time costs a system call
         self._over: asyncio.Future[None] = self.loop.create_future()
-        self._grid = Grid(plan, clock=clock, permit=permit, go=self._launch, loop=self.loop)
+        self._lines = seats.lines
+        self._grid = Grid(
+            plan,
+            clock=clock,
+            permit=permit,
+            go=self._launch,
+            in_need=self._replace,
+            lines=self._lines,
+            full=full,
+            loop=self.loop,
+        )
+        self._seats = seats
+        self._queue_timeout_s = queue_timeout_s
+        self._wait: Wait | None = None  # for a seat; made when first needed
         self._hold = Hold(plan.decode_s, self.release, self.loop)
         self._attempts: list[Attempt] = []
         self._running: set[Attempt] = set()
         self._audited: set[Attempt] = set()  # losers that are still watched
         self._empty: dict[Attempt, asyncio.Future[None]] = {}  # answered with nothing; win only when nobody else runs
         self._failures: list[tuple[str, UpstreamError]] = []
-        self._first_launch_at: float | None = None
+        self._planned_at: float | None = None  # when the first is launched, unless it has to wait for a seat
         self._claimed_at: float | None = None
         self._overhead_ms: float | None = None
         self._error: ApiError | None = None
@@ -119,6 +140,7 @@ class Race:
         finally:
             self._grid.close()
             self._hold.end()
+            self._wait_no_longer()
             await self._reap()
         if self._defect is not None:
             raise self._defect
@@ -138,6 +160,7 @@ class Race:
         leader = self._hold.leader
         if leader is None and self._hold.begin(attempt, self._running - {attempt} - self._empty.keys()):
             self._grid.close()  # no launches while holding
+            self._wait_no_longer()
             return None
         if leader is not None and leader is not attempt and not self._hold.overtakes(attempt):
             self._running.discard(attempt)
@@ -154,9 +177,9 @@ class Race:
 
     async def begin(self, attempt: Attempt, now: float) -> Forward | None:
         """Commit to ``attempt``, which has won, and whose first token was there at ``now``."""
-        assert self._first_launch_at is not None
+        assert self._planned_at is not None
         assert attempt.exchange is not None
-        own_s = (self._first_launch_at - self.call.received_at) + max(0.0, self.clock() - now)
+        own_s = (self._planned_at - self.call.received_at) + max(0.0, self.clock() - now)
         self._overhead_ms = milliseconds(own_s)
         winner = Winner(
             call=self.call,
@@ -202,9 +225,7 @@ class Race:
         if self.winner is not None or self._hold.leader is not None:
             return  # somebody has an answer; a release may just have made the held one win
         if not self._replace() and not self._running:
-            self._error = race_failed(self.call.model, self._failures)
-            self._give_up(self._error)
-            self._finish()
+            self._fail()
         self._settle_empty()
 
     def audited(self, attempt: Attempt) -> None:
@@ -236,8 +257,15 @@ class Race:
         self._finish()
 
     def _start(self) -> None:
-        self._first_launch_at = self.clock()
+        self._planned_at = self.clock()
         now = [self._prepare(launch) for launch in self._grid.open()]
+        if now:
+            self._begin(now)
+        elif not self._line_up():
+            self._fail()
+
+    def _begin(self, now: list[Attempt]) -> None:
+        """Launch the first, and who starts beside it."""
         if not self._earlier.attempts:
             self.recorder.call_started(call_start(self.call, tuple(attempt.start for attempt in now)))
         for attempt in now:
@@ -246,11 +274,68 @@ class Race:
     def _launch(self, launch: Launch) -> None:
         self._go(self._prepare(launch))
 
+    def _launch_next(self, name: str) -> None:
+        """Launch ``name`` as the first attempt, or in place of one that failed."""
+        if self._attempts:
+            self._launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
+        else:
+            self._begin([self._prepare(Launch(deployment=name, delay_s=0.0, role=Role.PRIMARY))])
+
+    def _line_up(self) -> bool:
+        """Wait for the first seat of whoever may still be asked; return whether somebody is asked, or waited for."""
+        names = self._grid.full()
+        if not names:
+            return False
+        if self._wait is None:
+            patience_s = self._queue_timeout_s - self._earlier.waited_s
+            self._wait = Wait(
+                self._seats,
+                self.call.model,
+                patience_s,
+                seated=self._seated,
+                timed_out=self._timed_out,
+                clock=self.clock,
+                loop=self.loop,
+            )
+        self._wait.line_up(names)
+        return bool(self._running) or self._wait.start_clock() or self._take_last_resort()
+
+    def _take_last_resort(self) -> bool:
+        name = self._grid.next(last_resort=True)
+        if name is not None:
+            self._launch_next(name)
+        return name is not None
+
+    def _seated(self, name: str) -> None:
+        """Launch ``name``, where it is this call's turn to have a seat."""
+        self._grid.called(name, first=not self._attempts)
+        try:
+            self._launch_next(name)
+        except Exception as defect:  # noqa: BLE001 - run raises it: who has freed the seat is another call
+            self._defect = self._defect or defect
+            self._abandon(InternalError)
+            self._finish()
+
+    def _timed_out(self) -> None:
+        """Take that nobody had a seat in time."""
+        if not self._take_last_resort():
+            self._fail()
+
+    def _wait_no_longer(self) -> None:
+        if self._wait is not None:
+            self._wait.leave()
+
+    def _fail(self) -> None:
+        """End the race: nobody has answered, and nobody is left to be asked."""
+        self._error = race_failed(self.call.model, self._failures, full=self._grid.full())
+        self._give_up(self._error)
+        self._finish()
+
     def _replace(self) -> bool:
-        """Launch the next candidate in place of an attempt that failed."""
+        """Launch the next candidate in place of an attempt that failed, or wait for one that has no room."""
         name = self._grid.next()
         if name is None:
-            return False
+            return self._line_up()
         late = self.clock() - self.call.received_at >= self._model.deployments[name].clocks.ttft_s
         if late and len(self._attempts) > 1:  # whoever hung through the whole clock alone is still replaced once
             return False
@@ -272,6 +357,8 @@ class Race:
             model=self.call.model if self.call.asked_model is not None else None,
         )
         attempt = Attempt(self, self.call, deployment, start, now)
+        if self._lines:
+            attempt.sit_down(self._lines.get(launch.deployment))
         self._attempts.append(attempt)
         return attempt
 
@@ -279,12 +366,15 @@ class Race:
         self._running.add(attempt)
         self.recorder.attempt_started(self.call.model, attempt.start)
         attempt.task = self._tasks.start(attempt.run(), self.loop)
+        if attempt.line is not None:
+            attempt.task.add_done_callback(attempt.stand_up)
 
     def _win(self, attempt: Attempt, now: float) -> None:
         self.winner = attempt
         self._claimed_at = now
         self._hold.end()
         self._grid.close()
+        self._wait_no_longer()
         losers, self._running = self._running - {attempt}, {attempt}
         for other in losers:
             self._let_go(other)
@@ -300,11 +390,16 @@ class Race:
     async def _reap(self) -> None:
         """Await every task but those nobody need wait for: of watched losers, and of a winner that drains."""
         awaited = [item for item in self._attempts if item not in self._audited and not item.draining]
+        if self._lines:
+            for item in awaited:
+                if item.task is None:  # it has ended, or a defect kept it from being started
+                    item.stand_up()
         running = [item.task for item in awaited if item.task is not None and not item.task.done()]
         if running:
             await asyncio.wait(running)
 
     def _finish(self) -> None:
+        self._wait_no_longer()
         if not self._over.done():
             self._over.set_result(None)
 
@@ -313,7 +408,10 @@ class Race:
         if not self._falls_back(error):
             self._close(error.status_code, error.kind)
             return
-        self.behind = Earlier(tuple(self._records()), {**self._earlier.deployments, **self._model.deployments})
+        waited_s = self._earlier.waited_s + (0.0 if self._wait is None else self._wait.waited_s)
+        self.behind = Earlier(
+            tuple(self._records()), {**self._earlier.deployments, **self._model.deployments}, waited_s
+        )
 
     def _forget(self) -> None:
         """Undo the circles of references, so that a call's memory is free at its end and not at the next collection."""
@@ -322,6 +420,9 @@ class Race:
         self._error = self._defect = None  # whose frames know this race
         self._grid.forget()
         self._hold.forget()
+        if self._wait is not None:
+            self._wait.forget()
+            self._wait = None
         if not self._audited:
             self._attempts.clear()
             self.winner = None

@@ -1,7 +1,7 @@
 """A relay: one deployment after the other until one has answered, for requests that are routed but not raced."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -13,7 +13,9 @@ from gateway.racing.measurement import milliseconds
 from gateway.racing.outlet import Outlet, Relayed
 from gateway.racing.race import Earlier
 from gateway.racing.recording import call_record, call_start
+from gateway.racing.seats import Line, Seats
 from gateway.racing.sink import ClientGone
+from gateway.racing.wait import Wait
 from gateway.steering.planner import Plan
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Request, Rest
@@ -56,6 +58,8 @@ class Relay:
         recorder: Recorder,
         asking: Asking,
         *,
+        seats: Seats,
+        queue_timeout_s: float,
         clock: Callable[[], float],
         new_id: Callable[[], str],
         utc_now: Callable[[], datetime],
@@ -76,6 +80,10 @@ class Relay:
         self._earlier = earlier or Earlier()
         self._clock = clock
         self._attempts: list[AttemptRecord] = []
+        self._seats = seats
+        self._queue_timeout_s = queue_timeout_s
+        self._patience_s = queue_timeout_s - self._earlier.waited_s
+        self._line: Line | None = None  # in which the attempt under way has a seat
 
     async def run(self, outlet: Outlet) -> tuple[CallRecord, Relayed]:
         """Ask each deployment in turn; return the record and the first answer.
@@ -86,13 +94,25 @@ class Relay:
             RaceFailed: nobody answered.
 
         """
+        try:
+            return await self._run(outlet)
+        finally:
+            self._stand_up()
+
+    async def _run(self, outlet: Outlet) -> tuple[CallRecord, Relayed]:
         names = [launch.deployment for launch in self._plan.launches] + list(self._plan.rest)
         if not names:
             wait_s = self._plan.retry_after_s or 1.0
             message = f"every deployment of {self._call.model!r} is cooling down"
             raise self._give_up(AllRateLimited(message, retry_after_s=wait_s))
         failures: list[tuple[str, UpstreamError]] = []
-        for name in names:
+        full: Sequence[str] = ()
+        while names:
+            name = await self._sit_down(names) if self._seats.lines else names[0]
+            if name is None:
+                full = names
+                break
+            names.remove(name)
             if failures and self._is_late(self._model.deployments[name]):
                 break
             attempt = self._launch(self._model.deployments[name])
@@ -101,6 +121,7 @@ class Relay:
             except UpstreamError as error:
                 failures.append((name, error))
                 self._end(attempt, _outcome(error), error=error)
+                self._stand_up()
             except BaseException as reason:
                 self._abandon(attempt, reason)
                 raise
@@ -108,7 +129,7 @@ class Relay:
                 return await self._answered(attempt, answer, outlet)
             if sum(error.kind is ErrorKind.BAD_REQUEST for _, error in failures) >= MAX_CLIENT_FAULTS:
                 break
-        failed = race_failed(self._call.model, failures)
+        failed = race_failed(self._call.model, failures, full=full)
         if {error.kind for _, error in failures} == {ErrorKind.NO_SUCH_API}:
             failed.code = ErrorKind.NO_SUCH_API  # as against a provider that is not well
         raise self._give_up(failed)
@@ -116,6 +137,71 @@ class Relay:
     def answered_here(self) -> CallRecord:
         """Record a call that nobody answered, and that ``falls_back`` kept open, as answered by the gateway itself."""
         return self._close(None, 200, None)
+
+    async def _sit_down(self, names: Sequence[str]) -> str | None:
+        """Return the first of ``names`` that has room, or is the first to have it in time; its seat is taken.
+
+        The broken are asked only where there is nobody to wait for, or the waiting was in vain.
+        """
+        tripped = self._plan.tripped
+        well = [name for name in names if name not in tripped]
+        chosen = next(filter(self._has_room, well), None)
+        if chosen is None:
+            if well and (name := await self._turn(tuple(dict.fromkeys(well)))) is not None:
+                return name
+            chosen = next(filter(self._has_room, names), None)
+        if chosen is not None:
+            self._take(chosen)
+        return chosen
+
+    async def _turn(self, names: Sequence[str]) -> str | None:
+        """Wait until one of ``names``, which are all full, has a seat; return it, None if that takes too long."""
+        loop = asyncio.get_running_loop()
+        called: asyncio.Future[str | None] = loop.create_future()
+
+        def seated(name: str) -> None:
+            if not called.done():  # or its client has just gone
+                self._take(name)
+                called.set_result(name)
+
+        def timed_out() -> None:
+            if not called.done():
+                called.set_result(None)
+
+        wait = Wait(
+            self._seats,
+            self._call.model,
+            self._patience_s,
+            seated=seated,
+            timed_out=timed_out,
+            clock=self._clock,
+            loop=loop,
+        )
+        wait.line_up(names)
+        try:
+            return await called if wait.start_clock() else None
+        except asyncio.CancelledError:
+            why = self._cancelled_as()
+            self._close(None, why.status, why.code)
+            raise
+        finally:
+            wait.forget()
+            self._patience_s -= wait.waited_s
+
+    def _has_room(self, name: str) -> bool:
+        line = self._seats.lines.get(name)
+        return line is None or line.has_room
+
+    def _take(self, name: str) -> None:
+        self._line = self._seats.lines.get(name)
+        if self._line is not None:
+            self._line.take()
+
+    def _stand_up(self) -> None:
+        """Give the seat back, once."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.give_back()
 
     async def _ask(self, attempt: _Attempt) -> Answer:
         call, deployment, asking = self._call, attempt.deployment, self._asking
@@ -175,6 +261,7 @@ class Relay:
             error = rest.error  # told in the stream itself: the client has it, and the ledger
             attempted = end(Outcome.WON if error is None else Outcome.FAILED, error)
             record = self._close(attempted, answer.status, None if error is None else error.kind)
+            self._stand_up()  # the provider is done, however slowly the client reads
             await outlet.end(data)
         except UpstreamError as broken:
             outlet.drop()
@@ -280,7 +367,9 @@ class Relay:
         """Take that nobody answers: leave the call to somebody else, or record that it failed."""
         if self._falls_back(error):
             self.behind = Earlier(
-                (*self._earlier.attempts, *self._attempts), {**self._earlier.deployments, **self._model.deployments}
+                (*self._earlier.attempts, *self._attempts),
+                {**self._earlier.deployments, **self._model.deployments},
+                self._queue_timeout_s - self._patience_s,
             )
         else:
             self._close(None, error.status_code, error.kind)

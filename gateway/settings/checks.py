@@ -51,6 +51,7 @@ def check(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
 
 def doubtful(settings: Settings) -> Iterator[str]:
     """Yield what works but may not be meant, beside how models are raced."""
+    yield from _limits(settings)
     for name, model in settings.models.items():
         enabled = [deployment for deployment in model.deployments if deployment.enabled]
         if not enabled:
@@ -181,6 +182,31 @@ def _headers(place: Place, deployment: DeploymentSettings) -> Iterator[Complaint
             checked({header: value.get_secret_value()})
         except ValueError:
             yield Complaint((*place, header), "cannot be sent as a header field: is there a line break in it?")
+
+
+def _limits(settings: Settings) -> Iterator[str]:
+    """Yield how ``max_in_flight`` is kept where several workers share it, or several models set it apart."""
+    said: dict[str, dict[str, int | None]] = {}  # by deployment, by model
+    for name, model in settings.models.items():
+        for each in model.deployments:
+            said.setdefault(each.name, {})[name] = each.max_in_flight
+    workers = settings.workers
+    for deployment, by_model in said.items():
+        limits = [limit for limit in by_model.values() if limit is not None]
+        if not limits:
+            continue
+        limit = min(limits)
+        if len(set(by_model.values())) > 1:
+            yield f"{deployment}: its max_in_flight of {limit} counts for all of {', '.join(by_model)} together"
+        if workers > 1 and limit < workers:
+            yield (
+                f"{deployment}: max_in_flight {limit} is less than workers {workers}: each takes one, so {workers}"
+                " may be in flight; set fewer workers"
+            )
+        elif workers > 1:
+            share = limit // workers
+            of_all = f"each of the {workers} workers takes {share}, {share * workers} in all"
+            yield f"{deployment}: of max_in_flight {limit} {of_all}"
 
 
 def _lonely_canaries(name: str, enabled: list[DeploymentSettings]) -> Iterator[str]:

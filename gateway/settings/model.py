@@ -138,7 +138,7 @@ class DeploymentSettings(Section):
     upstream_stream: bool = True  # False: this deployment cannot stream; it is raced on its whole answer
     timeouts: Timeouts = Timeouts()  # over the model's
     price_per_mtok: Price | None = None  # overrides the price table
-    max_in_flight: Annotated[int, Field(ge=1)] | None = None  # of this replica; for servers of one's own
+    max_in_flight: Annotated[int, Field(ge=1)] | None = None  # of this replica, whatever the model; for own servers
 
     @field_validator("deployment")
     @classmethod
@@ -286,6 +286,9 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "console", "json"] = "auto"  # auto: console on a terminal, JSON elsewhere
     timeouts: DefaultTimeouts = DefaultTimeouts()
+    # How long a call waits, in all, for room under max_in_flight: time for a short answer to end, but less than any
+    # client's patience, so that one that cannot be answered hears of it while it can still go elsewhere. 0: not at all.
+    queue_timeout_s: Annotated[float, Field(ge=0, le=600)] = 2.0
     # What `store` is in a /v1/responses request that does not say: the API's own default, true, keeps it from racing.
     responses_store: bool = False
     response_ids_ttl_s: Seconds = 30 * 24 * 3600.0  # how long it is known which provider made a stored response

@@ -1,6 +1,6 @@
 """The explainer: puts a plan into words and numbers. Runs on request only, and decides nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from math import isfinite
 
@@ -61,7 +61,7 @@ def explained(
         launches=tuple(_start(launch, facts, by_name[launch.deployment], known) for launch in plan.launches),
         rest=plan.rest,
         retry_after_s=plan.retry_after_s,
-        notes=plan.reasons,
+        notes=(*plan.reasons, *_full(lineup, terms)),
     )
 
 
@@ -118,6 +118,14 @@ def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms) -> str 
         return f"decodes below min_tok_s {race.min_tok_s:g}"
     assert terms.objective is Objective.COST
     return f"too often later than ttft_ms {race.ttft_ms:g}"
+
+
+def _full(lineup: Lineup, terms: Terms) -> Iterator[str]:
+    limits = terms.limits or {}
+    for each in lineup.candidates:
+        if each.tier is Tier.FULL:
+            name = each.deployment
+            yield f"full: {name} has {each.condition.in_flight} of max_in_flight {limits[name]} in flight"
 
 
 def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known: _Known) -> Start:

@@ -55,6 +55,7 @@ class Plan(msgspec.Struct, frozen=True):
     mode: Mode  # as asked for
     retry_after_s: float | None = None
     rescue_s: float | None = None
+    tripped: frozenset[str] = frozenset()  # of ``rest``, the broken: asked last, after waiting for who is only full
     decode_s: Mapping[str, float] = {}  # under ``completion``: how long each should need after its first token
     cost_usd: Mapping[str, float] = {}  # what a whole attempt should cost at list price; only under ``usd_per_day``
     reasons: tuple[str, ...] = ()  # what was unusual about this plan, for people
@@ -100,6 +101,7 @@ def plan(
         tuple([each.deployment for each in last if each.deployment not in planned]),
         race.mode,
         rescue_s=rescue_s,
+        tripped=frozenset([each.deployment for each in lineup.tripped]) if lineup.tripped else _NOBODY,
         decode_s=decode_s,
         reasons=tuple(draft.reasons),
     )
@@ -272,3 +274,4 @@ class _Draft:
 _delay = attrgetter("delay_s")
 
 _RACED = frozenset({Why.WIDTH, Why.BUDGET})
+_NOBODY: frozenset[str] = frozenset()

@@ -43,6 +43,7 @@ _UNAUTHORIZED = 401
 class _Launched(msgspec.Struct, frozen=True):
     unix_s: float  # a sample counts in the slot its attempt began in
     in_flight: int  # others there at its deployment, of this replica
+    deployment: str
 
 
 class Steering:
@@ -145,7 +146,7 @@ class Steering:
     def attempt_started(self, model: str, start: AttemptStart) -> None:  # noqa: ARG002 - the Recorder's signature
         """Count it in flight."""
         others = self._health_of(start.deployment).launched()
-        self._launched[start.id] = _Launched(self._unix_clock(), others)
+        self._launched[start.id] = _Launched(self._unix_clock(), others, start.deployment)
 
     def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
         """Count an event, and believe that the deployment is well."""
@@ -192,6 +193,10 @@ class Steering:
                 continue
             if attempt.censored_at_ms / 1000 >= self._q95_s(model, record.prompt_class, attempt.deployment):
                 self._strike(model, attempt.deployment, "hangs")
+
+    def under_way(self, deployment: str) -> tuple[str, ...]:
+        """Return the ids of the attempts that are under way at ``deployment``, for whichever model."""
+        return tuple(each for each, launched in self._launched.items() if launched.deployment == deployment)
 
     def leaderboard(self, model: str) -> Leaderboard:
         """Return what is published of one model, up to this instant."""

@@ -14,6 +14,7 @@ from gateway.watching.series import Family, Series
 # Seconds. Dense where first tokens lie, up to the default first-token clock.
 TTFT_BUCKETS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 20, 60, 120)
 TPS_BUCKETS = (5, 10, 20, 30, 45, 60, 80, 100, 150, 200, 300, 500, 1000, 2000)
+QUEUE_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30)
 OVERHEAD_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25)
 
 CALLS = Family("holeshot_calls_total", "Finished calls.", "counter", ("mode", "model", "status"))
@@ -54,6 +55,13 @@ DECODE = Family("holeshot_decode_tokens_per_second", "Decode speed.", "histogram
 OVERHEAD = Family(
     "holeshot_overhead_seconds", "The gateway's own share of the TTFT.", "histogram", (), OVERHEAD_BUCKETS
 )
+WAITED = Family(
+    "holeshot_queue_seconds",
+    "Calls that waited for room under max_in_flight, by how that ended: seated, timed_out, left.",
+    "histogram",
+    ("end", "model"),
+    QUEUE_BUCKETS,
+)
 IN_FLIGHT = Family("holeshot_in_flight_attempts", "Attempts under way.", "gauge", ("deployment",))
 
 ACCEPTED = Family("holeshot_connections_accepted_total", "Connections from clients that were accepted.", "counter")
@@ -89,8 +97,8 @@ class Metrics:
         self._overhead = self._series.first_cell(OVERHEAD)
         self._accepted = self._series.first_cell(ACCEPTED)
         self._families = [
-            CALLS, ATTEMPTS, ERRORS, REFUSED, REFUSALS, TOKENS, COST, TTFT, ATTEMPT_TTFT, DECODE, OVERHEAD, IN_FLIGHT,
-            ACCEPTED, CUT,
+            CALLS, ATTEMPTS, ERRORS, REFUSED, REFUSALS, TOKENS, COST, TTFT, ATTEMPT_TTFT, DECODE, OVERHEAD, WAITED,
+            IN_FLIGHT, ACCEPTED, CUT,
         ]  # fmt: skip
         self._read: list[tuple[int, Callable[[], float]]] = []  # elsewhere, into these cells
 
@@ -133,12 +141,17 @@ class Metrics:
             cells[deployment.prompt_tokens] += attempt.prompt_tokens
 
     def launch_refused(self, model: str, limit: str) -> None:
-        """Count an extra attempt that ``limit``, budget or usd_per_day, did not let start."""
+        """Count an extra attempt that ``limit`` (budget, usd_per_day or max_in_flight) did not let start."""
         self._cells[self._series.first_cell(REFUSED, limit, self._model(model).label)] += 1.0
 
     def refused(self, status: int, reason: str) -> None:
         """Count a request that became no call, for one of a few reasons."""
         self._cells[self._series.first_cell(REFUSALS, reason, str(status))] += 1.0
+
+    def call_waited(self, model: str, how: str, seconds: float) -> None:
+        """Count a call that has waited under max_in_flight: seated, timed_out or left."""
+        first = self._series.first_cell(WAITED, how, self._model(model).label)
+        _observe(self._cells, first, QUEUE_BUCKETS, seconds)
 
     def call_finished(self, record: CallRecord) -> None:
         """Count a call."""

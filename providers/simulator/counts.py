@@ -11,10 +11,11 @@ Ending = Literal["completions", "errors", "rate_limited"]
 
 
 class Counts(msgspec.Struct):
-    """Running totals of one provider. Every request ends in exactly one of the fields after ``in_flight``."""
+    """Running totals of one provider. Every request ends in exactly one of the fields after ``most_in_flight``."""
 
     requests: int = 0
     in_flight: int = 0
+    most_in_flight: int = 0  # at any time so far
     completions: int = 0  # answered to the end
     errors: int = 0  # answered with an error status, or broken off by the provider itself
     rate_limited: int = 0  # answered 429
@@ -56,6 +57,7 @@ class Tally:
         self._answering.add(task)
         visit = Visit()
         self._add("requests", "in_flight")
+        self.counts.most_in_flight = max(self.counts.most_in_flight, self.counts.in_flight)
         self.requested.set()
         try:
             response = await give(visit)

@@ -157,6 +157,8 @@ class RelayedWay:
                 is_priced=self._api.is_text,
                 takes_extra_body=self._api.takes_extra_body,
             ),
+            seats=context.seats,
+            queue_timeout_s=context.settings.queue_timeout_s,
             clock=context.clock,
             new_id=context.new_id,
             utc_now=context.utc_now,

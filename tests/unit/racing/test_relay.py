@@ -14,6 +14,7 @@ from gateway.fleet import Clocks, Deployment, Model
 from gateway.racing.outlet import Relayed
 from gateway.racing.race import Earlier
 from gateway.racing.relay import Asking, Relay
+from gateway.racing.seats import Seats
 from gateway.racing.sink import ClientGone
 from gateway.settings.model import RaceSettings
 from gateway.steering.planner import Launch, Plan
@@ -131,6 +132,8 @@ class Room:
         gone_after: int | None = None,
         falls_back: Callable[[ApiError], bool] = lambda _: False,
         earlier: Earlier | None = None,
+        seats: Seats | None = None,
+        queue_timeout_s: float = 2.0,
     ) -> None:
         self.recorder = RememberingRecorder()
         self.outlet = RememberingOutlet(self.recorder, gone_after=gone_after)
@@ -180,6 +183,8 @@ class Room:
             plan,
             self.recorder,
             asking,
+            seats=seats or Seats(),
+            queue_timeout_s=queue_timeout_s,
             clock=clock,
             new_id=lambda: f"attempt-{next(ids)}",
             utc_now=lambda: now,

@@ -18,10 +18,12 @@ from gateway.calls import (
     Role,
     WinOn,
 )
+from gateway.errors import ApiError
 from gateway.fleet import Clocks, Deployment, Model
 from gateway.racing.gather import GatheringSink
-from gateway.racing.race import Race
+from gateway.racing.race import Earlier, Race
 from gateway.racing.reading import Block
+from gateway.racing.seats import Seats
 from gateway.racing.sink import ClientGone, Forward, Winner
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import RaceSettings
@@ -241,7 +243,15 @@ class Track:
         audited: Sequence[str] = (),
         decode_s: Mapping[str, float] | None = None,
         bills_after_disconnect: bool | None = None,
+        tripped: Sequence[str] = (),
+        seats: Seats | None = None,
+        queue_timeout_s: float = 2.0,
+        falls_back: Callable[[ApiError], bool] = lambda _: False,
+        earlier: Earlier | None = None,
     ) -> None:
+        self.seats = seats or Seats()
+        self.full: list[str] = []  # extra launches that found no room
+        self._waiting = {"queue_timeout_s": queue_timeout_s, "falls_back": falls_back, "earlier": earlier}
         self.upstreams = {upstream.name: upstream for upstream in upstreams}
         self.recorder = RememberingRecorder()
         self.tasks = AttemptTasks()
@@ -258,6 +268,7 @@ class Track:
             rest=tuple(rest),
             mode=Mode.RACE,
             rescue_s=rescue_s,
+            tripped=frozenset(tripped),
             decode_s=decode_s or {},
         )
         self.model = Model(
@@ -313,8 +324,11 @@ class Track:
             tasks=self.tasks,
             clock=asyncio.get_running_loop().time,
             permit=lambda launch: self._permit(launch.role),
+            seats=self.seats,
+            full=lambda launch: self.full.append(launch.deployment),
             new_id=lambda: f"attempt-{next(self._ids)}",
             utc_now=lambda: now,
+            **self._waiting,  # type: ignore[arg-type] # three named options, checked by Race itself
         )
 
     def _permit(self, role: Role) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from gateway.fleet import limits
 from gateway.settings import Settings
 from gateway.settings.checks import doubtful
 
@@ -97,3 +98,29 @@ def test_comments_are_sent_while_anybody_may_still_begin(loaded: Load) -> None:
     assert list(doubtful(loaded(model(quick, "ollama/y", more="    keepalive_s: 15\n")))) == []
     (said,) = doubtful(loaded(model(quick, more="    keepalive_s: 15\n")))
     assert "ttft_timeout_s 5" in said
+
+
+SHARED = "redis_url: redis://localhost\ndatabase_url: postgresql://localhost/x\n"
+
+
+@pytest.mark.parametrize(
+    ("workers", "limit", "noted"),
+    [
+        (1, 8, []),
+        (4, 8, ["ollama/x: of max_in_flight 8 each of the 4 workers takes 2, 8 in all"]),
+        (4, 11, ["ollama/x: of max_in_flight 11 each of the 4 workers takes 2, 8 in all"]),
+        (4, 3, ["ollama/x: max_in_flight 3 is less than workers 4: each takes one, so 4 may be in flight"]),
+    ],
+)
+def test_how_workers_share_a_limit_is_noted(loaded: Load, workers: int, limit: int, noted: list[str]) -> None:
+    text = f"{SHARED}workers: {workers}\n" + model(f"{{ deployment: ollama/x, max_in_flight: {limit} }}")
+    settings = loaded(text)
+    assert [each.partition(";")[0] for each in doubtful(settings)] == noted
+    assert limits(settings) == {"ollama/x": max(1, limit // workers)}
+
+
+def test_a_server_that_two_models_limit_apart_has_the_smaller_limit(loaded: Load) -> None:
+    more = "  n: { deployments: [{ deployment: ollama/x, max_in_flight: 3 }] }\n  o: { deployments: [ollama/x] }\n"
+    settings = loaded(model("{ deployment: ollama/x, max_in_flight: 5 }") + more)
+    assert list(doubtful(settings)) == ["ollama/x: its max_in_flight of 3 counts for all of m, n, o together"]
+    assert limits(settings) == {"ollama/x": 3}
