@@ -1,8 +1,9 @@
 """The gateway as a process: its start, its signals, its workers and its end.
 
 After SIGTERM it says for ``lame_duck_s`` that it is not ready, and answers on; after SIGINT it does not. Then it closes
-its port, lets calls end within ``shutdown_grace_s``, flushes and ends; a second signal ends it at once. SIGHUP, or a
-change of the file, reloads the configuration: an invalid one changes nothing and says so.
+its port, lets calls end within ``shutdown_grace_s``, flushes and ends; a second signal ends it at once. A worker whose
+parent is killed stops as after SIGINT. SIGHUP, or a change of the file, reloads the configuration: an invalid one
+changes nothing and says so.
 """
 
 import asyncio
@@ -11,7 +12,8 @@ import os
 import signal
 import socket
 import sys
-from contextlib import AsyncExitStack
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import structlog
@@ -23,7 +25,8 @@ from gateway.connections.listener import bind, listening
 from gateway.ingress.phase import Phase
 from gateway.ledger.database import check_schema, create_engine, is_sqlite
 from gateway.ledger.errors import DatabaseUnreachableError, SchemaOutdatedError
-from gateway.reloading import Load, Reloader
+from gateway.lifeline import Lifeline
+from gateway.reloading import Latest, Load, Reloader
 from gateway.settings.model import Settings
 from gateway.watching import logs
 from gateway.watching.lines import Lines
@@ -48,13 +51,15 @@ def run(settings: Settings, path: Path | None, load: Load) -> None:
     sock = bind(settings.host, settings.port)
     if settings.workers == 1:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings, sock, path, load))
+            runner.run(_serve(settings, sock, path, load, lambda: _StopSignals(log)))
     else:
         _supervise(settings, sock, path, load, log)
 
 
-async def _serve(settings: Settings, sock: socket.socket, path: Path | None, load: Load) -> None:
-    stop = _StopSignals()
+async def _serve(
+    settings: Settings, sock: socket.socket, path: Path | None, load: Load, stop_signals: Callable[[], "_StopSignals"]
+) -> None:
+    stop = stop_signals()
     async with AsyncExitStack() as stack:
         if not settings.providers:
             from gateway.demo import simulated_fleet, with_demo  # noqa: PLC0415 - only for those without a key
@@ -76,17 +81,19 @@ async def _serve(settings: Settings, sock: socket.socket, path: Path | None, loa
         await stack.enter_async_context(listening(gateway, sock, settings.shutdown_grace_s))
         _settle_garbage()
         _announce(settings, sock)
-        await _lame_duck(gateway, await stop.wait(), settings.shutdown_grace_s)
+        await stop.wait()
+        await _lame_duck(gateway, stop, settings.shutdown_grace_s)
     structlog.get_logger().info("gateway.stopped")
 
 
-async def _lame_duck(gateway: Gateway, number: signal.Signals, grace_s: float) -> None:
+async def _lame_duck(gateway: Gateway, stop: "_StopSignals", grace_s: float) -> None:
     """Answer on while saying that nobody should come any more, so that whoever balances calls can go elsewhere."""
-    duck_s = gateway.context.settings.lame_duck_s if number == signal.SIGTERM else 0.0
+    duck_s = 0.0 if stop.is_urgent.is_set() else gateway.context.settings.lame_duck_s
     structlog.get_logger().info("gateway.stopping", lame_duck_s=duck_s, grace_s=grace_s)
     if duck_s:
         gateway.context.phase = Phase.LAME_DUCK
-        await asyncio.sleep(duck_s)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.is_urgent.wait(), duck_s)
 
 
 def _settle_garbage() -> None:
@@ -128,22 +135,38 @@ async def prepare_schema(url: str) -> None:
 
 
 class _StopSignals:
-    """SIGTERM and SIGINT: the first one asks, the second one ends the process."""
+    """SIGTERM and SIGINT: the first one asks, the second one ends the process.
 
-    def __init__(self) -> None:
+    A worker leaves the second to its parent, for a terminal or a supervisor may tell both of the first. It is asked,
+    too, when its parent ends.
+    """
+
+    def __init__(self, log: Lines, lifeline: Lifeline | None = None) -> None:
+        self._log = log
+        self._is_worker = lifeline is not None
+        self._is_asked = asyncio.Event()
+        self.is_urgent = asyncio.Event()  # nobody balances, or the port is wanted
         loop = asyncio.get_running_loop()
-        self._asked: asyncio.Future[signal.Signals] = loop.create_future()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._heard, number)
+            loop.add_signal_handler(number, self._hear, number)
+        if lifeline is not None:
+            lifeline.on_end(self._orphaned)
 
-    def _heard(self, number: signal.Signals) -> None:
-        if self._asked.done():
+    def _hear(self, number: signal.Signals) -> None:
+        if self._is_asked.is_set() and not self._is_worker:
+            self._log.drain()
             os._exit(128 + number)
-        self._asked.set_result(number)
+        if number == signal.SIGINT:
+            self.is_urgent.set()
+        self._is_asked.set()
 
-    async def wait(self) -> signal.Signals:
-        """Wait for the first, and return it."""
-        return await self._asked
+    def _orphaned(self) -> None:
+        structlog.get_logger().error("worker.orphaned", effect="it stops, as its parent process has ended")
+        self._hear(signal.SIGINT)
+
+    async def wait(self) -> None:
+        """Wait for the first."""
+        await self._is_asked.wait()
 
 
 def _announce(settings: Settings, sock: socket.socket) -> None:
@@ -164,11 +187,18 @@ def _supervise(settings: Settings, sock: socket.socket, path: Path | None, load:
     """Run the workers as child processes, once it is certain that they can start."""
     with asyncio.Runner() as runner:
         runner.run(prepare_schema(settings.database_url.get_secret_value()))
+    latest = Latest(settings, path, load)
+
+    def work(lifeline: Lifeline) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(latest.settings, sock, path, load, lambda: _StopSignals(log, lifeline)))
+
     Supervisor(
-        lambda: _work(settings, sock, path, load), settings.workers, on_death=forget_process, at_exit=log.drain
+        work,
+        settings.workers,
+        on_look=latest.look,
+        on_reload=latest.read,
+        on_stop=sock.close,  # else clients could connect, and wait, after the last worker has closed its own
+        on_death=forget_process,
+        at_exit=log.drain,
     ).run()
-
-
-def _work(settings: Settings, sock: socket.socket, path: Path | None, load: Load) -> None:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, sock, path, load))

@@ -1,85 +1,136 @@
-"""Worker processes: forked from one parent, restarted when they die, told what the parent is told."""
+"""Worker processes: forked from one parent, restarted when they die, told what the parent is told, ended with it."""
 
 import os
+import select
 import signal
 import time
 from collections.abc import Callable
 
 import structlog
 
+from gateway.lifeline import Lifeline
+
 SHORT_LIFE_S = 5.0  # a worker that dies sooner has probably not been able to start,
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.5, 30.0  # and is started again after a pause, doubled each time
+LOOK_S = 1.0
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_HEARD = (*_PASSED_ON, signal.SIGCHLD)
 
 
 class Supervisor:
-    """The parent of ``number`` workers, each of which does ``work``; it serves nothing itself."""
+    """The parent of ``number`` workers, each of which does ``work``; it serves nothing itself.
+
+    A worker is to end by itself when the lifeline it is given does. The first signal to stop is passed on to all of
+    them, at the second they are killed.
+    """
 
     def __init__(
         self,
-        work: Callable[[], None],
+        work: Callable[[Lifeline], None],
         number: int,
         *,
+        on_look: Callable[[], None],
+        on_reload: Callable[[], None],
+        on_stop: Callable[[], None],
         on_death: Callable[[int], None],
         at_exit: Callable[[], object],
     ) -> None:
-        """Take what each worker does, what is to be done here when it has died, and by itself as the last of all."""
+        """Take what each worker does, and what is to be done here.
+
+        ``on_look`` once a second, ``on_reload`` when SIGHUP has come, ``on_stop`` before workers are told to stop,
+        ``on_death`` when one has died; ``at_exit`` by each process as the last of all.
+        """
         self._work = work
+        self._on_look = on_look
+        self._on_reload = on_reload
+        self._on_stop = on_stop
         self._on_death = on_death
         self._at_exit = at_exit
         self._number = number
+        self._lifeline = Lifeline()
         self._born_at: dict[int, float] = {}  # by process id
         self._failures = 0  # short lives in a row
+        self._start_after = 0.0  # monotonic seconds
         self._stopping = False
 
     def run(self) -> None:
         """Keep the workers running until a signal to stop; return when all have ended."""
-        signal.signal(signal.SIGTERM, self._stop)
-        signal.signal(signal.SIGINT, self._stop)
-        signal.signal(signal.SIGHUP, self._pass_on)
-        for _ in range(self._number):
-            self._start()
+        heard, told = os.pipe()
+        for end in (heard, told):
+            os.set_blocking(end, False)
+        for number in _HEARD:
+            signal.signal(number, lambda *_: None)  # what has come is read from the pipe: here, between two steps
+        signal.set_wakeup_fd(told)
+        while self._born_at or not self._stopping:
+            self._start_missing()
+            ready, _, _ = select.select([heard], [], [], LOOK_S)
+            if ready:
+                for byte in os.read(heard, select.PIPE_BUF):
+                    self._hear(signal.Signals(byte))
+            self._reap()
+            if not self._stopping:
+                self._on_look()
+
+    def _hear(self, number: signal.Signals) -> None:
+        if number == signal.SIGHUP:
+            self._on_reload()
+            self._tell(number)
+        elif number in _PASSED_ON and not self._stopping:
+            self._stopping = True
+            self._on_stop()
+            self._tell(number)
+        elif number in _PASSED_ON:
+            self._tell(signal.SIGKILL)
+            self._at_exit()
+            os._exit(128 + number)
+
+    def _tell(self, number: signal.Signals) -> None:
+        for pid in self._born_at:
+            os.kill(pid, number)
+
+    def _reap(self) -> None:
         while self._born_at:
-            pid, status = os.wait()
-            lived_s = time.monotonic() - self._born_at.pop(pid)
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            born_at = self._born_at.pop(pid, None)
+            if born_at is None:  # no worker, but a child of whoever started this process in its place
+                continue
             self._on_death(pid)
             if not self._stopping:
                 structlog.get_logger().error("worker.died", pid=pid, exit_code=os.waitstatus_to_exitcode(status))
-                self._pause(lived_s)
-            if not self._stopping:
-                self._start()
+                self._pause(time.monotonic() - born_at)
 
     def _pause(self, lived_s: float) -> None:
         self._failures = self._failures + 1 if lived_s < SHORT_LIFE_S else 0
         if self._failures:
-            time.sleep(min(PAUSE_MAX_S, PAUSE_FIRST_S * 2.0 ** (self._failures - 1)))
+            pause_s = min(PAUSE_MAX_S, PAUSE_FIRST_S * 2.0 ** (self._failures - 1))
+            self._start_after = time.monotonic() + pause_s
+
+    def _start_missing(self) -> None:
+        while not self._stopping and len(self._born_at) < self._number and time.monotonic() >= self._start_after:
+            self._start()
 
     def _start(self) -> None:
-        # A signal between the fork and the note of it would not be passed on to the new one.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+        # Until it has handlers of its own, a signal would reach the parent's pipe through the child.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
         pid = os.fork()
         if pid:
             self._born_at[pid] = time.monotonic()
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
             return
         code = 1
         try:
-            for number in _PASSED_ON:
+            signal.set_wakeup_fd(-1)
+            for number in _HEARD:
                 signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
-            self._work()
+            self._lifeline.grasp()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
+            self._work(self._lifeline)
             code = 0
         except Exception:  # noqa: BLE001 - the process ends here, and nobody else would say why
             structlog.get_logger().exception("worker.failed")
         finally:
             self._at_exit()
             os._exit(code)
-
-    def _stop(self, number: int, _frame: object) -> None:
-        self._stopping = True
-        self._pass_on(number, _frame)
-
-    def _pass_on(self, number: int, _frame: object) -> None:
-        for pid in self._born_at:
-            os.kill(pid, number)

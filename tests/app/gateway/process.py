@@ -30,11 +30,15 @@ class GatewayProcess:
         self._reader = asyncio.create_task(self._read())
         self._reader.add_done_callback(lambda _: self._news.set())
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
     async def ended(self) -> int:
-        """Wait for its end and return the exit code."""
+        """Wait for its end, and that of every process it has started; return the exit code."""
         await self._reader
         return await self._process.wait()
 

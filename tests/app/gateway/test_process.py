@@ -277,3 +277,11 @@ async def test_a_file_that_nobody_can_read_does_not_end_reloading(folder: Path) 
         write(config, folder)
         gateway.send(signal.SIGHUP)
         await gateway.event("configuration.reloaded", 2)
+
+
+async def test_the_demo_ends_with_a_gateway_that_is_killed(folder: Path) -> None:
+    config = configuration(folder, {})
+    del config["providers"], config["models"]
+    async with started(config, folder) as gateway:
+        gateway.send(signal.SIGKILL)
+        assert await gateway.ended() == -signal.SIGKILL  # nobody holds its standard error any more

@@ -3,18 +3,21 @@
 import asyncio
 import os
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import asyncpg
+import pytest
 
-from providers.simulator.script import Hang
+from providers.simulator.script import Delta, Gate, Hang, RoleOnly, Step, answer
 from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.log_pipe import CALLS as UNREAD_CALLS
 from tests.app.gateway.log_pipe import answered, unread
 from tests.app.gateway.process import GatewayProcess, started
-from tests.app.gateway.stage import MODEL, chat_body, configuration
+from tests.app.gateway.stage import MODEL, chat_body, configuration, write
 
 CALLS = 24
 
@@ -90,3 +93,135 @@ async def test_workers_and_their_parent_end_though_nobody_reads_their_log(
         assert await answered(http, gateway) == UNREAD_CALLS
         gateway.process.send_signal(signal.SIGTERM)
         assert await gateway.process.wait() == 0
+
+
+SLOW: list[Step] = [RoleOnly(), Delta("a")]
+
+
+@asynccontextmanager
+async def two_workers(
+    folder: Path, stores: dict[str, Any], provider: ScriptedProvider, **settings: Any
+) -> AsyncIterator[tuple[GatewayProcess, set[int]]]:
+    """Two workers, and their process ids."""
+    config = configuration(folder, {"alpha": provider.base_url}, **stores, workers=2, **settings)
+    async with started(config, folder) as gateway:
+        await gateway.event("gateway.started", 2)
+        yield gateway, {entry["pid"] for entry in gateway.events("gateway.started")}
+
+
+@pytest.fixture
+def stores(postgres_url: str, redis_url: str) -> dict[str, Any]:
+    return {"database_url": postgres_url, "redis_url": redis_url}
+
+
+def port_of(gateway: GatewayProcess) -> int:
+    return int(gateway.url.rpartition(":")[2])
+
+
+async def test_workers_let_calls_end_and_then_end_when_their_parent_is_killed(
+    tmp_path: Path, stores: dict[str, Any]
+) -> None:
+    go = asyncio.Event()
+    async with (
+        ScriptedProvider([*SLOW, Gate(go), *answer("b")[1:]]) as provider,
+        two_workers(tmp_path, stores, provider, lame_duck_s=600) as (gateway, _),
+        aiohttp.ClientSession(gateway.url) as http,
+        http.post("/v1/chat/completions", json=chat_body(stream=True)) as response,
+    ):
+        await response.content.readuntil(b'"a"')
+        gateway.send(signal.SIGKILL)
+        await gateway.event("gateway.stopping", 2)
+        while True:  # the port is free for the next one while the stream goes on
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port_of(gateway))
+            except ConnectionRefusedError:
+                break
+            writer.close()
+        go.set()
+        assert (await response.read()).endswith(b"data: [DONE]\n\n")
+        assert await gateway.ended() == -signal.SIGKILL  # and nobody holds its standard error any more
+        assert len(gateway.events("gateway.stopped")) == 2
+    assert len(await ids(stores["database_url"])) == 1
+
+
+async def test_nobody_can_connect_to_workers_that_drain(tmp_path: Path, stores: dict[str, Any]) -> None:
+    go = asyncio.Event()
+    async with (
+        ScriptedProvider([*SLOW, Gate(go), *answer("b")[1:]]) as provider,
+        two_workers(tmp_path, stores, provider) as (gateway, _),
+        aiohttp.ClientSession(gateway.url) as http,
+        http.post("/v1/chat/completions", json=chat_body(stream=True)) as response,
+    ):
+        await response.content.readuntil(b'"a"')
+        gateway.send(signal.SIGTERM)
+        await gateway.event("gateway.stopped")  # the idle one
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port_of(gateway))
+        go.set()
+        assert (await response.read()).endswith(b"data: [DONE]\n\n")
+        assert await gateway.ended() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+async def test_a_signal_that_parent_and_workers_get_is_one_signal(
+    tmp_path: Path, stores: dict[str, Any], number: signal.Signals
+) -> None:
+    """A terminal sends Ctrl-C to all of them, a supervisor such as systemd SIGTERM."""
+    go = asyncio.Event()
+    async with (
+        ScriptedProvider([*SLOW, Gate(go), *answer("b")[1:]]) as provider,
+        two_workers(tmp_path, stores, provider) as (gateway, workers),
+        aiohttp.ClientSession(gateway.url) as http,
+        http.post("/v1/chat/completions", json=chat_body(stream=True)) as response,
+    ):
+        await response.content.readuntil(b'"a"')
+        for pid in workers:
+            os.kill(pid, number)
+        await gateway.event("gateway.stopping", 2)
+        gateway.send(number)
+        await gateway.event("gateway.stopped")  # the idle one
+        go.set()
+        assert (await response.read()).endswith(b"data: [DONE]\n\n")
+        assert await gateway.ended() == 0
+
+
+async def test_all_workers_are_lame_ducks_until_a_second_signal_kills_them(
+    tmp_path: Path, stores: dict[str, Any]
+) -> None:
+    async with (
+        ScriptedProvider() as provider,
+        two_workers(tmp_path, stores, provider, lame_duck_s=600) as (gateway, _),
+    ):
+        gateway.send(signal.SIGTERM)
+        await gateway.event("gateway.stopping", 2)
+        for _ in range(CALLS):  # on connections of their own, so that either answers some
+            async with aiohttp.ClientSession(gateway.url) as http, http.get("/health/ready") as ready:
+                assert ready.status == 503
+            await chat(gateway)
+        gateway.send(signal.SIGTERM)
+        assert await gateway.ended() == 128 + signal.SIGTERM
+
+
+async def test_a_worker_that_is_started_later_demands_the_keys_that_a_reload_brought(
+    tmp_path: Path, stores: dict[str, Any]
+) -> None:
+    async with (
+        ScriptedProvider() as provider,
+        two_workers(tmp_path, stores, provider) as (gateway, workers),
+    ):
+        config = configuration(tmp_path, {"alpha": provider.base_url}, **stores, workers=2)
+        write(config | {"clients": {"me": {"key_sha256": "0" * 64}}}, tmp_path)
+        gateway.send(signal.SIGHUP)
+        await gateway.event("configuration.reloaded", 2)
+        write(config, tmp_path)  # cut short before its last section
+        gateway.send(signal.SIGHUP)
+        await gateway.event("configuration.invalid", 2)
+        for number, pid in enumerate(workers, start=1):
+            os.kill(pid, signal.SIGKILL)
+            await gateway.event("gateway.started", 2 + number)
+        for _ in range(CALLS):
+            async with (
+                aiohttp.ClientSession(gateway.url) as http,
+                http.post("/v1/chat/completions", json=chat_body()) as response,
+            ):
+                assert response.status == 401
