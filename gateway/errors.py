@@ -9,8 +9,10 @@ ApiError                        status, type, code, and a sentence that helps
 ├── ResponseNotFound            404  the stored response to go on from is not known here
 ├── NoDeploymentFits            400  none of the model's deployments can answer this request; with each one's reason
 ├── MethodNotAllowed            405
+├── BodyTimeout                 408  the body comes too slowly
 ├── BodyTooLarge                413
 ├── UnsupportedMediaType        415
+├── ExpectationFailed           417
 ├── ClientDisconnected          499  never sent; the status of the call's row
 ├── InternalError               500  a defect of ours; details are in the log only
 ├── ShuttingDown                503
@@ -142,6 +144,14 @@ class MethodNotAllowed(ApiError):
     code = "method_not_allowed"
 
 
+class BodyTimeout(ApiError):
+    """The body did not come within the time for it."""
+
+    status = 408
+    type = "invalid_request_error"
+    code = "body_timeout"
+
+
 class BodyTooLarge(ApiError):
     """More bytes than ``max_body_mb`` allows."""
 
@@ -151,11 +161,19 @@ class BodyTooLarge(ApiError):
 
 
 class UnsupportedMediaType(ApiError):
-    """Not JSON."""
+    """Not JSON, or compressed in a way that is not taken."""
 
     status = 415
     type = "invalid_request_error"
     code = "unsupported_media_type"
+
+
+class ExpectationFailed(ApiError):
+    """The client expects something else than 100-continue."""
+
+    status = 417
+    type = "invalid_request_error"
+    code = "expectation_failed"
 
 
 class ClientDisconnected(ApiError):

@@ -26,7 +26,6 @@ NEEDS_RESTART = (
     "replica",
     "log_level",
     "log_format",
-    "max_body_mb",
     "shutdown_grace_s",
 )
 

@@ -32,7 +32,13 @@ async def listening(gateway: Gateway, sock: socket.socket, grace_s: float) -> As
     await runner.setup()
     assert runner.server is not None
     connections = Connections(
-        gateway, runner.server, most=descriptor_budget(), access_log=None, keepalive_timeout=KEEPALIVE_S
+        gateway,
+        runner.server,
+        most=descriptor_budget(),
+        access_log=None,
+        auto_decompress=False,  # it would inflate whatever anybody sends, on the loop: ours does, after admission
+        lingering_time=0,  # likewise: what is left of a body is drained within bounds of ours
+        keepalive_timeout=KEEPALIVE_S,
     )
     acceptor = Acceptor(sock, connections.take, on_exhausted=connections.exhausted)
     acceptor.start()

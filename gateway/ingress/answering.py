@@ -9,6 +9,7 @@ from gateway.errors import ApiError, ClientDisconnected, ResponseNotFound
 from gateway.ingress import headers
 from gateway.ingress.admission import Client
 from gateway.ingress.asked import Asked
+from gateway.ingress.bodies.reading import read_body
 from gateway.ingress.body import read_tags
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.entry import Entry, Origin, enter, lined_up
@@ -31,7 +32,7 @@ def answering(read: Read) -> Handler:
         context = request.app[CONTEXT]
         context.check_begins()
         client = context.admission.admit(request)
-        asked = read(await request.read(), request.headers.get(HEADER), context.settings)
+        asked = read(await read_body(request), request.headers.get(HEADER), context.settings)
         request_id = headers.request_id(request.headers)
         origin = Origin(
             client=client,

@@ -10,6 +10,7 @@ from gateway.calls import Recorder
 from gateway.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.fleet import Fleet
 from gateway.ingress.admission import Admission
+from gateway.ingress.bodies.work import BodyWork
 from gateway.ingress.phase import Phase
 from gateway.ingress.refusals import Refusals
 from gateway.ingress.stored_responses import StoredResponses
@@ -56,6 +57,7 @@ class Context:
         self.utc_now = utc_now
         self.readiness = readiness
         self.render_metrics = render_metrics
+        self.body_work = BodyWork()
         self.phase = Phase.SERVING
 
     def cancelled_as(self) -> type[ApiError]:

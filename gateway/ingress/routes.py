@@ -1,13 +1,16 @@
 """The application as a list you can read: every route, and the one place where errors become responses."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from aiohttp import HttpVersion11, web
 from aiohttp.hdrs import METH_ALL
 
-from gateway.errors import ApiError, BodyTooLarge, InternalError, InvalidRequest, MethodNotAllowed, NotFound
+from gateway.errors import ApiError, InternalError, InvalidRequest, MethodNotAllowed, NotFound
 from gateway.ingress import headers
 from gateway.ingress.answering import answering
+from gateway.ingress.bodies.reading import withhold_continue
+from gateway.ingress.bodies.unwanted import answer_first
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.kept_responses import kept_response
 from gateway.ingress.models import get_model, is_anthropics, list_models
@@ -35,41 +38,43 @@ from providers.dialects.messages.errors import error_body
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+_get, _post, _delete = (partial(add, expect_handler=withhold_continue) for add in (web.get, web.post, web.delete))
+
 ROUTES = (
-    web.post("/v1/chat/completions", answering(lambda body, race, _: read_chat(body, race))),
-    web.post("/v1/completions", answering(lambda body, race, _: read_completion(body, race))),
-    web.post("/v1/messages", answering(lambda body, race, _: read_messages(body, race))),
-    web.post(
+    _post("/v1/chat/completions", answering(lambda body, race, _: read_chat(body, race))),
+    _post("/v1/completions", answering(lambda body, race, _: read_completion(body, race))),
+    _post("/v1/messages", answering(lambda body, race, _: read_messages(body, race))),
+    _post(
         "/v1/responses",
         answering(lambda body, race, settings: read_response(body, race, store=settings.responses_store)),
     ),
-    web.post("/v1/messages/count_tokens", count_tokens),
-    web.post("/v1/embeddings", relaying(EMBEDDINGS)),
-    web.post("/v1/moderations", relaying(MODERATIONS)),
-    web.post("/v1/rerank", relaying(RERANK)),
-    web.post("/v2/rerank", relaying(RERANK)),
-    web.post("/v1/audio/speech", relaying(SPEECH)),
-    web.post("/v1/audio/transcriptions", relaying(TRANSCRIPTIONS)),
-    web.post("/v1/audio/translations", relaying(TRANSLATIONS)),
-    web.post("/v1/images/generations", relaying(GENERATIONS)),
-    web.post("/v1/images/edits", relaying(EDITS)),
-    web.post("/v1/images/variations", relaying(VARIATIONS)),
-    web.get("/v1/responses/{id}", kept_response),
-    web.delete("/v1/responses/{id}", kept_response),
-    web.get("/v1/responses/{id}/{rest:input_items}", kept_response),
-    web.post("/v1/responses/{id}/{rest:cancel}", kept_response),
-    web.get("/v1/models", list_models),
-    web.get("/v1/models/{id:.+}", get_model),
-    web.get("/health/live", live),
-    web.get("/health/ready", ready),
-    web.get("/metrics", metrics),
-    web.get("/leaderboard", leaderboard),
+    _post("/v1/messages/count_tokens", count_tokens),
+    _post("/v1/embeddings", relaying(EMBEDDINGS)),
+    _post("/v1/moderations", relaying(MODERATIONS)),
+    _post("/v1/rerank", relaying(RERANK)),
+    _post("/v2/rerank", relaying(RERANK)),
+    _post("/v1/audio/speech", relaying(SPEECH)),
+    _post("/v1/audio/transcriptions", relaying(TRANSCRIPTIONS)),
+    _post("/v1/audio/translations", relaying(TRANSLATIONS)),
+    _post("/v1/images/generations", relaying(GENERATIONS)),
+    _post("/v1/images/edits", relaying(EDITS)),
+    _post("/v1/images/variations", relaying(VARIATIONS)),
+    _get("/v1/responses/{id}", kept_response),
+    _delete("/v1/responses/{id}", kept_response),
+    _get("/v1/responses/{id}/{rest:input_items}", kept_response),
+    _post("/v1/responses/{id}/{rest:cancel}", kept_response),
+    _get("/v1/models", list_models),
+    _get("/v1/models/{id:.+}", get_model),
+    _get("/health/live", live),
+    _get("/health/ready", ready),
+    _get("/metrics", metrics),
+    _get("/leaderboard", leaderboard),
 )
 
 
 def application(context: Context) -> web.Application:
     """Return the aiohttp application around ``context``."""
-    app = web.Application(middlewares=[errors_as_json], client_max_size=int(context.settings.max_body_mb * 2**20))
+    app = web.Application(middlewares=[errors_as_json])
     app[CONTEXT] = context
     app.add_routes(ROUTES)
     app.on_response_prepare.append(_name_server)
@@ -94,7 +99,15 @@ async def _end_connections_while_stopping(request: web.Request, response: web.St
 
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer every error in the shape of the API it came by; count and log what is a refusal, or a defect of ours."""
+    """Answer every error in the shape of the API it came by, before the rest of a body that it leaves unread."""
+    response = await _answered(request, handler)
+    if not request.content.is_eof():
+        await answer_first(request, response, request.app[CONTEXT].body_work)
+    return response
+
+
+async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer, errors too; count and log what is a refusal, or a defect of ours."""
     try:
         return await handler(request)
     except ApiError as error:
@@ -103,7 +116,7 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
         return _refusal(request, _translate(request, error))
     except web.RequestPayloadError:
         request.content.feed_eof()  # aiohttp would read on for the rest, and log what it meets as unhandled
-        unread = InvalidRequest("the body cannot be read: is it what its content-encoding says?")
+        unread = InvalidRequest("the body cannot be read: its chunks are not written as in HTTP/1.1")
         response = _refusal(request, unread)
         response.force_close()
         return response
@@ -138,9 +151,6 @@ def _translate(request: web.Request, error: web.HTTPException) -> ApiError:
             return MethodNotAllowed(
                 f"{request.path!r} takes {allowed}, not {request.method}", headers={"allow": allowed}
             )
-        case web.HTTPRequestEntityTooLarge():
-            limit_mb = request.app[CONTEXT].settings.max_body_mb
-            return BodyTooLarge(f"the body is larger than {limit_mb:g} MiB; the operator's max_body_mb sets the limit")
         case _:
             return InvalidRequest(error.reason)
 

@@ -52,6 +52,15 @@ class DefaultTimeouts(Timeouts):
     stall_timeout_s: Seconds | None = 120
 
 
+class ClientTimeouts(Section):
+    """The clocks of the client's side of a call: whoever is slower than this is cut, so that it holds nothing up."""
+
+    # A body may take so long, and a second more for every body_kib_per_s of it that came: 64 MiB over a bad mobile
+    # network are slow as a whole, but not at any time as slow as somebody who sends a byte a second on purpose.
+    body_timeout_s: Seconds = 30.0
+    body_kib_per_s: Annotated[float, Field(gt=0)] = 16.0
+
+
 class ProviderSettings(Section):
     """A vendor or server with a base URL and a key. What a preset knows may be left out."""
 
@@ -289,6 +298,7 @@ class Settings(BaseSettings):
     # How long a call waits, in all, for room under max_in_flight: time for a short answer to end, but less than any
     # client's patience, so that one that cannot be answered hears of it while it can still go elsewhere. 0: not at all.
     queue_timeout_s: Annotated[float, Field(ge=0, le=600)] = 2.0
+    client_timeouts: ClientTimeouts = ClientTimeouts()
     # What `store` is in a /v1/responses request that does not say: the API's own default, true, keeps it from racing.
     responses_store: bool = False
     response_ids_ttl_s: Seconds = 30 * 24 * 3600.0  # how long it is known which provider made a stored response

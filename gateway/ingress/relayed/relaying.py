@@ -8,6 +8,7 @@ from gateway.calls import Call
 from gateway.errors import ApiError, ClientDisconnected
 from gateway.ingress import headers
 from gateway.ingress.admission import JSON
+from gateway.ingress.bodies.reading import read_body
 from gateway.ingress.body import read_tags
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.entry import Entry, Origin
@@ -46,7 +47,7 @@ async def receive(request: web.Request, api: RelayedApi) -> tuple[RelayedRequest
     context = request.app[CONTEXT]
     context.check_begins()
     client = context.admission.admit(request, api.takes)
-    body = await request.read()
+    body = await read_body(request)
     race = request.headers.get(HEADER)
 
     def default() -> str:
