@@ -3,6 +3,7 @@
 The configuration uses chat's names; a request is changed in the dialect it came in, at its top level only.
 """
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -33,7 +34,8 @@ _CHATS_ALONE = frozenset(  # not in the older completions, which know vendors' o
 )
 _SYSTEM: Mapping[Dialect, str] = {Dialect.MESSAGES: "system", Dialect.RESPONSES: "instructions"}
 _STOPS = "stop_sequences"
-_NULL = b"null"
+_ARRAY, _EMPTY_ARRAY, _STRING = (re.compile(rb"\s*" + begin) for begin in (rb"\[", rb"\[\s*\]", rb'"'))
+_NULL = msgspec.Raw(b"null")
 
 Fields = dict[str, msgspec.Raw]
 
@@ -107,29 +109,34 @@ def _as_list(value: msgspec.Raw) -> msgspec.Raw:
 
 
 def _put_first(fields: Fields, prefix: str, dialect: Dialect) -> None:
-    """Say ``prefix`` before the request's own system prompt; messages are not parsed for it."""
+    """Say ``prefix`` before the request's own system prompt; messages are not parsed for it, and copied once."""
     if dialect is Dialect.CHAT:
-        rest = bytes(fields["messages"]).lstrip()[1:]
-        message = msgspec.json.encode({"role": "system", "content": prefix})
-        fields["messages"] = msgspec.Raw(b"[" + message + (b"," if not rest.lstrip().startswith(b"]") else b"") + rest)
+        fields["messages"] = _with_first(fields["messages"], {"role": "system", "content": prefix})
         return
     name = _SYSTEM.get(dialect)
     if name is None:
         return  # a raw prompt is the client's alone
     own = fields.get(name)
-    if not _is_said(own) or own is None:
+    if own is None or not _is_said(own):
         fields[name] = raw_json(prefix)
-    elif bytes(own).lstrip().startswith(b"["):  # Messages' system as blocks, which may carry cache markers
-        rest = bytes(own).lstrip()[1:]
-        block = msgspec.json.encode({"type": "text", "text": prefix})
-        fields[name] = msgspec.Raw(b"[" + block + (b"," if not rest.lstrip().startswith(b"]") else b"") + rest)
-    else:
-        said = msgspec.json.decode(own)
-        fields[name] = raw_json(f"{prefix}\n\n{said}" if isinstance(said, str) else said)
+    elif _ARRAY.match(own):  # Messages' system as blocks, which may carry cache markers
+        fields[name] = _with_first(own, {"type": "text", "text": prefix})
+    elif (opened := _STRING.match(own)) is not None:
+        said = msgspec.json.encode(f"{prefix}\n\n")
+        fields[name] = msgspec.Raw(b"".join([memoryview(said)[:-1], memoryview(own)[opened.end() :]]))
+
+
+def _with_first(array: msgspec.Raw, item: Mapping[str, str]) -> msgspec.Raw:
+    """Return ``array`` with ``item`` before all others."""
+    opened = _ARRAY.match(array)
+    if opened is None:
+        return array  # the provider's to refuse
+    comma = b"" if _EMPTY_ARRAY.match(array) else b","
+    return msgspec.Raw(b"".join([b"[", msgspec.json.encode(item), comma, memoryview(array)[opened.end() :]]))
 
 
 def _is_said(raw: msgspec.Raw | None) -> bool:
-    return raw is not None and bytes(raw) != _NULL
+    return raw is not None and raw != _NULL
 
 
 def _number(name: str, raw: msgspec.Raw) -> float:

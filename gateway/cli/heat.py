@@ -14,6 +14,7 @@ from gateway.errors import RaceFailed
 from gateway.fleet import Model
 from gateway.ingress.admission import LOCAL
 from gateway.ingress.asked import Asked
+from gateway.ingress.body import Contents
 from gateway.ingress.entry import Origin, enter, lined_up
 from gateway.ingress.surfaces.chat import read_chat
 from gateway.server import prepare_schema
@@ -47,7 +48,7 @@ class Question(msgspec.Struct, frozen=True):
         body = {"model": self.model, "messages": messages, "stream": True, "race": race}
         if self.max_tokens is not None:
             body["max_tokens"] = self.max_tokens
-        return read_chat(msgspec.json.encode(body), None)
+        return read_chat(Contents.of(msgspec.json.encode(body)), None)
 
 
 @asynccontextmanager

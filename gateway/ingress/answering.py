@@ -9,6 +9,7 @@ from gateway.errors import ApiError, ClientDisconnected, ResponseNotFound
 from gateway.ingress import headers
 from gateway.ingress.admission import Client
 from gateway.ingress.asked import Asked
+from gateway.ingress.bodies.large import understood
 from gateway.ingress.bodies.reading import read_body
 from gateway.ingress.body import read_tags
 from gateway.ingress.context import CONTEXT, Context
@@ -16,23 +17,24 @@ from gateway.ingress.entry import Entry, Origin, enter, lined_up
 from gateway.ingress.plan_header import is_wanted
 from gateway.ingress.streaming import StreamingSink
 from gateway.ingress.succession import Succession
+from gateway.ingress.surfaces.surface import Surface
 from gateway.ingress.wishes.override import HEADER
 from gateway.racing.gather_events import gathering_sink
 from gateway.racing.sink import Sink
-from gateway.settings.model import Settings
 
-Read = Callable[[bytes, str | None, Settings], Asked]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def answering(read: Read) -> Handler:
-    """Return the handler of the API whose bodies ``read`` understands."""
+def answering(surface: Surface) -> Handler:
+    """Return the handler of an API."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         context = request.app[CONTEXT]
         context.check_begins()
         client = context.admission.admit(request)
-        asked = read(await read_body(request), request.headers.get(HEADER), context.settings)
+        body = await read_body(request)
+        contents = await understood(body, context.body_work, surface.prompt, surface.media)
+        asked = surface.read(contents, request.headers.get(HEADER), context.settings)
         request_id = headers.request_id(request.headers)
         origin = Origin(
             client=client,

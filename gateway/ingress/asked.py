@@ -7,14 +7,12 @@ from typing import Any
 import msgspec
 
 from gateway.errors import InvalidRequest
-from gateway.ingress.body import CHARS_PER_TOKEN, decoded, prompt_class, read_fields, read_model
+from gateway.ingress.body import CHARS_PER_TOKEN, Contents, decoded, is_set, prompt_class, read_model
+from gateway.ingress.survey import Media, survey
 from gateway.ingress.wishes.override import RaceOverride, read_override
 from gateway.ingress.wishes.preferences import Preferences, read_preferences
 from providers.dialects.dialect import Dialect
 
-# Base64: bytes of the body, but no text of the prompt. Backslashes as some write "/" and line ends in JSON. Looked for
-# where a run begins only: its square in steps would hold everybody up.
-_PAYLOAD = re.compile(rb"(?<![A-Za-z0-9+/=_\\-])[A-Za-z0-9+/=_\\-]{1024,}")
 _TOKENS_PER_PAYLOAD = 1000  # about those of a picture
 _LONG = 8 * 1024  # bytes; below it no context is too small
 _ESCAPE_OVERHEAD = 4  # bytes: a letter that is escaped as \u043f has two in UTF-8
@@ -48,6 +46,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     fields: Mapping[str, msgspec.Raw]  # without what is the gateway's own
     size: int  # bytes
+    values: int | None = None  # as its contents have it
     needs: Needs
     race: RaceOverride
     preferences: Preferences
@@ -67,46 +66,28 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return prompt_class(self.size)
 
 
-class Media(msgspec.Struct, frozen=True):
-    """How a dialect's raw JSON says that a prompt has pictures, sound or documents in it.
-
-    In text that quotes JSON the quotes are escaped, so that it is not taken for the thing itself.
-    """
-
-    any: re.Pattern[bytes]  # of the three; nearly all prompts have none, and are looked through once
-    vision: re.Pattern[bytes]
-    audio: re.Pattern[bytes]
-    documents: re.Pattern[bytes]
-
-    @classmethod
-    def of(cls, vision: str, audio: str, documents: str) -> "Media":
-        """Return how it is said with objects of these types."""
-        return cls(*map(_object_of, (f"{vision}|{audio}|{documents}", vision, audio, documents)))
-
-
 def needs_of(
-    prompt: msgspec.Raw, size: int, media: Media, *, max_tokens: int | None, tools: bool, json_schema: bool
+    prompt: msgspec.Raw, contents: Contents, media: Media, *, max_tokens: int | None, tools: bool, json_schema: bool
 ) -> Needs:
-    """Return what answering a ``prompt``, raw JSON of a body of ``size`` bytes, needs."""
+    """Return what answering a ``prompt``, raw JSON of a body with these ``contents``, needs."""
+    seen, size = contents.survey, contents.size
+    if seen is None:
+        if media.any.search(prompt) is None:
+            if size > _LONG:
+                size -= bytes(prompt).count(b"\\u") * _ESCAPE_OVERHEAD
+            return Needs(size // CHARS_PER_TOKEN, max_tokens, tools, json_schema)
+        seen = survey(prompt, media)
     if size > _LONG:
-        size -= bytes(prompt).count(b"\\u") * _ESCAPE_OVERHEAD
-    tokens = size // CHARS_PER_TOKEN
-    if media.any.search(prompt) is None:
-        return Needs(tokens, max_tokens, tools, json_schema)
-    payloads = [found.end() - found.start() for found in _PAYLOAD.finditer(prompt)]
+        size -= seen.escapes * _ESCAPE_OVERHEAD
     return Needs(
-        tokens + len(payloads) * _TOKENS_PER_PAYLOAD - sum(payloads) // CHARS_PER_TOKEN,
+        size // CHARS_PER_TOKEN + seen.payloads * _TOKENS_PER_PAYLOAD - seen.payload_bytes // CHARS_PER_TOKEN,
         max_tokens,
         tools,
         json_schema,
-        vision=media.vision.search(prompt) is not None,
-        audio=media.audio.search(prompt) is not None,
-        documents=media.documents.search(prompt) is not None,
+        vision=seen.vision,
+        audio=seen.audio,
+        documents=seen.documents,
     )
-
-
-def _object_of(types: str) -> re.Pattern[bytes]:
-    return re.compile(rb'"type"\s*:\s*"(?:%b)"' % types.encode())
 
 
 class Beginning(msgspec.Struct, frozen=True):
@@ -118,14 +99,14 @@ class Beginning(msgspec.Struct, frozen=True):
     preferences: Preferences
 
 
-def begin(body: bytes, race_header: str | None) -> Beginning:
-    """Read a body's top level, and who is asked how.
+def begin(contents: Contents, race_header: str | None) -> Beginning:
+    """Read from a body's top level who is asked how; what is the gateway's own is taken out.
 
     Raises:
-        InvalidRequest: it is no JSON object, names no model, or says of its race what makes no sense.
+        InvalidRequest: it names no model, or says of its race what makes no sense.
 
     """
-    fields = read_fields(body)
+    fields = contents.fields
     race = fields.pop("race", None)
     preferences = read_preferences(fields)
     model = preferences.models[0] if preferences.models and "model" not in fields else read_model(fields)
@@ -163,6 +144,6 @@ def demand(fields: Mapping[str, msgspec.Raw], name: str, hint: str) -> msgspec.R
 
     """
     raw = fields.get(name)
-    if raw is None or bytes(raw) == b"null":
+    if raw is None or not is_set(raw):
         raise InvalidRequest(f"'{name}' is missing: {hint}", param=name)
     return raw

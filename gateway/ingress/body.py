@@ -7,13 +7,20 @@ from typing import Any
 import msgspec
 
 from gateway.errors import InvalidRequest
+from gateway.ingress.survey import Survey
 
 CHARS_PER_TOKEN = 4  # of prompt, JSON included
 CLASS_LIMITS = (4 * 1024, 32 * 1024)  # bytes; about 1k and 8k tokens (STEERING 1.1)
 MAX_TAGS = 16
 LONGEST_MODEL = 512  # characters, of a comma list too: names come back in headers
 MAX_TAG_CHARS = 256
+MOST_FIELDS = 256  # at the top level; no API has as many as fifty
 
+NO_TEXT = "the body is not valid UTF-8"
+
+_SHORTEST_FIELD = len('"":1,')
+_COUNTED_BYTES = 64 * 1024  # up to this it is cheaper to count colons than to count fields
+_NULL = msgspec.Raw(b"null")
 _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _MODEL = msgspec.json.Decoder(str | None)  # made once: a type is dearer to prepare than a value to decode
 
@@ -23,25 +30,78 @@ def prompt_class(size: int) -> int:
     return bisect_left(CLASS_LIMITS, size)
 
 
-def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
-    """Return the top level of a JSON object.
+class Contents(msgspec.Struct, frozen=True):
+    """A body as far as it was understood: its top level, values still raw JSON."""
+
+    fields: dict[str, msgspec.Raw]
+    size: int  # bytes of the body
+    values: int | None = None  # objects, arrays and what is in them, at all depths, and no fewer; None: not counted
+    survey: Survey | None = None  # of the prompt; None: it is small enough to be surveyed when that is wanted
+
+    @classmethod
+    def of(cls, body: bytes) -> "Contents":
+        """Return those of a ``body`` of at most a few megabytes.
+
+        Raises:
+            InvalidRequest: not JSON, not an object, or of far too many fields.
+
+        """
+        if not body.isascii():
+            check_text(body)
+        return cls(read_fields(body), len(body))
+
+
+def check_text(body: bytes) -> None:
+    """Check that all of ``body`` is text: msgspec does not look into the strings it leaves raw.
 
     Raises:
-        InvalidRequest: not JSON, or not an object.
+        InvalidRequest: it is not valid UTF-8.
 
     """
     try:
-        if not body.isascii():
-            body.decode()  # msgspec does not look into the strings it leaves raw
-        return _TOP.decode(body)
+        body.decode()
+    except UnicodeDecodeError:
+        raise InvalidRequest(NO_TEXT) from None
+
+
+def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
+    """Return the top level of a JSON object, whose text was checked.
+
+    Raises:
+        InvalidRequest: not JSON, not an object, or of far too many fields: that is known before they are read.
+
+    """
+    size = len(body)
+    few = size <= MOST_FIELDS * _SHORTEST_FIELD or (size <= _COUNTED_BYTES and body.count(b":") <= MOST_FIELDS)
+    try:
+        return _TOP.decode(body) if few else _counted_fields(body)
     except msgspec.ValidationError:
         raise InvalidRequest("the body must be a JSON object") from None
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from None
-    except UnicodeDecodeError:
-        raise InvalidRequest("the body is not valid UTF-8") from None
     except RecursionError:
         raise InvalidRequest("the body is nested too deeply") from None
+
+
+class _Name(str):
+    """A field's name: of a type of our own, so that the decoder hands over each one before it goes on to the next."""
+
+    __slots__ = ()
+
+
+def _counted_fields(body: bytes) -> dict[str, msgspec.Raw]:
+    """Return the top level as the decoder reads it, which stops at the first field too many; repeated ones count."""
+    left = MOST_FIELDS
+
+    def name_of(kind: type[_Name], name: str) -> _Name:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise InvalidRequest(f"the body has more than {MOST_FIELDS} fields at its top level")
+        return kind(name)
+
+    fields = msgspec.json.Decoder(dict[_Name, msgspec.Raw], dec_hook=name_of).decode(body)
+    return {str(name): raw for name, raw in fields.items()}
 
 
 def read_model(fields: Mapping[str, msgspec.Raw]) -> str:
@@ -99,7 +159,7 @@ def decoded(name: str, raw: msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> 
 
 def is_set(raw: msgspec.Raw | None) -> bool:
     """Tell whether a field says anything."""
-    return raw is not None and bytes(raw) != b"null"
+    return raw is not None and raw != _NULL  # which copies nothing: it may be a whole book
 
 
 def least(*limits: float | None) -> int | None:

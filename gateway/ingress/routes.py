@@ -30,10 +30,10 @@ from gateway.ingress.relayed.apis import (
 from gateway.ingress.relayed.counting import count_tokens
 from gateway.ingress.relayed.relaying import relaying
 from gateway.ingress.status import leaderboard, live, metrics, ready
-from gateway.ingress.surfaces.chat import read_chat
-from gateway.ingress.surfaces.completions import read_completion
-from gateway.ingress.surfaces.messages import read_messages
-from gateway.ingress.surfaces.responses import read_response
+from gateway.ingress.surfaces.chat import CHAT
+from gateway.ingress.surfaces.completions import COMPLETIONS
+from gateway.ingress.surfaces.messages import MESSAGES
+from gateway.ingress.surfaces.responses import RESPONSES
 from providers.dialects.messages.errors import error_body
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -41,13 +41,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _get, _post, _delete = (partial(add, expect_handler=withhold_continue) for add in (web.get, web.post, web.delete))
 
 ROUTES = (
-    _post("/v1/chat/completions", answering(lambda body, race, _: read_chat(body, race))),
-    _post("/v1/completions", answering(lambda body, race, _: read_completion(body, race))),
-    _post("/v1/messages", answering(lambda body, race, _: read_messages(body, race))),
-    _post(
-        "/v1/responses",
-        answering(lambda body, race, settings: read_response(body, race, store=settings.responses_store)),
-    ),
+    _post("/v1/chat/completions", answering(CHAT)),
+    _post("/v1/completions", answering(COMPLETIONS)),
+    _post("/v1/messages", answering(MESSAGES)),
+    _post("/v1/responses", answering(RESPONSES)),
     _post("/v1/messages/count_tokens", count_tokens),
     _post("/v1/embeddings", relaying(EMBEDDINGS)),
     _post("/v1/moderations", relaying(MODERATIONS)),

@@ -3,6 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from gateway.ingress.survey import Steps
+
+_T = TypeVar("_T")
 
 
 class BodyWork:
@@ -21,3 +26,13 @@ class BodyWork:
             await asyncio.sleep(0)
             self.slices += 1
             yield
+
+    async def run(self, steps: Steps[_T]) -> _T:
+        """Return what ``steps`` come to, each a slice."""
+        while True:
+            async with self.slice():
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    result: _T = end.value
+                    return result

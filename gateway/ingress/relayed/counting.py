@@ -6,6 +6,7 @@ from aiohttp import web
 from gateway.errors import ApiError, NoDeploymentFits
 from gateway.ingress import headers
 from gateway.ingress.asked import demand_turns, needs_of
+from gateway.ingress.body import Contents
 from gateway.ingress.context import CONTEXT
 from gateway.ingress.relayed.apis import COUNT_TOKENS
 from gateway.ingress.relayed.relaying import RelayedWay, receive
@@ -18,13 +19,14 @@ ESTIMATED = "x-holeshot-estimated"
 async def count_tokens(request: web.Request) -> web.StreamResponse:
     """Return how many tokens a prompt has. An estimate is said to be one, and is no call unless somebody was asked."""
     context = request.app[CONTEXT]
-    asked, origin = await receive(request, COUNT_TOKENS)
+    asked, origin = await receive(request, COUNT_TOKENS, "messages", MEDIA)
     messages = demand_turns(asked.fields)
 
     def estimate(error: ApiError) -> web.Response | None:
         if not (isinstance(error, NoDeploymentFits) or error.code == ErrorKind.NO_SUCH_API):
             return None
-        needs = needs_of(messages, asked.size, MEDIA, max_tokens=None, tools=False, json_schema=False)
+        contents = Contents({}, asked.size, survey=asked.survey)
+        needs = needs_of(messages, contents, MEDIA, max_tokens=None, tools=False, json_schema=False)
         fields = headers.identifying(origin.request_id) if origin.request_id is not None else {}
         return web.Response(
             body=msgspec.json.encode({"input_tokens": max(1, needs.prompt_tokens)}),

@@ -8,6 +8,7 @@ from gateway.calls import Call
 from gateway.errors import ApiError, ClientDisconnected
 from gateway.ingress import headers
 from gateway.ingress.admission import JSON
+from gateway.ingress.bodies.large import understood
 from gateway.ingress.bodies.reading import read_body
 from gateway.ingress.body import read_tags
 from gateway.ingress.context import CONTEXT, Context
@@ -18,6 +19,7 @@ from gateway.ingress.relayed.entry import enter_relay
 from gateway.ingress.relayed.outlet import ResponseOutlet, relayed_headers
 from gateway.ingress.relayed.request import RelayedRequest, read_json, read_multipart
 from gateway.ingress.succession import Succession
+from gateway.ingress.survey import Media
 from gateway.ingress.wishes.override import HEADER
 from gateway.racing.race import Earlier
 from gateway.racing.relay import Asking, Relay
@@ -37,8 +39,10 @@ def relaying(api: RelayedApi) -> Handler:
     return relay
 
 
-async def receive(request: web.Request, api: RelayedApi) -> tuple[RelayedRequest, Origin]:
-    """Admit the client, and read what it asks for.
+async def receive(
+    request: web.Request, api: RelayedApi, prompt: str = "", media: Media | None = None
+) -> tuple[RelayedRequest, Origin]:
+    """Admit the client, and read what it asks for; with ``media``, the field ``prompt`` of a large body is surveyed.
 
     Raises:
         ApiError: it may not ask, or what it asks for makes no sense.
@@ -54,7 +58,7 @@ async def receive(request: web.Request, api: RelayedApi) -> tuple[RelayedRequest
         return default_model(api, context.fleet, client)
 
     if request.content_type == JSON:
-        asked = read_json(api, body, race, default)
+        asked = read_json(api, await understood(body, context.body_work, prompt, media), race, default)
     else:
         asked = read_multipart(api, request.headers["content-type"], body, race, default)
     request_id = headers.request_id(request.headers)

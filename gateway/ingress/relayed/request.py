@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from gateway.errors import InvalidRequest
-from gateway.ingress.body import decoded, is_set, read_fields, read_model
+from gateway.ingress.body import Contents, decoded, is_set, read_model
 from gateway.ingress.relayed.apis import RelayedApi
+from gateway.ingress.survey import Survey
 from gateway.ingress.wishes.override import RaceOverride, read_override
 from gateway.ingress.wishes.preferences import CONSUMED, Preferences, read_preferences
 from providers.dialects.dialect import Malformed
@@ -25,19 +26,22 @@ class RelayedRequest(msgspec.Struct, frozen=True, kw_only=True):
     fields: Mapping[str, msgspec.Raw]  # without what is the gateway's own; none where there is a form
     form: Form | None
     size: int  # bytes
+    survey: Survey | None = None  # of a large prompt
     race: RaceOverride
     preferences: Preferences
     stream: bool
 
 
-def read_json(api: RelayedApi, body: bytes, race_header: str | None, default: Callable[[], str]) -> RelayedRequest:
+def read_json(
+    api: RelayedApi, contents: Contents, race_header: str | None, default: Callable[[], str]
+) -> RelayedRequest:
     """Understand a JSON body; ``default`` names the model of one that does not.
 
     Raises:
         InvalidRequest: it makes no sense, or lacks something.
 
     """
-    fields = read_fields(body)
+    fields = contents.fields
     raw_race = fields.pop("race", None)
     preferences = read_preferences(fields)
     model = _model(api, fields, preferences, default)
@@ -49,7 +53,8 @@ def read_json(api: RelayedApi, body: bytes, race_header: str | None, default: Ca
         model=model,
         fields=fields,
         form=None,
-        size=len(body),
+        size=contents.size,
+        survey=contents.survey,
         race=read_override(raw_race, race_header),
         preferences=preferences,
         stream=stream,

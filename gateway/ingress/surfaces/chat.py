@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from gateway.ingress.asked import Asked, Decoders, Media, begin, demand_turns, needs_of, said
-from gateway.ingress.body import is_set, least
+from gateway.ingress.asked import Asked, Decoders, begin, demand_turns, needs_of, said
+from gateway.ingress.body import Contents, is_set, least
+from gateway.ingress.surfaces.surface import Surface
+from gateway.ingress.survey import Media
 from providers.dialects.dialect import Dialect
 
 MEDIA = Media.of("image_url", "input_audio", "file")
@@ -40,14 +42,14 @@ _DECODERS: Decoders = {
 }
 
 
-def read_chat(body: bytes, race_header: str | None) -> Asked:
-    """Understand the body of a chat completion.
+def read_chat(contents: Contents, race_header: str | None) -> Asked:
+    """Understand a chat completion's body.
 
     Raises:
         InvalidRequest: anything in it makes no sense; the message says what.
 
     """
-    begun = begin(body, race_header)
+    begun = begin(contents, race_header)
     fields = begun.fields
     messages = demand_turns(fields)
     found = said(fields, _DECODERS).get
@@ -56,10 +58,11 @@ def read_chat(body: bytes, race_header: str | None) -> Asked:
         dialect=Dialect.CHAT,
         model=begun.model,
         fields=fields,
-        size=len(body),
+        size=contents.size,
+        values=contents.values,
         needs=needs_of(
             messages,
-            len(body),
+            contents,
             MEDIA,
             max_tokens=least(found("max_tokens"), found("max_completion_tokens")),
             tools=bool(tools),
@@ -80,3 +83,6 @@ def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
     if is_set(fields.get("previous_response_id")) or is_set(fields.get("web_search_options")):
         return True
     return any(tool.type not in _CLIENT_TOOLS for tool in tools)
+
+
+CHAT = Surface(lambda contents, race, _: read_chat(contents, race), "messages", MEDIA)

@@ -3,7 +3,8 @@
 import msgspec
 
 from gateway.ingress.asked import Asked, Decoders, Needs, begin, demand, said
-from gateway.ingress.body import CHARS_PER_TOKEN, least
+from gateway.ingress.body import CHARS_PER_TOKEN, Contents, least
+from gateway.ingress.surfaces.surface import Surface
 from providers.dialects.dialect import Dialect
 
 
@@ -18,14 +19,14 @@ _DECODERS: Decoders = {
 }
 
 
-def read_completion(body: bytes, race_header: str | None) -> Asked:
-    """Understand the body of a completion.
+def read_completion(contents: Contents, race_header: str | None) -> Asked:
+    """Understand a completion.
 
     Raises:
         InvalidRequest: anything in it makes no sense; the message says what.
 
     """
-    begun = begin(body, race_header)
+    begun = begin(contents, race_header)
     fields = begun.fields
     demand(fields, "prompt", "a string, or an array of strings or tokens")
     found = said(fields, _DECODERS).get
@@ -34,10 +35,14 @@ def read_completion(body: bytes, race_header: str | None) -> Asked:
         dialect=Dialect.COMPLETIONS,
         model=begun.model,
         fields=fields,
-        size=len(body),
-        needs=Needs(len(body) // CHARS_PER_TOKEN, least(found("max_tokens"))),
+        size=contents.size,
+        values=contents.values,
+        needs=Needs(contents.size // CHARS_PER_TOKEN, least(found("max_tokens"))),
         race=begun.race,
         preferences=begun.preferences,
         stream=bool(found("stream")),
         wants_usage=bool(options and options.include_usage),
     )
+
+
+COMPLETIONS = Surface(lambda contents, race, _: read_completion(contents, race))

@@ -2,8 +2,10 @@
 
 import msgspec
 
-from gateway.ingress.asked import Asked, Decoders, Media, begin, demand, demand_turns, needs_of, said
-from gateway.ingress.body import least
+from gateway.ingress.asked import Asked, Decoders, begin, demand, demand_turns, needs_of, said
+from gateway.ingress.body import Contents, least
+from gateway.ingress.surfaces.surface import Surface
+from gateway.ingress.survey import Media
 from providers.dialects.dialect import Dialect
 
 MEDIA = Media.of("image", "audio", "document")
@@ -29,14 +31,14 @@ _DECODERS: Decoders = {
 }
 
 
-def read_messages(body: bytes, race_header: str | None) -> Asked:
-    """Understand the body of a Messages request.
+def read_messages(contents: Contents, race_header: str | None) -> Asked:
+    """Understand a Messages request.
 
     Raises:
         InvalidRequest: anything in it makes no sense; the message says what.
 
     """
-    begun = begin(body, race_header)
+    begun = begin(contents, race_header)
     fields = begun.fields
     demand(fields, "max_tokens", "how many tokens the answer may have at most")
     messages = demand_turns(fields)
@@ -47,10 +49,11 @@ def read_messages(body: bytes, race_header: str | None) -> Asked:
         dialect=Dialect.MESSAGES,
         model=begun.model,
         fields=fields,
-        size=len(body),
+        size=contents.size,
+        values=contents.values,
         needs=needs_of(
             messages,
-            len(body),
+            contents,
             MEDIA,
             max_tokens=least(found("max_tokens")),
             tools=bool(tools),
@@ -67,3 +70,6 @@ def read_messages(body: bytes, race_header: str | None) -> Asked:
 def _is_hosted(tool: _Tool) -> bool:
     """Tell whether the provider runs a tool: those act, search or spend. Others, as bash, are the client's to run."""
     return tool.type is not None and tool.type.startswith(_HOSTED)
+
+
+MESSAGES = Surface(lambda contents, race, _: read_messages(contents, race), "messages", MEDIA)

@@ -1,12 +1,13 @@
 """OpenAI's Responses, as clients send them."""
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from gateway.ingress.asked import Asked, Decoders, Media, begin, demand, needs_of, said
-from gateway.ingress.body import is_set, least
+from gateway.ingress.asked import Asked, Decoders, begin, demand, needs_of, said
+from gateway.ingress.body import Contents, is_set, least
+from gateway.ingress.surfaces.surface import Surface
+from gateway.ingress.survey import Media
 from providers.dialects.dialect import Dialect
 
 MEDIA = Media.of("input_image", "input_audio", "input_file")
@@ -41,17 +42,8 @@ _DECODERS: Decoders = {
 }
 
 
-def reader(*, store: bool) -> Callable[[bytes, str | None], Asked]:
-    """Return what reads a request's body; ``store`` is what it means that the request does not say."""
-
-    def read(body: bytes, race_header: str | None) -> Asked:
-        return read_response(body, race_header, store=store)
-
-    return read
-
-
-def read_response(body: bytes, race_header: str | None, *, store: bool) -> Asked:
-    """Understand the body of a Responses request.
+def read_response(contents: Contents, race_header: str | None, *, store: bool) -> Asked:
+    """Understand a Responses request.
 
     Left out, the API's own ``store`` is true, which would forbid to race it: what it means here is said explicitly, to
     the provider and in a response header.
@@ -60,7 +52,7 @@ def read_response(body: bytes, race_header: str | None, *, store: bool) -> Asked
         InvalidRequest: anything in it makes no sense; the message says what.
 
     """
-    begun = begin(body, race_header)
+    begun = begin(contents, race_header)
     fields = begun.fields
     continued = is_set(fields.get("previous_response_id")) or is_set(fields.get("conversation"))
     prompt = fields.get("input", msgspec.Raw(b"[]"))
@@ -79,10 +71,11 @@ def read_response(body: bytes, race_header: str | None, *, store: bool) -> Asked
         dialect=Dialect.RESPONSES,
         model=begun.model,
         fields=fields,
-        size=len(body),
+        size=contents.size,
+        values=contents.values,
         needs=needs_of(
             prompt,
-            len(body),
+            contents,
             MEDIA,
             max_tokens=least(found("max_output_tokens")),
             tools=any(tool.type in _CLIENT_TOOLS for tool in tools),
@@ -102,3 +95,8 @@ def read_response(body: bytes, race_header: str | None, *, store: bool) -> Asked
         cache_key=found("prompt_cache_key"),
         told=told,
     )
+
+
+RESPONSES = Surface(
+    lambda contents, race, settings: read_response(contents, race, store=settings.responses_store), "input", MEDIA
+)

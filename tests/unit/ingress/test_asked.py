@@ -7,12 +7,15 @@ import msgspec
 import pytest
 
 from gateway.ingress.asked import Needs, needs_of
+from gateway.ingress.body import Contents
 from gateway.ingress.surfaces.chat import MEDIA
 
 
 def needs(content: object, *, ensure_ascii: bool = True) -> Needs:
     prompt = json.dumps([{"role": "user", "content": content}], ensure_ascii=ensure_ascii).encode()
-    return needs_of(msgspec.Raw(prompt), len(prompt), MEDIA, max_tokens=None, tools=False, json_schema=False)
+    return needs_of(
+        msgspec.Raw(prompt), Contents({}, len(prompt)), MEDIA, max_tokens=None, tools=False, json_schema=False
+    )
 
 
 def picture(data: str) -> list[dict[str, object]]:
@@ -28,7 +31,9 @@ def test_the_bytes_of_a_picture_are_no_text_however_they_are_wrapped(written: ob
 def test_slashes_that_are_escaped_do_not_make_a_picture_text() -> None:
     data = base64.b64encode(bytes(range(256)) * 4000).decode()
     prompt = json.dumps([{"role": "user", "content": picture(data)}]).replace("/", r"\/").encode()
-    estimated = needs_of(msgspec.Raw(prompt), len(prompt), MEDIA, max_tokens=None, tools=False, json_schema=False)
+    estimated = needs_of(
+        msgspec.Raw(prompt), Contents({}, len(prompt)), MEDIA, max_tokens=None, tools=False, json_schema=False
+    )
     assert estimated.vision
     assert estimated.prompt_tokens < 1100
 

@@ -7,6 +7,7 @@ import pytest
 
 from gateway.calls import Objective
 from gateway.ingress.asked import Asked
+from gateway.ingress.body import Contents
 from gateway.ingress.entry import resolved
 from gateway.ingress.surfaces.chat import read_chat
 
@@ -14,9 +15,8 @@ FUNCTION = {"type": "function", "function": {"name": "look_up"}}
 
 
 def body(**fields: Any) -> Asked:
-    return read_chat(
-        msgspec.json.encode({"model": "m", "messages": [{"role": "user", "content": "x"}], **fields}), None
-    )
+    said = {"model": "m", "messages": [{"role": "user", "content": "x"}], **fields}
+    return read_chat(Contents.of(msgspec.json.encode(said)), None)
 
 
 def objective(configured: Objective = Objective.AUTO, **fields: Any) -> Objective:

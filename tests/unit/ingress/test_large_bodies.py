@@ -1,0 +1,101 @@
+"""Bodies of megabytes: understood as small ones are, in slices, and refused before they are made into anything."""
+
+import random
+
+import msgspec
+import pytest
+
+from gateway.errors import InvalidRequest
+from gateway.ingress.bodies import large
+from gateway.ingress.bodies.large import contents_steps, understood, values_outside_strings
+from gateway.ingress.bodies.work import BodyWork
+from gateway.ingress.body import MOST_FIELDS, Contents, read_fields
+from gateway.ingress.surfaces.chat import MEDIA
+from gateway.ingress.survey import finished
+
+MIB = 2**20
+PLAIN = b"lorem ipsum " * (2 * MIB // 12)
+TEXTS = {
+    "ascii": PLAIN,
+    "one emoji": "😀".encode() + PLAIN,
+    "wide": "привет ".encode() * (2 * MIB // 13),
+    "escapes": b"\\u0000" * (2 * MIB // 6),
+    "quotes": b'\\"' * MIB,
+    "backslashes": b"\\\\" * MIB,
+    "braces": b"[{,}]" * (2 * MIB // 5),
+}
+
+
+def body_of(text: bytes) -> bytes:
+    return b'{"model":"m","messages":[{"role":"user","content":"' + text + b'"}]}'
+
+
+def test_fields_are_counted_before_they_are_read_repeated_ones_too() -> None:
+    allowed = b"{" + b'"a":1,' * (MOST_FIELDS - 1) + b'"b":[{"c":1}]}'
+    assert read_fields(allowed) == {"a": msgspec.Raw(b"1"), "b": msgspec.Raw(b'[{"c":1}]')}
+    plainly = b"{" + b'"a":1,' * MOST_FIELDS + b'"b":1}'
+    before_the_rest = b"{" + b'"":1,' * (MOST_FIELDS + 1) + b"no JSON from here"
+    for refused in (plainly, before_the_rest):
+        with pytest.raises(InvalidRequest, match="more than 256 fields at its top level"):
+            read_fields(refused)
+
+
+def test_colons_in_texts_and_further_down_are_no_fields() -> None:
+    body = b'{"a":"' + b":" * 1000 + b'","b":{' + b'"":1,' * 1000 + b'"":1}}'
+    assert list(read_fields(body)) == ["a", "b"]
+    assert {type(name) for name in read_fields(body)} == {str}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+async def test_a_large_body_is_understood_as_a_small_one_would_be(text: bytes) -> None:
+    body = body_of(text)
+    work = BodyWork()
+    found = await understood(body, work, "messages", MEDIA)
+    assert (found.fields, found.size) == (Contents.of(body).fields, len(body))
+    assert work.slices > 2 * MIB // large._SLICE_BYTES
+    assert found.survey is not None
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (body_of(PLAIN + b"\xff"), "UTF-8"),
+        (body_of(PLAIN + b"\xf0\x9f\x98"), "UTF-8"),
+        (body_of(PLAIN + b"\xed\xa0\x80"), "UTF-8"),
+        (body_of(PLAIN + b"\n"), "not valid JSON"),
+        (body_of(PLAIN)[:-1], "not valid JSON"),
+        (b"[" + body_of(PLAIN) + b"]", "must be a JSON object"),
+        (b'{"a":' + b"[" * 2 * MIB, "nested too deeply"),
+        (b'{"tools":["' + PLAIN + PLAIN + b'"]}', "'tools' is longer than 2 MiB"),
+    ],
+    ids=["byte", "cut letter", "surrogate", "control", "cut", "array", "depth", "tools"],
+)
+async def test_a_large_body_that_makes_no_sense_is_refused(body: bytes, why: str) -> None:
+    with pytest.raises(InvalidRequest, match=why):
+        await understood(body, BodyWork(), "messages", MEDIA)
+
+
+async def test_too_many_values_are_refused_before_they_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large, "MOST_VALUES", MIB)
+    texts = body_of(b"[,{" * MIB)  # in a string, which costs nothing
+    assert (await understood(texts, BodyWork())).values == len(b"{,[{,")
+    with pytest.raises(InvalidRequest, match="more than 1048576 values"):
+        await understood(b'{"a":[' + b"1," * 2 * MIB + b"no JSON", BodyWork())
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 64])
+def test_values_are_told_from_strings_wherever_a_slice_ends(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large, "_STRUCTURE_BYTES", size)
+    chance = random.Random(size)
+    pieces = ["[", "]", "{", "}", ",", ":", " ", "1", r'"a[,"', r'"\\"', r'"\",["', r'"\\\",{"', '""', r'"\u005b[\n,"']
+    for _ in range(500):
+        chosen = [chance.choice(pieces) for _ in range(chance.randrange(20))]
+        expected = sum(piece in {"[", "{", ","} for piece in chosen)
+        assert finished(values_outside_strings("".join(chosen).encode())) == expected, chosen
+
+
+def test_no_step_looks_at_more_than_a_slice() -> None:
+    """The steps are as many as the slices of all that is looked at, and one for the decoder."""
+    body = body_of("😀".encode() + b"x" * (8 * MIB))
+    slices = -(-len(body) // large._SLICE_BYTES)
+    assert sum(1 for _ in contents_steps(body, "messages", MEDIA)) >= 3 * (slices - 1) + 2
