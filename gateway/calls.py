@@ -63,7 +63,7 @@ class Outcome(StrEnum):
     TIMEOUT = "timeout"  # connect, first token or total clock
     STALLED = "stalled"  # silence between events
     CLIENT_GONE = "client_gone"  # the client hung up; censored likewise when it had no first token
-    INTERRUPTED = "interrupted"  # the gateway died under it
+    INTERRUPTED = "interrupted"  # the gateway's own doing: it died under it, or lacked what asking anybody takes
 
 
 class TokensSource(StrEnum):

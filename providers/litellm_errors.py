@@ -10,6 +10,7 @@ import httpx
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
 from providers.redaction import redact
+from providers.shortage import is_shortage
 
 _BAD_REQUEST, _INTERNAL_SERVER_ERROR = 400, 500
 _LONGEST_CHAIN = 10
@@ -66,7 +67,10 @@ def upstream_error(error: Exception, secrets: Sequence[str], now_s: float, *, op
 
 def _transport_failure(error: BaseException, *, opened: bool) -> ErrorKind | None:
     """Return the kind of a failure below HTTP, which litellm shows as a status 500 or 408; None for a real answer."""
-    for link in _chain(error):
+    links = tuple(_chain(error))
+    if not opened and any(isinstance(link, OSError | MemoryError) and is_shortage(link) for link in links):
+        return ErrorKind.LOCAL_RESOURCES
+    for link in links:
         match link:
             case aiohttp.ConnectionTimeoutError() | httpx.ConnectTimeout():
                 return ErrorKind.CONNECT_TIMEOUT

@@ -25,6 +25,7 @@ from providers.json_stream import events_of_answer
 from providers.listings import Listing
 from providers.litellm_exchange import DONE, PumpedExchange, event
 from providers.litellm_hearing import Hearing
+from providers.shortage import is_shortage, out_of_descriptors
 
 _EMBEDDING_FIELDS = frozenset({"dimensions", "encoding_format", "input", "user"})
 
@@ -130,7 +131,7 @@ class LiteLLMUpstream:
         if request.dialect is not Dialect.CHAT:
             message = f"provider {self._provider!r} is asked in chat completions, not in {request.dialect}"
             raise UpstreamError(ErrorKind.NOT_FOUND, message, status=404)
-        litellm = await self._litellm.module()
+        litellm = await self._module()
         self._refuse_losses(request)
         exchange = PumpedExchange()
         arguments = self._arguments(request, self._hearing.spoken(request.model, request.fields))
@@ -157,7 +158,7 @@ class LiteLLMUpstream:
         if path != "embeddings":
             message = f"provider {self._provider!r} answers chat completions and embeddings, not {path}"
             raise UpstreamError(ErrorKind.NOT_FOUND, message, status=404)
-        litellm = await self._litellm.module()
+        litellm = await self._module()
         asked = {
             name: value
             for name, raw in request.fields.items()
@@ -217,6 +218,15 @@ class LiteLLMUpstream:
             exchange.end(error)
         except Exception as error:  # noqa: BLE001  # litellm raises whatever its many modules raise
             exchange.end(self._error(error, opened=opened))
+
+    async def _module(self) -> Any:
+        try:
+            return await self._litellm.module()
+        except (ImportError, OSError) as error:
+            if not (is_shortage(error) or out_of_descriptors()):
+                raise
+            message = f"litellm could not be loaded for a shortage on the gateway's own machine ({error})"
+            raise UpstreamError(ErrorKind.LOCAL_RESOURCES, message) from None
 
     def _refuse_losses(self, request: Request) -> None:
         """Refuse what would go unheard: the planner keeps such calls away once litellm is imported, not before."""

@@ -13,7 +13,7 @@ from gateway.fleet import Deployment
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.measurement import Measurement
 from gateway.racing.reading import AnswerReader, Block, joined
-from gateway.racing.recording import attempt_record
+from gateway.racing.recording import attempt_record, outcome_of
 from gateway.racing.seats import Line
 from gateway.racing.sink import ClientGone, Forward
 from providers.dialects.tongues import TONGUES, translations
@@ -31,7 +31,6 @@ AUDIT_TOKENS_S = 10.0  # but no longer than this
 DRAIN_S = 0.25  # how long after [DONE] the end of the body may take before its connection is given up
 
 _ENDS = frozenset({ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT})
-_TIMEOUTS = frozenset({ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT, ErrorKind.TOTAL_TIMEOUT})
 
 
 class Attempt:
@@ -352,11 +351,7 @@ class Attempt:
 
     async def _failed(self, error: UpstreamError) -> None:
         self.error = error.with_traceback(None)  # its frames know this attempt
-        if error.kind is ErrorKind.STALL_TIMEOUT:
-            outcome = Outcome.STALLED
-        else:
-            outcome = Outcome.TIMEOUT if error.kind in _TIMEOUTS else Outcome.FAILED
-        self._finish(outcome)
+        self._finish(outcome_of(error))
         await self._race.failed(self, error)
 
     def _finish(self, outcome: Outcome) -> None:

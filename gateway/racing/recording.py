@@ -10,7 +10,7 @@ from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallSta
 from gateway.fleet import Deployment
 from gateway.racing.costs import settle
 from gateway.racing.measurement import Measurement
-from providers.errors import UpstreamError
+from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.rate_limits import headroom
 
@@ -34,6 +34,11 @@ def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
         request_id=call.request_id,
         attempts=attempts,
     )
+
+
+def outcome_of(error: UpstreamError) -> Outcome:
+    """Return how an attempt ended that ``error`` ended. What this machine lacks is held against no provider."""
+    return _OUTCOMES.get(error.kind, Outcome.FAILED)
 
 
 def attempt_record(
@@ -146,3 +151,12 @@ def call_record(
         dropped=dropped,
         attempts=bill.attempts,
     )
+
+
+_OUTCOMES = {
+    ErrorKind.CONNECT_TIMEOUT: Outcome.TIMEOUT,
+    ErrorKind.TTFT_TIMEOUT: Outcome.TIMEOUT,
+    ErrorKind.TOTAL_TIMEOUT: Outcome.TIMEOUT,
+    ErrorKind.STALL_TIMEOUT: Outcome.STALLED,
+    ErrorKind.LOCAL_RESOURCES: Outcome.INTERRUPTED,
+}

@@ -12,7 +12,7 @@ from gateway.fleet import Deployment, Model
 from gateway.racing.measurement import milliseconds
 from gateway.racing.outlet import Outlet, Relayed
 from gateway.racing.race import Earlier
-from gateway.racing.recording import call_record, call_start
+from gateway.racing.recording import call_record, call_start, outcome_of
 from gateway.racing.seats import Line, Seats
 from gateway.racing.sink import ClientGone
 from gateway.racing.wait import Wait
@@ -25,7 +25,6 @@ from providers.usage import Usage
 from providers.whole_answers import reported_usage
 
 MAX_CLIENT_FAULTS = 2  # a request called wrong by two providers is wrong
-_TIMEOUTS = frozenset({ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT, ErrorKind.TOTAL_TIMEOUT})
 
 
 class Asking(msgspec.Struct, frozen=True):
@@ -120,7 +119,7 @@ class Relay:
                 answer = await self._ask(attempt)
             except UpstreamError as error:
                 failures.append((name, error))
-                self._end(attempt, _outcome(error), error=error)
+                self._end(attempt, outcome_of(error), error=error)
                 self._stand_up()
             except BaseException as reason:
                 self._abandon(attempt, reason)
@@ -265,8 +264,7 @@ class Relay:
             await outlet.end(data)
         except UpstreamError as broken:
             outlet.drop()
-            outcome = Outcome.STALLED if broken.kind is ErrorKind.STALL_TIMEOUT else _outcome(broken)
-            record = self._close(end(outcome, broken), answer.status, broken.kind)
+            record = self._close(end(outcome_of(broken), broken), answer.status, broken.kind)
         except ClientGone as reason:
             record = record or self._abandon(attempt, reason, answer, rest.usage, ttft_s)
         except BaseException as reason:
@@ -414,7 +412,3 @@ class Relay:
 
     def _since_received_ms(self) -> float:
         return milliseconds(self._clock() - self._call.received_at)
-
-
-def _outcome(error: UpstreamError) -> Outcome:
-    return Outcome.TIMEOUT if error.kind in _TIMEOUTS else Outcome.FAILED

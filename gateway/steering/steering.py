@@ -39,6 +39,8 @@ _NOBODYS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
 _OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
 _UNAUTHORIZED = 401
 
+LACK_TOLD_EVERY_S = 10.0  # that this machine is short of descriptors: a line for each attempt would be a flood
+
 
 class _Launched(msgspec.Struct, frozen=True):
     unix_s: float  # a sample counts in the slot its attempt began in
@@ -75,6 +77,8 @@ class Steering:
         self._planned: dict[str, tuple[str, ...]] = {}  # by model as last planned: clients may name their own
         self._launched: dict[str, _Launched] = {}  # attempts under way, by id
         self._slot = 0
+        self._lacking = 0  # attempts since it was last said that this machine was short of something
+        self._lack_told_s = -inf
 
     def plan(
         self,
@@ -174,6 +178,8 @@ class Steering:
         elif health.tripped and attempt.censored_at_ms is not None and attempt.outcome in CUT:
             q95_s = self._q95_s(model, prompt_class, attempt.deployment)
             health.cut(attempt.censored_at_ms / 1000, q95_s, self._clock())
+        elif attempt.error_kind is not None and attempt.error_kind == ErrorKind.LOCAL_RESOURCES:
+            self._lack(attempt)
 
     def call_finished(self, record: CallRecord) -> None:
         """Learn how long answers are, and whether the primary hung.
@@ -287,6 +293,20 @@ class Steering:
             health.cool(attempt.retry_after_s, now_s)  # a 503 that says when to come back
         if attempt.ttft_ms is None:
             self._strike(model, name, kind)
+
+    def _lack(self, attempt: AttemptRecord) -> None:
+        """Say, now and then, that this machine lacks what attempts take: nobody else would be blamed for it."""
+        self._lacking += 1
+        now_s = self._clock()
+        if now_s < self._lack_told_s + LACK_TOLD_EVERY_S:
+            return
+        _log.error(
+            "gateway.out_of_resources",
+            error=attempt.error_message,
+            attempts=self._lacking,
+            hint="raise the limit on open files (ulimit -n, LimitNOFILE=), or send this machine fewer calls",
+        )
+        self._lack_told_s, self._lacking = now_s, 0
 
     def _strike(self, model: str, deployment: str, cause: str | None) -> None:
         if self._health_of(deployment).strike(self._clock()):

@@ -1,6 +1,8 @@
 """Making connections: names, both IP families, TLS and what it negotiates, and proxies."""
 
 import asyncio
+import errno
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from providers.http.http2 import Http2Connection
 from providers.http.proxies import Proxy
 from providers.http.tunnel import ProxyRefused, Tunnel
 from providers.redaction import redact
+from providers.shortage import is_shortage, out_of_descriptors
 
 Versions = Literal["auto", "1.1", "2"]
 
@@ -37,10 +40,18 @@ class TlsContexts:
         self._made: dict[Versions, ssl.SSLContext] = {}
 
     def offering(self, versions: Versions) -> ssl.SSLContext:
-        """Return the context that offers ``versions``."""
+        """Return the context that offers ``versions``.
+
+        Raises:
+            OSError: it cannot be made for lack of descriptors. Python would make one that trusts nobody, for ever.
+
+        """
         context = self._made.get(versions)
         if context is None:
-            context = self._made[versions] = self._make()
+            made = self._make()
+            if out_of_descriptors():
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            context = self._made[versions] = made
             context.set_alpn_protocols(_OFFERED[versions])
         return context
 
@@ -64,7 +75,8 @@ class Dialer:
         """Return a connection of ``owner``.
 
         Raises:
-            UpstreamError: connect_error, or connect_timeout after ``timeout_s`` for names, TCP and TLS together.
+            UpstreamError: connect_error; connect_timeout after ``timeout_s`` for names, TCP and TLS together; or
+                local_resources, for lack of descriptors, ports or memory here.
 
         """
         try:
@@ -73,7 +85,9 @@ class Dialer:
         except TimeoutError:
             message = "no connection within connect_timeout_s"
             raise UpstreamError(ErrorKind.CONNECT_TIMEOUT, message) from None
-        except (OSError, RuntimeError, ValueError, ProxyRefused) as error:  # uvloop's own are RuntimeErrors
+        except (OSError, RuntimeError, ValueError, ProxyRefused, MemoryError) as error:  # uvloop's are RuntimeErrors
+            if is_shortage(error):
+                raise UpstreamError(ErrorKind.LOCAL_RESOURCES, self._lacking(error)) from None
             self._addresses = []  # they may have changed
             raise UpstreamError(ErrorKind.CONNECT_ERROR, redact(self._words(error))) from None
 
@@ -135,7 +149,13 @@ class Dialer:
             self._resolved_at = loop.time()
         return self._addresses
 
-    def _words(self, error: OSError | RuntimeError | ValueError | ProxyRefused) -> str:
+    def _lacking(self, error: BaseException) -> str:
+        reason = "Out of memory" if isinstance(error, MemoryError) else getattr(error, "strerror", None) or str(error)
+        if out_of_descriptors():
+            reason = os.strerror(errno.EMFILE)  # the resolver and OpenSSL call it by other names
+        return f"no connection to {self._host}:{self._port} for a shortage on the gateway's own machine ({reason})"
+
+    def _words(self, error: OSError | RuntimeError | ValueError | ProxyRefused | MemoryError) -> str:
         through = "" if self._proxy is None else f" through the proxy {self._proxy.host}:{self._proxy.port}"
         match error:
             case ProxyRefused():

@@ -1,7 +1,9 @@
 """Litellm as an upstream, against a real server on loopback that speaks Anthropic's messages API."""
 
 import asyncio
+import errno
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -9,9 +11,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
+from aiohttp.client_reqrep import ConnectionKey
 
 from providers.chunks import Chunk, read_chunk
 from providers.errors import ErrorKind, UpstreamError
@@ -206,6 +210,17 @@ async def test_no_server_is_a_connect_error(litellm: LiteLLM, unused_tcp_port: i
         with pytest.raises(UpstreamError) as raised:
             await upstream.stream(tell("hello"))
     assert raised.value.kind is ErrorKind.CONNECT_ERROR
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOBUFS, errno.EADDRNOTAVAIL])
+def test_what_this_machine_lacks_is_no_connect_error(number: int) -> None:
+    from providers.litellm_errors import upstream_error  # noqa: PLC0415 - as it is by its user
+
+    lacking = OSError(number, os.strerror(number))
+    error = RuntimeError("litellm.InternalServerError: AnthropicException - Cannot connect to host")
+    where = ConnectionKey("a", 1, is_ssl=False, ssl=True, proxy=None, proxy_auth=None, proxy_headers_hash=None)
+    error.__cause__ = aiohttp.ClientConnectorError(where, lacking)
+    assert upstream_error(error, (), 0.0, opened=False).kind is ErrorKind.LOCAL_RESOURCES
 
 
 async def test_a_cancelled_attempt_is_seen_by_the_provider_before_headers(

@@ -1,0 +1,93 @@
+"""A gateway that is short of descriptors: nobody else is blamed for it, and it is well again as soon as it has some."""
+
+import resource
+import signal
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gateway.steering.constants import STRIKES
+from providers.simulator.script import answer
+from providers.simulator.scripted import ScriptedProvider
+from tests.app.gateway.process import started
+from tests.app.gateway.stage import MODEL, chat_body, configuration, single
+
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="elsewhere nobody changes the limits of another process"
+)
+IN_ORDER = {"provider": {"order": ["alpha", "beta"]}}
+
+
+def out_of_descriptors(pid: int) -> tuple[int, int]:
+    """Leave a process not one descriptor more than it has; return the limits it had."""
+    used = {int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir()}
+    lowest = next(number for number in range(len(used) + 1) if number not in used)
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest, before[1]))
+    return before
+
+
+async def test_a_gateway_without_descriptors_blames_no_provider(folder: Path) -> None:
+    async with ScriptedProvider(answer("Hello")) as provider:
+        config = configuration(folder, {"alpha": provider.base_url}, **single())
+        async with started(config, folder) as gateway, aiohttp.ClientSession() as http:
+            async with http.get(f"{gateway.url}/health/live") as response:  # its connection is kept
+                await response.read()
+            before = out_of_descriptors(gateway.pid)
+            statuses, retries, bodies = [], [], []
+            for _ in range(2 * STRIKES):
+                async with http.post(f"{gateway.url}/v1/chat/completions", json=chat_body()) as response:
+                    bodies.append(await response.json())
+                    statuses.append(response.status)
+                    retries.append(response.headers.get("retry-after"))
+            resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, before)
+            assert provider.counts.requests == 0
+            assert statuses == [503] * 2 * STRIKES
+            assert set(retries) == {"1"}
+            assert bodies[0]["error"]["type"] == "service_unavailable"
+            assert bodies[0]["error"]["code"] == "local_resources"
+            assert "Too many open files" in bodies[0]["error"]["message"]
+            async with http.post(f"{gateway.url}/v1/chat/completions", json=chat_body()) as response:
+                assert response.status == 200
+            async with http.get(f"{gateway.url}/leaderboard") as response:
+                [row] = (await response.json())["models"][0]["deployments"]
+            assert (row["state"], row["n"], row["error_rate"]) == ("ok", 1, 0.0)
+            told = gateway.events("gateway.out_of_resources")
+            assert len(told) == 1
+            assert told[0]["level"] == "error"
+            assert gateway.events("steering.opened") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/v1/chat/completions", chat_body(**IN_ORDER)), ("/v1/embeddings", {"model": MODEL, "input": "?", **IN_ORDER})],
+)
+async def test_who_has_a_connection_already_answers(folder: Path, path: str, body: Any) -> None:
+    async with ScriptedProvider(answer("Hello")) as alpha, ScriptedProvider(answer("Hello")) as beta:
+        config = configuration(folder, {"alpha": alpha.base_url, "beta": beta.base_url}, **single())
+        config["models"]["warm"] = {"deployments": ["beta/m"]}
+        async with started(config, folder) as gateway, aiohttp.ClientSession() as http:
+            async with http.post(f"{gateway.url}{path}", json={**body, "model": "warm"}) as response:
+                assert response.status == 200
+            before = out_of_descriptors(gateway.pid)
+            providers = []
+            for _ in range(2 * STRIKES):
+                async with http.post(f"{gateway.url}{path}", json=body) as response:
+                    await response.read()
+                    providers.append(response.headers["x-holeshot-provider"])
+            resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, before)
+            assert providers == ["beta"] * 2 * STRIKES
+            async with http.post(f"{gateway.url}{path}", json=body) as response:
+                assert response.headers["x-holeshot-provider"] == "alpha"
+            gateway.send(signal.SIGINT)
+            await gateway.ended()
+    with closing(sqlite3.connect(folder / "holeshot.db")) as ledger:
+        kinds = "select distinct outcome, error_kind from attempts where error_kind is not null"  # some may be spooled
+        assert ledger.execute(kinds).fetchall() == [("interrupted", "local_resources")]
+        errors = "select count(*) from samples where deployment = 'alpha/m' and is_error"
+        assert ledger.execute(errors).fetchone() == (0,)

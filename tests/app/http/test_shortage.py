@@ -1,0 +1,60 @@
+"""No descriptor is left: that is told from a failure of the server, whatever the resolver or OpenSSL call it."""
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from providers.errors import ErrorKind, UpstreamError
+from providers.http.dialing import TlsContexts
+from tests.app.http.dialled import answered, calling, closed_port
+from tests.app.http.http1_line import Http1Line
+from tests.app.http.lines import Server
+from tests.app.providers.origin import soon
+
+
+@contextmanager
+def without_descriptors() -> Iterator[None]:
+    """Let this process open nothing more."""
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost", "nobody.example"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_lack_of_descriptors_is_our_own(scheme: str, host: str) -> None:
+    async with calling(f"{scheme}://{host}:{closed_port()}") as caller:
+        with without_descriptors(), pytest.raises(UpstreamError) as raised:
+            await soon(caller.send("POST", "/", b"{}"))
+    assert raised.value.kind is ErrorKind.LOCAL_RESOURCES
+    assert "Too many open files" in raised.value.message
+
+
+async def test_a_refused_port_is_the_servers_even_then() -> None:
+    async with calling(f"http://127.0.0.1:{closed_port()}") as caller:
+        with pytest.raises(UpstreamError) as raised:
+            await soon(caller.send("POST", "/", b"{}"))
+    assert raised.value.kind is ErrorKind.CONNECT_ERROR
+
+
+async def test_the_next_call_is_answered_when_there_are_some_again() -> None:
+    async with Server(Http1Line).listening() as server, calling(f"http://127.0.0.1:{server.port}") as caller:
+        with without_descriptors(), pytest.raises(UpstreamError):
+            await soon(caller.send("POST", "/", b"{}"))
+        await answered(server, caller)
+
+
+async def test_no_authorities_that_could_not_be_read_are_kept() -> None:
+    contexts = TlsContexts()
+    with without_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        contexts.offering("auto")
+    fresh = TlsContexts().offering("auto").cert_store_stats()
+    assert contexts.offering("auto").cert_store_stats() == fresh
