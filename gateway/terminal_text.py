@@ -1,7 +1,7 @@
 """Text for a terminal: what would steer it, or turn its letters around, is shown and not sent."""
 
 _TAB, _LINE_FEED, _ONE_BYTE = 0x09, 0x0A, 0xFF
-_BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _LINE_ENDS = (0x2028, 0x2029)
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0), *_LINE_ENDS, *_BIDI)
 _AS_PYTHON = {code: f"\\x{code:02x}" if code <= _ONE_BYTE else f"\\u{code:04x}" for code in _CONTROLS}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gateway.cli.configuration import ConfigOption, report
-from gateway.cli.terminal import FAILED, OK, UNKNOWN, write_json, write_table
+from gateway.cli.terminal import FAILED, OK, UNKNOWN, say, write_json, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -86,12 +86,12 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
             }
         )
         return OK if works else FAILED
-    typer.echo(f"{_name(path) or 'no file: environment and defaults'}: ok")
+    say(f"{_name(path) or 'no file: environment and defaults'}: ok")
     _write_providers(providers, liveness)
     _write_deployments(deployments, fallbacks)
     _write_policies(policies)
     for note in notes:
-        typer.echo(f"note: {note}")
+        say(f"note: {note}")
     return OK if works else FAILED
 
 

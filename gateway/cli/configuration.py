@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.terminal import FAILED
+from gateway.cli.terminal import FAILED, say
 
 if TYPE_CHECKING:
     from gateway.settings import ConfigurationError, Settings
@@ -52,6 +52,6 @@ def read_database_url(config: Path | None) -> str:
 def report(error: "ConfigurationError") -> None:
     """Print every problem, one a line, on standard error."""
     count = len(error.problems)
-    typer.echo(f"holeshot: the configuration has {count} problem{'' if count == 1 else 's'}", err=True)
+    say(f"holeshot: the configuration has {count} problem{'' if count == 1 else 's'}", err=True)
     for problem in error.problems:
-        typer.echo(f"  {problem}", err=True)
+        say(f"  {problem}", err=True)

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import typer
 
-from gateway.cli.terminal import UNKNOWN, fail, write_json, write_table
+from gateway.cli.terminal import UNKNOWN, fail, say, write_json, write_table
 
 # The gateway's words, and ours above the column; a gateway of another version may send more or fewer.
 _LAUNCHES = {"delay_s": "after s", "deployment": "deployment", "role": "role", "extra": "extra", "why": "why"}
@@ -114,24 +114,24 @@ def _fetch(url: str, key: str | None, asked: Mapping[str, object]) -> Mapping[st
 
 def _write(explained: Mapping[str, Any]) -> None:
     plan = explained["explanation"]
-    typer.echo(_head(explained, plan))
-    typer.echo(f"extra attempts: {_said(plan, 'budget')} a call on average, {_said(plan, 'budget_tokens')} saved up")
+    say(_head(explained, plan))
+    say(f"extra attempts: {_said(plan, 'budget')} a call on average, {_said(plan, 'budget_tokens')} saved up")
     for name, floor in _FLOORS.items():
         if plan.get(name) is not None:
-            typer.echo(f"floor: {floor.format(_said(plan, name))}")
+            say(f"floor: {floor.format(_said(plan, name))}")
     for note in plan.get("notes", ()):
-        typer.echo(f"note: {note}")
+        say(f"note: {note}")
     if plan.get("launches"):
         _write_rows("Who runs", _LAUNCHES, plan["launches"])
     elif plan.get("retry_after_s") is not None:
-        typer.echo(f"nobody runs: asked again in {_said(plan, 'retry_after_s')} s")
+        say(f"nobody runs: asked again in {_said(plan, 'retry_after_s')} s")
     else:
-        typer.echo("nobody runs: there is nobody to ask")
+        say("nobody runs: there is nobody to ask")
     if plan.get("rest"):
-        typer.echo(f"when all of them fail: {', '.join(plan['rest'])}\n")
+        say(f"when all of them fail: {', '.join(plan['rest'])}\n")
     _write_rows("Deployments, best first", _DEPLOYMENTS, plan.get("deployments", ()))
     for name, why in plan.get("excluded", {}).items():
-        typer.echo(f"not asked: {name} {why}")
+        say(f"not asked: {name} {why}")
 
 
 def _head(explained: Mapping[str, Any], plan: Mapping[str, Any]) -> str:

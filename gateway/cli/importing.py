@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.configuration import report
-from gateway.cli.terminal import FAILED, fail, write_json
+from gateway.cli.terminal import FAILED, fail, say, write_json
 
 if TYPE_CHECKING:
     from gateway.settings import Problem
@@ -90,20 +90,20 @@ def _problems(output: Path) -> "list[Problem]":
 
 def _tell_people(converted: "Converted", output: Path, problems: "list[Problem]") -> None:
     if converted.notes:
-        typer.echo("left to be done, or done differently:", err=True)
+        say("left to be done, or done differently:", err=True)
     for note in converted.notes:
-        typer.echo(f"  {note}", err=True)
+        say(f"  {note}", err=True)
     if output == _STANDARD_OUTPUT:
         return
-    typer.echo(
+    say(
         f"wrote {output}: {_count(converted.models, 'model')} at {_count(converted.providers, 'provider')},"
         f" {_count(converted.notes, 'remark')}"
     )
     if problems:
-        typer.echo("before `holeshot serve`:", err=True)
+        say("before `holeshot serve`:", err=True)
         for problem in problems:
-            typer.echo(f"  {problem}", err=True)
-    typer.echo("next: holeshot check --live, then holeshot serve")
+            say(f"  {problem}", err=True)
+    say("next: holeshot check --live, then holeshot serve")
 
 
 def _tell_machines(converted: "Converted", output: Path, problems: "list[Problem]") -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.terminal import MISUSED, fail
+from gateway.cli.terminal import MISUSED, fail, say
 
 if TYPE_CHECKING:
     from gateway.settings.market import Market
@@ -66,16 +66,16 @@ def write_configuration(
         ", ".join(vendor.name for vendor in found)
         or "none: set one such as GROQ_API_KEY and run it again, or edit the file"
     )
-    typer.echo(f"wrote {path}\nproviders found in the environment: {names}")
+    say(f"wrote {path}\nproviders found in the environment: {names}")
     if market is not None:
-        typer.echo(
+        say(
             f"models several of them sell: {len(market.raced)} raced, {len(market.others)} more in comments"
             if market.raced
             else "no two of them sell the same model"
         )
         for name, why in market.silent.items():
-            typer.echo(f"note: {name}: {why}")
-    typer.echo("next: holeshot check --live, then holeshot serve")
+            say(f"note: {name}: {why}")
+    say("next: holeshot check --live, then holeshot serve")
 
 
 def _ask(environ: Mapping[str, str], catalog: "Catalog", top: int) -> "Market":

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.terminal import MISUSED, fail, write_json
+from gateway.cli.terminal import MISUSED, fail, say, write_json
 
 PREFIX = "hs-"
 _RANDOM_BYTES = 32
@@ -43,8 +43,8 @@ def new(
     if as_json:
         write_json({"name": name, "key": key, "key_sha256": digest})
         return
-    typer.echo(f"The key of {name}, shown this once:\n\n  {key}\n\nPaste into the configuration:\n")
-    typer.echo(_entry(name, digest, admin=admin, adhoc=adhoc))
+    say(f"The key of {name}, shown this once:\n\n  {key}\n\nPaste into the configuration:\n")
+    say(_entry(name, digest, admin=admin, adhoc=adhoc))
 
 
 def _entry(name: str, digest: str, *, admin: bool, adhoc: bool) -> str:

@@ -12,6 +12,7 @@ import typer
 
 from gateway.cli.configuration import ConfigOption, read_database_url
 from gateway.cli.terminal import MISUSED, console, fail, table, write_json
+from gateway.terminal_text import visible
 
 Models = Sequence[Mapping[str, Any]]
 
@@ -99,7 +100,7 @@ def _watch(fetch: Callable[[], Models], first: Any, interval_s: float) -> None:
             try:
                 shown = _render(fetch())
             except GatewayError as error:
-                shown = str(error)
+                shown = visible(str(error), lines=True)
             live.update(shown, refresh=True)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_database_url
-from gateway.cli.terminal import fail
+from gateway.cli.terminal import fail, say
 
 
 def migrate(
@@ -39,4 +39,4 @@ def migrate(
         fail(str(error))
     except SQLAlchemyError as error:
         fail(f"the database refuses: {str(getattr(error, 'orig', None) or error).partition(chr(10))[0]}")
-    typer.echo(f"the ledger's schema is {down_to or database.head_revision()}")
+    say(f"the ledger's schema is {down_to or database.head_revision()}")

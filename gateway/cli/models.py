@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_settings
-from gateway.cli.terminal import FAILED, MISUSED, UNKNOWN, fail, write_json, write_table
+from gateway.cli.terminal import FAILED, MISUSED, UNKNOWN, fail, say, write_json, write_table
 
 if TYPE_CHECKING:
     from gateway.cli.live import Liveness
@@ -79,7 +79,7 @@ def _show_configured(settings: "Settings", match: str | None, *, as_json: bool) 
     elif match is not None and lines:
         fail(f"no configured model has {match!r} in its name")
     else:
-        typer.echo("no model is configured: `holeshot init --live` proposes some, `holeshot models --live` shows all")
+        say("no model is configured: `holeshot init --live` proposes some, `holeshot models --live` shows all")
 
 
 def _configured_cells(row: dict[str, Any]) -> list[object]:
@@ -124,14 +124,14 @@ def _write_sold(
         columns = ["deployment", "quantization", "context", "$/M in", "$/M out", "can"]
         write_table(columns, [_offer_cells(offer) for offer in same.offers], title=title)
         if same.note is not None:
-            typer.echo(f"note: {same.note}\n")
+            say(f"note: {same.note}\n")
     if not shown and any(answer.listed for answer in answers.values()):
-        typer.echo(f"no two providers sell the same model{f' with {match!r} in its name' if match else ''}")
+        say(f"no two providers sell the same model{f' with {match!r} in its name' if match else ''}")
     for name, answer in answers.items():
         if not answer.listed or not answer.works:
-            typer.echo(f"note: {name}: {answer.message or answer.state}")
+            say(f"note: {name}: {answer.message or answer.state}")
     if hidden := len(matching) - len(shown):
-        typer.echo(f"{hidden} more that one provider sells, or that do not chat: --all shows them")
+        say(f"{hidden} more that one provider sells, or that do not chat: --all shows them")
 
 
 def _offer_cells(offer: "Offer") -> list[object]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_settings
-from gateway.cli.terminal import FAILED, MISUSED, fail, on_a_terminal
+from gateway.cli.terminal import FAILED, MISUSED, fail, on_a_terminal, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,7 +94,7 @@ async def _race(settings: "Settings", question: "Question", view: "View", times:
     if times > 1:
         view.sums_up([lanes.record for lanes in heats if lanes.record is not None])
     if gateway.ledger.pending:
-        typer.echo(f"holeshot: the database is out of reach; the rows wait in {settings.spool_dir}", err=True)
+        say(f"holeshot: the database is out of reach; the rows wait in {settings.spool_dir}", err=True)
     return all(lanes.error is None for lanes in heats)
 
 
@@ -119,7 +119,7 @@ def _view(*, as_json: bool, times: int) -> "View":
 
 
 def _tell_of_the_demo() -> None:
-    typer.echo("no provider keys were found: racing simulated providers", err=True)
+    say("no provider keys were found: racing simulated providers", err=True)
 
 
 def _forget_standard_output() -> None:

@@ -3,12 +3,13 @@
 import asyncio
 import csv
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_database_url
-from gateway.cli.terminal import MISUSED, fail, json_text, on_a_terminal, write_json, write_table
+from gateway.cli.terminal import MISUSED, fail, json_text, on_a_terminal, say, write_json, write_table
+from gateway.terminal_text import visible
 
 if TYPE_CHECKING:
     from gateway.ledger.queries import Result
@@ -26,7 +27,7 @@ def sql(
     """Ask the ledger in SQL, read-only.
 
     A table on a terminal, CSV when piped, so that `| head` and `> file` do what they should; nulls are empty in CSV,
-    lists and objects JSON.
+    lists and objects JSON. Control characters are shown, not sent.
     Tables: calls, attempts, buckets. Views: samples, leaderboard, throughput, throughput_5m, race_value, slo,
     provider_errors.
 
@@ -51,14 +52,17 @@ def _write(result: "Result", *, as_json: bool, as_csv: bool, limit: int) -> None
         write_json([dict(zip(result.columns, row, strict=True)) for row in result.rows])
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(result.columns)
-        writer.writerows(map(_flat, result.rows))
+        writer.writerow(map(_csv_cell, result.columns))
+        writer.writerows(map(_csv_cell, row) for row in result.rows)
     else:
         shown = result.rows[:limit] if limit else result.rows
         write_table(result.columns, shown)
         if hidden := len(result.rows) - len(shown):
-            typer.echo(f"{hidden} more rows; --limit 0 shows all")
+            say(f"{hidden} more rows; --limit 0 shows all")
 
 
-def _flat(row: tuple[Any, ...]) -> list[Any]:
-    return [json_text(value) if isinstance(value, dict | list | tuple) else value for value in row]
+def _csv_cell(value: object) -> object:
+    """Return a value for CSV, which has no escapes of its own: control characters are shown, as in a table."""
+    if isinstance(value, dict | list | tuple):
+        return json_text(value)
+    return visible(value, lines=True) if isinstance(value, str) else value

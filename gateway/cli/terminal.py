@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 
 import typer
 
+from gateway.terminal_text import visible, visible_json
+
 OK = 0
 FAILED = 1
 MISUSED = 2  # a wrong option or, for `serve`, an unusable configuration; click's own code for the former
@@ -22,8 +24,13 @@ UNKNOWN = "–"  # noqa: RUF001 - the dash STEERING prints where a figure is not
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
     """Say ``message`` on standard error and end with ``code``."""
-    typer.echo(f"holeshot: {message}", err=True)
+    say(f"holeshot: {message}", err=True)
     raise typer.Exit(code)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Write ``text`` and the end of its line. What in it comes from clients or providers cannot steer a terminal."""
+    typer.echo(visible(text, lines=True), err=err)
 
 
 def on_a_terminal() -> bool:
@@ -35,12 +42,12 @@ def write_json(value: Any) -> None:
     """Write ``value`` as indented JSON; what JSON has no word for (a date, a UUID) as text."""
     import msgspec  # noqa: PLC0415 - heavy imports belong to the verb that runs
 
-    typer.echo(msgspec.json.format(_encoded(value), indent=2).decode())
+    typer.echo(visible_json(msgspec.json.format(_encoded(value), indent=2).decode()))
 
 
 def json_text(value: Any) -> str:
     """Return ``value`` as JSON in one line."""
-    return _encoded(value).decode()
+    return visible_json(_encoded(value).decode())
 
 
 def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
@@ -66,7 +73,7 @@ def console() -> Any:
     """Return the console on standard output; what is not read by a person has room for every column."""
     from rich.console import Console  # noqa: PLC0415 - as above
 
-    return Console(width=None if on_a_terminal() else _PIPE_WIDTH)
+    return Console(width=None if on_a_terminal() else _PIPE_WIDTH, markup=False, emoji=False)
 
 
 def table(
@@ -83,13 +90,17 @@ def table(
 
     shown = [[cell(value, column) for column, value in zip(columns, row, strict=True)] for row in rows]
     result = Table(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
+        title=None if title is None else Text(visible(title), style="bold"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
     )
     for index, column in enumerate(columns):
         texts = [row[index] for row in shown if row[index] != UNKNOWN]
         figures = _are_figures(texts)
         result.add_column(
-            Text(column),
+            Text(visible(column, lines=True)),
             justify="right" if figures else "left",
             overflow="fold",
             no_wrap=figures,  # where it is narrow, names are folded and figures stay whole
@@ -102,7 +113,10 @@ def table(
 
 
 def cell(value: object, column: str = "") -> str:
-    """Return ``value`` as a person wants to read it; the unit at the end of ``column`` decides the digits."""
+    """Return ``value`` as a person wants to read it; the unit at the end of ``column`` decides the digits.
+
+    Control characters are shown: the values are those of clients and providers.
+    """
     if value is None:
         return UNKNOWN
     if isinstance(value, bool):
@@ -112,7 +126,7 @@ def cell(value: object, column: str = "") -> str:
         return str(value) if isinstance(value, int) else f"{value:,.{digits}f}"
     if isinstance(value, dict | list | tuple):
         return json_text(value)
-    return str(value)
+    return visible(str(value), lines=True)
 
 
 def _encoded(value: Any) -> bytes:

@@ -9,13 +9,13 @@ from rich.text import Text
 from gateway.calls import CallRecord, Outcome
 from gateway.cli.lanes import Lane, Lanes
 from gateway.cli.terminal import UNKNOWN
+from gateway.terminal_text import visible
 
 _NAME_SHARE = 0.4  # of the width, at most
 _NARROWEST_BAR = 12
 _WIDEST_BAR = 60
 _STEPS_MS = (250, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 60_000, 120_000)  # what a bar's whole length can mean
 _CLAIM_SHARE = 0.75  # of the bar, at most: the winner is seen to run on
-_CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 class Glyphs(NamedTuple):
@@ -54,11 +54,6 @@ class Track:
         lines = answer.wrap(console, width)
         room = max(1, options.size.height - len(self._lanes.lanes) - 3)
         yield Group(*lines[-room:])
-
-
-def printable(text: str) -> str:
-    """Return ``text`` without control characters: what a model says must not steer the terminal."""
-    return text.translate(_CONTROLS)
 
 
 def state(lane: Lane, lanes: Lanes) -> str:
@@ -128,7 +123,7 @@ def _grid(lanes: Lanes, width: int, glyphs: Glyphs) -> RenderableType:
     grid.add_column(overflow="ellipsis", no_wrap=True)
     for lane in lanes.lanes:
         style = _style(lane)
-        row = [Text(lane.deployment, style="bold" if lane.won else "")]
+        row = [Text(visible(lane.deployment), style="bold" if lane.won else "")]
         if with_role:
             row.append(Text(lane.start.role, style="dim"))
         if bar_width >= _NARROWEST_BAR:
@@ -181,10 +176,10 @@ def _style(lane: Lane) -> str:
 
 
 def _answer(lanes: Lanes) -> Text:
-    answer = Text(printable(lanes.thoughts), style="dim italic")
+    answer = Text(visible(lanes.thoughts, lines=True), style="dim italic")
     if answer and lanes.answer:
         answer.append("\n\n")
-    return answer.append(printable(lanes.answer), "not dim not italic")
+    return answer.append(visible(lanes.answer, lines=True), "not dim not italic")
 
 
 def _live_speed(lane: Lane, lanes: Lanes) -> str:

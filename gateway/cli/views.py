@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-import typer
 
 from gateway.calls import CallRecord
 from gateway.cli.lanes import Lane, Lanes, Spectator
 from gateway.cli.podium import podium
-from gateway.cli.track import Track, clock_ms, printable, state, summary
+from gateway.cli.terminal import say
+from gateway.cli.track import Track, clock_ms, state, summary
+from gateway.terminal_text import visible, visible_json
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -40,7 +41,7 @@ class DrawnView:
     def __init__(self, *, brief: bool) -> None:
         from rich.console import Console  # noqa: PLC0415 - only for a person
 
-        self._console = Console(highlight=False)
+        self._console = Console(highlight=False, markup=False, emoji=False)
         self._brief = brief
         self._live: Live | None = None
 
@@ -89,12 +90,11 @@ class PlainView:
         words = "won" if lane.won and lane.record is None else state(lane, self._lanes)
         if lane.record is not None and lane.record.ttft_ms is None:
             words += f" after {clock_ms(lane, self._lanes):.0f} ms"
-        typer.echo(f"{at_ms:8.0f} ms  {lane.deployment} ({lane.start.role}): {words}", err=True)
+        say(f"{at_ms:8.0f} ms  {lane.deployment} ({lane.start.role}): {words}", err=True)
 
     def said(self, text: str) -> None:
-        """Pass it on."""
-        shown = printable(text) if sys.stdout.isatty() else text
-        sys.stdout.write(shown)
+        """Pass it on: as it is, unless it goes to a terminal."""
+        sys.stdout.write(visible(text, lines=True) if sys.stdout.isatty() else text)
         sys.stdout.flush()
 
     def ends(self, lanes: Lanes) -> None:
@@ -102,14 +102,14 @@ class PlainView:
         if lanes.answer and not lanes.answer.endswith("\n"):
             self.said("\n")
         if lanes.record is not None:
-            typer.echo(summary(lanes.record), err=True)
+            say(summary(lanes.record), err=True)
         _complain(lanes)
 
     def sums_up(self, calls: Sequence[CallRecord]) -> None:
         """Tell the table."""
         from rich.console import Console  # noqa: PLC0415 - as above
 
-        Console(stderr=True, highlight=False).print(podium(calls))
+        Console(stderr=True, highlight=False, markup=False, emoji=False).print(podium(calls))
 
 
 class JsonView:
@@ -135,7 +135,7 @@ class JsonView:
             "winner": None if winner is None else winner.deployment,
             **call,
         }
-        sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+        sys.stdout.buffer.write(visible_json(msgspec.json.encode(told).decode()).encode() + b"\n")
         sys.stdout.flush()
 
     def sums_up(self, calls: Sequence[CallRecord]) -> None:
@@ -144,4 +144,4 @@ class JsonView:
 
 def _complain(lanes: Lanes) -> None:
     if lanes.error is not None:
-        typer.echo(f"holeshot: {lanes.error}", err=True)
+        say(f"holeshot: {lanes.error}", err=True)

@@ -5,8 +5,12 @@ from decimal import Decimal
 from uuid import UUID
 
 import pytest
+import typer
 
-from gateway.cli.terminal import cell, write_json, write_table
+from gateway.cli.sql import _write
+from gateway.cli.terminal import cell, console, fail, say, write_json, write_table
+from gateway.ledger.queries import Result
+from gateway.terminal_text import visible
 
 
 def test_the_unit_decides_the_digits() -> None:
@@ -91,3 +95,56 @@ def test_a_pipe_has_room_for_every_column(capsys: pytest.CaptureFixture[str]) ->
     write_table([f"column_{number}" for number in range(15)], [range(15)])
 
     assert "column_0 " in capsys.readouterr().out.splitlines()[1]
+
+
+EVIL = "\x1b[2J[red]x[/red] \x9b1m \u202egnp.exe :smile: \x7f"
+STEERING = set("\x1b\x9b\u202e\x7f\r\b")
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_what_others_say_is_shown_in_a_table_and_steers_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool
+) -> None:
+    if is_terminal:
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setenv("TERM", "dumb")
+    write_table(["tags", EVIL], [[{"a": EVIL}, EVIL], [[EVIL], EVIL]], title=EVIL)
+    console().print(EVIL.replace("\x1b", ""))  # a plain text is no markup either
+    say(EVIL)
+
+    shown = capsys.readouterr().out
+    assert r"\x1b[2J[red]x[/red] \x9b1m \u202egnp.exe :smile: \x7f" in shown.splitlines()[-1]
+    assert not set("".join(line for line in shown.splitlines() if r"\x1b" in line)) & STEERING
+    assert shown.count("[red]x[/red]") >= 8
+
+
+def test_json_keeps_what_others_say_and_escapes_it(capsys: pytest.CaptureFixture[str]) -> None:
+    write_json([{"tag": EVIL, "line": "a\nb"}])
+
+    written = capsys.readouterr().out
+    assert json.loads(written) == [{"tag": EVIL, "line": "a\nb"}]
+    assert not set(written) & STEERING
+
+
+@pytest.mark.parametrize("as_csv", [True, False])
+def test_an_answer_in_sql_steers_nothing_in_whatever_form(capsys: pytest.CaptureFixture[str], *, as_csv: bool) -> None:
+    _write(Result((EVIL,), [(EVIL,), ({"k": EVIL},)]), as_json=False, as_csv=as_csv, limit=0)
+
+    written = capsys.readouterr().out
+    assert not set(written) & STEERING
+    assert r"\x1b[2J[red]x[/red]" in written
+
+
+def test_an_error_steers_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit):
+        fail(f"the provider says {EVIL}")
+
+    assert not set(capsys.readouterr().err) & STEERING
+
+
+def test_letters_of_any_script_and_lines_stay_as_they_are() -> None:
+    text = "naïve 日本 עברית 👩‍🚀\n\tlaid out"
+    assert visible(text, lines=True) == text
+    assert visible(text) == text.replace("\n", r"\n").replace("\t", r"\t")
