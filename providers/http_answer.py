@@ -10,16 +10,18 @@ import msgspec
 
 from providers.error_bodies import error_in, says_error
 from providers.errors import ErrorKind, UpstreamError
+from providers.event_masks import complains, masked, plain
 from providers.http.encoding import Body
 from providers.http.response import Response
 from providers.http_exchange import read_body
 from providers.json_stream import read_answer
-from providers.sse import EventSplitter, events
+from providers.sse import Event, EventSplitter, events
 from providers.usage import Usage
 from providers.whole_answers import reported_usage
 
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024  # two thousand embeddings are some 80 MiB
 _JSON_ONLY = frozenset({"embeddings", "moderations", "rerank", "messages/count_tokens"})
+_LARGEST_EVENT_BYTES = 32 * 1024 * 1024  # that is held back until it is whole
 _LONGEST_SILENCE_BYTES = 1024 * 1024  # of comments before the first event
 _EVENTS = "text/event-stream"
 _UNSAID = ("", "text/plain", "binary/octet-stream")
@@ -62,26 +64,26 @@ async def read_beginning(path: str, response: Body, secrets: Sequence[str]) -> t
 
 
 class HttpRest:
-    """What is still to come of an answer; each read is passed on as it came."""
+    """What is still to come of an answer; each read is passed on as it came, of a stream the events that are whole."""
 
-    def __init__(self, response: Body, watch: "_Watch | None") -> None:
+    def __init__(self, response: Body, stream: "_Stream | None") -> None:
         self.ended = False  # all of it was read
         self._response = response
-        self._watch = watch
+        self._stream = stream
         self._broken: UpstreamError | None = None
 
     @property
     def usage(self) -> Usage | None:
         """The tokens that an event has reported so far."""
-        return self._watch.usage if self._watch is not None else None
+        return self._stream.usage if self._stream is not None else None
 
     @property
     def error(self) -> UpstreamError | None:
         """The error that an event has told of; it is among what was read."""
-        return self._watch.error if self._watch is not None else None
+        return self._stream.error if self._stream is not None else None
 
     async def read(self) -> bytes:
-        """Return the next bytes, ``b""`` at the end.
+        """Return the next bytes, ``b""`` at the end, or where none can be passed on yet.
 
         Raises:
             UpstreamError: the connection broke.
@@ -90,13 +92,17 @@ class HttpRest:
         if self._broken is not None:
             raise self._broken
         data = await self._response.read()
-        if self._watch is not None:
-            self._watch.see(data)
         if data:
             await self.look_for_end()
         else:
             self.ended = True
-        return data
+        return self.passed_on(data)
+
+    def passed_on(self, data: bytes) -> bytes:
+        """Return what of ``data`` and of what came before it can be passed on by now."""
+        if self._stream is None:
+            return data
+        return self._stream.feed(data) + (self._stream.rest() if self.ended else b"")
 
     async def look_for_end(self) -> None:
         """Learn whether what was read last was all of it, as far as that is known already. Waits for nothing."""
@@ -112,51 +118,69 @@ class HttpRest:
         self._response.abort()
 
 
-class _Watch:
-    """Looks along at a stream of events, for the tokens and the error it may tell of."""
+class _Stream:
+    """A stream of events on its way: what it tells of tokens and of an error, and its bytes without our keys."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self.usage: Usage | None = None
         self.error: UpstreamError | None = None
         self.begun = False  # an event that is no comment has come
         self._secrets = secrets
-        self._splitter: EventSplitter | None = EventSplitter()
+        self._splitter = EventSplitter(tail_limit_bytes=_LARGEST_ANSWER_BYTES)
+        self._looks = True
 
-    def see(self, data: bytes) -> None:
-        if self._splitter is None:
-            return
-        try:
-            block = self._splitter.feed(data) if data else self._splitter.rest()
-        except UpstreamError:  # an event larger than is looked into: it is passed on all the same
-            self.begun, self._splitter = True, None
-            return
-        for event in events(block) if block else ():
-            if event.data:
-                self.begun = True
-                if b'"usage"' in event.data or b'"error"' in event.data:
-                    self._read(event.data)
+    def feed(self, data: bytes) -> bytes:
+        """Return the events that are whole now."""
+        if not self._looks or not data:
+            return data
+        passed = self._seen(self._splitter.feed(data))
+        if self._splitter.held_bytes > _LARGEST_EVENT_BYTES:  # it is not looked into, but passed on all the same
+            self.begun, self._looks = True, False
+            passed += self._splitter.tail()
+        return passed
 
-    def _read(self, data: bytes) -> None:
+    def rest(self) -> bytes:
+        """Return what is left at the end."""
+        return self._seen(self._splitter.rest())
+
+    def _seen(self, block: bytes) -> bytes:
+        seen = list(map(self._see, events(block))) if block else []
+        return b"".join(event.raw for event in seen)
+
+    def _see(self, event: Event) -> Event:
+        if not plain(event):
+            event = masked(event, self._secrets)
+        if not event.data:
+            return event
+        self.begun = True
+        if b'"usage"' in event.data or b'"error"' in event.data:
+            event = self._read(event)
+        elif complains(event.data):
+            event = masked(event, self._secrets, is_error=True)
+        return event
+
+    def _read(self, event: Event) -> Event:
         try:
-            said = _objects.decode(data)
+            said = _objects.decode(event.data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return
+            return event
         if says_error(said) or bytes(said.get("type", b"")) == b'"error"':
-            self.error = error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
-        else:
-            self.usage = reported_usage(data) or self.usage
+            self.error = error_in(event.data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+            return masked(event, self._secrets, is_error=True)
+        self.usage = reported_usage(event.data) or self.usage
+        return event
 
 
 async def _read_events(head: bytes, response: Body, secrets: Sequence[str]) -> tuple[bytes, HttpRest | None]:
     """Read up to the first event, which may be an error."""
-    watch = _Watch(secrets)
-    rest = HttpRest(response, watch)
-    watch.see(head)
-    while not watch.begun and len(head) < _LONGEST_SILENCE_BYTES and (data := await rest.read()):
-        head += data
-    if watch.error is not None:
-        raise watch.error
-    if not watch.begun:
+    stream = _Stream(secrets)
+    rest = HttpRest(response, stream)
+    head = rest.passed_on(head)
+    while not stream.begun and not rest.ended and len(head) < _LONGEST_SILENCE_BYTES:
+        head += await rest.read()
+    if stream.error is not None:
+        raise stream.error
+    if not stream.begun:
         raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, "answered with a stream of no events")
     return head, rest
 

@@ -65,14 +65,24 @@ class EventSplitter:
         return block
 
     @property
+    def held_bytes(self) -> int:
+        """How long the unfinished tail is."""
+        return len(self._tail)
+
+    def tail(self) -> bytes:
+        """Return the unfinished tail as it is, and forget it."""
+        tail = bytes(self._tail)
+        self._tail.clear()
+        return tail
+
+    @property
     def holds_back(self) -> bool:
         """Whether there is an unfinished tail."""
         return bool(self._tail)
 
     def rest(self) -> bytes:
         """Return what is left when the stream has ended, closed by the blank line it lacks; ``b""`` if nothing."""
-        tail = bytes(self._tail)
-        self._tail.clear()
+        tail = self.tail()
         return tail.rstrip(b"\r\n") + b"\n\n" if tail.strip() else b""
 
 

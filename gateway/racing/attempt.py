@@ -149,11 +149,10 @@ class Attempt:
             connect_timeout_s=deployment.clocks.connect_s,
             drop_params=deployment.drop_params,
         )
-        steps = translations(spoken, call.dialect, call.fields) if spoken is not call.dialect else None
-        exchange = await deployment.upstream.stream(request)
-        if steps is not None:
-            exchange = TranslatedExchange(exchange, steps)
-        self.exchange = exchange
+        exchange = self.exchange = await deployment.upstream.stream(request)
+        if spoken is not call.dialect:
+            steps = translations(spoken, call.dialect, call.fields, exchange.secrets)
+            exchange = self.exchange = TranslatedExchange(exchange, steps)
         measurement.headers_at = self._clock()
         measurement.connect_ms = exchange.connect_ms
         await self._pump(exchange, clocks)

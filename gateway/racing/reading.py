@@ -14,7 +14,8 @@ from gateway.racing.pattern import Pattern, Run, learned
 from providers.chunks import Chunk
 from providers.dialects.dialect import ReadEvent
 from providers.errors import UpstreamError
-from providers.sse import EventSplitter, events
+from providers.event_masks import complains, masked, plain
+from providers.sse import Event, EventSplitter, events
 
 MANY_BYTES = 1_000  # a block of some events: worth looking for plain ones as soon as the first has taught the pattern
 HEAD_EVENTS = 3  # among these there should be a first text to learn from
@@ -130,18 +131,17 @@ class AnswerReader:
         forward: list[bytes] = []
         dropped = meaningful = False
         error: UpstreamError | None = None
-        for event in events(block):
-            if not event.data:
-                forward.append(event.raw)
-                continue
+        for came in events(block):
             try:
-                chunk = self._read_event(event.data, self._secrets)
+                event, chunk = self._understood(came)
             except UpstreamError as broken:
                 error, dropped = broken, True
                 break
-            if chunk.error is not None:
-                error, dropped = chunk.error, True
-                break
+            if event is not came:
+                dropped = True
+            if chunk is None:
+                forward.append(event.raw)
+                continue
             self._measurement.event(chunk, now)
             chunks.append(chunk)
             if chunk.finished:
@@ -163,6 +163,25 @@ class AnswerReader:
         draft.parts.append(Part(kept, chunks))
         draft.error = error
         return error is None and not self.done
+
+    def _understood(self, event: Event) -> tuple[Event, Chunk | None]:
+        """Return an event, without keys in what is not the answer's, and what it says; None: it is a comment.
+
+        Raises:
+            UpstreamError: it is no event of the dialect, or the provider's error.
+
+        """
+        if not plain(event):
+            event = masked(event, self._secrets)
+        if not event.data:
+            return event, None
+        chunk = self._read_event(event.data, self._secrets)
+        if chunk.error is not None:
+            raise chunk.error
+        if not (chunk.meaningful or chunk.finished or chunk.done or chunk.usage) and complains(event.data):
+            event = masked(event, self._secrets, is_error=True)
+            chunk = msgspec.structs.replace(chunk, data=event.data)
+        return event, chunk
 
     def _learn(self, raw: bytes, chunk: Chunk) -> None:
         """Take an event as the pattern of those that follow: some streams change theirs from time to time."""

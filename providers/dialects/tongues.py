@@ -70,13 +70,13 @@ _EFFORT: Mapping[Dialect, str] = {  # where a request says how hard to think
     Dialect.MESSAGES: "thinking",
     Dialect.RESPONSES: "reasoning.effort",
 }
-_STREAM_TO_CHAT: Mapping[Dialect, Callable[[Fields], Translation]] = {
+_STREAM_TO_CHAT: Mapping[Dialect, Callable[[Fields, Sequence[str]], Translation]] = {
     Dialect.MESSAGES: messages_streams.ToChat,
-    Dialect.RESPONSES: responses_streams.ToChat,
+    Dialect.RESPONSES: lambda asked, _: responses_streams.ToChat(asked),  # tells of errors, and raises none
 }
-_STREAM_FROM_CHAT: Mapping[Dialect, Callable[[Fields], Translation]] = {
+_STREAM_FROM_CHAT: Mapping[Dialect, Callable[[Fields, Sequence[str]], Translation]] = {
     Dialect.MESSAGES: messages_streams.FromChat,
-    Dialect.RESPONSES: responses_streams.FromChat,
+    Dialect.RESPONSES: lambda asked, _: responses_streams.FromChat(asked),
 }
 
 
@@ -115,13 +115,16 @@ def _from_chat(fields: Fields, target: Dialect, habits: Habits) -> Wording:
     return completions_requests.from_chat(fields)
 
 
-def translations(source: Dialect, target: Dialect, asked: Fields) -> list[Translation]:
-    """Return what turns an answer in ``source`` into one in ``target``, the dialect of the request ``asked``."""
+def translations(source: Dialect, target: Dialect, asked: Fields, secrets: Sequence[str]) -> list[Translation]:
+    """Return what turns an answer in ``source`` into one in ``target``, the dialect of the request ``asked``.
+
+    ``secrets`` are masked in what an error says.
+    """
     if source is target:
         return []
     steps: list[Translation] = []
     if source is not Dialect.CHAT:
-        steps.append(_STREAM_TO_CHAT[source](asked))
+        steps.append(_STREAM_TO_CHAT[source](asked, secrets))
     if target is not Dialect.CHAT:
-        steps.append(_STREAM_FROM_CHAT[target](asked))
+        steps.append(_STREAM_FROM_CHAT[target](asked, secrets))
     return steps

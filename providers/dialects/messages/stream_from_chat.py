@@ -1,6 +1,6 @@
 """A stream of chat chunks as Messages events, while it comes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -38,7 +38,8 @@ class FromChat:
     ``stop_reason``) it is told; else such an answer ends as any other.
     """
 
-    def __init__(self, asked: Mapping[str, msgspec.Raw]) -> None:
+    def __init__(self, asked: Mapping[str, msgspec.Raw], secrets: Sequence[str] = ()) -> None:
+        self._secrets = secrets
         self._shows_thinking = _shows_thinking(asked)
         self._stops = _stops(asked)
         self._names = _shortened(asked)
@@ -85,10 +86,10 @@ class FromChat:
         choices = chunk.get("choices") or ()
         choice: dict[str, Any] = next((one for one in choices if not one.get("index")), {})
         if chunk.get("error") or chunk.get("object") == "error" or choice.get("error"):
-            raise error_in(data, (), otherwise=ErrorKind.STREAM_ERROR)
+            raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
         reason = choice.get("finish_reason")
         if reason == "error":
-            raise error_in(data, (), otherwise=ErrorKind.STREAM_ERROR)
+            raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
         if choice and not self._begun:
             self._begin(chunk, said)
         if delta := choice.get("delta"):

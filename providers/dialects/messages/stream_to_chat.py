@@ -1,7 +1,7 @@
 """A Messages stream as chat chunks, while it comes."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -33,8 +33,10 @@ class ToChat:
     def __init__(
         self,
         asked: Mapping[str, msgspec.Raw],  # noqa: ARG002  # as every translation is made; chat echoes nothing
+        secrets: Sequence[str] = (),
         unix_s: Callable[[], float] = time.time,
     ) -> None:
+        self._secrets = secrets
         self._unix_s = unix_s
         self._head = b""  # of every chunk, up to its choices
         self._usage: dict[str, Any] = {}
@@ -82,7 +84,7 @@ class ToChat:
             case "message_stop":
                 said = self._stop()
             case "error" | None if event.get("error"):
-                raise error_of_event(data, (), otherwise=ErrorKind.STREAM_ERROR)
+                raise error_of_event(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
         return said
 
     def _begin(self, message: Mapping[str, Any]) -> bytes:
