@@ -10,6 +10,9 @@ from typing import Any, Protocol
 from aiohttp import web
 from aiohttp.http_parser import RawRequestMessage
 
+from gateway.connections.answering import AnsweringHandler
+from gateway.ingress.refusals import Refusals
+
 TLS_CLOSE_S = 5.0  # for a peer to answer the end of TLS
 _TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
@@ -30,7 +33,7 @@ class Watch(Protocol):
         """Hear that it is no more; once."""
 
 
-class Connection(web.RequestHandler):
+class Connection(AnsweringHandler):
     """An accepted connection, from before its TLS handshake on.
 
     ``owes_head``: it must send the whole head of a request in time. ``has_begun``: and has sent a part of it.
@@ -39,8 +42,8 @@ class Connection(web.RequestHandler):
 
     __slots__ = ("_ended", "_opening", "_watch", "has_begun", "is_stranger", "owes_head", "watched")
 
-    def __init__(self, watch: Watch, server: web.Server, **options: Any) -> None:
-        super().__init__(server, **options)
+    def __init__(self, watch: Watch, server: web.Server, refusals: Refusals, **options: Any) -> None:
+        super().__init__(server, refusals, **options)
         self.owes_head = self.is_stranger = self.watched = True
         self.has_begun = False
         self._watch = watch

@@ -75,7 +75,7 @@ class Connections:
     def take(self, sock: socket.socket, host: str) -> None:
         """Open what was accepted from ``host``; cut another one, or this one, when that is one too many."""
         limits = self._limits()
-        connection = Connection(self, self._server, loop=self._loop, **self._options)
+        connection = Connection(self, self._server, self._context.refusals, loop=self._loop, **self._options)
         self._metrics.connection_accepted()
         self._all.add(connection)
         address = read_address(host)

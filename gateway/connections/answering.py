@@ -1,0 +1,80 @@
+"""What aiohttp meets outside of our handlers: requests that are no HTTP, bodies that break off, defects.
+
+aiohttp would log each with a traceback, which quotes the client's bytes (a malformed header may be its key), and answer
+in plain text, which quotes them too.
+"""
+
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooLong
+
+from gateway.errors import ApiError, InternalError, InvalidRequest
+from gateway.ingress.headers import SERVER
+from gateway.ingress.refusals import Refusals, Refused
+
+MALFORMED_REQUEST = "malformed_request"
+MALFORMED_BODY = "malformed_body"
+_CLIENTS_FAULTS = (HttpProcessingError, web.RequestPayloadError, web.PayloadAccessError, ConnectionError)
+
+
+class AnsweringHandler(web.RequestHandler):
+    """aiohttp's connection, which answers such requests as any other, and puts them among the refusals."""
+
+    __slots__ = ("_refusals",)
+
+    def __init__(self, server: web.Server, refusals: Refusals, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._refusals = refusals
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002 - aiohttp's, and it quotes the client
+    ) -> web.StreamResponse:
+        """Return the answer to a request that is no HTTP, or that a defect of ours has left without one; hang up.
+
+        Raises:
+            ConnectionError: an answer has begun already.
+
+        """
+        refused = Refused(peer=request.remote)
+        if isinstance(exc, HttpProcessingError):
+            error: ApiError = InvalidRequest(_words(exc))
+            error.code = MALFORMED_REQUEST
+            self._refusals.refuse(error.status, error.kind, refused)
+        else:
+            error = InternalError("the gateway made a mistake; its log has the details")
+            self._refusals.refuse(status, error.kind, refused, defect=exc or RuntimeError("a handler timed out"))
+        if request.writer.output_size > 0:
+            raise ConnectionError("an answer has begun already")
+        response = web.Response(
+            body=error.body(), status=error.status_code, content_type="application/json", headers={"server": SERVER}
+        )
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Take note of what has ended a connection without an answer of ours."""
+        problem = kw.get("exc_info")
+        if isinstance(problem, _CLIENTS_FAULTS):
+            self._refusals.refuse(InvalidRequest.status, MALFORMED_BODY, Refused(peer=self._peer))
+        else:
+            defect = problem if isinstance(problem, BaseException) else RuntimeError(*args[:1])
+            self._refusals.refuse(InternalError.status, "internal_error", Refused(peer=self._peer), defect=defect)
+
+    @property
+    def _peer(self) -> str | None:
+        address = None if self.transport is None else self.transport.get_extra_info("peername")
+        return str(address[0]) if isinstance(address, tuple) else None
+
+
+def _words(error: HttpProcessingError) -> str:
+    """Say what is wrong with a request's head, without a word of it."""
+    if isinstance(error, BadHttpMethod):
+        return "this is no HTTP request; is it TLS, or HTTP/2, sent to a port that speaks HTTP/1.1?"
+    if isinstance(error, LineTooLong):
+        return "the request's path or one of its headers is too long"
+    return "the head of the request is malformed: its request line or one of its headers"

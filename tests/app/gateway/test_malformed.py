@@ -1,0 +1,89 @@
+"""Requests that are no HTTP get an answer in JSON, and neither it nor the log has a word of theirs."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from structlog.typing import EventDict
+
+from tests.app.gateway.stage import Serve, Stage
+from tests.app.gateway.test_admission import KEYS, clients, key_of
+from tests.app.gateway.test_refusals import counted, refusals
+
+KEY = "hs-" + "aB3_" * 10
+HEAD = f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {KEY}\r\n".encode()
+MALFORMED = {
+    "a line break in a header": HEAD.replace(b"Bearer ", b"Bearer\nhs-") + b"\r\n",
+    "a control character in a header": HEAD.replace(b"Bearer ", b"Bearer \x01") + b"\r\n",
+    "a header without a colon": HEAD + b"Bearer " + KEY.encode() + b"\r\n\r\n",
+    "a space before the colon": HEAD + b"x-key : " + KEY.encode() + b"\r\n\r\n",
+    "a header that is too long": HEAD + b"x: " + KEY.encode() * 1000 + b"\r\n\r\n",
+    "a length that is none": HEAD + b"content-length: " + KEY.encode() + b"\r\n\r\n",
+    "two lengths": HEAD + b"content-length: 1\r\ncontent-length: 2\r\n\r\n",
+    "a length and chunks": HEAD + b"content-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
+    "a path that is none": HEAD.replace(b"/v1/chat", b"http://[" + KEY.encode()) + b"\r\n",
+    "another protocol": HEAD.replace(b"HTTP/1.1", KEY.encode()) + b"\r\n",
+    "another version": HEAD.replace(b"HTTP/1.1", b"HTTP/9.9") + b"\r\n",
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + KEY.encode() + bytes(200),
+}
+
+
+async def said(stage: Stage, request: bytes) -> tuple[bytes, bytes]:
+    """Return head and body of what is answered to ``request`` until the gateway hangs up."""
+    port = int(stage.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answered = await reader.read()
+    writer.close()
+    head, _, body = answered.partition(b"\r\n\r\n")
+    return head, body
+
+
+def quoted(*places: Any) -> bool:
+    return KEY in repr(places) or KEYS["plain"] in repr(places)
+
+
+@pytest.mark.parametrize("request_", MALFORMED.values(), ids=MALFORMED)
+async def test_a_malformed_request_is_refused_in_json_and_not_quoted(
+    serve: Serve, logged: list[EventDict], caplog: pytest.LogCaptureFixture, request_: bytes
+) -> None:
+    async with serve(config=clients(plain={})) as stage:
+        head, body = await said(stage, request_)
+        error = json.loads(body)["error"]
+        assert head.startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
+        assert (error["type"], error["code"]) == ("invalid_request_error", "malformed_request")
+        assert b"content-type: application/json" in head.lower()
+        assert b"server: holeshot\r\n" in head.lower() + b"\r\n"
+        assert await counted(stage) == {'{reason="malformed_request",status="400"}': 1.0}
+    [entry] = refusals(logged)
+    assert (entry["reason"], entry["peer"], entry["count"]) == ("malformed_request", "127.0.0.1", 1)
+    assert not quoted(head, body, logged, caplog.text)
+    assert caplog.records == []
+
+
+async def test_a_flood_of_malformed_requests_has_a_line_a_second(
+    serve: Serve, logged: list[EventDict], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serve(config=clients(plain={})) as stage:
+        await asyncio.gather(*(said(stage, MALFORMED["a header without a colon"]) for _ in range(200)))
+        assert await counted(stage) == {'{reason="malformed_request",status="400"}': 200.0}
+    assert sum(entry["count"] for entry in refusals(logged)) == 200
+    assert len(refusals(logged)) < 20
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("admitted", [True, False])
+async def test_a_body_that_breaks_off_in_nonsense_is_not_quoted(
+    serve: Serve, logged: list[EventDict], caplog: pytest.LogCaptureFixture, *, admitted: bool
+) -> None:
+    key = key_of("plain")["authorization"] if admitted else "Bearer nobody"
+    request = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: {key}\r\n"
+        f"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{{\r\n{KEY}\r\n{KEY}\r\n"
+    ).encode()
+    async with serve(config=clients(plain={})) as stage:
+        head, body = await said(stage, request)
+        assert json.loads(body)["error"]["type"] in {"invalid_request_error", "authentication_error"}
+    assert not quoted(head, body, logged, caplog.text)
+    assert caplog.records == []
