@@ -1,0 +1,66 @@
+"""Silent connections from one address, more than a process has descriptors by default, and those who want something."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterable
+
+from benchmarks import gateways
+from benchmarks.caller import Question
+from benchmarks.edge.client import ask, get, silent
+from benchmarks.edge.edge import Edge, Running
+from benchmarks.edge.figure import Figure
+
+DESCRIPTORS = 1024  # what a shell gives
+CROWDS = (1100, 5000)
+OTHER = "127.0.0.2"
+LOOK_S = 20.0  # that long somebody comes anew
+EACH_S = 0.5
+GIVEN_UP_S = LOOK_S
+
+
+async def measure(edge: Edge) -> list[Figure]:
+    figures: list[Figure] = []
+    for number in CROWDS:
+        async with edge.gateway(descriptors=DESCRIPTORS) as gateway, silent(gateway.port, number):
+            answered, asked, worst_s = await _visits(gateway)
+            log = gateway.log
+        title = f"{number:,} silent ones"
+        figures += [
+            Figure(f"{title}, others answered", answered / asked * 100, "%"),
+            Figure(f"{title}, others' longest wait for a first byte", worst_s * 1000, "ms"),
+            Figure(f"{title}, upstream failures in the log", float(log.count('"connect_error"'))),
+        ]
+    return figures
+
+
+async def _visits(gateway: Running) -> tuple[int, int, float]:
+    """Ask from elsewhere, for health and for an answer; return how many were answered, of how many, and the worst."""
+    question = Question(
+        port=gateway.port,
+        path=gateways.PATH,
+        model="burst-race",
+        streamed=False,
+        headers={**gateway.headers, "connection": "close"},
+    )
+    requests = (get("/health/live"), question.rendered())
+    began = time.monotonic()
+    visits = []
+    while time.monotonic() < began + LOOK_S:
+        visits += [asyncio.create_task(_visit(gateway.port, request)) for request in requests]
+        await asyncio.sleep(EACH_S)
+    waits = await asyncio.gather(*visits)
+    answered = [wait for wait in waits if wait is not None]
+    return len(answered), len(waits), _worst([GIVEN_UP_S if wait is None else wait for wait in waits])
+
+
+async def _visit(port: int, request: bytes) -> float | None:
+    with contextlib.suppress(OSError, TimeoutError):
+        answer = await ask(port, request, source=OTHER, patience_s=GIVEN_UP_S)
+        if answer.status == 200:
+            return answer.first_byte_s
+    return None
+
+
+def _worst(waits: Iterable[float]) -> float:
+    return max(waits, default=0.0)

@@ -1,0 +1,82 @@
+"""How evenly new connections spread over four workers: when all are idle, and while they work."""
+
+import asyncio
+import contextlib
+import socket
+from collections import Counter
+from pathlib import Path
+
+from benchmarks import gateways, load, procfs
+from benchmarks.caller import Question
+from benchmarks.edge.client import HOST
+from benchmarks.edge.edge import Edge, Running
+from benchmarks.edge.figure import Figure
+from benchmarks.load import Order
+from tests.services.servers import postgres, redis_server
+
+WORKERS, CONNECTIONS = 4, 400
+LOAD_CALLS, LOAD_CALLERS = 3000, 200
+_ESTABLISHED = "01"
+
+
+async def measure(edge: Edge) -> list[Figure]:
+    with postgres() as database_url, redis_server() as redis_url:
+        gateways.migrate(database_url)
+        settings = {"workers": WORKERS, "database_url": database_url, "redis_url": redis_url}
+        async with edge.gateway(settings) as gateway:
+            idle = await _shares(gateway)
+            question = Question(
+                port=gateway.port, path=gateways.PATH, model="soon-race", streamed=True, headers=gateway.headers
+            )
+            order = Order(question=question, calls=LOAD_CALLS, concurrency=LOAD_CALLERS)
+            working = asyncio.create_task(asyncio.to_thread(load.run, order))
+            await asyncio.wait([working], timeout=1.0)
+            busy = await _shares(gateway)
+            await working
+    return [*_told("idle", idle), *_told("under load", busy)]
+
+
+async def _shares(gateway: Running) -> list[int]:
+    """Open connections, and return how many of them each worker has."""
+    loop = asyncio.get_running_loop()
+    before = _held(gateway)
+    made = []
+    with contextlib.ExitStack() as stack:
+        for _ in range(CONNECTIONS):
+            made.append(stack.enter_context(socket.socket()))
+            made[-1].setblocking(False)  # noqa: FBT003 - its only argument
+        await asyncio.gather(*(loop.sock_connect(each, (HOST, gateway.port)) for each in made))
+        ours = {each.getsockname()[1] for each in made}
+        for _ in range(200):
+            held = _held(gateway, ours)
+            if sum(held.values()) == CONNECTIONS:
+                break
+            await asyncio.sleep(0.1)
+        return sorted(held[pid] for pid in before)
+
+
+def _held(gateway: Running, peers: set[int] | None = None) -> Counter[int]:
+    """Return how many connections each worker has, of those with ports among ``peers``."""
+    inodes = set()
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        local, remote = (int(fields[place].rpartition(":")[2], 16) for place in (1, 2))
+        if local == gateway.port and fields[3] == _ESTABLISHED and (peers is None or remote in peers):
+            inodes.add(fields[9])
+    held: Counter[int] = Counter()
+    for pid in procfs.tree(gateway.pid)[1:]:
+        held[pid] = 0
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                link = str(descriptor.readlink())
+                held[pid] += link.startswith("socket:[") and link[8:-1] in inodes
+    return held
+
+
+def _told(when: str, shares: list[int]) -> list[Figure]:
+    even = CONNECTIONS / WORKERS
+    return [
+        Figure(f"{when}, most of {CONNECTIONS} in one of {WORKERS} workers", float(shares[-1])),
+        Figure(f"{when}, fewest", float(shares[0])),
+        Figure(f"{when}, most / even share", shares[-1] / even, "x"),
+    ]
