@@ -21,7 +21,8 @@ from benchmarks.load import Order, carry_out
 from benchmarks.mock_upstream import Connection
 from benchmarks.servers import Server, free_port
 from gateway.app import Gateway
-from gateway.connections.listener import bind, listening
+from gateway.connections.listener import listening
+from gateway.connections.ports import bind
 from gateway.settings import load
 from gateway.watching import logs
 

@@ -21,7 +21,8 @@ import uvloop
 
 from gateway.app import Gateway
 from gateway.connections.descriptors import descriptor_budget, raise_limit
-from gateway.connections.listener import bind, listening
+from gateway.connections.listener import listening
+from gateway.connections.ports import SharedPort, bind
 from gateway.ingress.phase import Phase
 from gateway.ledger.database import check_schema, create_engine, is_sqlite
 from gateway.ledger.errors import DatabaseUnreachableError, SchemaOutdatedError
@@ -48,12 +49,12 @@ def run(settings: Settings, path: Path | None, load: Load) -> None:
     logs.take_standard_error(log)
     descriptors = raise_limit()
     structlog.get_logger().debug("gateway.descriptors", limit=descriptors, clients=descriptor_budget(descriptors))
-    sock = bind(settings.host, settings.port)
     if settings.workers == 1:
+        sock = bind(settings.host, settings.port)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings, sock, path, load, lambda: _StopSignals(log)))
     else:
-        _supervise(settings, sock, path, load, log)
+        _supervise(settings, SharedPort(settings.host, settings.port), path, load, log)
 
 
 async def _serve(
@@ -183,22 +184,23 @@ def _announce(settings: Settings, sock: socket.socket) -> None:
         sys.stderr.flush()
 
 
-def _supervise(settings: Settings, sock: socket.socket, path: Path | None, load: Load, log: Lines) -> None:
+def _supervise(settings: Settings, port: SharedPort, path: Path | None, load: Load, log: Lines) -> None:
     """Run the workers as child processes, once it is certain that they can start."""
     with asyncio.Runner() as runner:
         runner.run(prepare_schema(settings.database_url.get_secret_value()))
     latest = Latest(settings, path, load)
 
-    def work(lifeline: Lifeline) -> None:
+    def work(sock: socket.socket, lifeline: Lifeline) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(latest.settings, sock, path, load, lambda: _StopSignals(log, lifeline)))
 
     Supervisor(
         work,
         settings.workers,
+        make_socket=port.make_socket,
         on_look=latest.look,
         on_reload=latest.read,
-        on_stop=sock.close,  # else clients could connect, and wait, after the last worker has closed its own
+        on_stop=port.close,  # else clients could connect, and wait, after the last worker has closed its own
         on_death=forget_process,
         at_exit=log.drain,
     ).run()

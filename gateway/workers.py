@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import socket
 import time
 from collections.abc import Callable
 
@@ -27,21 +28,23 @@ class Supervisor:
 
     def __init__(
         self,
-        work: Callable[[Lifeline], None],
+        work: Callable[[socket.socket, Lifeline], None],
         number: int,
         *,
+        make_socket: Callable[[], socket.socket],
         on_look: Callable[[], None],
         on_reload: Callable[[], None],
         on_stop: Callable[[], None],
         on_death: Callable[[int], None],
         at_exit: Callable[[], object],
     ) -> None:
-        """Take what each worker does, and what is to be done here.
+        """Take what each worker does with a socket from ``make_socket``, and what is to be done here.
 
         ``on_look`` once a second, ``on_reload`` when SIGHUP has come, ``on_stop`` before workers are told to stop,
         ``on_death`` when one has died; ``at_exit`` by each process as the last of all.
         """
         self._work = work
+        self._make_socket = make_socket
         self._on_look = on_look
         self._on_reload = on_reload
         self._on_stop = on_stop
@@ -113,11 +116,18 @@ class Supervisor:
             self._start()
 
     def _start(self) -> None:
+        try:
+            sock = self._make_socket()
+        except OSError as error:
+            structlog.get_logger().error("worker.no_socket", error=str(error))
+            self._pause(0.0)
+            return
         # Until it has handlers of its own, a signal would reach the parent's pipe through the child.
         signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
         pid = os.fork()
         if pid:
             self._born_at[pid] = time.monotonic()
+            sock.close()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
             return
         code = 1
@@ -127,7 +137,7 @@ class Supervisor:
                 signal.signal(number, signal.SIG_DFL)
             self._lifeline.grasp()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
-            self._work(self._lifeline)
+            self._work(sock, self._lifeline)
             code = 0
         except Exception:  # noqa: BLE001 - the process ends here, and nobody else would say why
             structlog.get_logger().exception("worker.failed")

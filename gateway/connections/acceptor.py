@@ -10,8 +10,9 @@ import os
 import socket
 from collections.abc import Callable
 
+from gateway.connections.ports import BACKLOG
+
 BATCH = 64  # connections accepted in one turn; with all it takes to open them they hold the loop for some 5 ms
-BACKLOG = 4096  # a crowd that calls at once is not made to knock again; the kernel may cap it (somaxconn)
 PAUSE_S = 0.1  # without accepting, after the process or the machine ran out of descriptors or of memory
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})

@@ -1,4 +1,4 @@
-"""The listening socket, and the one aiohttp runner behind it."""
+"""Serving on a socket: who accepts on it, and the one aiohttp runner behind."""
 
 import socket
 from collections.abc import AsyncIterator
@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from gateway.app import Gateway
-from gateway.connections.acceptor import BACKLOG, Acceptor
+from gateway.connections.acceptor import Acceptor
 from gateway.connections.connections import Connections
 from gateway.connections.descriptors import descriptor_budget
 from gateway.connections.draining import QUIET_S, cut, drain
@@ -55,28 +55,3 @@ async def listening(gateway: Gateway, sock: socket.socket, grace_s: float) -> As
         await cut(runner.server)
         connections.close()
         await runner.cleanup()
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on the address: who connects from now on waits until it is served.
-
-    It listens at once because two sockets may be bound to one address, and only the second one to listen is refused;
-    uvloop would close that one without a word.
-
-    Raises:
-        OSError: the address is taken or not of this machine.
-
-    """
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    sock = socket.socket(family, kind, protocol)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind(address)
-        sock.listen(BACKLOG)
-    except OSError:
-        sock.close()
-        raise
-    sock.setblocking(False)  # noqa: FBT003 - its only argument
-    return sock

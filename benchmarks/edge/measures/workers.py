@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import socket
+import time
 from collections import Counter
 from pathlib import Path
 
 from benchmarks import gateways, load, procfs
 from benchmarks.caller import Question
-from benchmarks.edge.client import HOST
+from benchmarks.edge.client import HOST, PATIENCE_S
 from benchmarks.edge.edge import Edge, Running
 from benchmarks.edge.figure import Figure
 from benchmarks.load import Order
@@ -39,7 +40,6 @@ async def measure(edge: Edge) -> list[Figure]:
 async def _shares(gateway: Running) -> list[int]:
     """Open connections, and return how many of them each worker has."""
     loop = asyncio.get_running_loop()
-    before = _held(gateway)
     made = []
     with contextlib.ExitStack() as stack:
         for _ in range(CONNECTIONS):
@@ -47,21 +47,19 @@ async def _shares(gateway: Running) -> list[int]:
             made[-1].setblocking(False)  # noqa: FBT003 - its only argument
         await asyncio.gather(*(loop.sock_connect(each, (HOST, gateway.port)) for each in made))
         ours = {each.getsockname()[1] for each in made}
-        for _ in range(200):
-            held = _held(gateway, ours)
-            if sum(held.values()) == CONNECTIONS:
-                break
+        deadline = time.monotonic() + PATIENCE_S
+        while sum((held := _held(gateway, ours)).values()) < CONNECTIONS and time.monotonic() < deadline:  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.1)
-        return sorted(held[pid] for pid in before)
+        return sorted(held.values())
 
 
-def _held(gateway: Running, peers: set[int] | None = None) -> Counter[int]:
-    """Return how many connections each worker has, of those with ports among ``peers``."""
+def _held(gateway: Running, peers: set[int]) -> Counter[int]:
+    """Return how many connections each worker has accepted, of those from ``peers``' ports."""
     inodes = set()
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
         local, remote = (int(fields[place].rpartition(":")[2], 16) for place in (1, 2))
-        if local == gateway.port and fields[3] == _ESTABLISHED and (peers is None or remote in peers):
+        if local == gateway.port and fields[3] == _ESTABLISHED and remote in peers:
             inodes.add(fields[9])
     held: Counter[int] = Counter()
     for pid in procfs.tree(gateway.pid)[1:]:

@@ -16,7 +16,8 @@ import yaml
 
 from gateway.app import Gateway
 from gateway.connections.connections import Connections
-from gateway.connections.listener import bind, listening
+from gateway.connections.listener import listening
+from gateway.connections.ports import bind
 from gateway.settings import Settings, load
 from gateway.steering.constants import EXPLORE_SHARE
 from gateway.steering.tally import event_field

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from gateway.connections.acceptor import BATCH, Acceptor
-from gateway.connections.listener import bind
+from gateway.connections.ports import bind
 
 LOOPS: tuple[Callable[[], asyncio.AbstractEventLoop], ...] = (uvloop.new_event_loop, asyncio.new_event_loop)
 

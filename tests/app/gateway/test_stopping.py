@@ -10,7 +10,8 @@ import aiohttp
 import pytest
 
 from gateway.app import Gateway
-from gateway.connections.listener import bind, listening
+from gateway.connections.listener import listening
+from gateway.connections.ports import bind
 from gateway.ingress.phase import Phase
 from providers.simulator.script import Delta, Gate, Hang, RoleOnly, answer
 from providers.simulator.scripted import ScriptedProvider

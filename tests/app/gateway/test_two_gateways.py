@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.connections.listener import bind
+from gateway.connections.ports import bind
 from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.process import CHECKOUT, started
 from tests.app.gateway.stage import PATIENCE_S, chat_body, configuration, write
