@@ -116,6 +116,11 @@ class Gateway:
         self.metrics.gauge("holeshot_ledger_lost", "Calls that neither disk nor SQL took.", lambda: self.ledger.lost)
         self.metrics.gauge("holeshot_ledger_rejected", "Calls SQL would not have.", lambda: self.ledger.rejected)
         self.metrics.gauge(
+            "holeshot_ledger_away",
+            "Workers whose database does not answer; rows wait in their spools.",
+            lambda: not self.ledger.connected,
+        )
+        self.metrics.gauge(
             "holeshot_ledger_spool_failing",
             "Workers whose spool is deleted or full: what is not in SQL would not outlive them.",
             lambda: self.ledger.spool_problem is not None,
@@ -202,15 +207,22 @@ class Gateway:
         )
 
     def _readiness(self) -> dict[str, Any]:
+        self.ledger.watch()
         return {
             "database": {
                 "connected": self.ledger.connected,
+                "answered_s_ago": _tenths(self.ledger.answered_s_ago),
                 "pending": self.ledger.pending,
+                "oldest_pending_s": _tenths(self.ledger.oldest_pending_s),
             },
             "spool": {"problem": self.ledger.spool_problem, "lost": self.ledger.lost},
             "redis": None if self.redis_board is None else {"connected": self.redis_board.connected},
             "models": len(self.context.fleet.models),
         }
+
+
+def _tenths(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)
 
 
 def _redis(settings: Settings) -> "Redis | None":

@@ -14,6 +14,7 @@ from gateway.ledger.database import DATABASE_ERRORS, is_sqlite, unreachable
 from gateway.ledger.entries import Entry
 from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, Row, attempt_rows, call_rows
 
+INSERT_TIMEOUT_S = 15.0  # a thousand calls take some milliseconds; after this a fresh connection is tried
 SLICE_ROWS = 16  # made and encoded at a stretch, in some 30 µs; then calls may go first
 
 # What the rows themselves are to blame for. Anything else (no connection, no table, no permission) is a state of the
@@ -51,21 +52,31 @@ async def insert(engine: AsyncEngine, entries: Sequence[Entry]) -> None:
 
 
 async def _copy_postgres(connection: AsyncConnection, driver: Any, entries: Sequence[Entry]) -> None:
+    transaction = driver.transaction()  # not as a context: it would wait for the rollback of a server that hangs
     usable = False
     try:
-        async with driver.transaction():
-            await driver.execute(_MAKE_ROOM)
+        await transaction.start()
+        try:
+            await driver.execute(f"{_server_timeouts()};{_MAKE_ROOM}")
             for table, columns, rows in _tables(entries):
                 await driver.copy_records_to_table(f"incoming_{table}", records=_in_slices(rows), columns=columns)
             await driver.execute(_TAKE_OVER)
+            await transaction.commit()
+        except _BAD_ROWS as error:
+            await transaction.rollback()
+            usable = True
+            raise RowsRejectedError(_first_line(error)) from error
         usable = True
-    except _BAD_ROWS as error:
-        usable = True
-        raise RowsRejectedError(_first_line(error)) from error
     finally:
         if not usable:  # a time-out, a cancellation, a server gone: what state it is in nobody knows
             driver.terminate()
             await connection.invalidate()
+
+
+def _server_timeouts() -> str:
+    """Have the server give up too: what it would go on with for a client long gone is in the next attempt's way."""
+    timeout_ms = int(INSERT_TIMEOUT_S * 1000)
+    return f"set local statement_timeout = {timeout_ms};set local idle_in_transaction_session_timeout = {timeout_ms}"
 
 
 async def _in_slices(rows: Iterator[Row]) -> AsyncIterator[Row]:

@@ -1,18 +1,20 @@
 """Shipping entries to SQL: what the database is like at the moment, and what becomes of rows it will not have."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 import structlog
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.ledger import inserts
 from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.entries import Entry, encode
 from gateway.ledger.errors import DatabaseUnreachableError
-from gateway.ledger.inserts import RowsRejectedError, insert
 
-INSERT_TIMEOUT_S = 60.0
+PING_TIMEOUT_S = 3.0
+STALLED_S = 2.0  # longer than any batch should take, and still the truth for whoever asks how the database is
 
 SetAside = Callable[[bytes, str], None]
 
@@ -20,17 +22,30 @@ SetAside = Callable[[bytes, str], None]
 class Shipper:
     """Stores entries, and knows how the database is.
 
-    ``connected`` and ``last_error`` are as of the last batch; ``rejected`` counts entries set aside for good.
+    ``last_error`` is as of the last batch; ``rejected`` counts entries set aside for good; ``answered_at_s`` says when
+    the database last did what it was asked.
     """
 
     def __init__(self, engine: AsyncEngine, clock: Callable[[], float]) -> None:
-        self.connected = False
+        self.answered_at_s: float | None = None
         self.last_error: str | None = None
         self.rejected = 0
         self._engine = engine
         self._clock = clock
+        self._connected = False
+        self._waiting_since_s: dict[object, float] = {}  # for what the database is doing right now
         self._failing_since_s: float | None = None
         self._log = structlog.get_logger()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the database did the last thing it was asked, and is not stuck in the next one."""
+        return self._connected and not self.stalled
+
+    @property
+    def stalled(self) -> bool:
+        """Whether something it was asked has been under way for longer than ``STALLED_S``."""
+        return any(self._clock() - since_s > STALLED_S for since_s in self._waiting_since_s.values())
 
     async def ship(self, entries: Sequence[Entry], set_aside: SetAside) -> None:
         """Store all ``entries``, each once; ``set_aside`` takes those whose rows the database rejects.
@@ -40,9 +55,9 @@ class Shipper:
 
         """
         try:
-            async with asyncio.timeout(INSERT_TIMEOUT_S):
-                await insert(self._engine, entries)
-        except RowsRejectedError as rejection:
+            async with self._asking(inserts.INSERT_TIMEOUT_S):
+                await inserts.insert(self._engine, entries)
+        except inserts.RowsRejectedError as rejection:
             self._note_success()
             if len(entries) == 1:
                 self.rejected += 1
@@ -54,10 +69,6 @@ class Shipper:
         except DatabaseUnreachableError as error:
             self._note_failure(error)
             raise
-        except TimeoutError as error:
-            failure = DatabaseUnreachableError(f"the database took longer than {INSERT_TIMEOUT_S:g} s for a batch")
-            self._note_failure(failure)
-            raise failure from error
         else:
             self._note_success()
 
@@ -69,16 +80,36 @@ class Shipper:
 
         """
         try:
+            async with self._asking(PING_TIMEOUT_S):
+                await self._select_one()
+        except DatabaseUnreachableError as error:
+            self._note_failure(error)
+            raise
+        self._note_success()
+
+    async def _select_one(self) -> None:
+        try:
             async with self._engine.connect() as connection:
                 await connection.execute(text("select 1"))
         except DATABASE_ERRORS as error:
-            failure = unreachable(self._engine.url, error)
-            self._note_failure(failure)
-            raise failure from error
-        self._note_success()
+            raise unreachable(self._engine.url, error) from error
+
+    @asynccontextmanager
+    async def _asking(self, timeout_s: float) -> AsyncIterator[None]:
+        """Bound what the database is asked within, and let ``stalled`` know of it."""
+        question = object()
+        self._waiting_since_s[question] = self._clock()
+        try:
+            async with asyncio.timeout(timeout_s):
+                yield
+        except TimeoutError as error:
+            raise DatabaseUnreachableError(f"the database did not answer within {timeout_s:g} s") from error
+        finally:
+            del self._waiting_since_s[question]
 
     def _note_success(self) -> None:
-        self.connected = True
+        self._connected = True
+        self.answered_at_s = self._clock()
         self.last_error = None
         if self._failing_since_s is not None:
             outage_s = round(self._clock() - self._failing_since_s, 1)
@@ -86,7 +117,7 @@ class Shipper:
             self._log.info("ledger.database_recovered", outage_s=outage_s)
 
     def _note_failure(self, error: DatabaseUnreachableError) -> None:
-        self.connected = False
+        self._connected = False
         self.last_error = str(error)
         if self._failing_since_s is None:  # once an outage
             self._failing_since_s = self._clock()

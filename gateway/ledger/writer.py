@@ -26,12 +26,13 @@ SHIP_INTERVAL_S = 1.0  # a batch costs a millisecond, whatever is in it
 SYNC_INTERVAL_S = 1.0  # as much as a power loss may take
 FREED_AT_ONCE = 32  # entries: some 30 µs
 ADOPT_INTERVAL_S = 15.0
-BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.5, 30.0
+BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.5, 5.0  # a database that is back is noticed as soon
+WATCHED_S = 60.0  # after somebody asked how the database is, it is asked each second when there is nothing to ship
 CLOSE_TIMEOUT_S = 10.0
 
 
 def backoff_s(failures: int) -> float:
-    """Return how long to wait after so many failures in a row: 0.5 s, doubled each time, 30 s at most."""
+    """Return how long to wait after so many failures in a row: 0.5 s, doubled each time, 5 s at most."""
     return min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** (min(failures, 16) - 1))
 
 
@@ -57,6 +58,8 @@ class Ledger:
         self._spool = Spool(spool_dir / folder_name(worker), now_s=clock())
         self._reader = Reader(self._spool.folder)
         self._shipper = Shipper(self._engine, clock)
+        self._flushed_up_to_s = clock()  # what was told before then is in SQL
+        self._watched_until_s = 0.0
         self._batch: Batch | None = None  # on its way to SQL, or tried in vain
         self._shipped_spooled = 0
         self._shipped_unspooled = 0
@@ -69,8 +72,12 @@ class Ledger:
 
     @property
     def connected(self) -> bool:
-        """Whether the database took the last batch."""
+        """Whether the database did the last thing it was asked, and is not stuck in the next one."""
         return self._shipper.connected
+
+    def watch(self) -> None:
+        """Have the database asked each second for a while, so that ``connected`` is true also of an idle gateway."""
+        self._watched_until_s = self._clock() + WATCHED_S
 
     @property
     def last_error(self) -> str | None:
@@ -81,6 +88,17 @@ class Ledger:
     def pending(self) -> int:
         """Entries (calls, and late attempts) that are not in SQL yet."""
         return self._spool.appended - self._spool.lost - self._shipped_spooled - self._shipped_unspooled
+
+    @property
+    def oldest_pending_s(self) -> float | None:
+        """How long the oldest of them may have been waiting, in seconds; None when there are none."""
+        return self._clock() - self._flushed_up_to_s if self.pending else None
+
+    @property
+    def answered_s_ago(self) -> float | None:
+        """How many seconds ago the database last did what it was asked; None when it never has."""
+        answered_at_s = self._shipper.answered_at_s
+        return None if answered_at_s is None else self._clock() - answered_at_s
 
     @property
     def unspooled(self) -> int:
@@ -154,10 +172,12 @@ class Ledger:
 
         """
         async with self._shipping:
-            if not self._shipper.connected:
+            begun_s = self._clock()
+            if self._is_to_be_asked(begun_s):
                 await self._shipper.ping()
             await self._ship_spool()
             await self._ship_memory()
+            self._flushed_up_to_s = begun_s
             if self.pending == 0:
                 self._empty.set()
 
@@ -173,6 +193,13 @@ class Ledger:
                 await self._adopt_folder(folder)
             finally:
                 os.close(lock)
+
+    def _is_to_be_asked(self, now_s: float) -> bool:
+        """Whether to ask the database how it is: when it was away, or is watched and has nothing else to do."""
+        if not self._shipper.connected:
+            return True
+        silent_s = self.answered_s_ago or 0.0
+        return now_s < self._watched_until_s and not self.pending and silent_s >= SHIP_INTERVAL_S / 2
 
     async def _ship_spool(self) -> None:
         more = True

@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+from sqlalchemy.engine import make_url
 
 from gateway.steering.redis_board import RedisBoard
 from providers.simulator.script import Gate, Hang, answer
 from tests.app.gateway.stage import MODEL, Stage, serving
+from tests.services.relay import Relay
 
 
 def board_of(stage: Stage) -> RedisBoard:
@@ -91,3 +93,66 @@ async def test_a_gateway_serves_on_when_its_postgres_is_not_there(tmp_path: Path
     async with serving(tmp_path, {"alpha": None}, database_url=postgres_url):
         pass  # adopts what the other left
     assert [str(row["id"]) for row in await rows(postgres_url, "select id from calls")] == [call_id]
+
+
+async def test_readiness_tells_of_stores_that_hang_while_they_do(
+    tmp_path: Path, postgres_url: str, redis_url: str
+) -> None:
+    async def readiness() -> dict[str, Any]:
+        async with stage.get("/health/ready") as ready:
+            assert ready.status == 200  # calls are welcome all the same
+            body: dict[str, Any] = await ready.json()
+            return body
+
+    postgres, redis = make_url(postgres_url), make_url(redis_url)
+    relays = [Relay(str(server.host), int(server.port or 0)) for server in (postgres, redis)]
+    for relay in relays:
+        await relay.listen()
+    database_url, board_url = (
+        server.set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
+        for server, relay in zip((postgres, redis), relays, strict=True)
+    )
+    async with serving(tmp_path, {"alpha": None}, database_url=database_url, redis_url=board_url) as stage:
+        await chat(stage)
+        while (body := await readiness())["database"] | {"answered_s_ago": 0.0} != {
+            "connected": True,
+            "answered_s_ago": 0.0,
+            "pending": 0,
+            "oldest_pending_s": None,
+        }:
+            pass
+        assert body["redis"] == {"connected": True}
+        for relay in relays:
+            relay.hang()
+        while (await readiness())["database"]["connected"]:
+            pass  # nobody calls: it is asked because we ask
+        await chat(stage)
+        while (body := await readiness())["redis"]["connected"]:
+            pass
+        assert (body["database"]["connected"], body["database"]["pending"]) == (False, 1)
+        for relay in relays:
+            relay.resume()
+        while not ((body := await readiness())["database"]["connected"] and body["redis"]["connected"]):
+            pass
+    for relay in relays:
+        await relay.cut()
+    assert len(await rows(postgres_url, "select id from calls")) == 2
+
+
+async def test_a_batch_that_hangs_is_told_of_before_it_is_given_up(tmp_path: Path, postgres_url: str) -> None:
+    server = make_url(postgres_url)
+    relay = Relay(str(server.host), int(server.port or 0))
+    await relay.listen()
+    url = server.set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
+    async with serving(tmp_path, {"alpha": None}, database_url=url) as stage:
+        await stage.gateway.ledger.flush()
+        relay.hang()
+        await chat(stage)
+        connected = True
+        while connected:
+            async with stage.get("/health/ready") as ready:
+                connected = (await ready.json())["database"]["connected"]
+        assert stage.gateway.ledger.last_error is None  # it still waits for the answer
+        relay.resume()
+        await stage.gateway.ledger.emptied()
+    await relay.cut()

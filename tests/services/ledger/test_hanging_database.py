@@ -1,0 +1,147 @@
+"""A Postgres that takes bytes and answers none: how soon that is told, that it ends, and that no row is lost by it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+from sqlalchemy.engine import make_url
+
+from gateway.ledger import inserts, queries, shipper
+from gateway.ledger.errors import DatabaseUnreachableError
+from gateway.ledger.writer import Ledger
+from tests.services.relay import Relay
+from tests.unit.ledger.records import raced_call
+
+
+class Clock:
+    """Stands still until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+async def relay(postgres_url: str) -> AsyncIterator[Relay]:
+    server = make_url(postgres_url)
+    relay = Relay(str(server.host), int(server.port or 0))
+    await relay.listen()
+    yield relay
+    await relay.cut()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def ledger(
+    postgres_url: str, relay: Relay, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Ledger]:
+    monkeypatch.setattr(inserts, "INSERT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(shipper, "PING_TIMEOUT_S", 0.5)
+    url = make_url(postgres_url).set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
+    ledger = Ledger(url, tmp_path / "spool", "w1", clock=clock)
+    ledger.call_finished(raced_call())
+    await ledger.flush()
+    yield ledger
+    relay.resume()
+    await ledger.close()
+
+
+async def count(url: str) -> int:
+    return int((await queries.run(url, "select count(*) from calls")).rows[0][0])
+
+
+async def test_a_batch_that_is_stuck_is_told_of_while_it_is(ledger: Ledger, relay: Relay, clock: Clock) -> None:
+    relay.hang()
+    ledger.call_finished(raced_call())
+    clock.now_s += 1.0
+    flush = asyncio.create_task(ledger.flush())
+    await asyncio.sleep(0)
+    assert (ledger.connected, ledger.pending, ledger.oldest_pending_s) == (True, 1, 1.0)
+    clock.now_s += shipper.STALLED_S + 0.1
+    assert not ledger.connected
+    assert ledger.answered_s_ago == ledger.oldest_pending_s == pytest.approx(3.1)
+    with pytest.raises(DatabaseUnreachableError, match="did not answer within 1 s"):
+        await flush
+    assert not ledger.connected
+
+
+async def test_a_hang_ends_and_a_fresh_connection_takes_the_rows(
+    ledger: Ledger, relay: Relay, postgres_url: str
+) -> None:
+    relay.hang()
+    ledger.call_finished(raced_call())
+    for _ in range(2):
+        with pytest.raises(DatabaseUnreachableError):
+            await ledger.flush()
+    relay.resume()
+    await ledger.flush()
+    assert (ledger.connected, ledger.pending, ledger.oldest_pending_s) == (True, 0, None)
+    assert await count(postgres_url) == 2
+
+
+@pytest.mark.parametrize("way", ["hangs", "is_locked"])
+async def test_a_hang_in_the_middle_of_a_batch_leaves_nobody_waiting_here_or_there(
+    ledger: Ledger, relay: Relay, postgres_url: str, way: str
+) -> None:
+    other = await asyncpg.connect(postgres_url)
+    try:
+        lock = other.transaction()
+        await lock.start()
+        await other.execute("lock table calls in access exclusive mode")
+        ledger.call_finished(raced_call())
+        flush = asyncio.create_task(ledger.flush())
+        while not await other.fetchval("select count(*) from pg_locks where not granted"):
+            assert not flush.done()
+        if way == "hangs":
+            relay.hang()
+        async with asyncio.timeout(20.0):  # it waited a minute more for the server to roll back
+            with pytest.raises(DatabaseUnreachableError):
+                await flush
+            while await other.fetchval("select pg_sleep(0.01), count(*) from pg_locks where not granted", column=1):
+                pass
+        await lock.rollback()
+    finally:
+        await other.close()
+    relay.resume()
+    await ledger.flush()
+    assert await count(postgres_url) == 2
+
+
+async def test_an_idle_ledger_asks_only_while_somebody_asks_it(ledger: Ledger, relay: Relay, clock: Clock) -> None:
+    relay.hang()
+    clock.now_s += 1.0
+    await ledger.flush()
+    assert ledger.connected  # as far as it knows
+    ledger.watch()
+    with pytest.raises(DatabaseUnreachableError):
+        await ledger.flush()
+    assert ledger.last_error
+    relay.resume()
+    await ledger.flush()
+    assert (ledger.connected, ledger.last_error, ledger.answered_s_ago) == (True, None, 0.0)
+
+
+async def test_a_ledger_told_to_close_while_its_database_hangs_does_close(
+    relay: Relay, postgres_url: str, tmp_path: Path
+) -> None:
+    url = make_url(postgres_url).set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
+    ledger = Ledger(url, tmp_path / "spool", "w1")
+    await ledger.start()
+    ledger.call_finished(raced_call())
+    await ledger.emptied()
+    relay.hang()
+    ledger.call_finished(raced_call())
+    async with asyncio.timeout(20.0):
+        await ledger.close(timeout_s=0.2)
+    heir = Ledger(postgres_url, tmp_path / "spool", "heir")
+    await heir.adopt()
+    assert await count(postgres_url) == 2
+    await heir.close()
