@@ -16,15 +16,29 @@ if TYPE_CHECKING:
 
 
 def sql(
-    query: Annotated[str, typer.Argument(help="One SELECT; - reads it from standard input.")],
+    query: Annotated[str | None, typer.Argument(help="One SELECT; - reads it from standard input.")] = None,
     config: ConfigOption = None,
+    *,
+    database_url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="HOLESHOT_SQL_URL",
+            metavar="URL",
+            help="Whom to ask as, instead of database_url; in the variable others do not see its password.",
+        ),
+    ] = None,
+    reader_role: Annotated[
+        bool, typer.Option("--reader-role", help="Print the SQL that makes a Postgres role which can only read.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A list of objects.")] = False,
     as_csv: Annotated[
         bool, typer.Option("--csv", help="Comma-separated, with a header; the default when piped.")
     ] = False,
     limit: Annotated[int, typer.Option(min=0, help="Rows shown in a table; 0 shows all.")] = 200,
 ) -> None:
-    """Ask the ledger in SQL, read-only.
+    """Ask the ledger in SQL, read-only: no function that does more is run, and no other file of SQLite's.
+
+    On Postgres, ask as a role that can only read: --reader-role prints the SQL for one, HOLESHOT_SQL_URL uses it.
 
     A table on a terminal, CSV when piped, so that `| head` and `> file` do what they should; nulls are empty in CSV,
     lists and objects JSON. Control characters are shown, not sent.
@@ -35,15 +49,25 @@ def sql(
     """
     if as_json and as_csv:
         fail("--json or --csv, not both", MISUSED)
-    statement = sys.stdin.read() if query == "-" else query
-    url = read_database_url(config)
-    from gateway.ledger import queries  # noqa: PLC0415 - SQLAlchemy only where it is needed
+    if query is None and not reader_role:
+        fail("give a query, or - to read it from standard input", MISUSED)
+    url = database_url or read_database_url(config)
+    from gateway.ledger import queries, roles  # noqa: PLC0415 - SQLAlchemy only where it is needed
+    from gateway.ledger.database import is_sqlite, parse_url  # noqa: PLC0415 - likewise
     from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
 
     try:
-        result = asyncio.run(queries.run(url, statement))
+        if reader_role:
+            if is_sqlite(parsed := parse_url(url)):
+                fail("SQLite has no roles; its file is opened for reading alone", MISUSED)
+            typer.echo(roles.reader_sql(parsed), nl=False)
+            return
+        statement = sys.stdin.read() if query == "-" else str(query)
+        result = asyncio.run(queries.run(url, statement, examine_role=True))
     except LedgerError as error:
         fail(str(error))
+    if result.role_may is not None:
+        typer.echo(f"holeshot: {result.role_may}; ask as a reader: holeshot sql --reader-role makes one", err=True)
     _write(result, as_json=as_json, as_csv=as_csv or not on_a_terminal(), limit=limit)
 
 

@@ -1,6 +1,7 @@
 """Questions to the ledger in the asker's own SQL, read-only."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -11,6 +12,8 @@ import msgspec
 
 from gateway.ledger.database import DATABASE_ERRORS, create_engine, is_sqlite, parse_url, unreachable
 from gateway.ledger.errors import DatabaseUnreachableError, QueryError
+from gateway.ledger.guards import SqliteGuard, refuse_side_effects
+from gateway.ledger.roles import powers
 
 QUERY_TIMEOUT_S = 60.0
 
@@ -20,14 +23,15 @@ class Result(msgspec.Struct, frozen=True):
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
+    role_may: str | None = None  # what it could do besides reading, in words, where that was asked for
 
 
-async def run(url: str, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S) -> Result:
-    """Run one statement that only reads.
+async def run(url: str, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S, examine_role: bool = False) -> Result:
+    """Run one statement that only reads; ``examine_role`` looks at what else the role it runs as might do.
 
     Raises:
-        QueryError: it would write, is no query, is more than one statement, is wrong, or takes longer than
-            ``timeout_s``.
+        QueryError: it would write, could do more than read, is no query, is more than one statement, is wrong, or
+            takes longer than ``timeout_s``.
         DatabaseUnreachableError: there is no database to ask.
         DatabaseUrlError: as ``parse_url``.
 
@@ -38,19 +42,25 @@ async def run(url: str, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S) -> Resu
             return await (
                 _ask_sqlite(_existing(Path(str(parsed.database))), sql)
                 if is_sqlite(parsed)
-                else _ask_postgres(url, sql, timeout_s)
+                else _ask_postgres(url, sql, timeout_s, examine_role=examine_role)
             )
     except TimeoutError as error:
         raise QueryError(f"the query took longer than {timeout_s:g} s and was stopped") from error
 
 
-async def _ask_postgres(url: str, sql: str, timeout_s: float) -> Result:
+async def _ask_postgres(url: str, sql: str, timeout_s: float, *, examine_role: bool) -> Result:
     engine = create_engine(url)
     try:
         async with engine.connect() as connection:
             raw = await connection.get_raw_connection()
             driver: Any = raw.driver_connection
+            role_may = None
+            if examine_role:
+                with suppress(asyncpg.PostgresError):  # not quite a Postgres
+                    role_may = await powers(driver)
             async with driver.transaction(readonly=True):
+                await driver.execute(f"set local statement_timeout = {int(2000 * timeout_s)}")  # our clock comes first
+                await refuse_side_effects(driver, sql)
                 try:
                     statement = await driver.prepare(sql)
                     columns = tuple(attribute.name for attribute in statement.get_attributes())
@@ -61,7 +71,7 @@ async def _ask_postgres(url: str, sql: str, timeout_s: float) -> Result:
                     if driver.is_closed():
                         raise
                     raise QueryError(str(error)) from error
-                return Result(columns, [tuple(record) for record in records])
+                return Result(columns, [tuple(record) for record in records], role_may)
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error
     finally:
@@ -75,9 +85,11 @@ def _existing(path: Path) -> Path:
 
 
 async def _ask_sqlite(path: Path, sql: str) -> Result:
+    guard = SqliteGuard()
     try:
         async with aiosqlite.connect(f"file:{quote(str(path))}?mode=ro", uri=True) as connection:
             await connection.execute("pragma query_only = on")
+            await connection.set_authorizer(guard)
             try:
                 async with connection.execute(sql) as cursor:
                     rows = [tuple(row) for row in await cursor.fetchall()]
@@ -86,4 +98,4 @@ async def _ask_sqlite(path: Path, sql: str) -> Result:
                 await connection.interrupt()
                 raise
     except aiosqlite.Error as error:
-        raise QueryError(str(error)) from error
+        raise QueryError(guard.refused or str(error)) from error

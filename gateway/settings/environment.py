@@ -12,7 +12,7 @@ from gateway.settings.problems import Place, Problem
 
 PREFIX = "HOLESHOT_"
 LEVEL = "__"
-NOT_SETTINGS = frozenset({"CONFIG", "KEY", "URL"})  # read by the command line itself
+NOT_SETTINGS = frozenset({"CONFIG", "KEY", "SQL_URL", "URL"})  # read by the command line itself
 _TESTS = "TEST_"
 # Kubernetes tells every pod about a service called "holeshot" in variables that look like ours.
 _SERVICE_LINK = re.compile(r"SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?")

@@ -39,6 +39,26 @@ def test_sql_writes_nothing_into_the_ledger(holeshot: Holeshot) -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_sql_without_a_question_says_what_it_wants(holeshot: Holeshot) -> None:
+    result = holeshot("sql", **LEDGER)
+
+    assert (result.exit_code, result.stderr) == (2, "holeshot: give a query, or - to read it from standard input\n")
+
+
+def test_sql_has_no_role_to_offer_for_a_file(holeshot: Holeshot) -> None:
+    assert "no roles" in holeshot("sql", "--reader-role", **LEDGER).stderr
+
+
+def test_sql_makes_no_other_file(holeshot: Holeshot) -> None:
+    holeshot("migrate", **LEDGER)
+
+    result = holeshot("sql", "attach 'other.db' as other", **LEDGER)
+
+    assert result.exit_code == 1
+    assert "other files are not attached" in result.stderr
+    assert not Path("other.db").exists()
+
+
 def test_a_wrong_question_is_answered_in_one_line(holeshot: Holeshot) -> None:
     holeshot("migrate", **LEDGER)
 

@@ -1,7 +1,10 @@
 """Read-only questions in the asker's own SQL."""
 
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from gateway.ledger import queries
@@ -39,6 +42,164 @@ async def test_what_writes_is_several_or_wrong_is_refused(ledger_url: str, sql: 
     with pytest.raises(QueryError):
         await queries.run(ledger_url, sql)
     assert (await queries.run(ledger_url, "select count(*) from alembic_version")).rows == [(1,)]
+
+
+@pytest.fixture
+async def outside(postgres_url: str, tmp_path: Path) -> AsyncIterator[str]:
+    """A large object, a sequence and functions of the database's own, which a question could misuse."""
+    connection = await asyncpg.connect(postgres_url)
+    await connection.execute(
+        "create sequence numbers; "
+        "create function sweep() returns int language sql as 'delete from calls returning 1'; "
+        "create function harmless() returns int stable language sql as 'select 1'"
+    )
+    with suppress(asyncpg.PostgresError):
+        await connection.execute("create extension dblink")  # not every server has it
+    yield str(await connection.fetchval("select lo_from_bytea(0, 'secret')"))
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select pg_read_file('/etc/passwd')",
+        "select PG_READ_FILE('/etc/passwd')",
+        "select pg_catalog.\"pg_read_file\"('/etc/passwd')",
+        "select pg_catalog . pg_read_file ('/etc/passwd')",
+        "select U&\"pg_read_f\\0069le\"('/etc/passwd')",
+        "select u&\"pg!_read_f!0069le\" UESCAPE '!' ('/etc/passwd')",
+        "select 1 from calls where 1=1and pg_read_file('/etc/passwd') is not null",
+        "select * from pg_ls_dir('/')",
+        "select lo_export({lo}, '{folder}/exported')",
+        "select lo_import('/etc/passwd')",
+        "select lo_put({lo}, 0, 'x')",
+        "select * from pg_largeobject",
+        "select * from pg_authid",
+        "select query_to_xml('select pg_read_file(''/etc/passwd'')', true, true, '')",
+        "select query_to_xml('select pg_' || 'read_file(''/etc/passwd'')', true, true, '')",
+        "select dblink('dbname=postgres', 'delete from calls')",
+        "select pg_terminate_backend(pid) from pg_stat_activity",
+        "select pg_cancel_backend(1)",
+        "select pg_reload_conf()",
+        "select pg_advisory_lock(1)",
+        "select pg_notify('a', 'b')",
+        "select pg_stat_reset()",
+        "select pg_switch_wal()",
+        "select set_config('transaction_read_only', 'off', false)",
+        "select set_config('statement_timeout', '0', false)",
+        "select nextval('numbers')",
+        "select setval('numbers', 1)",
+        "select sweep()",
+        "select * from calls for update",
+        "with gone as (delete from calls returning 1) select * from gone",
+        "explain analyze delete from calls",
+        "set transaction read write",
+        "set session characteristics as transaction read write",
+        "set role postgres",
+        "reset role",
+        "copy (select 1) to '{folder}/copied'",
+        "copy (select 1) to program 'touch {folder}/touched'",
+        "copy calls from '/etc/passwd'",
+        "rollback; delete from calls",
+        "select 1; select pg_read_file('/etc/passwd')",
+        "listen x",
+        "lock table calls",
+        "vacuum",
+    ],
+)
+async def test_in_postgres_a_question_does_nothing_but_read(
+    postgres_url: str, outside: str, tmp_path: Path, sql: str
+) -> None:
+    folder = tmp_path / "reachable"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(QueryError):
+        await queries.run(postgres_url, sql.format(lo=outside, folder=folder))
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select now(), clock_timestamp(), random(), gen_random_uuid()",
+        "select pg_size_pretty(pg_total_relation_size('calls'))",
+        "select percentile_cont(0.5) within group (order by ttft_ms) from calls",
+        "select count(*) over () from calls c join lateral (select * from attempts where call_id = c.id) a on true",
+        "select tags ->> 'system', jsonb_array_length('[1]'), string_agg(model, ',') from calls group by tags",
+        "select * from generate_series(1, 3) as n",
+        "select harmless()",
+        "explain analyze select * from calls",
+        "show timezone",
+        "table calls",
+        "values (1)",
+        "select * from leaderboard",
+        "select * from slo",
+        "select state, query from pg_stat_activity",
+    ],
+)
+async def test_in_postgres_what_only_reads_is_run(postgres_url: str, outside: str, sql: str) -> None:
+    assert (await queries.run(postgres_url, sql)).columns
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "attach '{folder}/made.db' as made",
+        "attach database 'file:/etc/passwd?mode=ro' as other",
+        "detach main",
+        "vacuum into '{folder}/copied.db'",
+        "vacuum",
+        "pragma writable_schema = on",
+        "pragma query_only = off",
+        "PRAGMA Query_Only = off",
+        "pragma journal_mode = delete",
+        "pragma temp_store_directory = '/'",
+        "pragma mmap_size = 1",
+        "select * from pragma_journal_mode('delete')",
+        "select load_extension('/tmp/evil.so')",
+        "select writefile('{folder}/written', 'x')",
+        "select readfile('/etc/passwd')",
+        "select fts3_tokenizer('simple')",
+        "create temp table mine (x int)",
+        "begin",
+        "begin immediate",
+        "savepoint s",
+        "update calls set model = 'x'",
+        "replace into calls (id) values ('x')",
+        "insert into calls (id) values ('x') returning id",
+        "select 1; attach '{folder}/made.db' as made",
+    ],
+)
+async def test_in_sqlite_a_question_does_nothing_but_read_this_file(sqlite_url: str, tmp_path: Path, sql: str) -> None:
+    folder = tmp_path / "reachable"
+    folder.mkdir()
+    with pytest.raises(QueryError):
+        await queries.run(sqlite_url, sql.format(folder=folder))
+    assert list(folder.iterdir()) == []
+
+
+async def test_in_sqlite_the_refusal_says_what_is_refused(sqlite_url: str) -> None:
+    with pytest.raises(QueryError, match="other files are not attached"):
+        await queries.run(sqlite_url, "attach ':memory:' as m")
+    with pytest.raises(QueryError, match="pragma mmap_size is not run"):
+        await queries.run(sqlite_url, "pragma mmap_size = 1")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "pragma table_info(calls)",
+        "select * from pragma_table_info('calls')",
+        "select * from json_each('[1, 2]')",
+        "select json_extract(tags, '$.a'), row_number() over (order by started_at) from calls",
+        "with recursive n as (select 1 as i union all select i + 1 from n where i < 3) select * from n",
+        "explain query plan select * from calls",
+        "select * from sqlite_master",
+        "select * from leaderboard",
+    ],
+)
+async def test_in_sqlite_what_only_reads_is_run(sqlite_url: str, sql: str) -> None:
+    assert (await queries.run(sqlite_url, sql)).columns
 
 
 async def test_a_query_that_takes_too_long_is_stopped(ledger_url: str) -> None:
