@@ -125,6 +125,13 @@ class Gateway:
             "Workers whose spool is deleted or full: what is not in SQL would not outlive them.",
             lambda: self.ledger.spool_problem is not None,
         )
+        if self.redis_board is not None:
+            board = self.redis_board
+            self.metrics.counter(
+                "holeshot_redis_ignored_total",
+                "Values in Redis that no gateway can have put there.",
+                lambda: board.ignored,
+            )
         log = CallLog()
         self.metrics.counter(
             "holeshot_log_lines_dropped_total", "Lines of the log that nobody read in time.", lambda: log.dropped

@@ -11,6 +11,7 @@ import structlog
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+LONGEST_NAME = 1_000  # characters of a deployment's
 MOST_KEPT = 100_000  # of this replica, when there is no Redis
 
 _ID = re.compile(rb'"id"\s*:\s*"(resp[^"\\]{1,200})"')
@@ -59,11 +60,12 @@ class StoredResponses:
         if self._store is None:
             return None
         try:
-            found = await self._store.get(_key(client, response_id))
+            found = await self._store.getrange(_key(client, response_id), 0, LONGEST_NAME)
         except Exception as error:  # noqa: BLE001 - likewise
             structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
             return None
-        return None if found is None else str(found)
+        name = found if isinstance(found, str) else ""
+        return name if 0 < len(name) <= LONGEST_NAME and name.isprintable() else None  # anybody may write there
 
 
 def _key(client: str | None, response_id: str) -> str:

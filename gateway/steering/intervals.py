@@ -38,10 +38,11 @@ def quantiles(events: Sequence[float], censored: Sequence[float], shares: Sequen
         left = max(risk - seen, _LEFT)
         survival *= left / risk
         greenwood += (risk - left) / (risk * left)
-        effective = (1.0 - survival) / (survival * greenwood)
+        spread = survival * greenwood
+        effective = (1.0 - survival) / spread if spread > 0 else 0.0  # nothing is known yet, as far as digits reach
         for at, share in enumerate(shares):
             above = 1.0 - curve.reached[index] - (1.0 - share)
-            outside = above * above >= Z_95 * Z_95 * share * (1.0 - share) / effective
+            outside = above * above * effective >= Z_95 * Z_95 * share * (1.0 - share)
             if low[at] == inf and (above <= 0 or not outside):
                 low[at] = edge_s(index)
             if high[at] == inf and above <= 0 and outside:

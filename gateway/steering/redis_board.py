@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import count
 from math import ceil
-from sys import intern
 from typing import Any
 from uuid import uuid4
 
@@ -24,6 +23,7 @@ from redis.exceptions import RedisError
 from gateway.steering.board import slot_of
 from gateway.steering.constants import FLUSH_S, KEY_EXPIRY_S, LATE_MERGE_S, REDIS_TIMEOUT_S, SLOT_S, SLOTS_KEPT
 from gateway.steering.contributions import NEVER_S, Contributions, Part
+from gateway.steering.redis_values import MARK, MOST_BYTES, MOST_FIELDS, READ, Values, is_of_another_type
 from gateway.steering.spending import Spending
 from gateway.steering.tally import Counts
 
@@ -35,15 +35,25 @@ _log = structlog.get_logger(__name__)
 # A slot's number is kept in its own hash, so it shares the slot's fate: a repeated part finds itself there, and a part
 # whose predecessor is missing is not added. Returns the number each slot had. HINCRBYFLOAT adds whole numbers exactly,
 # and unlike HINCRBY never stops half way because a field holds a fraction; 17 digits are all that a double has.
+# What somebody else has put in our place, a key of another type or a field that is no number, is written over: an error
+# half way would leave a part that is sent again, and counted again, each second.
 APPLY = """
 local found = {}
 for slot = 1, #KEYS do
   local before, number, counts = ARGV[3 * slot], ARGV[3 * slot + 1], ARGV[3 * slot + 2]
-  local last = redis.call('HGET', KEYS[slot], ARGV[1]) or '0'
+  local last = redis.pcall('HGET', KEYS[slot], ARGV[1])
+  if type(last) == 'table' then
+    redis.call('DEL', KEYS[slot])
+    last = '0'
+  elseif not last or #last > 15 or not string.match(last, '^%d+$') then
+    last = '0'
+  end
   found[slot] = last
   if last == before then
     for field, amount in pairs(cjson.decode(counts)) do
-      redis.call('HINCRBYFLOAT', KEYS[slot], field, string.format('%.17g', amount))
+      local text = string.format('%.17g', amount)
+      local sum = redis.pcall('HINCRBYFLOAT', KEYS[slot], field, text)
+      if type(sum) == 'table' then redis.call('HSET', KEYS[slot], field, text) end
     end
     redis.call('HSET', KEYS[slot], ARGV[1], number)
     redis.call('EXPIRE', KEYS[slot], ARGV[2])
@@ -56,8 +66,6 @@ return found
 FLUSH_FIELDS = 20_000  # in one round, more or less: 20 ms of Redis' time, and of ours, when it comes back after minutes
 RESTORING_S = 3.0  # after a loss everything is looked at each second: within one all replicas notice and give back
 DAY_EXPIRY_S = 2 * 86_400  # of a day's dollars: kept until no replica's clock can be in that day
-
-_MARK = "@"  # before a replica's own field; no other begins with it
 
 
 class RedisBoard:
@@ -78,7 +86,8 @@ class RedisBoard:
         self._redis = redis
         self._unix_clock = unix_clock
         self._spending = spending or Spending(unix_clock)
-        self._field = _MARK + new_id()
+        self._field = MARK + new_id()
+        self._values = Values()
         self._numbers = count(1)
         self._models: dict[str, Contributions] = {}
         self._restoring_until_s = NEVER_S
@@ -116,6 +125,11 @@ class RedisBoard:
         return tuple(model for model, known in self._models.items() if any(known.parts()))
 
     @property
+    def ignored(self) -> int:
+        """How much of what was read could not be meant."""
+        return self._values.ignored
+
+    @property
     def connected(self) -> bool:
         """Whether Redis answered last time."""
         return not self._away
@@ -141,7 +155,13 @@ class RedisBoard:
         try:
             if await self._exchange(unix_s):
                 await self._exchange(unix_s)
-        except (RedisError, OSError, TimeoutError, ValueError) as error:
+        except (
+            RedisError,
+            OSError,
+            TimeoutError,
+            ValueError,
+            TypeError,
+        ) as error:  # the last two: replies that are none
             if not self._away:
                 _log.warning("steering.redis_away", error=type(error).__name__, hint="steering on local memory")
             self._away = True
@@ -177,21 +197,19 @@ class RedisBoard:
             key = _key(model, f"usd:{day}")
             pipeline.hset(key, self._field, repr(spent[model]))
             pipeline.expire(key, DAY_EXPIRY_S)
-            pipeline.hgetall(key)
+            _read(pipeline, key)
         for model, _, slots in read:
             for slot in slots:
-                pipeline.hgetall(_key(model, slot))
+                _read(pipeline, _key(model, slot))
         async with asyncio.timeout(2 * REDIS_TIMEOUT_S):
             replies = iter(await pipeline.execute(raise_on_error=False))
         lost = False
         for _, known, parts in flushed:
             lost |= known.confirm(parts, [int(found) for found in _answer(replies)])
         for model in spenders:
-            _, _, shares = (_answer(replies) for _ in range(3))
-            others_usd = sum(float(usd) for field, usd in shares.items() if field != self._field)
-            self._spending.learn(day, model, others_usd)
-        for _, known, slots in read:
-            lost |= await self._take(known, slots, replies)
+            self._learn(day, model, replies)
+        for model, known, slots in read:
+            lost |= await self._take(model, known, slots, replies)
             if len(slots) == SLOTS_KEPT:
                 known.read_all_at_s = unix_s
         if lost:
@@ -228,15 +246,23 @@ class RedisBoard:
         whole = {model for at, model in enumerate(aged) if at < turns or used[model].read_all_at_s == NEVER_S}
         return [(model, known, everything if model in whole else newest) for model, known in used.items()]
 
-    async def _take(self, known: Contributions, slots: range, replies: Iterator[Any]) -> bool:
+    def _learn(self, day: str, model: str, replies: Iterator[Any]) -> None:
+        """Take what the other replicas have spent on ``model``; nothing, where its key holds something else."""
+        stored, _, shares = next(replies), next(replies), next(replies)
+        if isinstance(stored, Exception) and not is_of_another_type(stored):
+            raise stored
+        fields = self._values.hash(shares, model)
+        self._spending.learn(day, model, self._values.usd(fields, model, mine=self._field))
+
+    async def _take(self, model: str, known: Contributions, slots: range, replies: Iterator[Any]) -> bool:
         """Take slots as Redis has them; return whether it has lost what this replica contributed."""
         lost = False
         for slot in slots:
-            fields: Mapping[str, str] = _answer(replies)
-            marks = {field: number for field, number in fields.items() if field.startswith(_MARK)}
+            fields = self._values.hash(next(replies), model)
+            marks = {field: number for field, number in fields.items() if field.startswith(MARK)}
             if marks and known.has_read(slot, marks):
                 continue
-            counts = {intern(field): float(amount) for field, amount in fields.items() if field not in marks}
+            counts = self._values.counts(fields, model)
             lost |= known.take(slot, counts, marks, mine=self._field)
             await asyncio.sleep(0)  # a call may go first: with many deployments a slot has a thousand fields
         return lost
@@ -264,7 +290,12 @@ def connect(url: str, timeout_s: float = REDIS_TIMEOUT_S) -> Redis:
         socket_timeout=timeout_s,
         socket_connect_timeout=timeout_s,
         retry=Retry(NoBackoff(), 0),  # the next round is the retry
+        encoding_errors="replace",  # bytes that are no text would leave the rest of the replies unread
     )
+
+
+def _read(pipeline: Any, key: str) -> None:
+    pipeline.eval(READ, 1, key, str(MOST_FIELDS), str(MOST_BYTES))
 
 
 def _arguments(parts: Iterable[Part]) -> Iterable[str | bytes]:

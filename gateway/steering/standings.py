@@ -98,6 +98,8 @@ def _pool(tallies: Mapping[str, Tally], prompt_class: int) -> list[float]:
         [seen + FIXED_PRIOR_EVENTS * share for seen, share in zip(events, prior, strict=True)], censored
     ).masses()
     total = sum(masses)
+    if total <= 0:  # so much was cut that no first token counts beside it
+        masses, total = list(prior), sum(prior)
     return [PRIOR_EVENTS * mass / total for mass in masses]
 
 

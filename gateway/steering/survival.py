@@ -64,7 +64,7 @@ def kaplan_meier(events: Sequence[float], censored: Sequence[float]) -> Curve:
     reached = []
     for seen, risk in zip(events, _at_risk(events, censored), strict=True):
         if seen > 0:
-            survival *= 1.0 - seen / risk
+            survival *= 1.0 - seen / risk  # which is no less than those seen
         reached.append(1.0 - survival)
     return Curve(tuple(reached))
 

@@ -11,6 +11,7 @@ where the tokens are guessed, which no figure is published of), ``|etok``, ``|es
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from math import inf
 from sys import intern
 from typing import TypeAlias
 
@@ -24,6 +25,8 @@ Sparse: TypeAlias = dict[int, float]  # bucket -> count
 REQUESTS, OUTPUT_TOKENS = "req", "out"
 CALLS, RACED = "calls", "raced"
 
+MOST_DEPLOYMENTS = 256  # of one model: each is an estimate a second
+DIGITS = 3  # of a prompt class, and of a bucket
 _FIELDS_KNOWN = 65_536  # places kept of fields read before: ten busy models of 20 deployments have 40,000
 
 
@@ -103,15 +106,21 @@ class Tally(msgspec.Struct):
 
 
 def read_tallies(counts: Mapping[str, float]) -> dict[str, Tally]:
-    """Sort the fields of one model by deployment. Fields unknown to this version are passed over."""
+    """Sort the fields of one model by deployment. Fields unknown to this version are passed over.
+
+    So is what cannot be: counts that are not above nothing (rounding may leave a trace of what was taken back), and
+    more deployments than a model can have.
+    """
     tallies: dict[str, Tally] = {}
     for field, amount in counts.items():
-        place = _place(field)
+        place = _place(field) if 0.0 < amount < inf else None
         if place is None:
             continue
         deployment, name, prompt_class, index = place
         tally = tallies.get(deployment)
         if tally is None:
+            if len(tallies) >= MOST_DEPLOYMENTS:
+                continue
             tally = tallies[deployment] = Tally()
         if prompt_class is None:
             setattr(tally, name, amount)
@@ -143,7 +152,8 @@ def _place(field: str) -> tuple[str, str, int | None, int] | None:
         return owner, name, None, 0
     kind, index = name.rstrip(_DIGITS), name.lstrip(_KINDS)
     deployment, _, prompt_class = owner.rpartition("|")
-    if kind in _HISTOGRAMS and index.isdecimal() and prompt_class.isdecimal():
+    is_number = index.isdecimal() and prompt_class.isdecimal() and len(index) <= DIGITS and len(prompt_class) <= DIGITS
+    if kind in _HISTOGRAMS and is_number:
         return intern(deployment), _HISTOGRAMS[kind], int(prompt_class), int(index)
     return None
 

@@ -1,12 +1,15 @@
 """Gateways on one real Redis share a leaderboard; on one real Postgres, a ledger."""
 
+import time
 from pathlib import Path
 from typing import Any
 
 import asyncpg
+import pytest
 from sqlalchemy.engine import make_url
 
-from gateway.steering.redis_board import RedisBoard
+from gateway.steering.board import slot_of
+from gateway.steering.redis_board import RedisBoard, connect
 from providers.simulator.script import Gate, Hang, answer
 from tests.app.gateway.stage import MODEL, Stage, serving
 from tests.services.relay import Relay
@@ -72,6 +75,33 @@ async def test_two_gateways_on_one_redis_share_one_leaderboard(
         for _ in range(10):
             await chat(two, race={"mode": "single", "objective": "first_token"})
         assert (two["alpha"].counts.requests, two["beta"].counts.requests) == (10, 0)
+
+
+@pytest.mark.parametrize("garbage", ["1e308", "nan", "-inf", "text"])
+async def test_garbage_in_redis_breaks_neither_the_leaderboard_nor_calls(
+    tmp_path: Path, postgres_url: str, redis_url: str, garbage: str
+) -> None:
+    names = [f"alpha/m|{name}" for name in ("n", "err", "won", "sec", "tok", "0|e17", "0|c111")]
+    async with serving(tmp_path, {"alpha": None}, database_url=postgres_url, redis_url=redis_url) as stage:
+        now_slot = slot_of(time.time())
+        async with connect(redis_url) as redis:
+            for slot in range(now_slot - 1, now_slot + 2):  # the next may begin under way
+                await redis.hset(
+                    f"holeshot:{{{MODEL}}}:{slot}", mapping=dict.fromkeys([*names, "calls", "out"], garbage)
+                )
+        await chat(stage)
+        assert await board_of(stage).sync()
+        await chat(stage)
+        async with stage.get("/leaderboard") as response:
+            assert response.status == 200
+            assert (await response.json())["models"][0]["deployments"][0]["deployment"] == "alpha/m"
+        async with stage.get("/leaderboard", params={"explain": "1"}) as response:
+            assert response.status == 200
+        async with stage.get("/metrics") as response:
+            [line] = [
+                each for each in (await response.text()).splitlines() if each.startswith("holeshot_redis_ignored")
+            ]
+            assert float(line.split()[1]) > 0
 
 
 async def test_a_gateway_serves_on_when_its_redis_is_not_there(tmp_path: Path, postgres_url: str) -> None:

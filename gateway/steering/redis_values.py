@@ -1,0 +1,102 @@
+"""What is read from Redis, as far as it can be true: anybody may have written there, and it may be broken.
+
+What cannot be a count of ours is ignored, counted, and said once: no figure is made of it, and nothing fails by it.
+"""
+
+from collections.abc import Mapping
+from itertools import islice
+from sys import intern
+from typing import Any
+
+import structlog
+from redis.exceptions import ResponseError
+
+from gateway.steering.tally import Counts
+
+_log = structlog.get_logger(__name__)
+
+MOST_FIELDS = 20_000  # of one hash: a slot of thirty busy deployments has ten thousand
+MOST_BYTES = 4 * 2**20  # of one hash, names and values
+MOST_COUNT = 1e13  # in one slot, half a minute; larger ones would swallow all others in sums
+MOST_USD = 1e9  # of one replica in a day
+LONGEST_FIELD = 512  # characters
+MARK = "@"  # before a replica's own field; no other begins with it
+
+# Returns a hash, or how many fields or bytes too many it has.
+READ = """
+local fields = redis.call('HLEN', KEYS[1])
+if fields > tonumber(ARGV[1]) then return fields end
+local all = redis.call('HGETALL', KEYS[1])
+local bytes = 0
+for at = 1, #all do bytes = bytes + #all[at] end
+if bytes > tonumber(ARGV[2]) then return bytes end
+return all
+"""
+
+
+class Values:
+    """Reads replies. ``ignored`` counts what could not be meant."""
+
+    def __init__(self) -> None:
+        self.ignored = 0
+        self._said = False
+
+    def hash(self, reply: Any, model: str) -> Mapping[str, str]:
+        """Return the fields of a hash as ``READ`` has it; none where it is too large, or something else.
+
+        Raises:
+            RedisError: any other error that Redis gave in its place.
+
+        """
+        if isinstance(reply, list):
+            return dict(zip(islice(reply, 0, None, 2), islice(reply, 1, None, 2), strict=True))
+        if isinstance(reply, Exception) and not is_of_another_type(reply):
+            raise reply
+        self._ignore(model, f"a hash of {reply} fields or bytes" if isinstance(reply, int) else "no hash")
+        return {}
+
+    def counts(self, fields: Mapping[str, str], model: str) -> Counts:
+        """Return the counts among ``fields``; those of replicas' parts are none."""
+        counts: Counts = {}
+        for field, text in fields.items():
+            if field.startswith(MARK):
+                continue
+            amount = _number(text)
+            if 0.0 <= amount <= MOST_COUNT and len(field) <= LONGEST_FIELD:
+                counts[intern(field)] = amount
+            else:
+                self._ignore(model, f"{field[:100]!r} = {text[:100]!r}")
+        return counts
+
+    def usd(self, fields: Mapping[str, str], model: str, *, mine: str) -> float:
+        """Return what the other replicas have spent."""
+        total = 0.0
+        for field, text in fields.items():
+            amount = _number(text)
+            if field == mine:
+                continue
+            if 0.0 <= amount <= MOST_USD:
+                total += amount
+            else:
+                self._ignore(model, f"{field[:100]!r} = {text[:100]!r} dollars")
+        return total
+
+    def _ignore(self, model: str, what: str) -> None:
+        self.ignored += 1
+        if not self._said:
+            self._said = True
+            hint = "something else writes to holeshot:* there; what cannot be a count is ignored and counted"
+            _log.warning("steering.redis_garbage", model=model, ignored=what, hint=hint)
+
+
+def is_of_another_type(reply: Exception) -> bool:
+    """Tell whether Redis refused a command for what the key holds."""
+    return isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE")
+
+
+def _number(text: str) -> float:
+    """Return a number; one below all counts where there is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return -1.0
