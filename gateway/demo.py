@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 import structlog
@@ -15,12 +15,16 @@ START_LIMIT_S = 20.0
 _LONGEST_COMPLAINT_BYTES = 8192
 
 
+class DemoFailedError(Exception):
+    """There is nobody to race; the message has what to do."""
+
+
 @asynccontextmanager
 async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
     """Run the fleet and give its base URLs by provider; ``seed`` draws its latencies and failures.
 
     Raises:
-        RuntimeError: it does not start.
+        DemoFailedError: it does not start.
 
     """
     process = await asyncio.create_subprocess_exec(
@@ -40,10 +44,11 @@ async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
     assert process.stderr is not None
     complaints = asyncio.get_running_loop().create_task(_log_complaints(process.stderr))
     try:
-        async with asyncio.timeout(START_LIMIT_S):
-            line = await process.stdout.readline()
+        line = b""
+        with suppress(TimeoutError):
+            line = await asyncio.wait_for(process.stdout.readline(), START_LIMIT_S)
         if not line:
-            raise RuntimeError("the simulated providers did not start")
+            raise DemoFailedError("the simulated providers did not start: see above, or name a provider of your own")
         yield msgspec.json.decode(line, type=dict[str, str])
     finally:
         process.stdin.close()

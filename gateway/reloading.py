@@ -8,17 +8,20 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
 from gateway.app import Gateway
 from gateway.settings import ConfigurationError
 from gateway.settings.model import Settings
+from gateway.watched_files import WatchedFiles
 
 FILE_LOOK_S = 1.0
 NEEDS_RESTART = (
     "host",
     "port",
+    "tls",
     "workers",
     "database_url",
     "redis_url",
@@ -31,7 +34,13 @@ NEEDS_RESTART = (
 
 
 Load = Callable[[], Settings]
-State = tuple[int, ...]
+
+
+class Certificate(Protocol):
+    """What is read again beside the configuration."""
+
+    def look(self, *, at_once: bool) -> None:
+        """Read it again if it has changed; ``at_once``: whether or not it may still be written."""
 
 
 class ConfigurationRefusedError(Exception):
@@ -59,44 +68,15 @@ def taken_over(running: Settings, new: Settings) -> Settings:
     return new.model_copy(update={name: getattr(running, name) for name in NEEDS_RESTART})
 
 
-class WatchedFile:
-    """A file that is looked at again and again."""
-
-    def __init__(self, path: Path | None) -> None:
-        """Take ``path``, or none for what never changes. Its first state is news: what was read may be older."""
-        self._path = path
-        self._taken: State | None = ()
-        self._last: State | None = ()
-
-    def has_changed(self) -> bool:
-        """Tell whether it changed, and has stayed as it is since the last look: nobody is writing it any more."""
-        if self._path is None:
-            return False
-        state, last = state_of(self._path), self._last
-        self._last = state
-        if state == self._taken or state != last:
-            return False
-        self._taken = state
-        return True
-
-
-def state_of(path: Path) -> State | None:
-    """Return what is another whenever the file is; None where there is none."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino
-
-
 class Reloader:
     """Reloads the configuration on SIGHUP and when its file changes."""
 
-    def __init__(self, gateway: Gateway, path: Path | None, load: Load) -> None:
-        """Begin to look. ``load`` reads the configuration again, ``path`` is its file."""
+    def __init__(self, gateway: Gateway, path: Path | None, load: Load, certificate: Certificate | None = None) -> None:
+        """Begin to look. ``load`` reads the configuration again, ``path`` is its file; ``certificate`` is read, too."""
         self._gateway = gateway
-        self._file = WatchedFile(path)
+        self._file = WatchedFiles(() if path is None else (path,))
         self._load = load
+        self._certificate = certificate
         self._log = structlog.get_logger()
         self._wanted = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -110,16 +90,17 @@ class Reloader:
 
     async def _run(self) -> None:
         while True:
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._wanted.wait(), FILE_LOOK_S)
-            except TimeoutError:
-                if not self._file.has_changed():
-                    continue
+            is_wanted = self._wanted.is_set()
             self._wanted.clear()
-            try:
-                self._reload()
-            except Exception:  # noqa: BLE001 - whatever a file held, the next one is to be read
-                self._log.exception("configuration.unreadable", effect="the running one stays")
+            if self._certificate is not None:
+                self._certificate.look(at_once=is_wanted)
+            if self._file.have_changed() or is_wanted:
+                try:
+                    self._reload()
+                except Exception:  # noqa: BLE001 - whatever a file held, the next one is to be read
+                    self._log.exception("configuration.unreadable", effect="the running one stays")
 
     def _reload(self) -> None:
         running = self._gateway.context.settings
@@ -151,12 +132,12 @@ class Latest:
     def __init__(self, settings: Settings, path: Path | None, load: Load) -> None:
         """Take the configuration that was started with, its file, and how it is read again."""
         self.settings = settings
-        self._file = WatchedFile(path)
+        self._file = WatchedFiles(() if path is None else (path,))
         self._load = load
 
     def look(self) -> None:
         """Read the file again if it has changed."""
-        if self._file.has_changed():
+        if self._file.have_changed():
             self.read()
 
     def read(self) -> None:

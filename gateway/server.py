@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
@@ -23,6 +24,7 @@ from gateway.app import Gateway
 from gateway.connections.descriptors import descriptor_budget, raise_limit
 from gateway.connections.listener import listening
 from gateway.connections.ports import SharedPort, bind
+from gateway.connections.tls import Certificate, open_context
 from gateway.ingress.phase import Phase
 from gateway.ledger.database import check_schema, create_engine, is_sqlite
 from gateway.ledger.errors import DatabaseUnreachableError, SchemaOutdatedError
@@ -41,7 +43,9 @@ def run(settings: Settings, path: Path | None, load: Load) -> None:
     """Serve until told to stop. ``load`` reads the configuration again.
 
     Raises:
-        OSError: the address cannot be bound.
+        ListenError: the address cannot be listened on.
+        OSError: something else that the gateway needs of the system is not to be had.
+        TlsError: the certificate or its key cannot be used.
         LedgerError: the database's schema is missing or old.
 
     """
@@ -49,6 +53,9 @@ def run(settings: Settings, path: Path | None, load: Load) -> None:
     logs.take_standard_error(log)
     descriptors = raise_limit()
     structlog.get_logger().debug("gateway.descriptors", limit=descriptors, clients=descriptor_budget(descriptors))
+    _look_for_authorities(os.environ.get("SSL_CERT_FILE"))
+    if settings.tls is not None:
+        open_context(settings.tls)  # before anybody can connect, or workers are forked
     if settings.workers == 1:
         sock = bind(settings.host, settings.port)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -77,14 +84,28 @@ async def _serve(
         gateway = Gateway(settings)
         await gateway.start()
         stack.push_async_callback(gateway.close)
-        reloader = Reloader(gateway, path, load)
+        certificate = await _open(gateway, sock, settings, stack)
+        reloader = Reloader(gateway, path, load, certificate)
         stack.push_async_callback(reloader.close)
-        await stack.enter_async_context(listening(gateway, sock, settings.shutdown_grace_s))
         _settle_garbage()
         _announce(settings, sock)
         await stop.wait()
         await _lame_duck(gateway, stop, settings.shutdown_grace_s)
     structlog.get_logger().info("gateway.stopped")
+
+
+async def _open(gateway: Gateway, sock: socket.socket, settings: Settings, stack: AsyncExitStack) -> Certificate | None:
+    """Serve ``gateway`` on ``sock`` until the stack is left; return the certificate, if there is one."""
+    certificate = None if settings.tls is None else Certificate(settings.tls)
+    context = None if certificate is None else certificate.context
+    connections = await stack.enter_async_context(listening(gateway, sock, settings.shutdown_grace_s, context))
+
+    def use(context: ssl.SSLContext) -> None:
+        connections.ssl_context = context
+
+    if certificate is not None:
+        certificate.on_change = use
+    return certificate
 
 
 async def _lame_duck(gateway: Gateway, stop: "_StopSignals", grace_s: float) -> None:
@@ -95,6 +116,18 @@ async def _lame_duck(gateway: Gateway, stop: "_StopSignals", grace_s: float) -> 
         gateway.context.phase = Phase.LAME_DUCK
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.is_urgent.wait(), duck_s)
+
+
+def _look_for_authorities(path: str | None) -> None:
+    """Say when the file that is to name whom to trust does not: OpenSSL goes on without a word."""
+    if not path:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except OSError as error:
+        problem = f"SSL_CERT_FILE names {path}, which cannot be used: {error.strerror or 'it holds no certificate'}"
+        effect = "providers with a private authority are not trusted; correct the variable, or unset it"
+        structlog.get_logger().warning("tls.authorities_missing", problem=problem, effect=effect)
 
 
 def _settle_garbage() -> None:
@@ -172,7 +205,7 @@ class _StopSignals:
 
 def _announce(settings: Settings, sock: socket.socket) -> None:
     host, port = sock.getsockname()[:2]
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    url = f"http{'' if settings.tls is None else 's'}://{f'[{host}]' if ':' in host else host}:{port}"
     log = structlog.get_logger()
     log.info(
         "gateway.started", url=url, models=list(settings.models), providers=list(settings.providers), pid=os.getpid()

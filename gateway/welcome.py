@@ -35,7 +35,7 @@ PY
 
 Then ask who was fast:
 
-  {holeshot} leaderboard{f" --url {url}" if not url.endswith(":4000") else ""}
+  {holeshot} leaderboard{f" --url {url}" if not (url.startswith("http:") and url.endswith(":4000")) else ""}
   {holeshot} sql "select * from throughput"
 
 """  # noqa: S608 - text for people; the SQL in it is an example

@@ -47,6 +47,7 @@ def check(
     path = locate(config, os.environ)
     try:
         settings = load(path, os.environ)
+        _check_certificate(settings)
     except ConfigurationError as error:
         if as_json:
             write_json(
@@ -56,6 +57,24 @@ def check(
             report(error)
         raise typer.Exit(FAILED) from None
     raise typer.Exit(_summarise(settings, path, live=live, as_json=as_json))
+
+
+def _check_certificate(settings: "Settings") -> None:
+    """Read certificate and key, as `serve` will.
+
+    Raises:
+        ConfigurationError: they cannot be used.
+
+    """
+    if settings.tls is None:
+        return
+    from gateway.connections.tls import TlsError, open_context  # noqa: PLC0415 - only where it is needed
+    from gateway.settings import ConfigurationError, Problem  # noqa: PLC0415 - as above
+
+    try:
+        open_context(settings.tls)
+    except TlsError as error:
+        raise ConfigurationError([Problem(str(error))]) from None
 
 
 def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: bool) -> int:

@@ -1,8 +1,10 @@
 """``holeshot serve``: the gateway itself."""
 
+import errno
 import os
-import shutil
+import resource
 import tempfile
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -28,19 +30,42 @@ def serve(
     """
     overrides = {"host": host, "port": port, "workers": workers}
     settings, path = read_settings(config, overrides, exit_code=MISUSED)
-    if settings.workers > 1:
-        # Where workers share their metrics, each in a file of its own.
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="holeshot-metrics-")
-    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - the whole gateway, only now that it is wanted
+    from gateway.connections.tls import TlsError  # noqa: PLC0415 - only now that the whole gateway is wanted
+    from gateway.demo import DemoFailedError  # noqa: PLC0415 - likewise
+    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
     from gateway.server import run  # noqa: PLC0415 - likewise
     from gateway.settings import load  # noqa: PLC0415 - likewise
 
     try:
-        run(settings, path, lambda: load(path, os.environ, overrides))
-    except LedgerError as error:
+        with ExitStack() as stack:
+            if settings.workers > 1:
+                # Where workers share their metrics, each in a file of its own.
+                folder = tempfile.TemporaryDirectory(prefix="holeshot-metrics-", ignore_cleanup_errors=True)
+                os.environ["PROMETHEUS_MULTIPROC_DIR"] = stack.enter_context(folder)
+            run(settings, path, lambda: load(path, os.environ, overrides))
+    except TlsError as error:
+        fail(str(error), MISUSED)
+    except (DemoFailedError, LedgerError) as error:
         fail(str(error))
     except OSError as error:
-        fail(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another with --port")
-    finally:
-        if settings.workers > 1:
-            shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
+        fail(_explained(error))
+
+
+def _explained(error: OSError) -> str:
+    """Return what the system refused, in a sentence that says what to do."""
+    from gateway.connections.ports import ListenError  # noqa: PLC0415 - only now that the whole gateway is wanted
+
+    if isinstance(error, ListenError):
+        return error.strerror or str(error)
+    if error.errno == errno.EMFILE:
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return f"{limit} open files are too few for the gateway: raise the limit, for example with `ulimit -n 4096`"
+    if error.errno == errno.ENFILE:
+        return "this machine has no more open files to give: raise fs.file-max, or stop what holds so many"
+    if error.errno == errno.ENOSPC:
+        return f"there is no space left on the disk{_of(error)}: make some, and start again"
+    return f"the gateway cannot start: {error.strerror or error}{_of(error)}"
+
+
+def _of(error: OSError) -> str:
+    return f" ({error.filename})" if error.filename else ""

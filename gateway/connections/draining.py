@@ -6,6 +6,8 @@ from contextlib import suppress
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from gateway.connections.connection import Connection
+
 QUIET_S = 1.0  # a connection that was made or answered within this may have its next request on the way
 CUT_LIMIT_S = 5.0  # cancelled calls write their records in far less
 _LOOK_S = 0.02
@@ -47,9 +49,8 @@ async def cut(server: web.Server) -> None:
 
 
 def _is_idle(connection: RequestHandler) -> bool:
-    """Tell whether it waits for a request: not read, answered, nor flushed to a slow client."""
-    waiter = connection._waiter  # noqa: SLF001 - as aiohttp's own clock of idle connections sees it
-    return waiter is not None and not waiter.done()
+    """Tell whether nothing of a request is there: begun, read, answered, or being flushed to a slow client."""
+    return isinstance(connection, Connection) and connection.is_idle and not connection.has_begun
 
 
 def _quiet_since(connection: RequestHandler) -> float:

@@ -1,6 +1,7 @@
-"""Serving on a socket: who accepts on it, and the one aiohttp runner behind."""
+"""Serving on a socket: who accepts on it, the one aiohttp runner behind, and its end."""
 
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -18,8 +19,10 @@ KEEPALIVE_S = 75.0  # longer than load balancers keep idle connections, so that 
 
 
 @asynccontextmanager
-async def listening(gateway: Gateway, sock: socket.socket, grace_s: float) -> AsyncIterator[Connections]:
-    """Serve ``gateway`` on ``sock``, which listens, and yield its connections.
+async def listening(
+    gateway: Gateway, sock: socket.socket, grace_s: float, ssl_context: ssl.SSLContext | None = None
+) -> AsyncIterator[Connections]:
+    """Serve ``gateway`` on ``sock``, which listens, and yield its connections; over TLS where there is a context.
 
     On leaving, listen no more, and let calls end within ``grace_s`` seconds.
 
@@ -40,6 +43,7 @@ async def listening(gateway: Gateway, sock: socket.socket, grace_s: float) -> As
         lingering_time=0,  # likewise: what is left of a body is drained within bounds of ours
         keepalive_timeout=KEEPALIVE_S,
     )
+    connections.ssl_context = ssl_context
     acceptor = Acceptor(sock, connections.take, on_exhausted=connections.exhausted)
     acceptor.start()
     try:

@@ -1,11 +1,17 @@
 """The port: the socket that listens on it, or one for each worker, over which the kernel spreads connections."""
 
+import errno
 import socket
 import sys
 from typing import Any
 
 BACKLOG = 4096  # a crowd that calls at once is not made to knock again; the kernel may cap it (somaxconn)
+_LEAST_FREE_PORT = 1024
 _SPREADS = sys.platform == "linux"  # elsewhere one of several sockets on a port gets everything
+
+
+class ListenError(OSError):
+    """The gateway cannot listen there; ``strerror`` says why, and what to do."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -15,13 +21,24 @@ def bind(host: str, port: int) -> socket.socket:
     uvloop would close that one without a word.
 
     Raises:
-        OSError: the address is taken or not of this machine.
+        ListenError: the address is taken, not of this machine, or not for this user.
+        OSError: there are no descriptors, or no memory.
 
     """
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    return _listening(socket.socket(family, kind, protocol), address)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no name of a host"
+        unknown = f"there is no address for the host {host!r} ({why}): give one with --host"
+        raise ListenError(errno.EADDRNOTAVAIL, unknown) from None
+    family, kind, protocol, _, address = found[0]
+    try:
+        return _listening(socket.socket(family, kind, protocol), address)
+    except OSError as error:
+        explained = _explained(error, host, port)
+        if explained is None:
+            raise
+        raise ListenError(error.errno, explained) from None
 
 
 class SharedPort:
@@ -36,7 +53,8 @@ class SharedPort:
         """Listen.
 
         Raises:
-            OSError: the address is taken or not of this machine.
+            ListenError: the address is taken, not of this machine, or not for this user.
+            OSError: there are no descriptors, or no memory.
 
         """
         claim = bind(host, port)  # which is refused while anybody else listens there, whether they would share or not
@@ -86,3 +104,23 @@ def _listening(sock: socket.socket, address: Any) -> socket.socket:
         raise
     sock.setblocking(False)  # noqa: FBT003 - its only argument
     return sock
+
+
+def _explained(error: OSError, host: str, port: int) -> str | None:
+    """Return what is wrong with the address, in a sentence; None where it is not the address."""
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"port {port} on {host} is already in use: stop what listens there, or choose another with --port"
+        case errno.EADDRNOTAVAIL:
+            return f"{host} is no address of this machine: give one of its own with --host, or 0.0.0.0 for all of them"
+        case errno.EACCES if port < _LEAST_FREE_PORT:
+            return (
+                f"port {port} is not for this user, as those below 1024 are the system's: choose another with --port,"
+                " or give the gateway the capability CAP_NET_BIND_SERVICE"
+            )
+        case errno.EACCES | errno.EPERM:
+            return f"the system does not let this user listen on port {port} of {host}: choose another with --port"
+        case errno.EAFNOSUPPORT:
+            return f"this machine has no IPv6, which {host} needs: give another address with --host"
+        case _:
+            return None

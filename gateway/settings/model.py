@@ -258,6 +258,20 @@ class ClientSettings(Section):
     require: DataPolicy = DataPolicy()  # what a deployment must be to be shown their prompts
 
 
+class TlsSettings(Section):
+    """TLS on the port itself. Both files are PEM, and are read again when they change."""
+
+    certificate: str  # with the chain up to the authority
+    key: str  # of the certificate, without a passphrase
+    min_version: Literal["1.2", "1.3"] = "1.2"  # 1.0 and 1.1 are broken
+
+    @field_validator("min_version", mode="before")
+    @classmethod
+    def _as_written(cls, value: object) -> object:
+        """Take the number that YAML makes of it."""
+        return str(value) if isinstance(value, float) else value
+
+
 class ConnectionSettings(Section):
     """How many connections without an admitted request there may be; in each process, if there are several workers.
 
@@ -278,6 +292,7 @@ class Settings(BaseSettings):
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 4000
+    tls: TlsSettings | None = None  # by default a proxy in front does it, or nobody needs it on loopback
     workers: Annotated[int, Field(ge=1, le=64)] = 1
     replica: str | None = None  # by default the host's name
     region: str | None = None

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from gateway.reloading import NEEDS_RESTART, ConfigurationRefusedError, Latest, WatchedFile, taken_over
+from gateway.reloading import NEEDS_RESTART, ConfigurationRefusedError, Latest, taken_over
 from gateway.settings.model import Settings
+from gateway.watched_files import WatchedFiles
 
 CLIENT = {"key_sha256": "a" * 64}
 PROVIDER = {"base_url": "http://127.0.0.1:1/v1"}
@@ -44,31 +45,31 @@ def test_what_needs_a_restart_stays_what_it_is() -> None:
 def test_a_file_is_read_once_nobody_writes_it_any_more(tmp_path: Path) -> None:
     path = tmp_path / "gateway.yaml"
     path.write_text("a")
-    file = WatchedFile(path)
-    assert [file.has_changed() for _ in range(3)] == [False, True, False]  # it may have changed since it was read
+    file = WatchedFiles([path])
+    assert [file.have_changed() for _ in range(3)] == [False, True, False]  # it may have changed since it was read
     path.write_text("")  # in place: first emptied,
-    assert not file.has_changed()
+    assert not file.have_changed()
     path.write_text("ab")  # then written bit by bit
-    assert not file.has_changed()
+    assert not file.have_changed()
     path.write_text("abc")
-    assert [file.has_changed() for _ in range(3)] == [False, True, False]
+    assert [file.have_changed() for _ in range(3)] == [False, True, False]
 
 
 def test_a_file_that_is_replaced_or_removed_has_changed(tmp_path: Path) -> None:
     path, other = tmp_path / "gateway.yaml", tmp_path / "new"
     path.write_text("a")
-    file = WatchedFile(path)
-    assert [file.has_changed() for _ in range(3)] == [False, True, False]
+    file = WatchedFiles([path])
+    assert [file.have_changed() for _ in range(3)] == [False, True, False]
     other.write_text("b")
     other.replace(path)
-    assert [file.has_changed() for _ in range(3)] == [False, True, False]
+    assert [file.have_changed() for _ in range(3)] == [False, True, False]
     path.unlink()
-    assert [file.has_changed() for _ in range(3)] == [False, True, False]
+    assert [file.have_changed() for _ in range(3)] == [False, True, False]
 
 
 def test_where_there_is_no_file_nothing_changes() -> None:
-    file = WatchedFile(None)
-    assert [file.has_changed() for _ in range(3)] == [False, False, False]
+    file = WatchedFiles([])
+    assert [file.have_changed() for _ in range(3)] == [False, False, False]
 
 
 def test_a_worker_that_is_started_later_gets_the_clients_that_came_meanwhile_and_keeps_them(tmp_path: Path) -> None:

@@ -197,6 +197,22 @@ async def test_a_connection_made_in_the_last_moment_of_a_lame_duck_gets_its_answ
         await served.left.wait()
 
 
+async def test_a_request_whose_head_is_half_there_is_answered(folder: Path) -> None:
+    async with ScriptedProvider() as provider, listening_gateway(folder, provider) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(LIVE[:20])
+        async with aiohttp.ClientSession(served.url) as http, http.get("/health/live"):
+            pass  # what came before has been read, too
+        served.stop.set()
+        await served.in_phase(Phase.DRAINING)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(LIVE[20:])
+        assert (await head(reader)).startswith(b"http/1.1 200")
+        writer.close()
+        await served.left.wait()
+
+
 async def test_what_arrived_before_the_port_closed_is_answered(folder: Path) -> None:
     async with ScriptedProvider() as provider, listening_gateway(folder, provider) as served:
         pairs = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(8)]

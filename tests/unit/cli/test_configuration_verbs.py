@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trustme
 import yaml
 from typer.testing import Result
 
@@ -261,3 +262,17 @@ def test_serve_refuses_an_impossible_race_with_the_reason(holeshot: Holeshot) ->
 
     assert refused.exit_code == 2
     assert "models.m.race.objective: no price is known, so none is the cheapest: set price_per_mtok" in refused.stderr
+
+
+def test_check_reads_certificate_and_key(holeshot: Holeshot) -> None:
+    issued = trustme.CA().issue_cert("localhost")
+    issued.cert_chain_pems[0].write_to_path("cert.pem")
+    Path("gateway.yaml").write_text("tls: { certificate: cert.pem, key: key.pem }\n")
+
+    missing = holeshot("check", "--config", "gateway.yaml", GROQ_API_KEY="gsk-1")
+    assert missing.exit_code == 1
+    assert "tls.key: there is no file key.pem" in missing.stderr
+    assert json.loads(holeshot("check", "--config", "gateway.yaml", "--json").stdout)["ok"] is False
+
+    issued.private_key_pem.write_to_path("key.pem")
+    assert holeshot("check", "--config", "gateway.yaml", GROQ_API_KEY="gsk-1").exit_code == 0

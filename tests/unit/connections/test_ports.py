@@ -1,67 +1,51 @@
-"""One port, listened on by one process or by several workers."""
+"""The listening socket, and a sentence for each reason why there is none."""
 
 import errno
+import resource
 import socket
-from contextlib import ExitStack
 
 import pytest
 
-from gateway.connections.ports import SharedPort, bind
-
-LOOPBACK = "127.0.0.1"
+from gateway.connections.ports import ListenError, _explained, bind
 
 
-def accepted(sock: socket.socket) -> int:
-    number = 0
-    while True:
+def test_it_listens_at_once() -> None:
+    with bind("127.0.0.1", 0) as sock, socket.create_connection(sock.getsockname()):
+        pass
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with bind("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ListenError, match=f"port {port} on 127.0.0.1 is already in use.*--port"):
+            bind("127.0.0.1", port)
+
+
+def test_an_address_of_another_machine_is_no_matter_of_ports() -> None:
+    with pytest.raises(ListenError, match=r"192.0.2.1 is no address of this machine.*--host") as caught:
+        bind("192.0.2.1", 0)
+    assert "--port" not in str(caught.value)
+
+
+def test_a_host_without_an_address_is_named() -> None:
+    host = "a" * 64 + ".example"  # no resolver is asked for such a name
+    with pytest.raises(ListenError, match=f"there is no address for the host '{host}' .*--host"):
+        bind(host, 0)
+
+
+def test_ports_below_1024_are_said_to_be_the_systems() -> None:
+    said = _explained(PermissionError(errno.EACCES, "Permission denied"), "127.0.0.1", 80)
+    assert said is not None
+    assert "port 80" in said
+    assert "CAP_NET_BIND_SERVICE" in said
+
+
+def test_a_lack_of_descriptors_is_no_matter_of_the_address() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket() as last:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno() + 1, hard))
         try:
-            connection, _ = sock.accept()
-        except BlockingIOError:
-            return number
-        connection.close()
-        number += 1
-
-
-def test_each_worker_has_a_socket_of_its_own_and_gets_its_share_of_connections() -> None:
-    port = SharedPort(LOOPBACK, 0)
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(port.make_socket()) for _ in range(4)]
-        assert {sock.getsockname() for sock in sockets} == {port.address}
-        for _ in range(400):
-            stack.enter_context(socket.create_connection(port.address))
-        shares = [accepted(sock) for sock in sockets]
-    port.close()
-    assert sum(shares) == 400
-    assert min(shares) > 60  # by chance once in 100,000 times: the standard deviation is 9
-
-
-def test_a_worker_that_is_gone_gets_nothing_and_the_one_after_it_does() -> None:
-    port = SharedPort(LOOPBACK, 0)
-    first, second = port.make_socket(), port.make_socket()
-    first.close()
-    with ExitStack() as stack:
-        for _ in range(20):
-            stack.enter_context(socket.create_connection(port.address))
-        assert accepted(second) == 20
-        second.close()
-        third = stack.enter_context(port.make_socket())
-        stack.enter_context(socket.create_connection(port.address))
-        assert accepted(third) == 1
-    port.close()
-
-
-def test_nobody_listens_any_more_once_the_workers_do_not() -> None:
-    port = SharedPort(LOOPBACK, 0)
-    port.make_socket().close()
-    port.close()
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(port.address)
-
-
-@pytest.mark.parametrize("other", [bind, SharedPort])
-def test_another_gateway_is_told_that_the_address_is_taken_though_it_would_share_it(other: type[SharedPort]) -> None:
-    port = SharedPort(LOOPBACK, 0)
-    with port.make_socket(), pytest.raises(OSError, match="already in use") as refusal:
-        other(LOOPBACK, port.address[1])
-    port.close()
-    assert refusal.value.errno == errno.EADDRINUSE
+            with pytest.raises(OSError, match="Too many open files"):
+                bind("127.0.0.1", 0)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

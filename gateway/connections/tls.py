@@ -1,0 +1,100 @@
+"""TLS on the port itself: certificate and key, read again when they change."""
+
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from gateway.settings.model import TlsSettings
+from gateway.watched_files import WatchedFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+
+class TlsError(Exception):
+    """The certificate or its key cannot be used; the message says which, why, and what to do."""
+
+
+def open_context(settings: TlsSettings) -> ssl.SSLContext:
+    """Return the context for connections from clients, with the certificate and key as they are now.
+
+    Raises:
+        TlsError: they cannot be read, or do not belong together.
+
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[settings.min_version]
+    context.options |= ssl.OP_NO_RENEGOTIATION  # it costs us a handshake, and them nothing
+    context.set_alpn_protocols(["http/1.1"])
+    for name, path in (("certificate", settings.certificate), ("key", settings.key)):
+        _check_is_readable(name, path)
+    try:
+        context.load_cert_chain(settings.certificate, settings.key, password=_refuse_passphrase)
+    except ssl.SSLError as error:
+        raise TlsError(_explained(error, settings)) from None
+    except OSError as error:  # it went since
+        raise TlsError(f"tls: cannot read {error.filename or settings.certificate}: {error.strerror}") from None
+    return context
+
+
+class Certificate:
+    """The certificate in use: ``context`` is for connections made from now on, ``on_change`` hears of another."""
+
+    def __init__(self, settings: TlsSettings) -> None:
+        """Read the files of ``settings``.
+
+        Raises:
+            TlsError: they cannot be used.
+
+        """
+        self.on_change: Callable[[ssl.SSLContext], None] = lambda _: None
+        self._settings = settings
+        self._files = WatchedFiles((Path(settings.certificate), Path(settings.key)))
+        self._files.note()
+        self.context = open_context(settings)
+        self._log = structlog.get_logger()
+
+    def look(self, *, at_once: bool) -> None:
+        """Read certificate and key again if they have changed; keep those in use where they cannot be used.
+
+        ``at_once``: whether or not somebody may still be writing them.
+        """
+        if not (self._files.have_changed() or at_once):
+            return
+        try:
+            self.context = open_context(self._settings)
+        except TlsError as error:
+            self._log.error("tls.invalid", problem=str(error), effect="the certificate in use stays")
+            return
+        self.on_change(self.context)
+        self._log.info("tls.reloaded", certificate=self._settings.certificate)
+
+
+def _check_is_readable(name: str, path: str) -> None:
+    try:
+        with Path(path).open("rb"):
+            pass
+    except FileNotFoundError:
+        raise TlsError(f"tls.{name}: there is no file {path}") from None
+    except OSError as error:
+        raise TlsError(f"tls.{name}: cannot read {path}: {error.strerror}; let the gateway's user read it") from None
+
+
+def _refuse_passphrase() -> str:
+    raise TlsError("tls.key: the key has a passphrase, and nobody is there to type it: give one without")
+
+
+def _explained(error: ssl.SSLError, settings: TlsSettings) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return f"tls: the key in {settings.key} does not belong to the certificate in {settings.certificate}"
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(settings.certificate)
+    except (OSError, ssl.SSLError):
+        return f"tls.certificate: there is no usable PEM certificate in {settings.certificate}"
+    if error.reason in (None, "NO_START_LINE", "PEM_LIB") or "PEM" in str(error):
+        return f"tls.key: there is no usable PEM key in {settings.key}"
+    return f"tls: {settings.certificate} and {settings.key} cannot be used: {error.reason}"

@@ -1,0 +1,73 @@
+"""``holeshot serve`` where it cannot start: each cause has a sentence of its own, and none a traceback."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from gateway.connections.ports import bind
+from tests.app.gateway.stage import PATIENCE_S, configuration, write
+
+
+async def refused(folder: Path, *, descriptors: int = 4096, **settings: Any) -> tuple[int, str]:
+    """Start a gateway that cannot; return its exit code and what it said."""
+    path = write(configuration(folder, {"alpha": "http://127.0.0.1:9/v1"}, **settings), folder)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
+    command = (sys.executable, "-P", "-m", "gateway.cli", "serve", "--config", str(path))
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh", *command),
+        env=clean,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(PATIENCE_S):
+        _, stderr = await process.communicate()
+    assert process.returncode is not None
+    said = stderr.decode()
+    assert "Traceback" not in said
+    return process.returncode, said
+
+
+async def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with bind("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        code, said = await refused(tmp_path, port=port)
+    assert code == 1
+    assert f"port {port} on 127.0.0.1 is already in use" in said
+
+
+async def test_a_spool_that_cannot_be_written(tmp_path: Path) -> None:
+    code, said = await refused(tmp_path, spool_dir="/dev/null/spool")
+    assert code == 1
+    assert "spool" in said
+    assert "--port" not in said
+
+
+async def test_a_folder_for_the_database_that_cannot_be_made(tmp_path: Path) -> None:
+    code, said = await refused(tmp_path, database_url="sqlite:////dev/null/folder/holeshot.db")
+    assert code == 1
+    assert "/dev/null/folder" in said
+    assert "--port" not in said
+
+
+async def test_too_few_descriptors(tmp_path: Path) -> None:
+    code, said = await refused(tmp_path, descriptors=10)
+    assert code == 1
+    assert "ulimit -n" in said
+    assert "--port" not in said
+
+
+@pytest.mark.parametrize("what", ["certificate", "key"])
+async def test_a_certificate_or_a_key_that_is_missing(tmp_path: Path, what: str) -> None:
+    issued = trustme.CA().issue_cert("localhost")
+    files = {"certificate": tmp_path / "cert.pem", "key": tmp_path / "key.pem"}
+    issued.cert_chain_pems[0].write_to_path(str(files["certificate"]))
+    issued.private_key_pem.write_to_path(str(files["key"]))
+    files[what].unlink()
+    code, said = await refused(tmp_path, tls={name: str(path) for name, path in files.items()})
+    assert code == 2  # as every configuration that cannot be used
+    assert f"tls.{what}: there is no file {files[what]}" in said
+    assert "--port" not in said
