@@ -14,14 +14,16 @@ from gateway.connections.answering import AnsweringHandler
 from gateway.ingress.refusals import Refusals
 
 TLS_CLOSE_S = 5.0  # for a peer to answer the end of TLS
-_TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_receive = web.RequestHandler.data_received
 
 
 class Watch(Protocol):
     """Who hears of what happens on connections."""
 
-    def head_begun(self, connection: "Connection") -> None:
-        """Hear that an idle connection has sent a part of a request's head."""
+    def head_grows(self, connection: "Connection", number: int) -> None:
+        """Hear that a connection has sent so many bytes that are not yet the whole head of a request."""
 
     def head_came(self, connection: "Connection") -> None:
         """Hear of the whole head of a request on a connection that is ``watched``."""
@@ -36,16 +38,16 @@ class Watch(Protocol):
 class Connection(AnsweringHandler):
     """An accepted connection, from before its TLS handshake on.
 
-    ``owes_head``: it must send the whole head of a request in time. ``has_begun``: and has sent a part of it.
-    ``is_stranger``: no request on it has been admitted yet. ``watched``: the heads of its requests are told of.
+    ``owes_head``: it must send the whole head of a request in time; ``head_bytes`` of it have come. ``is_stranger``: no
+    request on it has been admitted yet. ``watched``: the heads of its requests are told of.
     """
 
-    __slots__ = ("_ended", "_opening", "_watch", "has_begun", "is_stranger", "owes_head", "watched")
+    __slots__ = ("_ended", "_opening", "_watch", "head_bytes", "is_stranger", "owes_head", "watched")
 
     def __init__(self, watch: Watch, server: web.Server, refusals: Refusals, **options: Any) -> None:
         super().__init__(server, refusals, **options)
         self.owes_head = self.is_stranger = self.watched = True
-        self.has_begun = False
+        self.head_bytes = 0
         self._watch = watch
         self._opening: asyncio.Task[None] | None = None
         self._ended = False
@@ -78,10 +80,10 @@ class Connection(AnsweringHandler):
         elif self.transport is not None:
             self.transport.abort()
 
-    def time_out(self) -> None:
-        """Hang up, with a word to whoever has begun a request; others would take it for their next one's answer."""
-        if self.has_begun and self.transport is not None:
-            self.transport.write(_TIMED_OUT)
+    def refuse(self, answer: bytes) -> None:
+        """Hang up, with ``answer`` for whoever has begun a request; others would take it for their next one's."""
+        if self.head_bytes and self.transport is not None:
+            self.transport.write(answer)
             self.transport.close()
         else:
             self.cut()
@@ -98,11 +100,10 @@ class Connection(AnsweringHandler):
 
     def data_received(self, data: bytes) -> None:
         """Read, and tell of heads."""
-        super().data_received(data)
+        _receive(self, data)
         waiter = self._waiter
         if waiter is not None and not waiter.done():  # no request is under way, so these were not all bytes of a head
-            if not self.has_begun:
-                self._watch.head_begun(self)
+            self._watch.head_grows(self, len(data))
         elif self.watched and self._messages:
             self._watch.head_came(self)
 

@@ -15,13 +15,15 @@ from aiohttp import web
 
 from gateway.app import Gateway
 from gateway.connections.addresses import Trust, counted_as, read_address
-from gateway.connections.connection import Connection
+from gateway.connections.connection import TIMED_OUT, TOO_LARGE, Connection
 from gateway.connections.strangers import Strangers
 from gateway.settings.model import ConnectionSettings
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+# aiohttp bounds a line (8 kB) and their number (128), which is 2 MB of memory for each connection.
+HEAD_BYTES = 32_768
 OPENING_S = 0.5  # for what is being opened when the gateway stops
 LOOK_S = 0.25  # between two looks for late heads, at least
 LINE_S = 10.0  # between two lines of the log, at least
@@ -35,6 +37,7 @@ class Reason(StrEnum):
     STRANGERS = "strangers"  # too many in all
     DESCRIPTORS = "descriptors"  # the process has no room for more connections
     LATE_HEAD = "late_head"  # the head of a request did not come whole in time
+    LARGE_HEAD = "large_head"  # nor before it was too large
 
 
 class Connections:
@@ -114,10 +117,12 @@ class Connections:
                 timer.cancel()
         self._tell()
 
-    def head_begun(self, connection: Connection) -> None:
-        """Give it the time for a head, from now; but one that is new from when it was accepted."""
-        connection.has_begun = True
-        if not connection.owes_head:
+    def head_grows(self, connection: Connection, number: int) -> None:
+        """Give it the time for a head, from now, but one that is new from when it was accepted; and so much memory."""
+        connection.head_bytes += number
+        if connection.head_bytes > HEAD_BYTES:
+            self._cut(connection, Reason.LARGE_HEAD)
+        elif not connection.owes_head:
             connection.owes_head = connection.watched = True
             self._owing[connection] = self._loop.time()
             self._look_in(self._limits().headers_timeout_s)
@@ -125,7 +130,8 @@ class Connections:
     def head_came(self, connection: Connection) -> None:
         """Forget that it owed one. Of a stranger, note that it has spoken, and for whom."""
         if connection.owes_head:
-            connection.owes_head = connection.has_begun = False
+            connection.owes_head = False
+            connection.head_bytes = 0
             self._settle(connection)
         connection.watched = connection.is_stranger
         if not connection.is_stranger:
@@ -175,7 +181,9 @@ class Connections:
         self._forget(connection)
         self._count(reason)
         if reason is Reason.LATE_HEAD:
-            connection.time_out()
+            connection.refuse(TIMED_OUT)
+        elif reason is Reason.LARGE_HEAD:
+            connection.refuse(TOO_LARGE)
         else:
             connection.cut()
 

@@ -165,6 +165,20 @@ async def test_headers_that_come_in_drops_are_not_waited_for(serve: Serve) -> No
         assert (await counted(stage))['_cut_total{reason="late_head"}'] == 1
 
 
+async def test_headers_without_an_end_are_not_kept(serve: Serve) -> None:
+    async with serve(config=limits()) as stage, calling(stage) as [endless]:
+        for _ in range(2):  # what came with an earlier request does not count
+            for number in range(3):
+                line = b"x-%d: %s\r\n" % (number, b"x" * 6_000)
+                endless.say(LIVE[:-2] + line if number == 0 else line)
+            assert await endless.ask(b"\r\n") == 200
+        endless.say(LIVE[:-2])
+        for number in range(6):
+            endless.say(b"x-%d: %s\r\n" % (number, b"x" * 6_000))
+        assert (await endless.rest()).startswith(b"HTTP/1.1 431 ")
+        assert (await counted(stage))['_cut_total{reason="large_head"}'] == 1
+
+
 async def test_headers_in_several_pieces_that_come_in_time_are_taken(serve: Serve) -> None:
     async with serve(config=limits()) as stage, calling(stage) as [caller]:
         for _ in range(2):
