@@ -80,6 +80,7 @@ class Edge:
         loop: str | None = None,
         stderr: int | BinaryIO | None = None,
         descriptors: int = FILES,
+        at_most: bool = False,
         environ: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Running]:
         """Run a gateway until the block ends, with a folder, a port and an SQLite ledger of its own.
@@ -87,7 +88,8 @@ class Edge:
         It has a provider for each behaviour of the mock, a model for each of ``gateways.RACES``, and one client, whose
         key is in ``Running.headers``. ``settings`` are laid over that, sections merged; None takes a key away. ``loop``
         chooses how it accepts, as ``launch.py`` can; by default as its users' do. ``stderr`` as subprocess takes it; by
-        default a file. ``descriptors`` is the soft limit it starts with; 1024 is what most shells give.
+        default a file. ``descriptors`` is the soft limit it starts with; 1024 is what most shells give. ``at_most``: it
+        cannot raise it.
 
         Raises:
             RuntimeError: it did not start; with the end of its log.
@@ -104,7 +106,13 @@ class Edge:
         began = time.monotonic()
         with (folder / "stderr").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                *("sh", "-c", f'ulimit -S -n {descriptors}; exec "$@"', "sh", *self.command(path, loop)),
+                *(
+                    "sh",
+                    "-c",
+                    f'ulimit {"" if at_most else "-S"} -n {descriptors}; exec "$@"',
+                    "sh",
+                    *self.command(path, loop),
+                ),
                 cwd=folder,
                 env=told,
                 stdout=subprocess.DEVNULL,

@@ -12,7 +12,7 @@ from benchmarks.edge.edge import Edge, Running
 from benchmarks.edge.figure import Figure
 
 DESCRIPTORS = 1024  # what a shell gives
-CROWDS = (1100, 5000)
+CROWDS = ((1100, False), (5000, False), (1100, True))  # how many, and whether the limit cannot be raised
 OTHER = "127.0.0.2"
 LOOK_S = 20.0  # that long somebody comes anew
 EACH_S = 0.5
@@ -21,11 +21,12 @@ GIVEN_UP_S = LOOK_S
 
 async def measure(edge: Edge) -> list[Figure]:
     figures: list[Figure] = []
-    for number in CROWDS:
-        async with edge.gateway(descriptors=DESCRIPTORS) as gateway, silent(gateway.port, number):
+    for number, at_most in CROWDS:
+        limited = edge.gateway(descriptors=DESCRIPTORS, at_most=at_most)
+        async with limited as gateway, silent(gateway.port, number):
             answered, asked, worst_s = await _visits(gateway)
             log = gateway.log
-        title = f"{number:,} silent ones"
+        title = f"{number:,} silent ones{f', {DESCRIPTORS} descriptors at most' if at_most else ''}"
         figures += [
             Figure(f"{title}, others answered", answered / asked * 100, "%"),
             Figure(f"{title}, others' longest wait for a first byte", worst_s * 1000, "ms"),
