@@ -9,10 +9,12 @@ ApiError                        status, type, code, and a sentence that helps
 ├── ResponseNotFound            404  the stored response to go on from is not known here
 ├── NoDeploymentFits            400  none of the model's deployments can answer this request; with each one's reason
 ├── MethodNotAllowed            405
+├── HeadersTimeout              408  the request's headers come too slowly
 ├── BodyTimeout                 408  the body comes too slowly
 ├── BodyTooLarge                413
 ├── UnsupportedMediaType        415
 ├── ExpectationFailed           417
+├── HeadersTooLarge             431
 ├── ClientDisconnected          499  never sent; the status of the call's row
 ├── InternalError               500  a defect of ours; details are in the log only
 ├── ShuttingDown                503
@@ -144,6 +146,14 @@ class MethodNotAllowed(ApiError):
     code = "method_not_allowed"
 
 
+class HeadersTimeout(ApiError):
+    """The headers did not come within the time for them."""
+
+    status = 408
+    type = "invalid_request_error"
+    code = "headers_timeout"
+
+
 class BodyTimeout(ApiError):
     """The body did not come within the time for it."""
 
@@ -174,6 +184,14 @@ class ExpectationFailed(ApiError):
     status = 417
     type = "invalid_request_error"
     code = "expectation_failed"
+
+
+class HeadersTooLarge(ApiError):
+    """The headers are too long to be kept until they are whole."""
+
+    status = 431
+    type = "invalid_request_error"
+    code = "headers_too_large"
 
 
 class ClientDisconnected(ApiError):

@@ -5,18 +5,19 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any, Protocol
 
 from aiohttp import web
 from aiohttp.http_parser import RawRequestMessage
 
 from gateway.connections.answering import AnsweringHandler
-from gateway.ingress.refusals import Refusals
+from gateway.errors import ApiError
+from gateway.ingress.headers import SERVER
+from gateway.ingress.refusals import Refusals, Refused
 
 TLS_CLOSE_S = 5.0  # for a peer to answer the end of TLS
-TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-_receive = web.RequestHandler.data_received
+_receive = AnsweringHandler.data_received  # called as such: `super()` takes longer, and every read comes by
 
 
 class Watch(Protocol):
@@ -80,13 +81,19 @@ class Connection(AnsweringHandler):
         elif self.transport is not None:
             self.transport.abort()
 
-    def refuse(self, answer: bytes) -> None:
-        """Hang up, with ``answer`` for whoever has begun a request; others would take it for their next one's."""
-        if self.head_bytes and self.transport is not None:
-            self.transport.write(answer)
-            self.transport.close()
-        else:
+    def refuse(self, error: ApiError) -> None:
+        """Hang up with an answer, though it be to the beginning of a request."""
+        if self.transport is None:
             self.cut()
+            return
+        self._refusals.refuse(error.status_code, error.kind, Refused(peer=self._peer))
+        body = error.body()
+        head = (
+            f"HTTP/1.1 {error.status_code} {HTTPStatus(error.status_code).phrase}\r\nserver: {SERVER}\r\n"
+            f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""

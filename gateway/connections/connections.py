@@ -15,8 +15,9 @@ from aiohttp import web
 
 from gateway.app import Gateway
 from gateway.connections.addresses import Trust, counted_as, read_address
-from gateway.connections.connection import TIMED_OUT, TOO_LARGE, Connection
+from gateway.connections.connection import Connection
 from gateway.connections.strangers import Strangers
+from gateway.errors import HeadersTimeout, HeadersTooLarge
 from gateway.settings.model import ConnectionSettings
 
 if TYPE_CHECKING:
@@ -77,19 +78,8 @@ class Connections:
 
     def take(self, sock: socket.socket, host: str) -> None:
         """Open what was accepted from ``host``; cut another one, or this one, when that is one too many."""
-        limits = self._limits()
-        connection = Connection(self, self._server, self._context.refusals, loop=self._loop, **self._options)
-        self._metrics.connection_accepted()
-        self._all.add(connection)
-        address = read_address(host)
-        if address is None or self._trust.trusts(address):
-            self._proxied.add(connection)
-            self._strangers.add(connection, None)
-        else:
-            self._strangers.add(connection, counted_as(address))
-        self._owing[connection] = self._loop.time()
-        self._look_in(limits.headers_timeout_s)
-        task = connection.open(sock, self.ssl_context, limits.headers_timeout_s)
+        connection = self._welcome(host)
+        task = connection.open(sock, self.ssl_context, self._limits().headers_timeout_s)
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
         self._make_room(connection)
@@ -151,6 +141,22 @@ class Connections:
         self._all.discard(connection)
         self._forget(connection)
 
+    def _welcome(self, host: str) -> Connection:
+        """Return a connection from ``host``, as a stranger who owes a head from now on."""
+        limits = self._limits()
+        connection = Connection(self, self._server, self._context.refusals, loop=self._loop, **self._options)
+        self._metrics.connection_accepted()
+        self._all.add(connection)
+        address = read_address(host)
+        if address is None or self._trust.trusts(address):
+            self._proxied.add(connection)
+            self._strangers.add(connection, None)
+        else:
+            self._strangers.add(connection, counted_as(address))
+        self._owing[connection] = self._loop.time()
+        self._look_in(limits.headers_timeout_s)
+        return connection
+
     def _limits(self) -> ConnectionSettings:
         """Return the current limits; whom to trust may have changed with them."""
         settings = self._context.settings
@@ -180,10 +186,11 @@ class Connections:
         self._all.discard(connection)  # its end is heard of later, and it must not be counted until then
         self._forget(connection)
         self._count(reason)
-        if reason is Reason.LATE_HEAD:
-            connection.refuse(TIMED_OUT)
+        if reason is Reason.LATE_HEAD and connection.head_bytes:  # else it is idle, and nobody waits for an answer
+            limit_s = self._limits().headers_timeout_s
+            connection.refuse(HeadersTimeout(f"the headers were not here within {limit_s:g} s (headers_timeout_s)"))
         elif reason is Reason.LARGE_HEAD:
-            connection.refuse(TOO_LARGE)
+            connection.refuse(HeadersTooLarge(f"the headers are longer than {HEAD_BYTES} bytes"))
         else:
             connection.cut()
 

@@ -50,7 +50,7 @@ async def cut(server: web.Server) -> None:
 
 def _is_idle(connection: RequestHandler) -> bool:
     """Tell whether nothing of a request is there: begun, read, answered, or being flushed to a slow client."""
-    return isinstance(connection, Connection) and connection.is_idle and not connection.has_begun
+    return isinstance(connection, Connection) and connection.is_idle and not connection.head_bytes
 
 
 def _quiet_since(connection: RequestHandler) -> float:
