@@ -1,5 +1,6 @@
 """The ledger's database: its URL, the engine over it, and whether its schema is the one this version needs."""
 
+import errno
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,8 @@ DATABASE_ERRORS = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
 )
+
+_FILE = "file"  # where a connection to SQLite notes which file it has open
 
 _DRIVERS = {
     "postgres": "postgresql+asyncpg",
@@ -161,6 +164,28 @@ async def downgrade(url: str, revision: str) -> None:
     await _run_alembic(url, "downgrade", revision)
 
 
+def check_file(connection: AsyncConnection) -> None:
+    """See that SQLite's file is still the one that ``connection`` has open: into a deleted one it writes all the same.
+
+    Raises:
+        FileNotFoundError: it is not; the next connection looks for the file anew.
+
+    """
+    path = str(connection.engine.url.database)
+    if _file_at(path) != connection.info[_FILE]:
+        raise FileNotFoundError(
+            errno.ENOENT, "the file was deleted or replaced; holeshot migrate makes a new one", path
+        )
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def unreachable(url: URL, error: Exception) -> DatabaseUnreachableError:
     """Say in one line, without a password, which database failed and how."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
@@ -203,11 +228,12 @@ def _sqlite_engine(url: URL) -> AsyncEngine:
     engine = create_async_engine(url, pool_size=POOL_SIZE, max_overflow=1, hide_parameters=True)
 
     @event.listens_for(engine.sync_engine, "connect")
-    def _configure(connection: Any, _record: object) -> None:
+    def _configure(connection: Any, record: Any) -> None:
         cursor = connection.cursor()
         cursor.execute(f"pragma busy_timeout = {SQLITE_BUSY_TIMEOUT_MS}")
         with suppress(sqlite3.OperationalError):  # locked: another process is setting it, for the file, for good
             cursor.execute("pragma journal_mode = wal")
         cursor.close()
+        record.info[_FILE] = _file_at(str(url.database))
 
     return engine

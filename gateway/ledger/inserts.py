@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.ledger.database import DATABASE_ERRORS, is_sqlite, unreachable
+from gateway.ledger.database import DATABASE_ERRORS, check_file, is_sqlite, unreachable
 from gateway.ledger.entries import Entry
 from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, Row, attempt_rows, call_rows
 
@@ -87,12 +87,17 @@ async def _in_slices(rows: Iterator[Row]) -> AsyncIterator[Row]:
         await asyncio.sleep(0)
 
 
-async def _insert_sqlite(_connection: AsyncConnection, driver: Any, entries: Sequence[Entry]) -> None:
+async def _insert_sqlite(connection: AsyncConnection, driver: Any, entries: Sequence[Entry]) -> None:
     # Straight to the driver, whose every call is a way to its thread and back: three, for a batch of any size. What is
     # not committed the pool rolls back.
     try:
         for table, columns, rows in _tables(entries):
             await driver.executemany(_INSERT_SQLITE[table], _for_sqlite(rows, columns.index("started_at")))
+        try:
+            check_file(connection)
+        except OSError:
+            await connection.invalidate()
+            raise
         await driver.commit()
     except _BAD_ROWS as error:
         raise RowsRejectedError(_first_line(error)) from error

@@ -120,6 +120,30 @@ async def test_missing_tables_are_an_outage_not_the_rows_fault(ledger_url: str, 
     await ledger.close()
 
 
+@pytest.mark.parametrize("way", ["deleted", "replaced"])
+async def test_rows_do_not_go_into_a_file_that_was_deleted(sqlite_url: str, tmp_path: Path, way: str) -> None:
+    ledger = Ledger(sqlite_url, tmp_path / "spool", "w1")
+    before, after = raced_call(), raced_call()
+    ledger.call_finished(before)
+    await ledger.flush()
+    for suffix in ("", "-wal", "-shm"):
+        (tmp_path / f"ledger.db{suffix}").unlink(missing_ok=True)
+    if way == "replaced":
+        await migrate(sqlite_url)
+    ledger.call_finished(after)
+    with pytest.raises(DatabaseUnreachableError, match="deleted or replaced"):
+        await ledger.flush()
+    assert (ledger.connected, ledger.pending) == (False, 1)
+    if way == "deleted":
+        with pytest.raises(DatabaseUnreachableError, match="no such table"):
+            await ledger.flush()
+        await migrate(sqlite_url)
+    await ledger.flush()
+    assert await stored(sqlite_url) == Counter([(after.id, None)])
+    assert ledger.pending == 0
+    await ledger.close()
+
+
 async def test_a_running_replica_survives_a_newer_schema(ledger_url: str, tmp_path: Path) -> None:
     ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
     ledger.call_finished(raced_call())
