@@ -6,12 +6,14 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
 LOCK_NAME = "lock"
 _NAMES_TRIED = 20  # for a folder made anew while others hold those of its name
+_MOVED = b"moved\n"
 _SEGMENT_NAME = re.compile(r"\d{8}\.jsonl")
 
 
@@ -102,6 +104,20 @@ def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
             os.close(descriptor)
 
 
+def mark_moved(lock: int) -> None:
+    """Note in the lock of a folder that was moved away that its owner goes on elsewhere.
+
+    Whoever adopts it then knows that calls open there may have ended since; what ended there is as good as ever.
+    """
+    with suppress(OSError):
+        os.pwrite(lock, _MOVED, 0)
+
+
+def is_moved(lock: int) -> bool:
+    """Whether ``mark_moved`` was called for the folder of this lock."""
+    return os.pread(lock, len(_MOVED), 0) == _MOVED
+
+
 def is_at(descriptor: int, path: Path) -> bool:
     """Whether ``path`` is the very file that ``descriptor`` is open on."""
     try:
@@ -142,6 +158,7 @@ def _lock_in_place(folder: Path) -> int | None:
             unseen.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     if _lock(descriptor, path):
+        os.truncate(descriptor, 0)  # it may be a copy of one that was marked
         return descriptor
     os.close(descriptor)
     return None

@@ -68,6 +68,7 @@ class Keeper:
         except OSError as error:
             cause = error.strerror or str(error)
         else:
+            files.mark_moved()
             lost = self._spool.drop_lost(self._taken())
             self._missing = False
             self._say(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.ledger.folders import LOCK_NAME, is_at, make_locked, segment_path
+from gateway.ledger.folders import LOCK_NAME, is_at, make_locked, mark_moved, segment_path
 
 HELD_MAX = 32  # older segments held open: 256 MB of rows that wait for SQL; only the folder has those before them
 _COPIED_BYTES = 1024 * 1024
@@ -165,6 +165,11 @@ class Segments:
             os.close(self._lock)
         self.folder, self._lock = folder, lock
 
+    def mark_moved(self) -> None:
+        """Tell whoever will adopt a folder that was moved away that all of it is here, and goes on here."""
+        for lock in self._elsewhere:
+            mark_moved(lock)
+
     def open_segment(self, number: int) -> int | None:
         """Return a descriptor of segment ``number``, for ``copy_segment``; None when it is not held open any more."""
         if number == self.number:
@@ -180,21 +185,21 @@ class Segments:
 
         """
         segment = next((segment for segment in self._older if segment.number == number), None)
-        if segment is not None:
-            if segment.descriptor >= 0:
-                os.close(segment.descriptor)
-            segment.descriptor, segment.synced = descriptor, False
-        elif number == self.number:
-            try:
-                _copy(self.descriptor, descriptor, copied_bytes)
-            except OSError:
-                os.close(descriptor)
-                raise
-            os.close(self.descriptor)
-            self.descriptor, self._synced_bytes = descriptor, 0
-        else:  # all of it came into SQL meanwhile
+        source = self.descriptor if number == self.number else -1 if segment is None else segment.descriptor
+        if source < 0:  # all of it came into SQL meanwhile
             os.close(descriptor)
             segment_path(self.folder, number).unlink(missing_ok=True)
+            return
+        try:
+            _copy(source, descriptor, copied_bytes)
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.close(source)
+        if segment is None:
+            self.descriptor, self._synced_bytes = descriptor, 0
+        else:
+            segment.descriptor, segment.synced = descriptor, False
 
     def close(self, *, remove: bool) -> None:
         """Let go of everything; ``remove`` the folder, if it is ours."""

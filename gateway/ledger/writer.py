@@ -14,7 +14,7 @@ from gateway.calls import AttemptRecord, CallRecord, CallStart
 from gateway.ledger.database import create_engine
 from gateway.ledger.entries import Entry, Started
 from gateway.ledger.errors import LedgerError
-from gateway.ledger.folders import folder_name, orphaned
+from gateway.ledger.folders import folder_name, is_moved, orphaned
 from gateway.ledger.keeper import Keeper
 from gateway.ledger.reader import Batch, Reader
 from gateway.ledger.shipper import Shipper
@@ -190,7 +190,7 @@ class Ledger:
         """
         for folder, lock in orphaned(self._spool_dir):
             try:
-                await self._adopt_folder(folder)
+                await self._adopt_folder(folder, was_moved=is_moved(lock))
             finally:
                 os.close(lock)
 
@@ -234,7 +234,8 @@ class Ledger:
     def _advance(self, batch: Batch, shipped: list[Path]) -> None:
         self._reader.advance(batch)
         for path in shipped:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # the folder may be gone, or read-only: what is shipped twice is stored once
+                path.unlink()
 
     def _taken(self) -> int:
         """Return how many of the spooled entries are in SQL, or in memory on their way there."""
@@ -249,7 +250,7 @@ class Ledger:
                 raise
             self._shipped_unspooled += len(entries)
 
-    async def _adopt_folder(self, folder: Path) -> None:
+    async def _adopt_folder(self, folder: Path, *, was_moved: bool) -> None:
         reader = Reader(folder)
         unended = Unended()
         adopted, more = 0, True
@@ -264,6 +265,8 @@ class Ledger:
             await asyncio.to_thread(reader.advance, batch)
             adopted += len(ended)
             more = len(batch.entries) == BATCH_MAX_ENTRIES
+        if was_moved:  # its owner went on elsewhere, and what was under way here ended there
+            unended = Unended()
         calls, attempts = unended.calls(), unended.attempts()
         rest: list[Entry] = [*calls, *attempts]
         for first in range(0, len(rest), BATCH_MAX_ENTRIES):

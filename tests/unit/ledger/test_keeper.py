@@ -1,5 +1,6 @@
 """A spool whose files are deleted, moved or replaced while it is in use: nothing is lost, or else it is said."""
 
+import asyncio
 import os
 import resource
 import shutil
@@ -14,9 +15,10 @@ from structlog.typing import EventDict
 
 from gateway.calls import CallRecord
 from gateway.ledger.entries import Entry, Finished, Started
-from gateway.ledger.folders import LOCK_NAME, make_locked, orphaned, segment_numbers, segment_path
+from gateway.ledger.folders import LOCK_NAME, claim, make_locked, orphaned, segment_numbers, segment_path
 from gateway.ledger.keeper import REMIND_S, Keeper
 from gateway.ledger.reader import Reader
+from gateway.ledger.segments import copy_segment
 from gateway.ledger.spool import SEGMENT_MAX_AGE_S, Spool
 from tests.unit.ledger.records import raced_call, start_of
 
@@ -157,6 +159,46 @@ async def test_where_the_owner_reads_and_ships_is_the_same_place_afterwards(
     reader.folder = kept.spool.folder
     assert reader.read(100, kept.spool.files.open_from(reader.segment)).entries == read
     assert reader.read(100).entries == read
+
+
+async def test_several_workers_make_the_folder_they_share_anew_each_for_itself(tmp_path: Path) -> None:
+    workers = [Kept(tmp_path / "spool" / f"worker-{number}") for number in range(4)]
+    records = [worker.ended(3) for worker in workers]
+    shutil.rmtree(tmp_path / "spool")
+    await asyncio.gather(*(worker.keeper.keep() for worker in workers))
+    for worker, ended in zip(workers, records, strict=True):
+        assert [entry.call for entry in worker.found() if isinstance(entry, Finished)] == ended
+    assert list(orphaned(tmp_path / "spool")) == []
+    for worker in workers:
+        worker.spool.close(remove=True)
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+async def test_what_is_written_while_a_segment_is_copied_is_in_the_copy(kept: Kept) -> None:
+    records = kept.ended(3)
+    delete_folder(kept.spool)
+    kept.spool.files.take_over(*claim(kept.spool.folder))
+    source = kept.spool.files.open_segment(1)
+    assert source is not None
+    copied = copy_segment(source, segment_path(kept.spool.folder, 1))
+    records += kept.ended(3)
+    kept.spool.files.put_back(1, *copied)
+    records += kept.ended(3)
+    assert [entry.call for entry in kept.found() if isinstance(entry, Finished)] == records
+
+
+async def test_a_segment_that_came_into_sql_while_it_was_copied_is_not_kept(kept: Kept) -> None:
+    kept.ended(3)
+    kept.spool.rotate(now_s=1.0)
+    delete_folder(kept.spool)
+    kept.spool.files.take_over(*claim(kept.spool.folder))
+    source = kept.spool.files.open_segment(1)
+    assert source is not None
+    copied = copy_segment(source, segment_path(kept.spool.folder, 1))
+    kept.spool.files.release(2)
+    kept.spool.files.put_back(1, *copied)
+    await kept.keeper.keep()
+    assert segment_numbers(kept.spool.folder) == [2]
 
 
 async def test_a_folder_that_another_holds_now_is_left_to_them(kept: Kept, tmp_path: Path) -> None:
