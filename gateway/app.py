@@ -110,7 +110,7 @@ class Gateway:
             on_refused=lambda model: self.metrics.launch_refused(model, MAX_IN_FLIGHT),
         )
         fleet = self._build_fleet(settings, None)
-        seats.limit(fleet.limits)
+        seats.limit(fleet.limits, settings.queue_timeout_s)
         self.steering.reset({name: list(model.deployments) for name, model in fleet.models.items()})
         self.metrics.gauge("holeshot_ledger_pending", "Calls not yet in SQL.", lambda: self.ledger.pending)
         self.metrics.gauge("holeshot_ledger_lost", "Calls that neither disk nor SQL took.", lambda: self.ledger.lost)
@@ -186,7 +186,7 @@ class Gateway:
         old, new = self.context.fleet, self._build_fleet(settings, self.context.fleet)
         self.context.settings = settings
         self.context.fleet = new
-        self.context.seats.limit(new.limits, self.steering.under_way)
+        self.context.seats.limit(new.limits, settings.queue_timeout_s, self.steering.under_way)
         self.context.admission = Admission(settings.clients)
         self.steering.reset({name: list(model.deployments) for name, model in new.models.items()})
         self._retiring = self._own(_retire(old, new, after=self._retiring))

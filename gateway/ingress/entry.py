@@ -149,7 +149,6 @@ def lined_up(
         clock=context.clock,
         permit=permit,
         seats=context.seats,
-        queue_timeout_s=context.settings.queue_timeout_s,
         full=full,
         new_id=context.new_id,
         utc_now=context.utc_now,

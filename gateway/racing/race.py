@@ -44,7 +44,7 @@ class Race:
 
     Where nobody answers, ``falls_back`` is asked whether another model is to be tried: then the call goes on, and is
     not recorded yet; ``behind`` is what the next race has to be told. ``full`` hears of extra launches that find no
-    room; a call that finds nobody with room waits for ``queue_timeout_s``.
+    room under ``max_in_flight``.
     """
 
     def __init__(
@@ -59,7 +59,6 @@ class Race:
         clock: Callable[[], float],
         permit: Callable[[Launch], bool],
         seats: Seats,
-        queue_timeout_s: float,
         new_id: Callable[[], str],
         utc_now: Callable[[], datetime],
         full: Callable[[Launch], None] = lambda _: None,
@@ -83,19 +82,17 @@ class Race:
         self._cancelled_as = cancelled_as  # why a cancelled call is: its client has gone, or the gateway is stopping
         self.loop = asyncio.get_running_loop()  # asked for once: on Python 3.11 each time costs a system call
         self._over: asyncio.Future[None] = self.loop.create_future()
-        self._lines = seats.lines
+        self._seats = seats
         self._grid = Grid(
             plan,
             clock=clock,
             permit=permit,
             go=self._launch,
             in_need=self._replace,
-            lines=self._lines,
+            lines=seats.lines,
             full=full,
             loop=self.loop,
         )
-        self._seats = seats
-        self._queue_timeout_s = queue_timeout_s
         self._wait: Wait | None = None  # for a seat; made when first needed
         self._hold = Hold(plan.decode_s, self.release, self.loop)
         self._attempts: list[Attempt] = []
@@ -106,8 +103,7 @@ class Race:
         self._planned_at: float | None = None  # when the first is launched, unless it has to wait for a seat
         self._claimed_at: float | None = None
         self._overhead_ms: float | None = None
-        self._error: ApiError | None = None
-        self._defect: Exception | None = None
+        self._error: Exception | None = None  # what run raises: that nobody answered, or a defect
         self._record: CallRecord | None = None
 
     async def run(self) -> CallRecord:
@@ -140,10 +136,9 @@ class Race:
         finally:
             self._grid.close()
             self._hold.end()
-            self._wait_no_longer()
+            if self._wait is not None:
+                self._wait.leave()
             await self._reap()
-        if self._defect is not None:
-            raise self._defect
         if self._error is not None:
             raise self._error
         assert self._record is not None
@@ -160,7 +155,8 @@ class Race:
         leader = self._hold.leader
         if leader is None and self._hold.begin(attempt, self._running - {attempt} - self._empty.keys()):
             self._grid.close()  # no launches while holding
-            self._wait_no_longer()
+            if self._wait is not None:
+                self._wait.leave()
             return None
         if leader is not None and leader is not attempt and not self._hold.overtakes(attempt):
             self._running.discard(attempt)
@@ -252,7 +248,7 @@ class Race:
         if self._over.done():
             structlog.get_logger().error("audit.crashed", call=self.call.id, exc_info=defect)
             return
-        self._defect = self._defect or defect
+        self._error = self._error or defect
         self._abandon(InternalError)
         self._finish()
 
@@ -287,7 +283,7 @@ class Race:
         if not names:
             return False
         if self._wait is None:
-            patience_s = self._queue_timeout_s - self._earlier.waited_s
+            patience_s = self._seats.queue_timeout_s - self._earlier.waited_s
             self._wait = Wait(
                 self._seats,
                 self.call.model,
@@ -312,7 +308,7 @@ class Race:
         try:
             self._launch_next(name)
         except Exception as defect:  # noqa: BLE001 - run raises it: who has freed the seat is another call
-            self._defect = self._defect or defect
+            self._error = self._error or defect
             self._abandon(InternalError)
             self._finish()
 
@@ -321,14 +317,10 @@ class Race:
         if not self._take_last_resort():
             self._fail()
 
-    def _wait_no_longer(self) -> None:
-        if self._wait is not None:
-            self._wait.leave()
-
     def _fail(self) -> None:
         """End the race: nobody has answered, and nobody is left to be asked."""
-        self._error = race_failed(self.call.model, self._failures, full=self._grid.full())
-        self._give_up(self._error)
+        error = self._error = race_failed(self.call.model, self._failures, full=self._grid.full())
+        self._give_up(error)
         self._finish()
 
     def _replace(self) -> bool:
@@ -357,8 +349,8 @@ class Race:
             model=self.call.model if self.call.asked_model is not None else None,
         )
         attempt = Attempt(self, self.call, deployment, start, now)
-        if self._lines:
-            attempt.sit_down(self._lines.get(launch.deployment))
+        if self._seats.lines:
+            attempt.sit_down(self._seats.lines.get(launch.deployment))
         self._attempts.append(attempt)
         return attempt
 
@@ -374,7 +366,8 @@ class Race:
         self._claimed_at = now
         self._hold.end()
         self._grid.close()
-        self._wait_no_longer()
+        if self._wait is not None:
+            self._wait.leave()
         losers, self._running = self._running - {attempt}, {attempt}
         for other in losers:
             self._let_go(other)
@@ -390,7 +383,7 @@ class Race:
     async def _reap(self) -> None:
         """Await every task but those nobody need wait for: of watched losers, and of a winner that drains."""
         awaited = [item for item in self._attempts if item not in self._audited and not item.draining]
-        if self._lines:
+        if self._seats.lines:
             for item in awaited:
                 if item.task is None:  # it has ended, or a defect kept it from being started
                     item.stand_up()
@@ -399,7 +392,8 @@ class Race:
             await asyncio.wait(running)
 
     def _finish(self) -> None:
-        self._wait_no_longer()
+        if self._wait is not None:
+            self._wait.leave()
         if not self._over.done():
             self._over.set_result(None)
 
@@ -417,7 +411,7 @@ class Race:
         """Undo the circles of references, so that a call's memory is free at its end and not at the next collection."""
         self._empty.clear()
         self._failures.clear()
-        self._error = self._defect = None  # whose frames know this race
+        self._error = None  # whose frames know this race
         self._grid.forget()
         self._hold.forget()
         if self._wait is not None:

@@ -58,7 +58,6 @@ class Relay:
         asking: Asking,
         *,
         seats: Seats,
-        queue_timeout_s: float,
         clock: Callable[[], float],
         new_id: Callable[[], str],
         utc_now: Callable[[], datetime],
@@ -80,8 +79,7 @@ class Relay:
         self._clock = clock
         self._attempts: list[AttemptRecord] = []
         self._seats = seats
-        self._queue_timeout_s = queue_timeout_s
-        self._patience_s = queue_timeout_s - self._earlier.waited_s
+        self._waited_s = self._earlier.waited_s
         self._line: Line | None = None  # in which the attempt under way has a seat
 
     async def run(self, outlet: Outlet) -> tuple[CallRecord, Relayed]:
@@ -170,7 +168,7 @@ class Relay:
         wait = Wait(
             self._seats,
             self._call.model,
-            self._patience_s,
+            self._seats.queue_timeout_s - self._waited_s,
             seated=seated,
             timed_out=timed_out,
             clock=self._clock,
@@ -185,7 +183,7 @@ class Relay:
             raise
         finally:
             wait.forget()
-            self._patience_s -= wait.waited_s
+            self._waited_s += wait.waited_s
 
     def _has_room(self, name: str) -> bool:
         line = self._seats.lines.get(name)
@@ -367,7 +365,7 @@ class Relay:
             self.behind = Earlier(
                 (*self._earlier.attempts, *self._attempts),
                 {**self._earlier.deployments, **self._model.deployments},
-                self._queue_timeout_s - self._patience_s,
+                self._waited_s,
             )
         else:
             self._close(None, error.status_code, error.kind)

@@ -69,15 +69,22 @@ class Seats:
         seconds; ``on_refused`` of each extra attempt that found no room: its model.
         """
         self.lines: dict[str, Line] = {}
+        self.queue_timeout_s = 0.0  # how long a call waits in all
         self.strangers: dict[str, Line] = {}  # attempts launched before their deployment had a limit, by id
         self._on_waited = on_waited
         self._on_refused = on_refused
 
-    def limit(self, limits: Mapping[str, int], under_way: Callable[[str], Collection[str]] = lambda _: ()) -> None:
-        """Take a configuration: the most attempts at a time by deployment, where there is a limit.
+    def limit(
+        self,
+        limits: Mapping[str, int],
+        queue_timeout_s: float,
+        under_way: Callable[[str], Collection[str]] = lambda _: (),
+    ) -> None:
+        """Take a configuration: the most attempts at a time by deployment, where limited, and how long calls wait.
 
         Attempts under way count on. ``under_way`` returns the ids of those at a deployment, for the first limit it has.
         """
+        self.queue_timeout_s = queue_timeout_s
         for name, line in self.lines.items():
             line.limit = limits.get(name, inf)
         for name, limit in limits.items():

@@ -163,7 +163,6 @@ class RelayedWay:
                 takes_extra_body=self._api.takes_extra_body,
             ),
             seats=context.seats,
-            queue_timeout_s=context.settings.queue_timeout_s,
             clock=context.clock,
             new_id=context.new_id,
             utc_now=context.utc_now,

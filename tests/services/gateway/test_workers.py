@@ -64,6 +64,23 @@ async def test_two_workers_share_port_ledger_and_leaderboard(tmp_path: Path, pos
     assert {entry["status"] for entry in gateway.events("call.finished")} == {200}
 
 
+async def test_workers_share_max_in_flight(tmp_path: Path, postgres_url: str, redis_url: str) -> None:
+    stores = {"database_url": postgres_url, "redis_url": redis_url, "workers": 2, "queue_timeout_s": 600}
+    go = asyncio.Event()
+    async with ScriptedProvider([Gate(go), *answer("Hello")]) as provider:
+        config = configuration(tmp_path, {"alpha": provider.base_url}, **stores)
+        deployments = [{"deployment": "alpha/m", "max_in_flight": 5}]
+        config["models"][MODEL] = {"deployments": deployments, "race": {"mode": "single"}}
+        async with started(config, tmp_path) as gateway:
+            await gateway.event("gateway.started", 2)
+            calls = [asyncio.create_task(chat(gateway)) for _ in range(CALLS)]
+            await provider.reach(in_flight=4)  # two of each
+            go.set()
+            await asyncio.gather(*calls)
+    assert provider.counts.most_in_flight == 4
+    assert provider.counts.completions == CALLS
+
+
 async def test_a_worker_that_dies_is_replaced_and_its_rows_are_not_lost(
     tmp_path: Path, postgres_url: str, redis_url: str
 ) -> None:

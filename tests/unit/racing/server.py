@@ -7,6 +7,8 @@ from gateway.racing.seats import Seats
 from providers.exchange import Exchange, Request
 from tests.unit.racing.track import DONE, FINISH, Step, Timetable, TimetableExchange, delta
 
+PATIENCE_S = 2.0  # how long a call waits
+
 
 class Counted(TimetableExchange):
     """An exchange that its server knows to be over."""
@@ -59,7 +61,7 @@ def server(name: str, ttft: float = 0.1, total: float = 0.5, **options: Any) -> 
 
 def limited(**limits: int) -> Seats:
     seats = Seats()
-    seats.limit(limits)
+    seats.limit(limits, PATIENCE_S)
     return seats
 
 

@@ -133,7 +133,6 @@ class Room:
         falls_back: Callable[[ApiError], bool] = lambda _: False,
         earlier: Earlier | None = None,
         seats: Seats | None = None,
-        queue_timeout_s: float = 2.0,
     ) -> None:
         self.recorder = RememberingRecorder()
         self.outlet = RememberingOutlet(self.recorder, gone_after=gone_after)
@@ -184,7 +183,6 @@ class Room:
             self.recorder,
             asking,
             seats=seats or Seats(),
-            queue_timeout_s=queue_timeout_s,
             clock=clock,
             new_id=lambda: f"attempt-{next(ids)}",
             utc_now=lambda: now,

@@ -9,7 +9,7 @@ from gateway.calls import AttemptStart, CallRecord, Role
 from gateway.errors import AllProvidersFailed, ApiError, AtCapacity, ShuttingDown
 from gateway.racing.seats import Seats
 from providers.errors import ErrorKind, UpstreamError
-from tests.unit.racing.server import Server, left_clean, limited, server
+from tests.unit.racing.server import PATIENCE_S, Server, left_clean, limited, server
 from tests.unit.racing.track import RememberingRecorder, Timetable, Track
 from tests.unit.racing.virtual_time import run
 
@@ -85,7 +85,8 @@ def test_who_waits_too_long_is_told_when_to_come_back() -> None:
 def test_without_a_queue_a_call_is_refused_at_once() -> None:
     seats = limited(a=1)
     seats.lines["a"].take()
-    track = single(server("a"), seats=seats, queue_timeout_s=0.0)
+    seats.queue_timeout_s = 0.0
+    track = single(server("a"), seats=seats)
     assert isinstance(run(called(track)), AtCapacity)
     assert track.recorder.records[0].total_ms == 0
 
@@ -158,17 +159,14 @@ def test_a_call_that_could_only_be_answered_where_there_is_no_room_is_429_whatev
     assert track.recorder.records[0].launched == 1
 
 
-def test_the_broken_are_asked_only_after_those_that_are_merely_full() -> None:
+@pytest.mark.parametrize(("patience_s", "asked"), [(2.0, "full"), (0.1, "broken"), (0.0, "broken")])
+def test_the_broken_are_asked_only_after_those_that_are_merely_full(patience_s: float, asked: str) -> None:
     full, broken, seats = server("full", total=1.0), server("broken"), limited(full=1)
-    holder = single(full, seats=seats)
-    patient = single(full, broken, seats=seats, tripped=["broken"])
-    hurried = single(full, broken, seats=seats, tripped=["broken"], queue_timeout_s=0.1)
-
-    _, waited, hurt = run(all_of(holder, patient, hurried))
-    assert isinstance(waited, CallRecord)
-    assert isinstance(hurt, CallRecord)
-    assert [each.deployment for each in waited.attempts] == ["full"]
-    assert [each.deployment for each in hurt.attempts] == ["broken"]
+    seats.queue_timeout_s = patience_s
+    holder, track = single(full, seats=seats), single(full, broken, seats=seats, tripped=["broken"])
+    _, record = run(all_of(holder, track))
+    assert isinstance(record, CallRecord)
+    assert [each.deployment for each in record.attempts] == [asked]
 
 
 def test_a_rescue_without_room_takes_the_first_seat_there_is() -> None:
@@ -329,13 +327,13 @@ def test_the_time_spent_waiting_for_one_model_is_not_spent_again_for_the_next() 
     seats.lines["b"].take()
 
     async def fall_back() -> tuple[float, float]:
-        first = single(server("a"), seats=seats, queue_timeout_s=2.0, falls_back=lambda _: True)
+        first = single(server("a"), seats=seats, falls_back=lambda _: True)
         race = first.race()
         with pytest.raises(AtCapacity):
             await race.run()
         assert race.behind is not None
         waited_s = race.behind.waited_s
-        second = single(server("b"), seats=seats, queue_timeout_s=2.0, earlier=race.behind)
+        second = single(server("b"), seats=seats, earlier=race.behind)
         began = asyncio.get_running_loop().time()
         with pytest.raises(AtCapacity):
             await second.run()
@@ -347,7 +345,7 @@ def test_the_time_spent_waiting_for_one_model_is_not_spent_again_for_the_next() 
 def test_a_stopping_gateway_ends_who_waits() -> None:
     upstream, seats = server("a", total=10.0), limited(a=1)
     seats.lines["a"].take()
-    track = single(upstream, seats=seats, queue_timeout_s=100.0)
+    track = single(upstream, seats=seats)
     race: Any = None
 
     async def stop() -> None:
@@ -373,7 +371,7 @@ class TestReload:
         async def crowd() -> list[CallRecord | ApiError]:
             tasks = [asyncio.create_task(called(track)) for track in tracks]
             await asyncio.sleep(0.25)
-            seats.limit({"a": 2})
+            seats.limit({"a": 2}, PATIENCE_S)
             return await asyncio.gather(*tasks)
 
         records = run(crowd())
@@ -389,7 +387,7 @@ class TestReload:
         async def crowd() -> CallRecord | ApiError:
             tasks = [asyncio.create_task(called(track, 0.1 * number)) for number, track in enumerate(early)]
             await asyncio.sleep(0.25)
-            seats.limit({"a": 1})
+            seats.limit({"a": 1}, PATIENCE_S)
             record = await called(late)
             await asyncio.gather(*tasks)
             return record
@@ -406,10 +404,10 @@ class TestReload:
         async def crowd() -> list[CallRecord | ApiError]:
             tasks = [asyncio.create_task(called(track)) for track in tracks[:3]]
             await asyncio.sleep(0.25)
-            seats.limit({})
+            seats.limit({}, PATIENCE_S)
             await asyncio.sleep(0.25)
             assert len(upstream.under_way) == 3
-            seats.limit({"a": 2})
+            seats.limit({"a": 2}, PATIENCE_S)
             tasks.append(asyncio.create_task(called(tracks[3])))
             return await asyncio.gather(*tasks)
 
@@ -432,7 +430,7 @@ class TestReload:
         async def both() -> CallRecord | ApiError:
             task = asyncio.create_task(called(early))
             await asyncio.sleep(0.5)
-            seats.limit({"a": 1}, lambda _: [each.id for each in early.recorder.launched])
+            seats.limit({"a": 1}, PATIENCE_S, lambda _: [each.id for each in early.recorder.launched])
             record = await called(late)
             await task
             return record

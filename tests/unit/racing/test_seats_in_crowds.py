@@ -11,7 +11,7 @@ from gateway.calls import CallRecord, Role
 from gateway.errors import ApiError
 from gateway.racing.seats import Seats
 from providers.errors import ErrorKind, UpstreamError
-from tests.unit.racing.server import Server, answer, left_clean, limited
+from tests.unit.racing.server import PATIENCE_S, Server, answer, left_clean, limited
 from tests.unit.racing.track import Step, Track, delta
 from tests.unit.racing.virtual_time import run
 
@@ -76,7 +76,7 @@ class Crowd:
         for tenths in range(100):
             if tenths == self._changes:
                 self._check_peaks()
-                self.seats.limit(self._after)
+                self.seats.limit(self._after, PATIENCE_S)
             for name, line in self.seats.lines.items():
                 assert line.taken >= len(self.servers[name].under_way)
                 assert not line.waiting or line.taken >= line.limit, "somebody waits where a seat is free"
@@ -125,11 +125,12 @@ def test_no_limit_is_passed_no_seat_is_lost_and_nobody_waits_where_one_is_free(
 )
 def test_calls_are_seated_in_the_order_in_which_they_came(limit: int, arrivals: list[int], lengths: list[int]) -> None:
     upstream, seats = Server("a", *[answer(0.05, tenths / 10) for tenths in lengths]), limited(a=limit)
+    seats.queue_timeout_s = 1000.0
     comes_at = [tenths / 10 + number / 1000 for number, tenths in enumerate(sorted(arrivals))]
 
     async def call(at: float, seats: Seats) -> float:
         await asyncio.sleep(at)
-        track = Track(upstream, seats=seats, queue_timeout_s=1000.0)
+        track = Track(upstream, seats=seats)
         record = await track.run()
         return at + record.attempts[0].launch_offset_ms / 1000
 

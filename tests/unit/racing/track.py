@@ -245,13 +245,12 @@ class Track:
         bills_after_disconnect: bool | None = None,
         tripped: Sequence[str] = (),
         seats: Seats | None = None,
-        queue_timeout_s: float = 2.0,
         falls_back: Callable[[ApiError], bool] = lambda _: False,
         earlier: Earlier | None = None,
     ) -> None:
         self.seats = seats or Seats()
         self.full: list[str] = []  # extra launches that found no room
-        self._waiting = {"queue_timeout_s": queue_timeout_s, "falls_back": falls_back, "earlier": earlier}
+        self._waiting = {"falls_back": falls_back, "earlier": earlier}
         self.upstreams = {upstream.name: upstream for upstream in upstreams}
         self.recorder = RememberingRecorder()
         self.tasks = AttemptTasks()
@@ -328,7 +327,7 @@ class Track:
             full=lambda launch: self.full.append(launch.deployment),
             new_id=lambda: f"attempt-{next(self._ids)}",
             utc_now=lambda: now,
-            **self._waiting,  # type: ignore[arg-type] # three named options, checked by Race itself
+            **self._waiting,  # type: ignore[arg-type] # two named options, checked by Race itself
         )
 
     def _permit(self, role: Role) -> bool:
