@@ -2,11 +2,13 @@
 
 import asyncio
 import hashlib
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
+import trustme
 from structlog.typing import EventDict
 
 from tests.app.gateway.stage import Serve, Stage
@@ -242,3 +244,24 @@ async def test_limits_that_are_changed_count_at_once(serve: Serve) -> None:
         async with calling(stage) as [three]:
             assert await one.rest() == b""
             assert [await each.ask() for each in (two, three)] == [200, 200]
+
+
+async def test_handshakes_that_are_begun_keep_nobody_out(serve: Serve) -> None:
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    trust = ssl.create_default_context()
+    authority.configure_trust(trust)
+    async with serve(config=limits(max_per_address=2)) as stage:
+        stage.connections.ssl_context = context
+        async with calling(stage, 3) as begun:
+            for each in begun:
+                each.say(b"\x16\x03\x01\x02")
+            assert await begun[0].rest() == b""
+            port = int(stage.url.rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
+            assert await begun[1].rest() == b""
+            assert await Caller(reader, writer).ask(MODELS) == 200
+            assert len(stage.connections._opening) == 1  # the third one's
+            writer.close()
+        assert (await counted(stage))['_cut_total{reason="address"}'] == 2
