@@ -28,7 +28,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What to ask, how often, and in which rhythm.
 
     - closed loop: ``concurrency`` connections, each calls again as soon as it has its answer;
-    - ``together``: all ``concurrency`` connections are opened first, then each makes one call at the same instant;
+    - ``together``: all ``concurrency`` connections are opened first, then each calls at the same instant, and goes
+      on as in a closed loop when there are more ``calls``;
     - ``rate_per_s``: open loop, Poisson arrivals at that rate, whatever becomes of the calls before.
     """
 
@@ -126,13 +127,16 @@ class Together(Run):
         await super().start()
         await asyncio.sleep(_ACCEPTING_S)
         self._called = True
+        self._left -= len(self._ready)
         self.began = perf_counter()
         for caller in self._ready:
             caller.call(perf_counter())
 
     def free(self, caller: Caller) -> None:
-        """Keep it until all are there; one call is all it makes."""
-        if not self._called:
+        """Keep it until all are there."""
+        if self._called:
+            super().free(caller)
+        else:
             self._ready.append(caller)
 
 

@@ -25,7 +25,7 @@ SETTINGS = {
     }
 }
 PAUSE_S = 0.1  # between newcomers
-SETTLING_S = 2.0  # until all callers are connected and in their rhythm
+SETTLING_S = 3.0  # until all callers are connected and in their rhythm
 
 
 async def measure(edge: Edge, loop: str | None = None) -> list[Figure]:
@@ -42,7 +42,7 @@ async def measure(edge: Edge, loop: str | None = None) -> list[Figure]:
         asked = count(edge.upstream, "begun")
         before_s = gateway.cpu_s()
         crowd = asyncio.create_task(
-            asyncio.to_thread(load.run, Order(question=question, calls=CALLS, concurrency=CALLERS))
+            asyncio.to_thread(load.run, Order(question=question, calls=CALLS, concurrency=CALLERS, together=True))
         )
         healths, chats = await _newcomers(gateway, question, crowd)
         outcome = await crowd
