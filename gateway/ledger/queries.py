@@ -1,7 +1,8 @@
 """Questions to the ledger in the asker's own SQL, read-only."""
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -84,10 +85,26 @@ def _existing(path: Path) -> Path:
     return path
 
 
+@asynccontextmanager
+async def _opened(path: Path) -> AsyncIterator[aiosqlite.Connection]:
+    """Open a file to read it. Its thread never outlives this, also where a time-out comes while it opens."""
+    opening = asyncio.ensure_future(aiosqlite.connect(f"file:{quote(str(path))}?mode=ro", uri=True))
+    try:
+        connection = await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        with suppress(aiosqlite.Error):
+            await (await opening).close()
+        raise
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
 async def _ask_sqlite(path: Path, sql: str) -> Result:
     guard = SqliteGuard()
     try:
-        async with aiosqlite.connect(f"file:{quote(str(path))}?mode=ro", uri=True) as connection:
+        async with _opened(path) as connection:
             await connection.execute("pragma query_only = on")
             await connection.set_authorizer(guard)
             try:

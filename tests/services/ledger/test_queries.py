@@ -1,5 +1,7 @@
 """Read-only questions in the asker's own SQL."""
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -206,6 +208,22 @@ async def test_a_query_that_takes_too_long_is_stopped(ledger_url: str) -> None:
     forever = "with recursive n as (select 1 as i union all select i + 1 from n) select count(*) from n where i < 0"
     with pytest.raises(QueryError, match="longer than"):
         await queries.run(ledger_url, forever, timeout_s=0.05)
+
+
+def test_a_time_out_while_a_file_is_opened_leaves_its_thread_a_loop_to_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty.db").touch()
+    url = f"sqlite:///{tmp_path / 'empty.db'}"
+    failures: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+    before = set(threading.enumerate())
+    for _ in range(20):
+        with pytest.raises(QueryError, match="longer than"):
+            asyncio.run(queries.run(url, "select 1", timeout_s=0))
+        for thread in set(threading.enumerate()) - before:
+            thread.join()
+    assert not failures
 
 
 @pytest.mark.parametrize("url", ["sqlite:////nowhere/at/all.db", "postgresql://u:secret@127.0.0.1:1/db"])
