@@ -1,0 +1,167 @@
+"""Two rolling restarts of two gateways behind a balancer that heeds readiness, and the calls that fail meanwhile."""
+
+import asyncio
+import contextlib
+import json
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from benchmarks import gateways
+from benchmarks.edge.client import HOST, ask, get
+from benchmarks.edge.edge import Edge, Running
+from benchmarks.edge.figure import Figure
+
+RESTARTS, GATEWAYS = 2, 2
+KEEPING, ANEW = 12, 4  # callers that keep their connections, and that make one for each call
+PROBE_S = 0.5  # between two looks of the balancer at each gateway
+REST_S = 1.0  # between two restarts
+PATIENCE_S = 30.0
+_KINDS = (("paced-single", True), ("soon-single", False), ("soon-single", True))
+
+
+async def measure(edge: Edge) -> list[Figure]:
+    async with _balanced(edge) as balancer:
+        callers = [asyncio.create_task(_call_on(balancer, keeps=number < KEEPING)) for number in range(KEEPING + ANEW)]
+        for _ in range(RESTARTS):
+            for place in range(GATEWAYS):
+                await asyncio.sleep(REST_S)
+                await balancer.restart(place)
+        await asyncio.sleep(REST_S)
+        balancer.is_over = True
+        await asyncio.gather(*callers)
+        return [
+            Figure("calls", float(balancer.calls)),
+            Figure("failed, on kept connections", float(balancer.failed[True])),
+            Figure("failed, on connections of their own", float(balancer.failed[False])),
+        ]
+
+
+class _Balancer:
+    """Knows which gateways say that they are ready; asked for one, it takes turns."""
+
+    def __init__(self, edge: Edge) -> None:
+        self.calls = 0
+        self.failed = {True: 0, False: 0}  # by whether connections are kept
+        self.is_over = False
+        self._edge = edge
+        self._places: list[tuple[Running, AsyncExitStack] | None] = [None] * GATEWAYS
+        self._ready: list[bool] = [False] * GATEWAYS
+        self._turn = 0
+
+    async def start(self, place: int) -> None:
+        stack = AsyncExitStack()
+        self._places[place] = (await stack.enter_async_context(self._edge.gateway()), stack)
+
+    async def restart(self, place: int) -> None:
+        """Tell one to stop, as its supervisor would, and start another in its place; wait until it is ready."""
+        at = self._places[place]
+        assert at is not None
+        at[0].process.send_signal(signal.SIGTERM)
+        await at[0].process.wait()
+        await at[1].aclose()
+        await self.start(place)
+        while not self._ready[place]:  # noqa: ASYNC110 - until a look finds it so
+            await asyncio.sleep(PROBE_S / 4)
+
+    async def close(self) -> None:
+        for at in self._places:
+            if at is not None:
+                await at[1].aclose()
+
+    def choose(self) -> Running:
+        """Return one of those that said they are ready, or anyone where none did."""
+        for _ in range(GATEWAYS):
+            self._turn = (self._turn + 1) % GATEWAYS
+            if self._ready[self._turn]:
+                break
+        at = self._places[self._turn]
+        assert at is not None
+        return at[0]
+
+    async def probe(self) -> None:
+        """Ask each again and again whether it is ready."""
+        while True:
+            for place, at in enumerate(self._places):
+                ready = False
+                if at is not None:
+                    with contextlib.suppress(OSError, TimeoutError):
+                        ready = (await ask(at[0].port, get("/health/ready"), patience_s=PROBE_S)).status == 200
+                self._ready[place] = ready
+            await asyncio.sleep(PROBE_S)
+
+
+@asynccontextmanager
+async def _balanced(edge: Edge) -> AsyncIterator[_Balancer]:
+    balancer = _Balancer(edge)
+    probing = None
+    try:
+        for place in range(GATEWAYS):
+            await balancer.start(place)
+        probing = asyncio.create_task(balancer.probe())
+        yield balancer
+    finally:
+        if probing is not None:
+            probing.cancel()
+            await asyncio.gather(probing, return_exceptions=True)
+        await balancer.close()
+
+
+class _Connection:
+    """A connection of a caller, which asks one question after the other."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def ask(self, request: bytes) -> bool:
+        """Send ``request`` and read the whole answer; return whether the connection may be used again.
+
+        Raises:
+            OSError, EOFError, ValueError: it was not answered, or not with 200.
+
+        """
+        self._writer.write(request)
+        head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+        if not head.startswith(b"http/1.1 200"):
+            raise ValueError(head)
+        if b"transfer-encoding: chunked" in head:
+            while size := int(await self._reader.readuntil(b"\r\n"), 16):
+                await self._reader.readexactly(size + 2)
+            await self._reader.readexactly(2)
+        else:
+            await self._reader.readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0]))
+        return b"\r\nconnection: close" not in head
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+async def _call_on(balancer: _Balancer, *, keeps: bool) -> None:
+    """Call without a pause until it is over; a call that fails is not made again."""
+    connection: _Connection | None = None
+    number = 0
+    while not balancer.is_over:
+        model, stream = _KINDS[number % len(_KINDS)]
+        number += 1
+        balancer.calls += 1
+        may_stay = False
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                if connection is None:
+                    connection = _Connection(*await asyncio.open_connection(HOST, balancer.choose().port))
+                may_stay = await connection.ask(_question(model, stream=stream)) and keeps
+        except (OSError, EOFError, ValueError, TimeoutError):
+            balancer.failed[keeps] += 1
+        if connection is not None and not may_stay:
+            connection.close()
+            connection = None
+    if connection is not None:
+        connection.close()
+
+
+def _question(model: str, *, stream: bool) -> bytes:
+    body = json.dumps({"model": model, "stream": stream, "messages": [{"role": "user", "content": "Hello"}]}).encode()
+    fields = {"host": HOST, "content-type": "application/json", "content-length": str(len(body)), **gateways.HEADERS}
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"POST {gateways.PATH} HTTP/1.1\r\n{head}\r\n".encode() + body
