@@ -16,6 +16,11 @@ BATCH = 64  # connections accepted in one turn; with all it takes to open them t
 PAUSE_S = 0.1  # without accepting, after the process or the machine ran out of descriptors or of memory
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+# What accept() says of a connection that it does not return: its client has gone, or its network; a firewall's rule.
+_GONE = frozenset(
+    {errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN}
+    | {errno.EHOSTUNREACH, errno.ENOPROTOOPT, errno.EOPNOTSUPP}
+)
 
 
 class Acceptor:
@@ -64,20 +69,19 @@ class Acceptor:
             except (BlockingIOError, InterruptedError):
                 return False
             except OSError as error:
+                if error.errno in _GONE:
+                    continue
                 if error.errno in _EXHAUSTED:
                     self._refuse()
-                    return False
-                continue  # this one has gone already
+                self._rest()
+                return False
             self.batches += number == 0
             sock.setblocking(False)  # noqa: FBT003 - its only argument
             self._take(sock, address[0])
         return True
 
     def _refuse(self) -> None:
-        """Close the next connection instead of leaving it to wait, and accept none for a while.
-
-        A socket that has connections to accept is readable all the time: to try on would keep the loop busy.
-        """
+        """Close the next connection instead of leaving it to wait."""
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
@@ -87,6 +91,9 @@ class Acceptor:
                 pass  # it has gone, or somebody else took the descriptor
             else:
                 self._on_exhausted()
+
+    def _rest(self) -> None:
+        """Accept none for a while: a socket that has connections to accept is readable all the time."""
         if self._pause is None:
             self._loop.remove_reader(self._sock)
             self._pause = self._loop.call_later(PAUSE_S, self._resume)

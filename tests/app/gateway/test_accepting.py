@@ -111,6 +111,23 @@ def test_without_a_descriptor_it_refuses_one_rests_and_goes_on(loop: Callable[[]
         runner.run(accept())
 
 
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_socket_that_cannot_accept_does_not_keep_the_loop_busy(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def accept() -> None:
+        sock, taken = bind("127.0.0.1", 0), Taken()
+        acceptor = Acceptor(sock, taken.take, on_exhausted=taken.refused)
+        acceptor.start()
+        sock.shutdown(socket.SHUT_RDWR)
+        async with asyncio.timeout(20):
+            while acceptor._pause is None:  # noqa: ASYNC110 - nobody is told
+                await asyncio.sleep(0)
+        assert not taken.exhausted
+        acceptor.stop()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(accept())
+
+
 @contextmanager
 def no_descriptor_left() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
