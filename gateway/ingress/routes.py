@@ -74,24 +74,23 @@ def application(context: Context) -> web.Application:
     app = web.Application(middlewares=[errors_as_json])
     app[CONTEXT] = context
     app.add_routes(ROUTES)
-    app.on_response_prepare.append(_name_server)
-    app.on_response_prepare.append(_end_connections_while_stopping)
+    app.on_response_prepare.append(_complete(context))
     return app
 
 
-async def _name_server(_request: web.Request, response: web.StreamResponse) -> None:
-    """Say who answers in place of aiohttp, which would tell its version and Python's."""
-    response.headers["server"] = headers.SERVER
+def _complete(context: Context) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """Return what completes the head of each answer; one function, as each costs an answer its call."""
 
+    async def complete(request: web.Request, response: web.StreamResponse) -> None:
+        response.headers["server"] = headers.SERVER  # aiohttp would tell its version and Python's
+        if context.phase is not Phase.SERVING:  # the client is to bring its next request to another gateway
+            response.force_close()
+            if request.version >= HttpVersion11:
+                response.headers["connection"] = "close"
+            else:
+                response.headers.pop("connection", None)
 
-async def _end_connections_while_stopping(request: web.Request, response: web.StreamResponse) -> None:
-    """Tell a client of a gateway that stops to bring its next request to another one."""
-    if request.app[CONTEXT].phase is not Phase.SERVING:
-        response.force_close()
-        if request.version >= HttpVersion11:
-            response.headers["connection"] = "close"
-        else:
-            response.headers.pop("connection", None)
+    return complete
 
 
 @web.middleware
