@@ -14,10 +14,10 @@ import structlog
 from aiohttp import web
 
 from gateway.app import Gateway
-from gateway.connections.addresses import Trust, counted_as, read_address
 from gateway.connections.connection import Connection
 from gateway.connections.strangers import Strangers
 from gateway.errors import HeadersTimeout, HeadersTooLarge
+from gateway.ingress.addresses import FORWARDED_FOR, Trust, counted_as, read_address
 from gateway.settings.model import ConnectionSettings
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ HEAD_BYTES = 32_768
 OPENING_S = 0.5  # for what is being opened when the gateway stops
 LOOK_S = 0.25  # between two looks for late heads, at least
 LINE_S = 10.0  # between two lines of the log, at least
-_FORWARDED = "x-forwarded-for"
 
 
 class Reason(StrEnum):
@@ -167,7 +166,7 @@ class Connections:
     def _name(self, connection: Connection) -> None:
         """Count a stranger that a proxy made by the address its request came from."""
         for head in connection.heads:
-            client = self._trust.client(head.headers.getall(_FORWARDED, ()))
+            client = self._trust.client(head.headers.getall(FORWARDED_FOR, ()))
             self._strangers.add(connection, None if client is None else counted_as(client))
         self._make_room(connection)
 

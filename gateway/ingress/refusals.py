@@ -20,7 +20,7 @@ CALL_ID = "x-holeshot-call-id"
 class Refused(msgspec.Struct, frozen=True):
     """Whom a request came from, and what for. Nothing of it is the client's own words."""
 
-    peer: str | None  # the address that is connected: a proxy's, where there is one
+    peer: str | None  # the address it came from: a trusted proxy's client, or else whoever is connected
     method: str | None = None
     endpoint: str | None = None  # as it is in the list of routes; None where it is none of them
     client: str | None = None  # by the name the operator gave it, if its key is known

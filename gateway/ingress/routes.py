@@ -8,6 +8,7 @@ from aiohttp.hdrs import METH_ALL
 
 from gateway.errors import ApiError, InternalError, InvalidRequest, MethodNotAllowed, NotFound
 from gateway.ingress import headers
+from gateway.ingress.addresses import FORWARDED_FOR, Trust
 from gateway.ingress.answering import answering
 from gateway.ingress.bodies.reading import withhold_continue
 from gateway.ingress.bodies.unwanted import answer_first
@@ -129,8 +130,9 @@ def _refusal(request: web.Request, error: ApiError) -> web.Response:
 
 def _facts(request: web.Request) -> Refused:
     resource = request.match_info.route.resource
+    trust = Trust(request.app[CONTEXT].settings.trusted_proxies)
     return Refused(
-        peer=request.remote,
+        peer=trust.named(request.remote, request.headers.getall(FORWARDED_FOR, ())),
         method=request.method if request.method in METH_ALL else None,
         endpoint=None if resource is None else resource.canonical,
         client=request.app[CONTEXT].admission.name_of(request),

@@ -51,6 +51,21 @@ async def test_a_flood_of_wrong_keys_is_counted_whole_and_told_of_at_once_and_in
 
 
 @pytest.mark.parametrize(
+    ("proxies", "peer"),
+    [(["127.0.0.1/32", "10.0.0.0/8"], "192.0.2.9"), (["10.0.0.0/8"], "127.0.0.1"), ([], "127.0.0.1")],
+)
+async def test_behind_a_trusted_proxy_it_is_told_whose_request_was_refused(
+    serve: Serve, logged: list[EventDict], proxies: list[str], peer: str
+) -> None:
+    async with (
+        serve(config={**clients(plain={}), "trusted_proxies": proxies}) as stage,
+        stage.chat({**WRONG, "x-forwarded-for": "6.6.6.6, 192.0.2.9, 10.0.0.1"}) as response,
+    ):
+        assert response.status == 401
+    assert [entry["peer"] for entry in refusals(logged)] == [peer]
+
+
+@pytest.mark.parametrize(
     ("asked", "said"),
     [
         (("/v1/chat/completions", {"content-type": "text/plain"}, b"x"), ("unsupported_media_type", 415, "plain")),

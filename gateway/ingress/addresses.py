@@ -8,6 +8,7 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 _PORT = re.compile(r"^(?:\[(?P<v6>[^]]+)\]|(?P<v4>[0-9.]+))(?::[0-9]+)?$")
+FORWARDED_FOR = "x-forwarded-for"
 IPV6_PREFIX_BYTES = 8  # a /64 is what one customer, or one machine, is given
 
 
@@ -39,6 +40,14 @@ class Trust:
     def trusts(self, address: Address) -> bool:
         """Tell whether ``address`` is one of theirs."""
         return any(address in network for network in self.networks)
+
+    def named(self, peer: str | None, forwarded_for: Sequence[str]) -> str | None:
+        """Return the address to tell a human: the client's if ``peer`` is a proxy that names one, else ``peer``."""
+        if not self.networks or peer is None:
+            return peer
+        address = read_address(peer)
+        client = self.client(forwarded_for) if address is not None and self.trusts(address) else None
+        return peer if client is None else str(client)
 
     def client(self, forwarded_for: Sequence[str]) -> Address | None:
         """Return who a proxy speaks for: the last address of its ``x-forwarded-for`` fields that is no proxy's.
