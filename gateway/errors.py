@@ -16,6 +16,7 @@ ApiError                        status, type, code, and a sentence that helps
 ├── ExpectationFailed           417
 ├── HeadersTooLarge             431
 ├── ClientDisconnected          499  never sent; the status of the call's row
+│   └── ClientStalled           499  likewise; the client took nothing of its answer, and was cut
 ├── InternalError               500  a defect of ours; details are in the log only
 ├── ShuttingDown                503
 ├── NothingEnabled              503  every deployment of the model is disabled
@@ -199,6 +200,12 @@ class ClientDisconnected(ApiError):
 
     status = 499
     code = "client_disconnected"
+
+
+class ClientStalled(ClientDisconnected):
+    """The client took nothing of its answer for ``write_timeout_s``, and was cut."""
+
+    code = "client_stalled"
 
 
 class InternalError(ApiError):

@@ -1,12 +1,15 @@
 """A connection from a client: aiohttp's own, which also says when a request's head is begun, and when it is whole."""
 
 import asyncio
+import fcntl
 import socket
 import ssl
+import struct
+import termios
 from collections.abc import Iterator
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from aiohttp import web
 from aiohttp.http_parser import RawRequestMessage
@@ -16,8 +19,11 @@ from gateway.errors import ApiError
 from gateway.ingress.headers import SERVER
 from gateway.ingress.refusals import Refusals, Refused
 
+UNTAKEN_BYTES = 32 * 1024  # of an answer, beside the last write, before its writer waits for the client
 TLS_CLOSE_S = 5.0  # for a peer to answer the end of TLS
 _receive = AnsweringHandler.data_received  # called as such: `super()` takes longer, and every read comes by
+_INT = struct.Struct("i")
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class Watch(Protocol):
@@ -40,15 +46,28 @@ class Connection(AnsweringHandler):
     """An accepted connection, from before its TLS handshake on.
 
     ``owes_head``: it must send the whole head of a request in time; ``head_bytes`` of it have come. ``is_stranger``: no
-    request on it has been admitted yet. ``watched``: the heads of its requests are told of.
+    request on it has been admitted yet. ``watched``: the heads of its requests are told of. ``stalled``: it was cut
+    because its client took nothing of an answer.
     """
 
-    __slots__ = ("_ended", "_opening", "_watch", "head_bytes", "is_stranger", "owes_head", "watched")
+    __slots__ = (
+        "_ended",
+        "_opening",
+        "_watch",
+        "_wire",
+        "head_bytes",
+        "is_stranger",
+        "owes_head",
+        "stalled",
+        "watched",
+    )
 
     def __init__(self, watch: Watch, server: web.Server, refusals: Refusals, **options: Any) -> None:
         super().__init__(server, refusals, **options)
         self.owes_head = self.is_stranger = self.watched = True
         self.head_bytes = 0
+        self.stalled = False
+        self._wire: asyncio.Transport | None = None  # also while it is being closed
         self._watch = watch
         self._opening: asyncio.Task[None] | None = None
         self._ended = False
@@ -62,6 +81,15 @@ class Connection(AnsweringHandler):
     def heads(self) -> Iterator[RawRequestMessage]:
         """The requests that came and are not handled yet; what was no HTTP is left out."""
         return (message for message, _ in self._messages if isinstance(message, RawRequestMessage))
+
+    @property
+    def taken(self) -> int | None:
+        """A number that changes whenever the client takes something, None while nothing waits to be taken."""
+        if self._wire is None or not (size := self._wire.get_write_buffer_size()):
+            return None
+        size += _in_the_kernel(self._wire)  # megabytes, which a slow client may take a minute for
+        request = self._current_request  # None: its answer is complete, and nothing more is written
+        return -size if request is None else request.writer.output_size - size
 
     def open(self, sock: socket.socket, ssl_context: ssl.SSLContext | None, handshake_s: float) -> asyncio.Task[None]:
         """Begin to serve ``sock``; the task ends when that is so, or has failed."""
@@ -81,6 +109,15 @@ class Connection(AnsweringHandler):
         elif self.transport is not None:
             self.transport.abort()
 
+    def give_up(self) -> None:
+        """Hang up on a client that does not take its answer."""
+        self.stalled = True
+        if self._wire is not None:
+            sock = self._wire.get_extra_info("socket")
+            with suppress(OSError):  # a reset, so that the kernel does not keep megabytes for it any longer
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            self._wire.abort()
+
     def refuse(self, error: ApiError) -> None:
         """Hang up with an answer, though it be to the beginning of a request."""
         if self.transport is None:
@@ -98,10 +135,13 @@ class Connection(AnsweringHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self._opening = None
+        self._wire = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
+        self._wire.set_write_buffer_limits(high=UNTAKEN_BYTES)
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End."""
+        self._wire = None
         super().connection_lost(exc)
         self._end()
 
@@ -131,3 +171,11 @@ class Connection(AnsweringHandler):
         if not self._ended:
             self._ended = True
             self._watch.ended(self)
+
+
+def _in_the_kernel(wire: asyncio.Transport) -> int:
+    """Return how many bytes were sent and not yet acknowledged by the other side."""
+    number = bytearray(_INT.size)
+    with suppress(OSError):
+        fcntl.ioctl(wire.get_extra_info("socket").fileno(), termios.TIOCOUTQ, number)
+    return int(_INT.unpack(number)[0])

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from gateway.app import Gateway
 from gateway.connections.connection import Connection
+from gateway.connections.stalled import Stalled
 from gateway.connections.strangers import Strangers
 from gateway.errors import HeadersTimeout, HeadersTooLarge
 from gateway.ingress.addresses import FORWARDED_FOR, Trust, counted_as, read_address
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 HEAD_BYTES = 32_768
 OPENING_S = 0.5  # for what is being opened when the gateway stops
 LOOK_S = 0.25  # between two looks for late heads, at least
+STALL_LOOKS = 4  # at all connections, in the time that a client may take nothing
 LINE_S = 10.0  # between two lines of the log, at least
 
 
@@ -38,6 +40,7 @@ class Reason(StrEnum):
     DESCRIPTORS = "descriptors"  # the process has no room for more connections
     LATE_HEAD = "late_head"  # the head of a request did not come whole in time
     LARGE_HEAD = "large_head"  # nor before it was too large
+    STALLED = "stalled"  # its client takes nothing of an answer
 
 
 class Connections:
@@ -61,6 +64,8 @@ class Connections:
         self._proxied: set[Connection] = set()  # strangers that a trusted proxy made: each request has its own address
         self._owing: dict[Connection, float] = {}  # since when they owe the head of a request; the longest first
         self._look: asyncio.TimerHandle | None = None
+        self._stalled: Stalled[Connection] = Stalled()
+        self._stall_look = self._loop.call_later(LOOK_S, self._cut_stalled)
         self._trust = Trust(())
         self._untold: Counter[Reason] = Counter()
         self._line: asyncio.TimerHandle | None = None
@@ -101,7 +106,7 @@ class Connections:
 
     def close(self) -> None:
         """Look after those that are left no more."""
-        for timer in (self._look, self._line):
+        for timer in (self._look, self._line, self._stall_look):
             if timer is not None:
                 timer.cancel()
         self._tell()
@@ -190,6 +195,8 @@ class Connections:
             connection.refuse(HeadersTimeout(f"the headers were not here within {limit_s:g} s (headers_timeout_s)"))
         elif reason is Reason.LARGE_HEAD:
             connection.refuse(HeadersTooLarge(f"the headers are longer than {HEAD_BYTES} bytes"))
+        elif reason is Reason.STALLED:
+            connection.give_up()
         else:
             connection.cut()
 
@@ -220,6 +227,12 @@ class Connections:
             late.append(connection)
         for connection in late:
             self._cut(connection, Reason.LATE_HEAD)
+
+    def _cut_stalled(self) -> None:
+        limit_s = self._context.settings.client_timeouts.write_timeout_s
+        for connection in self._stalled.look(self._all, self._loop.time(), limit_s):
+            self._cut(connection, Reason.STALLED)
+        self._stall_look = self._loop.call_later(limit_s / STALL_LOOKS, self._cut_stalled)
 
     def _count(self, reason: Reason) -> None:
         """Count it in the metrics, and in a line of the log that tells of many."""

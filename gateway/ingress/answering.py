@@ -140,6 +140,7 @@ class _Way:
                 told=succession.told,
                 falls_back=succession.falls_back,
                 earlier=earlier,
+                request=self._request,
             )
             try:
                 record = await race.run()

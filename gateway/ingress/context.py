@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from gateway.calls import Recorder
-from gateway.errors import ApiError, ClientDisconnected, ShuttingDown
+from gateway.errors import ApiError, ClientDisconnected, ClientStalled, ShuttingDown
 from gateway.fleet import Fleet
 from gateway.ingress.admission import Admission
 from gateway.ingress.bodies.work import BodyWork
@@ -60,9 +60,12 @@ class Context:
         self.body_work = BodyWork()
         self.phase = Phase.SERVING
 
-    def cancelled_as(self) -> type[ApiError]:
-        """Return why a call is cancelled now: the gateway is stopping, or the call's client has gone."""
-        return ShuttingDown if self.phase is Phase.CUTTING else ClientDisconnected
+    def cancelled_as(self, request: web.Request | None = None) -> type[ApiError]:
+        """Return why a call is cancelled now: the gateway is stopping, or its client has gone, or takes nothing."""
+        if self.phase is Phase.CUTTING:
+            return ShuttingDown
+        connection = None if request is None else request.protocol
+        return ClientStalled if getattr(connection, "stalled", False) else ClientDisconnected
 
     def check_begins(self) -> None:
         """Refuse a call that could only be cut.

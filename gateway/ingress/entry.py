@@ -1,8 +1,10 @@
 """A call's entry into its race: what it is, who can answer it, who is to run, and the race that only needs running."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import msgspec
+from aiohttp import web
 
 from gateway.calls import Call, Mode, Objective, Recorder
 from gateway.errors import ApiError
@@ -120,6 +122,7 @@ def lined_up(
     told: dict[str, str] | None = None,
     falls_back: Callable[[ApiError], bool] = lambda _: False,
     earlier: Earlier | None = None,
+    request: web.Request | None = None,
 ) -> Race:
     """Return the race that carries the entry's plan out; ``recorder`` is the gateway's own unless another is given.
 
@@ -152,7 +155,7 @@ def lined_up(
         full=full,
         new_id=context.new_id,
         utc_now=context.utc_now,
-        cancelled_as=context.cancelled_as,
+        cancelled_as=partial(context.cancelled_as, request),
         falls_back=falls_back,
         earlier=earlier,
     )

@@ -238,7 +238,8 @@ class Race:
         """End the race: the client cannot be written to any more."""
         self._running.discard(attempt)
         attempt.end(Outcome.CLIENT_GONE)
-        self._abandon(ClientDisconnected)
+        why = self._cancelled_as()
+        self._abandon(why if issubclass(why, ClientDisconnected) else ClientDisconnected)
         self._finish()
 
     def crashed(self, attempt: Attempt, defect: Exception) -> None:
@@ -430,7 +431,7 @@ class Race:
     def _abandon(self, reason: type[ApiError]) -> None:
         """Stop everybody: the client has gone, or the gateway itself is at fault."""
         for attempt in self._running | self._audited:
-            attempt.cut(Outcome.CLIENT_GONE if reason is ClientDisconnected else Outcome.INTERRUPTED)
+            attempt.cut(Outcome.CLIENT_GONE if issubclass(reason, ClientDisconnected) else Outcome.INTERRUPTED)
         self._running.clear()
         self._audited.clear()
         self._close(reason.status, reason.code)

@@ -319,11 +319,11 @@ class Relay:
     ) -> CallRecord:
         """Record that the client has gone, that the gateway is stopping, or that it is itself at fault."""
         why: type[ApiError] = InternalError
-        if isinstance(reason, ClientGone):
-            why = ClientDisconnected
-        elif isinstance(reason, asyncio.CancelledError):
+        if isinstance(reason, ClientGone | asyncio.CancelledError):
             why = self._cancelled_as()
-        outcome = Outcome.CLIENT_GONE if why is ClientDisconnected else Outcome.INTERRUPTED
+        if isinstance(reason, ClientGone) and not issubclass(why, ClientDisconnected):
+            why = ClientDisconnected
+        outcome = Outcome.CLIENT_GONE if issubclass(why, ClientDisconnected) else Outcome.INTERRUPTED
         self._end(attempt, outcome, answer=answer, usage=usage, ttft_s=ttft_s)
         return self._close(None, why.status, why.code)
 

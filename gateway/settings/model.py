@@ -59,6 +59,9 @@ class ClientTimeouts(Section):
     # network are slow as a whole, but not at any time as slow as somebody who sends a byte a second on purpose.
     body_timeout_s: Seconds = 30.0
     body_kib_per_s: Annotated[float, Field(gt=0)] = 16.0
+    # A client that takes no byte of its answer for so long is cut, and what is made for it at a provider with it. As
+    # long as nginx's; a phone that loses its network for a minute has lost its connection.
+    write_timeout_s: Seconds = 60.0
 
 
 class ProviderSettings(Section):

@@ -1,6 +1,7 @@
 """The way of one call that is routed and failed over but not raced, alike for every such API."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from aiohttp import web
 
@@ -166,7 +167,7 @@ class RelayedWay:
             clock=context.clock,
             new_id=context.new_id,
             utc_now=context.utc_now,
-            cancelled_as=context.cancelled_as,
+            cancelled_as=partial(context.cancelled_as, self._request),
             falls_back=falls_back,
             earlier=earlier,
         )

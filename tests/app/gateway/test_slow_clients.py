@@ -1,0 +1,97 @@
+"""Clients that do not read their answers: cut after a while, and what is made for them at the providers with them."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from providers.simulator.script import Delta, Hang, RoleOnly, answer
+from tests.app.gateway.stage import MODEL, Serve, Stage, chat_body
+from tests.app.gateway.studio import Studio, plays
+
+CLOCKS: dict[str, Any] = {"client_timeouts": {"write_timeout_s": 0.2}}
+TEXT = "x" * 65_536
+ENDLESS = [RoleOnly(), *[Delta(TEXT)] * 300]  # 20 MB, more than the kernel takes on both ends
+
+
+@asynccontextmanager
+async def silent_socket(stage: Stage, body: Any, path: str = "/v1/chat/completions") -> AsyncIterator[socket.socket]:
+    """Post ``body`` over a socket with a small buffer, from which nobody reads unless the test does."""
+    host, _, port = stage.url.removeprefix("http://").partition(":")
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.setblocking(False)  # noqa: FBT003 - its only argument
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(sock, (host, int(port)))
+    raw = msgspec.json.encode(body)
+    head = f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {len(raw)}\r\n"
+    await loop.sock_sendall(sock, head.encode() + b"\r\n" + raw)
+    try:
+        yield sock
+    finally:
+        sock.close()
+
+
+async def cut(sock: socket.socket) -> None:
+    """Read until the connection is reset, as it must be: a whole answer would end in peace."""
+    loop = asyncio.get_running_loop()
+    try:
+        while await loop.sock_recv(sock, 2**20):
+            pass
+    except ConnectionResetError:
+        return
+    pytest.fail("it was closed, not cut")
+
+
+async def _is_recorded_as_stalled(stage: Stage) -> None:
+    call = await stage.call()
+    assert (call["status_code"], call["error_kind"]) == (499, "client_stalled")
+    assert await stage.outcomes() == {"alpha": "client_gone"}
+
+
+async def test_who_takes_nothing_of_a_stream_is_cut_and_its_provider_with_it(serve: Serve) -> None:
+    async with serve(alpha=[*ENDLESS, Hang()], config=CLOCKS) as stage:
+        async with silent_socket(stage, chat_body(stream=True)) as sock:
+            await stage["alpha"].reach(disconnects_mid_stream=1)
+            await cut(sock)
+        await _is_recorded_as_stalled(stage)
+
+
+async def test_who_takes_nothing_of_a_relayed_answer_is_cut_and_its_provider_with_it(serve: Serve) -> None:
+    async with Studio(plays(*[bytes(65_536)] * 300, then="hang")) as speaker:
+        config = {**CLOCKS, "providers": {"alpha": {"base_url": speaker.base_url}}}
+        async with serve(config=config) as stage:
+            body = {"model": MODEL, "input": "x"}
+            async with silent_socket(stage, body, "/v1/audio/speech") as sock:
+                await speaker.left.wait()
+                await cut(sock)
+            await _is_recorded_as_stalled(stage)
+
+
+async def test_who_takes_nothing_of_a_whole_answer_is_cut(serve: Serve) -> None:
+    whole = [RoleOnly(), *[Delta(TEXT)] * 300, *answer("!")[1:]]
+    async with serve(alpha=whole, config=CLOCKS) as stage, silent_socket(stage, chat_body()) as sock:
+        await stage["alpha"].reach(completions=1)
+        loop = asyncio.get_running_loop()
+        while b'_connections_cut_total{reason="stalled"} 1' not in (await stage.gateway.metrics.render())[0]:
+            await loop.run_in_executor(None, lambda: None)  # a turn, and somebody else's
+        await cut(sock)
+
+
+async def test_who_reads_slowly_but_reads_is_not_cut(serve: Serve) -> None:
+    """A second in all, five times what it may take nothing."""
+    body, loop = chat_body(stream=True), asyncio.get_running_loop()
+    async with serve(alpha=[*ENDLESS[:60], *answer("!")[1:]], config=CLOCKS) as stage:
+        async with silent_socket(stage, body) as sock:
+            received, began = b"", loop.time()
+            while not received.endswith(b"[DONE]\n\n\r\n0\r\n\r\n"):
+                if loop.time() - began < 1.0:
+                    await asyncio.sleep(0.05)  # a slow reader is what this is about
+                data = await loop.sock_recv(sock, 65_536)
+                assert data
+                received = (received + data)[-100:]
+        assert (await stage.call())["status_code"] == 200
