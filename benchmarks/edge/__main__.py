@@ -125,7 +125,7 @@ def _show(rows: Sequence[Row], broken: Sequence[Broken]) -> None:
 def _told(value: float | None, unit: str) -> str:
     if value is None:
         return "-"
-    digits = 0 if value.is_integer() or abs(value) >= 1000 else 1 if abs(value) >= 20 else 3
+    digits = 0 if float(value).is_integer() or abs(value) >= 1000 else 1 if abs(value) >= 20 else 3
     return f"{value:,.{digits}f} {unit}".rstrip()
 
 

@@ -1,4 +1,4 @@
-"""A gateway whose standard error is a pipe that nobody reads; and what a line of the log costs where it is read."""
+"""A gateway whose standard error is a pipe that nobody reads. What a line costs, ``benchmarks/recording.py`` tells."""
 
 import asyncio
 import contextlib
@@ -6,30 +6,19 @@ import os
 import signal
 import time
 
-from benchmarks import gateways, load
+from benchmarks import gateways
 from benchmarks.caller import Question
 from benchmarks.edge.client import ask
 from benchmarks.edge.edge import Edge
 from benchmarks.edge.figure import Figure
-from benchmarks.load import Order
 
 CALLS, CALLERS = 1000, 10
 PATIENCE_S = 5.0  # a caller whose call takes longer makes no more
 STOP_S = 20.0
-COSTED_CALLS = 3000
 MODEL = "burst-single"
 
 
 async def measure(edge: Edge) -> list[Figure]:
-    quiet_us, told_us = await _cost_us(edge, "warning"), await _cost_us(edge, "info")
-    return [
-        *await _unread(edge),
-        Figure("CPU of a call", told_us, "µs"),
-        Figure("CPU of its line", told_us - quiet_us, "µs"),
-    ]
-
-
-async def _unread(edge: Edge) -> list[Figure]:
     reading, writing = os.pipe()
     try:
         async with edge.gateway(stderr=writing) as gateway:
@@ -62,16 +51,6 @@ async def _unread(edge: Edge) -> list[Figure]:
     finally:
         os.close(reading)
         os.close(writing)
-
-
-async def _cost_us(edge: Edge, level: str) -> float:
-    """Return the CPU of a call where ``level`` is logged."""
-    async with edge.gateway({"log_level": level}) as gateway:
-        question = _question(gateway.port, gateway.headers)
-        await asyncio.to_thread(load.run, Order(question=question, calls=200, concurrency=CALLERS))
-        before_s = gateway.cpu_s()
-        await asyncio.to_thread(load.run, Order(question=question, calls=COSTED_CALLS, concurrency=CALLERS))
-        return (gateway.cpu_s() - before_s) / COSTED_CALLS * 1e6
 
 
 def _question(port: int, headers: dict[str, str]) -> Question:
