@@ -10,7 +10,7 @@ import msgspec
 
 from providers.error_bodies import error_in, says_error
 from providers.errors import ErrorKind, UpstreamError
-from providers.event_masks import complains, masked, plain
+from providers.event_masks import complains, masked
 from providers.http.encoding import Body
 from providers.http.response import Response
 from providers.http_exchange import read_body
@@ -148,16 +148,14 @@ class _Stream:
         return b"".join(event.raw for event in seen)
 
     def _see(self, event: Event) -> Event:
-        if not plain(event):
+        if not event.is_one_line:
             event = masked(event, self._secrets)
         if not event.data:
             return event
         self.begun = True
         if b'"usage"' in event.data or b'"error"' in event.data:
-            event = self._read(event)
-        elif complains(event.data):
-            event = masked(event, self._secrets, is_error=True)
-        return event
+            return self._read(event)
+        return masked(event, self._secrets, is_error=True) if complains(event.data) else event
 
     def _read(self, event: Event) -> Event:
         try:

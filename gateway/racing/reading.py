@@ -14,8 +14,8 @@ from gateway.racing.pattern import Pattern, Run, learned
 from providers.chunks import Chunk
 from providers.dialects.dialect import ReadEvent
 from providers.errors import UpstreamError
-from providers.event_masks import complains, masked, plain
-from providers.sse import Event, EventSplitter, events
+from providers.event_masks import complains, masked
+from providers.sse import EventSplitter, events
 
 MANY_BYTES = 1_000  # a block of some events: worth looking for plain ones as soon as the first has taught the pattern
 HEAD_EVENTS = 3  # among these there should be a first text to learn from
@@ -132,20 +132,25 @@ class AnswerReader:
         dropped = meaningful = False
         error: UpstreamError | None = None
         for came in events(block):
+            event = came if came.is_one_line else masked(came, self._secrets)
+            dropped = dropped or event is not came
+            if not event.data:
+                forward.append(event.raw)
+                continue
             try:
-                event, chunk = self._understood(came)
+                chunk = self._read_event(event.data, self._secrets)
             except UpstreamError as broken:
                 error, dropped = broken, True
                 break
-            if event is not came:
-                dropped = True
-            if chunk is None:
-                forward.append(event.raw)
-                continue
+            if chunk.error is not None:
+                error, dropped = chunk.error, True
+                break
+            if not (chunk.meaningful or chunk.finished or chunk.done or chunk.usage) and complains(event.data):
+                event, dropped = masked(event, self._secrets, is_error=True), True
+                chunk = msgspec.structs.replace(chunk, data=event.data)
             self._measurement.event(chunk, now)
             chunks.append(chunk)
-            if chunk.finished:
-                self.finished = True
+            self.finished = self.finished or chunk.finished
             if chunk.usage_only and self._drop_usage:
                 dropped = True
             else:
@@ -163,25 +168,6 @@ class AnswerReader:
         draft.parts.append(Part(kept, chunks))
         draft.error = error
         return error is None and not self.done
-
-    def _understood(self, event: Event) -> tuple[Event, Chunk | None]:
-        """Return an event, without keys in what is not the answer's, and what it says; None: it is a comment.
-
-        Raises:
-            UpstreamError: it is no event of the dialect, or the provider's error.
-
-        """
-        if not plain(event):
-            event = masked(event, self._secrets)
-        if not event.data:
-            return event, None
-        chunk = self._read_event(event.data, self._secrets)
-        if chunk.error is not None:
-            raise chunk.error
-        if not (chunk.meaningful or chunk.finished or chunk.done or chunk.usage) and complains(event.data):
-            event = masked(event, self._secrets, is_error=True)
-            chunk = msgspec.structs.replace(chunk, data=event.data)
-        return event, chunk
 
     def _learn(self, raw: bytes, chunk: Chunk) -> None:
         """Take an event as the pattern of those that follow: some streams change theirs from time to time."""
