@@ -36,6 +36,7 @@ from gateway.ingress.surfaces.completions import COMPLETIONS
 from gateway.ingress.surfaces.messages import MESSAGES
 from gateway.ingress.surfaces.responses import RESPONSES
 from providers.dialects.messages.errors import error_body
+from providers.redaction import redact
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -143,11 +144,11 @@ def _translate(request: web.Request, error: web.HTTPException) -> ApiError:
     match error:
         case web.HTTPNotFound():
             paths = ", ".join(route.path for route in ROUTES)
-            return NotFound(f"there is no {request.path!r} here; there are {paths}")
+            return NotFound(f"there is no {redact(request.path)!r} here; there are {paths}")
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
             return MethodNotAllowed(
-                f"{request.path!r} takes {allowed}, not {request.method}", headers={"allow": allowed}
+                f"{redact(request.path)!r} takes {allowed}, not {request.method}", headers={"allow": allowed}
             )
         case _:
             return InvalidRequest(error.reason)

@@ -141,3 +141,12 @@ async def test_no_answer_tells_versions(serve: Serve) -> None:
                 assert response.headers["server"] == "holeshot"
         async with stage.post(b"{}", headers={"content-encoding": "nonsense"}) as response:
             assert response.headers["server"] == "holeshot"
+
+
+async def test_a_key_in_a_path_is_not_repeated(serve: Serve) -> None:
+    key = "hs-" + "aB3_" * 10
+    async with serve() as stage:
+        for path, status in ((f"/v2/{key}", 404), (f"/v1/responses/{key}/cancel", 405)):
+            async with stage.get(path) as response:
+                assert response.status == status
+                assert key not in await response.text()
