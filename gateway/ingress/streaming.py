@@ -133,8 +133,6 @@ class StreamingSink:
         assert self.response is not None
         try:
             await self.response.write(block)
-            if self._request.protocol.writing_paused:  # aiohttp would wait only once there is more
-                await self._request.writer.drain()
         except ConnectionError as error:
             raise ClientGone from error
 
