@@ -24,7 +24,7 @@ from gateway.cli.views import JsonView, PlainView, View
 from gateway.errors import ModelNotFound
 from gateway.ledger.database import migrate
 from gateway.settings import load
-from providers.simulator.script import Delta, Hang, RoleOnly, Status, answer
+from providers.simulator.script import Delta, Gate, Hang, RoleOnly, Status, answer
 from providers.simulator.scripted import ScriptedProvider
 
 Holeshot = Callable[..., Result]
@@ -126,6 +126,8 @@ async def test_the_race_is_in_the_ledger_as_any_other_call(track: Track) -> None
 
 
 async def test_the_loser_is_cancelled(track: Track) -> None:
+    track.fast.script = [Gate(track.slow.requested), *track.fast.script]  # who is not asked yet has nothing to drop
+
     await track.heat()
 
     await track.slow.reach(disconnects=1)
