@@ -137,6 +137,7 @@ async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> byte
         UpstreamError: it is larger than the limit (invalid_response).
 
     """
+    response.expect_all()
     body = bytearray(head)
     while data := await response.read():
         body += data

@@ -50,6 +50,7 @@ class Lanes:
     """A recorder and a sink that remember what they are told. ``clock`` is the gateway's own, monotonic seconds."""
 
     streams = True
+    understands = True
 
     def __init__(self, clock: Callable[[], float], spectator: Spectator) -> None:
         self.lanes: list[Lane] = []

@@ -34,6 +34,7 @@ class StreamingSink:
     """
 
     streams = True
+    understands = False
 
     def __init__(self, request: web.Request, call: Call, told: Mapping[str, str], keep: Keep | None = None) -> None:
         self._request = request
@@ -133,6 +134,8 @@ class StreamingSink:
         assert self.response is not None
         try:
             await self.response.write(block)
+            if self._request.protocol.writing_paused:  # aiohttp would wait only once there is more
+                await self._request.writer.drain()
         except ConnectionError as error:
             raise ClientGone from error
 

@@ -171,9 +171,12 @@ class Attempt:
             data = await (exchange.read() if self._held is None else self._read_held(exchange, clocks))
             now = self._clock()
             block = reader.read(data, now)
+            over, data = not data, b""  # a slow client holds up no more than what it is to get
             if reader.finished and not reader.done:
                 clocks.finish()
             if self._claimed:
+                if not self._race.sink.understands:
+                    block = Block(block.forward, (), block.error)
                 await self._write(block, now, clocks)
             elif block.error is not None:
                 raise block.error  # before commit a failure is invisible, even if a token came with it
@@ -181,7 +184,7 @@ class Attempt:
                 return
             if block.error is not None:
                 raise block.error
-            if not data:
+            if over:
                 break
         await self._end(exchange, clocks)
 

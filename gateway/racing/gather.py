@@ -56,6 +56,7 @@ class GatheringSink:
     """A sink that makes one ``chat.completion`` body. ``winner`` and ``body()`` are there once the race is over."""
 
     streams = False
+    understands = True
 
     def __init__(self) -> None:
         self.winner: Winner | None = None

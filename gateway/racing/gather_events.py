@@ -16,6 +16,7 @@ class EventGatheringSink:
     """A sink that leaves it to the dialect what its events add up to, as ``GatheringSink`` does for chat."""
 
     streams = False
+    understands = True
 
     def __init__(self, gathering: Callable[[], Gathering]) -> None:
         self.winner: Winner | None = None

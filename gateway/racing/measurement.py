@@ -15,6 +15,7 @@ from providers.usage import completed
 CHARS_PER_TOKEN = 4  # the usual rule of thumb, for answers whose provider reports no usage
 BURST_S = 0.020  # deltas that all arrive within this come out of a buffer: their speed says nothing
 BURST_TPS = 5000.0  # likewise: faster than any provider decodes
+MOST_GAPS = 4096  # kept of one answer: 32 kB
 SUMMARY_CHARS_PER_TOKEN = 2  # fewer streamed characters per reasoning token: only a summary was streamed
 
 
@@ -38,6 +39,7 @@ class Measurement:
     """The running measurement of one attempt, from its launch."""
 
     __slots__ = (
+        "_longest_gap_s",
         "answer_at",
         "chars",
         "connect_ms",
@@ -49,6 +51,7 @@ class Measurement:
         "meaningful",
         "reasoning_chars",
         "started",
+        "together",
         "usage",
     )
 
@@ -63,7 +66,9 @@ class Measurement:
         self.meaningful = 0  # chunks with a meaningful delta
         self.chars = 0
         self.reasoning_chars = 0
-        self.gaps = array("d")
+        self.gaps = array("d")  # between those that did not come together
+        self.together = 0  # gaps of no time at all
+        self._longest_gap_s = 0.0  # of those that are not among ``gaps`` any more
         self.usage: Usage | None = None
 
     def event(self, chunk: Chunk, now: float) -> None:
@@ -83,7 +88,7 @@ class Measurement:
         if self.first_at is None:
             self.first_at = now
         else:
-            self.gaps.append(now - (self.last_at or now))
+            self._gap(now)
         self.last_at = now
 
     def plain(self, number: int, chars: int, now: float) -> None:
@@ -92,9 +97,8 @@ class Measurement:
         self.chars += chars
         if self.answer_at is None:
             self.answer_at = now
-        self.gaps.append(now - (self.last_at or now))
-        if number > 1:
-            self.gaps.frombytes(bytes(self.gaps.itemsize * (number - 1)))  # zeros, as 0.0 is written
+        self._gap(now)
+        self.together += number - 1
         self.last_at = now
 
     def since_start_ms(self, instant: float | None) -> float | None:
@@ -144,7 +148,14 @@ class Measurement:
         """Return p50, p95 and the maximum of the gaps between meaningful chunks, milliseconds."""
         if not self.gaps:
             return None, None, None
-        ordered = sorted(self.gaps)
-        last = len(ordered) - 1
-        p50_s, p95_s, max_s = ordered[round(last * 0.5)], ordered[round(last * 0.95)], ordered[last]
-        return milliseconds(p50_s), milliseconds(p95_s), milliseconds(max_s)
+        ordered, none = sorted(self.gaps), self.together
+        last = len(ordered) + none - 1
+        p50_s, p95_s = (ordered[at - none] if at >= none else 0.0 for at in (round(last * 0.5), round(last * 0.95)))
+        return milliseconds(p50_s), milliseconds(p95_s), milliseconds(max(ordered[-1], self._longest_gap_s))
+
+    def _gap(self, now: float) -> None:
+        """Note the gap that ends ``now``; of an endless stream's not all, the last ones more than those before."""
+        self.gaps.append(now - (self.last_at or now))
+        if len(self.gaps) > MOST_GAPS:
+            self._longest_gap_s = max(self._longest_gap_s, *self.gaps)
+            self.gaps, self.together = self.gaps[::2], self.together // 2

@@ -33,10 +33,12 @@ class Sink(Protocol):
     """The receiving end of a race. Only the attempt that holds the claim calls it.
 
     A sink that ``streams`` passes bytes on as they are written, and is committed by ``begin``: after it nobody else may
-    answer. One that gathers is committed by ``end``, so that until then its winner can still be replaced.
+    answer. One that gathers is committed by ``end``, so that until then its winner can still be replaced. One that
+    ``understands`` reads the parts of what it is given; for others they are not kept while their client is waited for.
     """
 
     streams: bool
+    understands: bool
 
     async def begin(self, winner: Winner) -> Forward | None:
         """Take the winner. Called once for each claim, before its first ``write``.

@@ -5,10 +5,10 @@ import zlib
 from collections.abc import Mapping
 
 from providers.errors import ErrorKind, UpstreamError
+from providers.http.limits import READ_BYTES, WHOLE_READ_BYTES
 from providers.http.response import Response
 
 ACCEPTED = "gzip, deflate"
-_PIECE_BYTES = 1024 * 1024  # a few kilobytes can unpack to gigabytes
 _MEMBERS = 100  # compressed streams one after the other in one body; each costs a copy of what follows it
 _GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 _ZLIB_METHOD = 8  # in the first byte of a zlib stream; "deflate" without one is sent by mistake, and often
@@ -34,6 +34,7 @@ class Decoded:
         self._decompressor: zlib._Decompress | None = None  # None: nothing of the body has come
         self._members = 0
         self._packed = b""  # what is to be unpacked next
+        self._most = READ_BYTES  # of one piece: a few kilobytes can unpack to gigabytes
         self._full = False  # the last piece was as large as pieces get: there may be more, even without more input
 
     @property
@@ -62,13 +63,18 @@ class Decoded:
                 self._packed = packed
             decompressor = self._decompressor_for(self._packed)
             try:
-                data = decompressor.decompress(self._packed, _PIECE_BYTES)
+                data = decompressor.decompress(self._packed, self._most)
             except zlib.error as error:
                 raise _broken() from error
             self._packed = decompressor.unused_data or decompressor.unconsumed_tail
-            self._full = len(data) == _PIECE_BYTES and not decompressor.eof
+            self._full = len(data) == self._most and not decompressor.eof
             if data:
                 return data
+
+    def expect_all(self) -> None:
+        """Say that the reader takes all of the body as it comes."""
+        self._most = WHOLE_READ_BYTES
+        self._response.expect_all()
 
     def abort(self) -> None:
         """Drop the exchange."""

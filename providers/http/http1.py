@@ -6,6 +6,7 @@ from typing import cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from providers.errors import ErrorKind, UpstreamError
+from providers.http.bounded_reads import BoundedReads
 from providers.http.connection import Owner
 from providers.http.limits import BUFFERED_BYTES, HEAD_BYTES, HEAD_FIELDS, INTERIM_RESPONSES
 from providers.http.message import Request, rendered
@@ -38,6 +39,7 @@ class Http1Connection(asyncio.Protocol):
         self._parser: HttpResponseParser | None = None
         self._told = False  # its owner knows that it is gone
         self._paused = False
+        self._bounded = False  # it reads little at a time, for its reader has once fallen behind
         # Of the response under way:
         self._fields: list[Field] = []
         self._pieces: list[bytes] = []
@@ -81,10 +83,13 @@ class Http1Connection(asyncio.Protocol):
         return response
 
     def taken(self, response: Response, size: int) -> None:  # noqa: ARG002 - the interface's; there are no windows
-        """Read on, if the reader had fallen behind."""
-        if self._paused and self._transport is not None:
+        """Read on, if the reader had fallen behind and has caught up."""
+        if self._paused and response.buffered <= BUFFERED_BYTES // 2 and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
+
+    def widen(self, response: Response) -> None:
+        """Leave it: there are no windows."""
 
     def drop(self, response: Response) -> None:  # noqa: ARG002 - there is only one
         """Abort the connection: over TLS a mere close would let the server run on unseen."""
@@ -123,6 +128,9 @@ class Http1Connection(asyncio.Protocol):
         elif response.buffered > BUFFERED_BYTES and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
+            if not self._bounded:
+                self._bounded = True
+                self._transport.set_protocol(BoundedReads(self))
 
     def on_message_begin(self) -> None:
         """Begin a message, of which there should be one, and 1xx before it."""

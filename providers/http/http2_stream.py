@@ -6,7 +6,7 @@ from typing import Protocol
 
 from providers.http.frames import Code, StreamFault
 from providers.http.header_blocks import check_regular, response_head
-from providers.http.limits import HTTP2_STREAM_BYTES, INTERIM_RESPONSES
+from providers.http.limits import HTTP2_STREAM_BYTES, HTTP2_WHOLE_BYTES, INTERIM_RESPONSES
 from providers.http.response import Field, Response
 
 _FIRST_FINAL_STATUS = 200
@@ -31,7 +31,7 @@ class Stream:
     __slots__ = (
         *("_line", "_method", "id", "may_resend", "response"),
         *("body", "send_window", "sent"),
-        *("_interim", "_length", "begun", "plain", "received", "taken_bytes", "window"),
+        *("_interim", "_length", "_wide", "begun", "plain", "received", "taken_bytes", "window"),
     )
 
     def __init__(
@@ -54,11 +54,19 @@ class Stream:
         self._method = method
         self._interim = 0
         self._length: int | None = None
+        self._wide = False
 
     def taken(self, response: Response, size: int) -> None:  # noqa: ARG002 - a stream has only one
         """Let the server send more, once it is worth a frame."""
         self.taken_bytes += size
         if self.taken_bytes >= HTTP2_STREAM_BYTES // 2:
+            self._line.credit(self)
+
+    def widen(self, response: Response) -> None:  # noqa: ARG002 - a stream has only one
+        """Let the server send further ahead."""
+        if not self._wide:
+            self._wide = True
+            self.taken_bytes += HTTP2_WHOLE_BYTES - HTTP2_STREAM_BYTES
             self._line.credit(self)
 
     def drop(self, response: Response) -> None:  # noqa: ARG002 - a stream has only one

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from providers.errors import UpstreamError
+from providers.http.limits import PIECES, READ_BYTES, WHOLE_READ_BYTES
 
 Field = tuple[bytes, bytes]  # name, value
 
@@ -22,6 +23,9 @@ class Source(Protocol):
     def taken(self, response: "Response", size: int) -> None:
         """Hear that the reader took ``size`` bytes: let the server send more. Not called once the response ended."""
 
+    def widen(self, response: "Response") -> None:
+        """Hear that the reader takes all of it as it comes, so that much may be under way."""
+
     def drop(self, response: "Response") -> None:
         """Stop the exchange now, in a way the server notices at once."""
 
@@ -38,6 +42,7 @@ class Response:
         "_fields",
         "_headers",
         "_loop",
+        "_most",
         "_pieces",
         "_source",
         "_waiter",
@@ -58,6 +63,7 @@ class Response:
         self._fields: Sequence[Field] = ()
         self._headers: Mapping[str, str] | None = None
         self._pieces: list[bytes] = []
+        self._most = READ_BYTES  # of one read
         self._ended = False
         self._error: UpstreamError | Unsent | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -92,7 +98,7 @@ class Response:
             await self._more()
 
     async def read(self) -> bytes:
-        """Return what has arrived of the body, waiting for it if nothing has; ``b""`` at its end.
+        """Return what has arrived of the body, not too much at a time, waiting if nothing has; ``b""`` at its end.
 
         Raises:
             UpstreamError: the connection broke before the end, after all that had arrived was read.
@@ -104,9 +110,19 @@ class Response:
             if self._ended:
                 return b""
             await self._more()
-        data = self._joined()
+        if self.buffered > self._most:
+            data = self._first()
+        else:
+            data = self._joined()
+            self._pieces.clear()
         self._taken(len(data))
         return data
+
+    def expect_all(self) -> None:
+        """Say that the reader takes all of the body as it comes, and waits for nobody between."""
+        self._most = WHOLE_READ_BYTES
+        if self._source is not None:
+            self._source.widen(self)
 
     def abort(self) -> None:
         """Drop the exchange at once, so that the server sees it now; harmless when it is over."""
@@ -129,6 +145,8 @@ class Response:
             self._wake()
         elif len(self._pieces) == 1:
             self._loop.call_soon(self._offer)  # once for all that arrives together, as a reader would be woken
+        if len(self._pieces) > PIECES:
+            self._pieces[:] = [b"".join(self._pieces)]
 
     def end(self) -> None:
         """Take the end of the body."""
@@ -147,6 +165,9 @@ class Response:
         # A reader that is not waiting will read it by itself; one whose response has ended was woken.
         if waiter is None or waiter.done() or self._source is None or not self._pieces or self.listener is None:
             return
+        if self.buffered > self._most:
+            waiter.set_result(None)
+            return
         data = self._joined()
         try:
             wanted = self.listener(data)
@@ -154,6 +175,7 @@ class Response:
             waiter.set_exception(defect)
             return
         if wanted:
+            self._pieces.clear()
             self._taken(len(data))
         else:
             waiter.set_result(None)
@@ -161,9 +183,23 @@ class Response:
     def _joined(self) -> bytes:
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
+    def _first(self) -> bytes:
+        """Take as much as one read returns, of more."""
+        number = size = 0
+        while size < self._most:
+            size += len(self._pieces[number])
+            number += 1
+        taken = self._pieces[:number]
+        del self._pieces[:number]
+        if size > self._most:
+            last = taken.pop()
+            cut = len(last) - (size - self._most)
+            taken.append(last[:cut])
+            self._pieces.insert(0, last[cut:])
+        return b"".join(taken)
+
     def _taken(self, size: int) -> None:
-        self._pieces.clear()
-        self.buffered = 0
+        self.buffered -= size
         if self._source is not None:
             self._source.taken(self, size)
 

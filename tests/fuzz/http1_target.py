@@ -27,7 +27,7 @@ class Bench:
 
     def hear(self, data: bytes) -> None:
         """Deliver a read as a transport does: none while it is paused, none after its end."""
-        if not self.wire.reading:
+        while not self.wire.reading and not self.wire.aborted:
             self.readers[-1].read()
         if self.wire.aborted:
             self.lose(None)

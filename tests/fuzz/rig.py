@@ -71,6 +71,9 @@ class Line(Wire):
         assert not self.reading, "resumed twice"
         self.reading = True
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        assert not self.reading, f"{protocol} takes over while it reads"
+
     def get_write_buffer_size(self) -> int:
         return 0
 

@@ -54,6 +54,8 @@ class ResponseOutlet:
         assert self.response is not None
         try:
             await self.response.write(data)
+            if self._request.protocol.writing_paused:  # aiohttp would wait only once there is more
+                await self._request.writer.drain()
         except ConnectionError as error:
             raise ClientGone from error
 

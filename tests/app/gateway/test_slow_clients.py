@@ -9,13 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from gateway.connections.connection import UNTAKEN_BYTES
+from providers.http.limits import READ_BYTES
 from providers.simulator.script import Delta, Hang, RoleOnly, answer
 from tests.app.gateway.stage import MODEL, Serve, Stage, chat_body
 from tests.app.gateway.studio import Studio, plays
 
 CLOCKS: dict[str, Any] = {"client_timeouts": {"write_timeout_s": 0.2}}
-TEXT = "x" * 65_536
-ENDLESS = [RoleOnly(), *[Delta(TEXT)] * 300]  # 20 MB, more than the kernel takes on both ends
+TEXT = "x" * 8_192
+ENDLESS = [RoleOnly(), *[Delta(TEXT)] * 2400]  # 20 MB, more than the kernel takes on both ends
 
 
 @asynccontextmanager
@@ -73,7 +75,7 @@ async def test_who_takes_nothing_of_a_relayed_answer_is_cut_and_its_provider_wit
 
 
 async def test_who_takes_nothing_of_a_whole_answer_is_cut(serve: Serve) -> None:
-    whole = [RoleOnly(), *[Delta(TEXT)] * 300, *answer("!")[1:]]
+    whole = [RoleOnly(), *[Delta(TEXT)] * 2400, *answer("!")[1:]]
     async with serve(alpha=whole, config=CLOCKS) as stage, silent_socket(stage, chat_body()) as sock:
         await stage["alpha"].reach(completions=1)
         loop = asyncio.get_running_loop()
@@ -85,7 +87,7 @@ async def test_who_takes_nothing_of_a_whole_answer_is_cut(serve: Serve) -> None:
 async def test_who_reads_slowly_but_reads_is_not_cut(serve: Serve) -> None:
     """A second in all, five times what it may take nothing."""
     body, loop = chat_body(stream=True), asyncio.get_running_loop()
-    async with serve(alpha=[*ENDLESS[:60], *answer("!")[1:]], config=CLOCKS) as stage:
+    async with serve(alpha=[*ENDLESS[:480], *answer("!")[1:]], config=CLOCKS) as stage:
         async with silent_socket(stage, body) as sock:
             received, began = b"", loop.time()
             while not received.endswith(b"[DONE]\n\n\r\n0\r\n\r\n"):
@@ -95,3 +97,15 @@ async def test_who_reads_slowly_but_reads_is_not_cut(serve: Serve) -> None:
                 assert data
                 received = (received + data)[-100:]
         assert (await stage.call())["status_code"] == 200
+
+
+async def test_what_waits_for_a_slow_client_is_bounded(serve: Serve) -> None:
+    """Written and not taken: what makes its writer wait, and the write that did."""
+    async with serve(alpha=[*ENDLESS, Hang()]) as stage, silent_socket(stage, chat_body(stream=True)):
+        [connection] = stage.connections._all
+        await stage["alpha"].requested.wait()
+        loop = asyncio.get_running_loop()
+        while not connection.writing_paused:
+            await loop.run_in_executor(None, lambda: None)  # a turn, and the other side's
+        assert connection._wire is not None
+        assert connection._wire.get_write_buffer_size() <= UNTAKEN_BYTES + READ_BYTES + 1024

@@ -23,6 +23,9 @@ class Source:
     def taken(self, response: Response, size: int) -> None:
         self.taken_bytes += size
 
+    def widen(self, response: Response) -> None:
+        """Hear of it."""
+
     def drop(self, response: Response) -> None:
         self.dropped = True
 

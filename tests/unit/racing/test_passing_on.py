@@ -39,6 +39,9 @@ class OverHttp(Timetable):
     def taken(self, response: Response, size: int) -> None:
         pass
 
+    def widen(self, response: Response) -> None:
+        """Hear of it."""
+
     def drop(self, response: Response) -> None:
         self.aborts += 1
         for timer in self._timers:

@@ -69,6 +69,16 @@ def test_the_winners_bytes_are_forwarded_as_they_came() -> None:
     assert track.sink.bytes == ROLE + odd + FINISH + DONE  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("understands", [True, False])
+def test_events_are_given_in_parts_to_whom_they_are_of_use_and_kept_for_nobody_else(understands: bool) -> None:
+    texts = [delta(f"text {number}") for number in range(20)]  # most arrive together, and are not parsed one by one
+    sink = RememberingSink(understands=understands)
+    steps = [(0.1, ROLE + texts[0]), (0.2, texts[1]), (0.3, b"".join(texts[2:])), (0.4, FINISH + DONE), (0.4, None)]
+    run(Track(Timetable("a", steps), sink=sink).run())
+    heard = [text for text in texts if text.removeprefix(b"data: ").rstrip() in sink.events]
+    assert heard == (texts if understands else texts[:1])  # the first one waited for its claim
+
+
 def test_usage_that_only_we_asked_for_is_dropped_and_usage_on_other_chunks_stays() -> None:
     with_usage = event(choices=[{"index": 0, "delta": {"content": "a"}}], usage={"completion_tokens": 1})
     steps = [(0.1, with_usage), (0.2, FINISH), (0.2, usage()), (0.2, DONE), (0.2, None)]

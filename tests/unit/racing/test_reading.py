@@ -43,7 +43,8 @@ def read(reads: list[bytes]) -> tuple[dict[str, Any], list[bool], bytes]:
         blocks = [reader.read(data, float(number)) for number, data in enumerate(reads, start=1)]
         clocks.stop()
         facts = {name: getattr(measurement, name) for name in Measurement.__slots__}
-        facts |= {"gaps": list(measurement.gaps), "finished": reader.finished, "done": reader.done}
+        facts["gaps"] = [*measurement.gaps, *[0.0] * facts.pop("together")]
+        facts |= {"finished": reader.finished, "done": reader.done}
         return (
             facts,
             [bool(block.parts) and all(part.chunks is None for part in block.parts) for block in blocks],

@@ -155,9 +155,11 @@ class RememberingSink:
 
     streams = True
 
-    def __init__(self, *, gone_after: int | None = None) -> None:
+    def __init__(self, *, gone_after: int | None = None, understands: bool = True) -> None:
+        self.understands = understands
         self.winner: Winner | None = None
         self.blocks: list[bytes] = []
+        self.events: list[bytes] = []  # as far as they came in parts
         self.ended = False
         self.failure: UpstreamError | None = None
         self._gone_after = gone_after
@@ -169,6 +171,7 @@ class RememberingSink:
 
     async def write(self, block: Block) -> None:
         self.blocks.append(block.forward)
+        self.events.extend(block.events())
         if self._gone_after is not None and len(self.blocks) >= self._gone_after:
             raise ClientGone
 

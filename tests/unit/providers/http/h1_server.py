@@ -2,6 +2,7 @@
 
 import asyncio
 
+from providers.http.bounded_reads import BoundedReads
 from providers.http.connection import Owner
 from providers.http.http1 import Http1Connection
 from providers.http.message import Head, Request
@@ -35,6 +36,11 @@ class Plug(Wire):
     def resume_reading(self) -> None:
         assert not self._reading, "resumed twice"
         self._reading = True
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        assert isinstance(protocol, BoundedReads)
+        assert not self._reading, "changed while it reads"
+        self.protocol = protocol  # type: ignore[assignment] # buffered, which is none of its bases
 
     def get_write_buffer_size(self) -> int:
         return self.unsent if self.full_at is not None else 0

@@ -20,6 +20,9 @@ class Nobody:
     def taken(self, response: Response, size: int) -> None:
         """Hear of it."""
 
+    def widen(self, response: Response) -> None:
+        """Hear of it."""
+
     def drop(self, response: Response) -> None:
         raise AssertionError("the response has ended")
 

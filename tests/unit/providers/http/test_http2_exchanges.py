@@ -6,6 +6,7 @@ import pytest
 
 from providers.errors import ErrorKind, UpstreamError
 from providers.http.http2 import Http2Connection
+from providers.http.limits import HTTP2_STREAM_BYTES
 from providers.http.message import Head
 from providers.http.response import Unsent
 from tests.unit.providers.http.h2_server import (
@@ -38,7 +39,7 @@ def test_the_greeting_is_preface_settings_and_window_in_one_write() -> None:
     pairs = [ours.payload[at : at + 6] for at in range(0, len(ours.payload), 6)]
     values = {int.from_bytes(pair[:2], "big"): int.from_bytes(pair[2:], "big") for pair in pairs}
     assert (ours.kind, ours.stream_id) == ("SETTINGS", 0)
-    assert values == {2: 0, 4: 1 << 20, 6: 1 << 16}
+    assert values == {2: 0, 4: HTTP2_STREAM_BYTES, 6: 1 << 16}
     assert (window.kind, window.stream_id, window.number) == ("WINDOW_UPDATE", 0, (16 << 20) - 65_535)
 
 

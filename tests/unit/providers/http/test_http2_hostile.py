@@ -3,6 +3,7 @@
 import pytest
 
 from providers.errors import ErrorKind, UpstreamError
+from providers.http.limits import HTTP2_STREAM_BYTES
 from tests.unit.providers.http.h2_server import (
     ACK,
     END_HEADERS,
@@ -24,6 +25,7 @@ from tests.unit.providers.http.h2_server import (
 
 PROTOCOL_ERROR, FLOW_CONTROL_ERROR, STREAM_CLOSED, FRAME_SIZE_ERROR = 1, 3, 5, 6
 COMPRESSION_ERROR, ENHANCE_YOUR_CALM = 9, 11
+FRAMES = HTTP2_STREAM_BYTES // 16_384  # of a stream's window
 LARGEST = 2**31 - 1
 
 ENDS_THE_CONNECTION = {
@@ -156,9 +158,9 @@ ENDS_THE_EXCHANGE = {
     # 6.9: windows
     "a window that opens by nothing": (window_update(1, 0), PROTOCOL_ERROR),
     "a window that is too large": (window_update(1, LARGEST), FLOW_CONTROL_ERROR),
-    "more than the window": (headers(1) + data(1, bytes(16_384)) * 65, FLOW_CONTROL_ERROR),
+    "more than the window": (headers(1) + data(1, bytes(16_384)) * (FRAMES + 1), FLOW_CONTROL_ERROR),
     "more than the window, slowly": (
-        headers(1, [*OK, (b"content-length", b"9" * 9)]) + data(1, bytes(16_384)) * 65,
+        headers(1, [*OK, (b"content-length", b"9" * 9)]) + data(1, bytes(16_384)) * (FRAMES + 1),
         FLOW_CONTROL_ERROR,
     ),
 }
@@ -241,7 +243,7 @@ def test_a_response_that_has_no_body_may_say_how_long_it_would_be(status: bytes)
 def test_a_stream_that_was_reset_cannot_send_more_than_its_window() -> None:
     server = Server()
     server.client.send(post()).abort()
-    server.say(data(1, bytes(16_384)) * 64)
+    server.say(data(1, bytes(16_384)) * FRAMES)
     assert server.client.alive()
     server.say(data(1, b"x"))
     assert server.failed_with(STREAM_CLOSED)
@@ -251,7 +253,7 @@ def test_more_than_the_connections_window_ends_the_connection() -> None:
     server = Server()
     server.client.send(post()).abort()
     for _ in range(16):
-        server.client.send(post())
+        server.client.send(post()).expect_all()
     live = range(3, 35, 2)
     server.say(*(headers(each) for each in live))
     server.say(data(1, b"x"), *(data(each, bytes(16_384)) * 64 for each in live))

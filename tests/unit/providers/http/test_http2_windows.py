@@ -2,6 +2,7 @@
 
 import pytest
 
+from providers.http.limits import HTTP2_STREAM_BYTES, PIECES
 from providers.http.response import Response
 from tests.unit.providers.http.h2_server import (
     END_STREAM,
@@ -17,6 +18,7 @@ from tests.unit.providers.http.h2_server import (
 )
 
 MIB = 1 << 20
+FRAMES = HTTP2_STREAM_BYTES // 16_384  # of a stream's window
 
 
 def sizes(frames: list[Frame]) -> list[tuple[int, int]]:
@@ -159,7 +161,7 @@ def test_it_knows_how_large_a_body_leaves_without_waiting() -> None:
 def test_the_connection_is_given_room_on_receipt_whether_anybody_reads_or_not() -> None:
     server = Server()
     for _ in range(9):
-        server.client.send(post())
+        server.client.send(post()).expect_all()
     server.heard()
     for stream_id in range(1, 19, 2):
         server.say(headers(stream_id), data(stream_id, bytes(16_384)) * 60)
@@ -170,29 +172,53 @@ def test_a_stream_is_given_room_as_it_is_read() -> None:
     server = Server()
     response = server.client.send(post())
     server.heard()
-    server.say(headers(1), data(1, bytes(16_384)) * 31)
+    server.say(headers(1), data(1, bytes(16_384)) * (FRAMES // 2 - 1))
     take(response)
     assert server.heard() == []
     server.say(data(1, bytes(16_384)))
     assert server.heard() == []
     take(response)
-    assert [(each.stream_id, each.number) for each in server.heard("WINDOW_UPDATE")] == [(1, 512 * 1024)]
-    server.say(data(1, bytes(16_384)) * 64)
+    assert [(each.stream_id, each.number) for each in server.heard("WINDOW_UPDATE")] == [(1, HTTP2_STREAM_BYTES // 2)]
+    server.say(data(1, bytes(16_384)) * FRAMES)
     assert server.client.streams == 1
+
+
+def test_a_reader_of_all_of_it_lets_the_server_send_ahead() -> None:
+    server = Server()
+    response = server.client.send(post())
+    server.heard()
+    server.say(headers(1), data(1, b"x"))
+    for _ in range(2):  # it is said once
+        response.expect_all()
+    assert [(each.stream_id, each.number) for each in server.heard()] == [(1, MIB - HTTP2_STREAM_BYTES)]
+    server.say(data(1, bytes(16_384)) * 63)
+    assert server.client.streams == 1
+    server.say(data(1, bytes(16_384)))
+    assert [each.kind for each in server.heard()] == ["RST_STREAM"]
+
+
+def test_many_small_pieces_are_kept_as_few() -> None:
+    server = Server()
+    response = server.client.send(post())
+    server.say(headers(1), data(1, b"x") * 10_000)
+    assert response.buffered == 10_000
+    assert len(response._pieces) <= PIECES
 
 
 def test_padding_is_given_back_without_a_reader() -> None:
     server = Server()
     server.client.send(post())
     server.heard()
-    server.say(headers(1), frame("DATA", 1, b"\xffx" + bytes(255), PADDED) * 2048)
-    assert [(each.stream_id, each.number) for each in server.heard()] == [(1, 512 * 1024)]
+    server.say(headers(1), frame("DATA", 1, b"\xffx" + bytes(255), PADDED) * (HTTP2_STREAM_BYTES // 2 // 256))
+    assert [(each.stream_id, each.number) for each in server.heard()] == [(1, HTTP2_STREAM_BYTES // 2)]
 
 
 def test_what_comes_for_a_stream_that_was_reset_counts_to_the_connection() -> None:
     server = Server()
     for _ in range(9):
-        server.client.send(post()).abort()
+        response = server.client.send(post())
+        response.expect_all()
+        response.abort()
     server.heard()
     for stream_id in range(1, 19, 2):
         server.say(data(stream_id, bytes(16_384)) * 60)
