@@ -152,7 +152,30 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cost_usd: float | None = None
     cost_is_lower_bound: bool = False
     cache_saved_usd: float | None = None  # cached tokens at the price of input, less their own
-    model: str | None = None  # the fallback it ran for; None: the model that was asked for
+    model: str | None = None  # that it ran for: after a fallback not the one the client named
+    client: str | None = None
+    api: str | None = None  # the call's ``endpoint``
+    size_class: int | None = None  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
+    win_on: WinOn | None = None
+    token_ms: float | None = None  # the first token that the call is won on: ttft_ms or ttft_answer_ms
+    chars: int | None = None  # streamed to us: of text, reasoning and the arguments of tool calls
+    chunks: int | None = None  # with a meaningful delta
+    first_chars: int | None = None  # the first meaningful delta's share of ``chars``
+    finish_reason: str | None = None  # as the provider says it
+    tool_calls: int | None = None  # that the answer asks for; None where the answer is not whole
+    tool_calls_valid: bool | None = None  # the arguments of all of them parse as JSON; None without any
+    key_name: str | None = None  # which of the provider's keys: its name, or its last four letters
+    model_version: str | None = None  # what the provider says has answered
+    provider_request_id: str | None = None
+    in_flight: int | None = (
+        None  # this deployment's attempts under way in this process at the launch, itself not counted
+    )
+    sends: int | None = None  # how often the request was sent: 2 after a kept connection was lost with it
+    cost_low_usd: float | None = None  # what it cost at least, and at most
+    cost_high_usd: float | None = None
+    is_overtaken: bool | None = None  # another attempt had won by the time its own first token was due
+    price: Mapping[str, float] | None = None  # that was applied: US dollars per million tokens
+    itl: Mapping[str, int] | None = None  # gaps between chunks by the leaderboard's buckets
     retry_after_s: float | None = None  # what a 429 or 503 asked for; not a column, the cool-down needs it
     headroom: float | None = None  # 0 to 1, what the provider's rate limit still leaves; not a column either
 
@@ -209,6 +232,26 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cost_usd: float | None = None  # winner and losers, as far as known
     duplicate_cost_usd: float | None = None  # the losers' share of it
     cache_saved_usd: float | None = None  # the winner's, as its tokens are
+    api: str | None = None  # ``endpoint``
+    size_class: int | None = None  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
+    tokens_source: TokensSource | None = None
+    finish_reason: str | None = None  # the winner's
+    max_tokens: int | None = None  # asked for
+    temperature: float | None = None  # asked for
+    tools: int | None = None  # that the client offered
+    tool_calls: int | None = None  # that the answer asks for
+    tool_calls_valid: bool | None = None
+    is_empty: bool | None = None  # answered with nothing
+    is_truncated: bool | None = None  # the answer stopped at a limit of tokens, or broke off
+    cost_low_usd: float | None = None  # of all attempts, at least and at most
+    cost_high_usd: float | None = None
+    duplicate_cost_low_usd: float | None = None  # what racing added
+    duplicate_cost_high_usd: float | None = None
+    abandoned_cost_low_usd: float | None = None  # answers that nobody took to the end: of clients that hung up
+    abandoned_cost_high_usd: float | None = None
+    alone_ms: float | None = None  # what the primary alone would have taken to its first token, where that was seen
+    alone_predicted_ms: float | None = None  # the same as predicted when it was overtaken
+    alone_age_ms: float | None = None  # its age then
     dropped: tuple[str, ...] = ()  # what of the request was left out for the winner, as the client wrote it
     tags: Mapping[str, str]
     attempts: tuple[AttemptRecord, ...] = ()

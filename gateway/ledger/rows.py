@@ -11,7 +11,7 @@ from gateway.ledger.entries import Audited, Entry, Finished, Started
 
 Row = tuple[Any, ...]
 
-# The fields that are no columns are the last ones; what a call dropped and its tags, the last columns, are JSON.
+# The fields that are no columns are the last ones; the last two columns of each are JSON.
 CALL_COLUMNS = CallRecord.__struct_fields__[:-1]
 ATTEMPT_COLUMNS = AttemptRecord.__struct_fields__[:-2]
 
@@ -44,7 +44,9 @@ def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
         else:
             records = [interrupted(attempt, entry.call.id) for attempt in entry.call.attempts]
         for record in records:
-            yield astuple(record)[:-2]
+            price = _encode(record.price).decode() if record.price else None
+            itl = _encode(record.itl).decode() if record.itl else None
+            yield (*astuple(record)[:-4], price, itl)
 
 
 def interrupted(start: AttemptStart, call_id: str, *, audited: bool = False) -> AttemptRecord:

@@ -40,7 +40,7 @@ async def test_a_finished_call_and_its_attempts_become_rows(ledger_url: str, tmp
     await ledger.emptied()
     result = await queries.run(
         ledger_url,
-        "select client, calls.status_code, calls.ttft_ms, streamed, outcome, censored_at_ms, deployment, number "
+        "select calls.client, calls.status_code, calls.ttft_ms, streamed, outcome, censored_at_ms, deployment, number "
         "from calls join attempts on attempts.call_id = calls.id order by number",
     )
     assert result.columns[:3] == ("client", "status_code", "ttft_ms")
