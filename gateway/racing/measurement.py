@@ -16,6 +16,7 @@ CHARS_PER_TOKEN = 4  # the usual rule of thumb, for answers whose provider repor
 BURST_S = 0.020  # deltas that all arrive within this come out of a buffer: their speed says nothing
 BURST_TPS = 5000.0  # likewise: faster than any provider decodes
 MOST_GAPS = 4096  # kept of one answer: 32 kB
+ONE_EACH = 0.1  # so far apart, as a share, may tokens and chunks be where each chunk is a token
 SUMMARY_CHARS_PER_TOKEN = 2  # fewer streamed characters per reasoning token: only a summary was streamed
 
 
@@ -44,6 +45,8 @@ class Measurement:
         "chars",
         "connect_ms",
         "first_at",
+        "first_chars",
+        "first_chunks",
         "first_event_at",
         "gaps",
         "headers_at",
@@ -65,6 +68,8 @@ class Measurement:
         self.last_at: float | None = None
         self.meaningful = 0  # chunks with a meaningful delta
         self.chars = 0
+        self.first_chunks = 0  # of them, those that came in the same instant as the first
+        self.first_chars = 0
         self.reasoning_chars = 0
         self.gaps = array("d")  # between those that did not come together
         self.together = 0  # gaps of no time at all
@@ -89,6 +94,9 @@ class Measurement:
             self.first_at = now
         else:
             self._gap(now)
+        if now == self.first_at:
+            self.first_chunks += 1
+            self.first_chars += chunk.text_chars
         self.last_at = now
 
     def plain(self, number: int, chars: int, now: float) -> None:
@@ -97,6 +105,9 @@ class Measurement:
         self.chars += chars
         if self.answer_at is None:
             self.answer_at = now
+        if now == self.first_at:
+            self.first_chunks += number
+            self.first_chars += chars
         self._gap(now)
         self.together += number - 1
         self.last_at = now
@@ -123,7 +134,10 @@ class Measurement:
         return Tokens(usage.prompt_tokens if usage else None, estimate, None, None, None, TokensSource.ESTIMATED)
 
     def decode_tps(self, tokens: Tokens | None) -> float | None:
-        """Return (n - 1) / (t_last - t_first), tokens per second, or None where that would say nothing."""
+        """Return (n - n_first) / (t_last - t_first), tokens per second, or None where that would say nothing.
+
+        n_first are the tokens that were there with the first: a chunk may hold many.
+        """
         if tokens is None or tokens.completion is None or self.first_at is None or self.last_at is None:
             return None
         n = tokens.completion
@@ -135,8 +149,14 @@ class Measurement:
         span_s = self.last_at - self.first_at
         if n <= 1 or self.meaningful < 2 or span_s < BURST_S:  # noqa: PLR2004 - a gap has two ends
             return None
-        tps = (n - 1) / span_s
+        tps = (n - self._first_tokens(n)) / span_s
         return None if tps > BURST_TPS else round(tps, 3)
+
+    def _first_tokens(self, n: int) -> float:
+        """Return how many of ``n`` tokens came first: as many as chunks if each is one token, else by characters."""
+        if abs(self.meaningful - n) <= n * ONE_EACH or not self.chars:
+            return max(1, min(self.first_chunks, n))
+        return n * self.first_chars / self.chars
 
     def e2e_tps(self, tokens: Tokens | None) -> float | None:
         """Return n / (t_last - t_start), tokens per second."""

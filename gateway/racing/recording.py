@@ -93,6 +93,9 @@ def attempt_record(
         itl_p95_ms=itl_p95_ms,
         itl_max_ms=itl_max_ms,
         model=start.model,
+        chars=measurement.chars if measurement.meaningful else None,
+        chunks=measurement.meaningful or None,
+        first_chars=measurement.first_chars if measurement.meaningful else None,
     )
 
 

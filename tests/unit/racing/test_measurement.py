@@ -1,3 +1,5 @@
+import random
+
 import pytest
 
 from gateway.calls import TokensSource
@@ -31,10 +33,10 @@ def test_the_answers_ttft_leaves_reasoning_out() -> None:
     assert measurement.since_start_ms(measurement.answer_at) == 900
 
 
-def test_decode_speed_is_tokens_but_one_over_the_time_between_first_and_last() -> None:
-    measurement = measured((0.5, delta("a")), (1.5, delta("b")), (2.5, delta("c")), (2.6, usage(completion=41)))
+def test_decode_speed_is_the_tokens_after_the_first_over_the_time_between_first_and_last() -> None:
+    measurement = measured((0.5, delta("a")), (1.5, delta("b")), (2.5, delta("c")), (2.6, usage(completion=60)))
     assert tps(measurement) == pytest.approx(20)
-    assert measurement.e2e_tps(measurement.tokens()) == pytest.approx(41 / 2.5)
+    assert measurement.e2e_tps(measurement.tokens()) == pytest.approx(60 / 2.5)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,7 @@ def test_decode_speed_is_tokens_but_one_over_the_time_between_first_and_last() -
         ("one token", [(0.5, delta("a")), (1.5, delta("b")), (1.5, usage(completion=1))]),
         ("one chunk, as of fake streaming", [(0.5, delta("all of it")), (0.5, usage(completion=100))]),
         ("all within 20 ms", [(0.5, delta("a")), (0.519, delta("b")), (0.6, usage(completion=50))]),
-        ("faster than any provider", [(0.5, delta("a")), (0.6, delta("b")), (0.7, usage(completion=600))]),
+        ("faster than any provider", [(0.5, delta("a")), (0.6, delta("b")), (0.7, usage(completion=1200))]),
         ("no token at all", [(0.5, ROLE)]),
     ],
 )
@@ -59,14 +61,14 @@ def with_reasoning(reasoning: int, completion: int) -> bytes:
 
 
 def test_hidden_reasoning_does_not_count_as_decoded() -> None:
-    measurement = measured((5.0, delta("a")), (6.0, delta("b")), (6.0, with_reasoning(900, 921)))
+    measurement = measured((5.0, delta("a")), (6.0, delta("b")), (6.0, with_reasoning(900, 940)))
     assert tps(measurement) == pytest.approx(20)
 
 
 def test_streamed_reasoning_counts_as_decoded() -> None:
     thought = delta(reasoning="x" * 200)
-    measurement = measured((1.0, thought), (2.0, delta("b")), (2.0, with_reasoning(50, 101)))
-    assert tps(measurement) == pytest.approx(100)
+    measurement = measured((1.0, thought), (2.0, delta("b" * 200)), (2.0, with_reasoning(50, 100)))
+    assert tps(measurement) == pytest.approx(50)
 
 
 def test_summarised_thinking_makes_the_speed_unknown() -> None:
@@ -99,3 +101,39 @@ def test_tokens_read_from_a_cache_and_written_to_it_are_kept_apart() -> None:
     tokens = measured((0.5, delta("a")), (0.6, reported)).tokens()
     assert tokens is not None
     assert (tokens.prompt, tokens.cached, tokens.cache_write) == (9, 6, 3)
+
+
+WORDS = (" a", " the", " to", " racing", " first", " provider", ".", "ing", " o", " leaderboard")
+
+
+@pytest.mark.parametrize("per_chunk", [1, 2, 8, 32])
+@pytest.mark.parametrize("seed", range(3))
+def test_decode_speed_is_the_models_however_many_tokens_come_in_a_chunk(per_chunk: int, seed: int) -> None:
+    chance = random.Random(seed)
+    off = []
+    for _ in range(60):
+        speed, n = chance.uniform(20, 200), chance.randrange(2 * per_chunk + 20, 600)
+        words = [chance.choice(WORDS) for _ in range(n)]
+        chunks = [
+            (0.3 + min(n, at + per_chunk) / speed, delta("".join(words[at : at + per_chunk])))
+            for at in range(0, n, per_chunk)
+        ]
+        found = tps(measured(*chunks, (chunks[-1][0], usage(completion=n))))
+        assert found is not None
+        off.append(abs(found / speed - 1))
+    off.sort()
+    assert off[30] < 0.03
+    assert off[57] < 0.10
+
+
+def test_what_comes_with_the_first_delta_is_not_decoded_after_it() -> None:
+    together = [(0.5, delta("four")), (0.5, delta("four")), (0.5, delta("four"))]
+    measurement = measured(*together, (1.5, delta("four")), (1.5, usage(completion=40)))
+    assert tps(measurement) == pytest.approx(10)
+    assert (measurement.chars, measurement.first_chars, measurement.first_chunks) == (16, 12, 3)
+
+
+def test_sounds_have_no_characters_and_only_their_first_chunk_is_taken_off() -> None:
+    sound = delta(audio={"data": "aGk="})
+    measurement = measured((0.5, sound), (1.5, sound), (1.5, usage(completion=41)))
+    assert tps(measurement) == pytest.approx(40)
