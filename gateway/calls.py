@@ -112,7 +112,8 @@ class AttemptStart(msgspec.Struct, frozen=True, gc=False):
     deployment: str
     launch_offset_ms: float  # since the call was received
     audited: bool = False  # watched beyond the claim if it loses, so that its figures are not censored
-    model: str | None = None  # the fallback it runs for; None: the model that was asked for
+    model: str | None = None  # that it runs for: after a fallback not the one the client named
+    in_flight: int | None = None  # attempts of this deployment that were under way in this process
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):

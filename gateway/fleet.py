@@ -15,6 +15,7 @@ import msgspec
 
 from gateway.errors import ModelNotFound
 from gateway.parameters import Parameters
+from gateway.settings.datasheets import bills_on
 from gateway.settings.joint import joined
 from gateway.settings.model import (
     DeploymentSettings,
@@ -61,7 +62,7 @@ class Deployment(msgspec.Struct, frozen=True):
     upstream: Upstream
     clocks: Clocks
     price: Price | None
-    bills_after_disconnect: bool | None  # does hanging up stop the bill? None: unknown
+    bills_after_disconnect: bool | None  # is a whole answer billed though one hung up? None: unknown
     extra_body: Mapping[str, msgspec.Raw]
     upstream_stream: bool
     max_in_flight: int | None = None  # of this process
@@ -266,7 +267,7 @@ class Fleet:
             upstream=self._upstreams[provider],
             clocks=_clocks(self._settings.timeouts),
             price=datasheet.price,
-            bills_after_disconnect=vendor.bills_after_disconnect if vendor else None,
+            bills_after_disconnect=bills_on(settings, vendor),
             extra_body={key: msgspec.Raw(msgspec.json.encode(value)) for key, value in settings.extra_body.items()},
             upstream_stream=settings.upstream_stream,
             max_in_flight=self.limits.get(settings.name),

@@ -23,6 +23,7 @@ _DEPLOYMENTS = {
     "decode_tps": "tok/s",
     "decode_s": "decode s",
     "cost_usd": "cost $",
+    "bills_after_disconnect": "bills losers",
     "scarcity_s": "scarcity s",
     "headroom": "headroom",
     "crowding": "crowding",

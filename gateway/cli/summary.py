@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gateway.settings import checks, races
-from gateway.settings.datasheets import Datasheets
+from gateway.settings.datasheets import Datasheets, bills_on
 from gateway.settings.model import Settings
 from gateway.settings.presets import Catalog, vendor_of
 from providers.capabilities import Capabilities
@@ -105,7 +105,7 @@ def deployment_lines(settings: Settings, catalog: Catalog, table: DatasheetTable
                     cached_input_usd=_per_mtok(price.cached_input_usd if price else None),
                     cache_write_usd=_per_mtok(price.cache_write_usd if price else None),
                     reasoning_usd=_per_mtok(price.reasoning_usd if price else None),
-                    bills_after_disconnect=vendor.bills_after_disconnect if vendor else None,
+                    bills_after_disconnect=bills_on(item, vendor),
                     capabilities=datasheet.capabilities,
                     apis=item.apis or provided.apis or apis_of(vendor, provided.kind),
                     enabled=item.enabled,

@@ -94,6 +94,11 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
         ),
         prompt_class(supposed.prompt_tokens * CHARS_PER_TOKEN),
     )
+    prospects = tuple(
+        msgspec.structs.replace(each, bills_after_disconnect=model.deployments[each.deployment].bills_after_disconnect)
+        for each in explanation.deployments
+    )
+    explanation = msgspec.structs.replace(explanation, deployments=prospects)
     return Explained(model.name, model.race.profile, explanation)
 
 

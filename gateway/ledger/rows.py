@@ -42,18 +42,22 @@ def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
         elif isinstance(entry, Audited):
             records = entry.attempts
         else:
-            records = [interrupted(attempt, entry.call.id) for attempt in entry.call.attempts]
+            records = [interrupted(attempt, entry.call) for attempt in entry.call.attempts]
         for record in records:
             price = _encode(record.price).decode() if record.price else None
             itl = _encode(record.itl).decode() if record.itl else None
             yield (*astuple(record)[:-4], price, itl)
 
 
-def interrupted(start: AttemptStart, call_id: str, *, audited: bool = False) -> AttemptRecord:
+def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) -> AttemptRecord:
     """Return the record of an attempt whose gateway died under it; ``audited``: it had lost already."""
     return AttemptRecord(
         **asdict(start) | {"audited": audited},
-        call_id=call_id,
+        call_id=call.id,
+        client=call.client,
+        api=call.endpoint,
+        size_class=call.prompt_class % 10,
+        win_on=call.win_on,
         outcome=Outcome.INTERRUPTED,
         error_kind=INTERRUPTED,
     )

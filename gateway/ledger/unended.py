@@ -6,7 +6,7 @@ from gateway.ledger.entries import Audited, Entry, Finished, Started
 from gateway.ledger.rows import interrupted
 
 if TYPE_CHECKING:
-    from gateway.calls import AttemptStart
+    from gateway.calls import AttemptStart, CallStart
 
 
 class Unended:
@@ -19,6 +19,7 @@ class Unended:
     def __init__(self) -> None:
         self._calls: dict[str, Started] = {}
         self._watched: dict[str, dict[str, AttemptStart]] = {}  # by call, then by attempt
+        self._of: dict[str, CallStart] = {}  # the calls of the watched
 
     def note(self, entry: Entry) -> None:
         """Take what ``entry`` says of beginnings and ends."""
@@ -27,6 +28,7 @@ class Unended:
         elif isinstance(entry, Finished):
             started = self._calls.pop(entry.call.id, None)
             if started is not None:
+                self._of[entry.call.id] = started.call
                 self._watched[entry.call.id] = {start.id: start for start in started.call.attempts}
                 self._end(entry.call.id, [attempt.id for attempt in entry.call.attempts])
         else:
@@ -39,7 +41,7 @@ class Unended:
     def attempts(self) -> list[Audited]:
         """Return the attempts without an end whose call has one, as ``interrupted``."""
         return [
-            Audited(call_id, tuple(interrupted(start, call_id, audited=True) for start in starts.values()))
+            Audited(call_id, tuple(interrupted(start, self._of[call_id], audited=True) for start in starts.values()))
             for call_id, starts in self._watched.items()
         ]
 
@@ -50,4 +52,4 @@ class Unended:
         for attempt_id in attempt_ids:
             starts.pop(attempt_id, None)
         if not starts:
-            del self._watched[call_id]
+            del self._watched[call_id], self._of[call_id]

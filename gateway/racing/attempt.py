@@ -362,7 +362,7 @@ class Attempt:
             return
         cut = (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE) and self._token_at() is None
         self.record = attempt_record(
-            self._call.id,
+            self._call,
             self.start,
             outcome,
             self.measurement,

@@ -23,6 +23,7 @@ from gateway.racing.hold import Hold
 from gateway.racing.measurement import milliseconds
 from gateway.racing.reading import Block
 from gateway.racing.recording import call_record, call_start
+from gateway.racing.requested import requested
 from gateway.racing.seats import Seats
 from gateway.racing.sink import Forward, Sink, Winner
 from gateway.racing.tasks import AttemptTasks
@@ -347,7 +348,8 @@ class Race:
             deployment=launch.deployment,
             launch_offset_ms=self._since_received_ms(now),
             audited=launch.audited,
-            model=self.call.model if self.call.asked_model is not None else None,
+            model=self.call.model,
+            in_flight=self._tasks.in_flight(launch.deployment),
         )
         attempt = Attempt(self, self.call, deployment, start, now)
         if self._seats.lines:
@@ -358,7 +360,7 @@ class Race:
     def _go(self, attempt: Attempt) -> None:
         self._running.add(attempt)
         self.recorder.attempt_started(self.call.model, attempt.start)
-        attempt.task = self._tasks.start(attempt.run(), self.loop)
+        attempt.task = self._tasks.start(attempt.run(), attempt.deployment.name, self.loop)
         if attempt.line is not None:
             attempt.task.add_done_callback(attempt.stand_up)
 
@@ -475,4 +477,6 @@ class Race:
 
     def _priced(self, record: AttemptRecord) -> AttemptRecord:
         winner = self.winner.record if self.winner is not None else None
-        return settle([record], winner, self._model.deployments, self.call.prompt_tokens).attempts[0]
+        call = self.call
+        limit = requested(call.fields).max_tokens
+        return settle([record], winner, self._model.deployments, call.prompt_tokens, limit).attempts[0]

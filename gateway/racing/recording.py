@@ -6,13 +6,16 @@ the hot path.
 
 from collections.abc import Mapping, Sequence
 
-from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallStart, Outcome
+from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallStart, Outcome, WinOn
 from gateway.fleet import Deployment
 from gateway.racing.costs import settle
 from gateway.racing.measurement import Measurement
+from gateway.racing.requested import requested
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.rate_limits import headroom
+
+CLASSES = 10  # of size, in ``prompt_class``: what is above is the API
 
 
 def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
@@ -42,7 +45,7 @@ def outcome_of(error: UpstreamError) -> Outcome:
 
 
 def attempt_record(
-    call_id: str,
+    call: Call,
     start: AttemptStart,
     outcome: Outcome,
     measurement: Measurement,
@@ -56,11 +59,12 @@ def attempt_record(
     ``censored_at`` is when it was cut, if that was before its first token.
     """
     since_start_ms = measurement.since_start_ms
+    ttft_ms, answer_ms = since_start_ms(measurement.first_at), since_start_ms(measurement.answer_at)
     tokens = measurement.tokens()
     itl_p50_ms, itl_p95_ms, itl_max_ms = measurement.itl_ms()
     return AttemptRecord(
         id=start.id,
-        call_id=call_id,
+        call_id=call.id,
         number=start.number,
         started_at=start.started_at,
         role=start.role,
@@ -72,8 +76,8 @@ def attempt_record(
         connect_ms=measurement.connect_ms,
         headers_ms=since_start_ms(measurement.headers_at),
         first_event_ms=since_start_ms(measurement.first_event_at),
-        ttft_ms=since_start_ms(measurement.first_at),
-        ttft_answer_ms=since_start_ms(measurement.answer_at),
+        ttft_ms=ttft_ms,
+        ttft_answer_ms=answer_ms,
         last_token_ms=since_start_ms(measurement.last_at),
         censored_at_ms=since_start_ms(censored_at),
         status_code=exchange.status if exchange is not None else (error.status if error else None),
@@ -93,6 +97,12 @@ def attempt_record(
         itl_p95_ms=itl_p95_ms,
         itl_max_ms=itl_max_ms,
         model=start.model,
+        client=call.client,
+        api=call.endpoint,
+        size_class=call.prompt_class % CLASSES,
+        win_on=call.win_on,
+        token_ms=answer_ms if call.win_on is WinOn.ANSWER else ttft_ms,
+        in_flight=start.in_flight,
         chars=measurement.chars if measurement.meaningful else None,
         chunks=measurement.meaningful or None,
         first_chars=measurement.first_chars if measurement.meaningful else None,
@@ -119,7 +129,8 @@ def call_record(
     ``launched`` may be more than ``attempts``: audited ones may still be under way. ``answered_model`` is the fallback
     that answered, if one did; ``dropped`` what of the request was left out for the winner.
     """
-    bill = settle(attempts, winner, deployments, call.prompt_tokens)
+    asked = requested(call.fields)
+    bill = settle(attempts, winner, deployments, call.prompt_tokens, asked.max_tokens)
     return CallRecord(
         id=call.id,
         started_at=call.started_at,
@@ -148,9 +159,21 @@ def call_record(
         reasoning_tokens=winner.reasoning_tokens if winner is not None else None,
         cached_tokens=winner.cached_tokens if winner is not None else None,
         cache_write_tokens=winner.cache_write_tokens if winner is not None else None,
-        cost_usd=bill.total_usd,
-        duplicate_cost_usd=bill.duplicate_usd,
+        cost_usd=bill.total.usd,
+        cost_low_usd=bill.total.low_usd,
+        cost_high_usd=bill.total.high_usd,
+        duplicate_cost_usd=bill.duplicate.usd,
+        duplicate_cost_low_usd=bill.duplicate.low_usd,
+        duplicate_cost_high_usd=bill.duplicate.high_usd,
+        abandoned_cost_low_usd=bill.abandoned.low_usd,
+        abandoned_cost_high_usd=bill.abandoned.high_usd,
         cache_saved_usd=bill.cache_saved_usd,
+        api=call.endpoint,
+        size_class=call.prompt_class % CLASSES,
+        tokens_source=winner.tokens_source if winner is not None else None,
+        max_tokens=asked.max_tokens,
+        temperature=asked.temperature,
+        tools=asked.tools,
         dropped=dropped,
         attempts=bill.attempts,
     )

@@ -12,7 +12,7 @@ from gateway.fleet import Deployment, Model
 from gateway.racing.measurement import milliseconds
 from gateway.racing.outlet import Outlet, Relayed
 from gateway.racing.race import Earlier
-from gateway.racing.recording import call_record, call_start, outcome_of
+from gateway.racing.recording import CLASSES, call_record, call_start, outcome_of
 from gateway.racing.seats import Line, Seats
 from gateway.racing.sink import ClientGone
 from gateway.racing.wait import Wait
@@ -298,7 +298,7 @@ class Relay:
             provider=deployment.provider,
             deployment=deployment.name,
             launch_offset_ms=self._since_received_ms(),
-            model=self._call.model if self._call.asked_model is not None else None,
+            model=self._call.model,
         )
         if number == 1:
             self._recorder.call_started(call_start(self._call, (start,)))
@@ -341,6 +341,11 @@ class Relay:
         record = AttemptRecord(
             **msgspec.structs.asdict(attempt.start),
             call_id=self._call.id,
+            client=self._call.client,
+            api=self._call.endpoint,
+            size_class=self._call.prompt_class % CLASSES,
+            win_on=self._call.win_on,
+            token_ms=None if ttft_s is None else milliseconds(ttft_s),
             outcome=outcome,
             connect_ms=answer.connect_ms if answer else None,
             headers_ms=answer.headers_ms if answer else None,

@@ -9,14 +9,30 @@ class AttemptTasks:
     """The tasks of all attempts under way. ``close`` cancels and awaits whatever is left."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], str] = {}
+        self._in_flight: dict[str, int] = {}  # by deployment
 
-    def start(self, work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> asyncio.Task[None]:
+    def start(
+        self, work: Coroutine[Any, Any, None], deployment: str, loop: asyncio.AbstractEventLoop
+    ) -> asyncio.Task[None]:
         """Run ``work``, which handles its own errors, as a task of ``loop``, the running one."""
         task = loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = deployment
+        self._in_flight[deployment] = self._in_flight.get(deployment, 0) + 1
+        task.add_done_callback(self._ended)
         return task
+
+    def in_flight(self, deployment: str) -> int:
+        """Return how many attempts at ``deployment`` are under way in this process."""
+        return self._in_flight.get(deployment, 0)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        deployment = self._tasks.pop(task)
+        left = self._in_flight[deployment] - 1
+        if left:
+            self._in_flight[deployment] = left
+        else:
+            del self._in_flight[deployment]
 
     async def close(self) -> None:
         """Cancel and await every task."""

@@ -40,6 +40,13 @@ class Datasheets:
         return self._listed[key] if key in self._listed else self._table.look_up([key])[key]
 
 
+def bills_on(item: DeploymentSettings, vendor: Vendor | None) -> bool | None:
+    """Return whether a whole answer is billed though one hung up, None where nobody knows; the operator knows best."""
+    if item.bills_after_disconnect is not None:
+        return item.bills_after_disconnect
+    return vendor.bills_after_disconnect if vendor else None
+
+
 def _configured_price(item: DeploymentSettings) -> Price | None:
     own = item.price_per_mtok
     if own is None:

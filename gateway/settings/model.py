@@ -150,6 +150,7 @@ class DeploymentSettings(Section):
     upstream_stream: bool = True  # False: this deployment cannot stream; it is raced on its whole answer
     timeouts: Timeouts = Timeouts()  # over the model's
     price_per_mtok: Price | None = None  # overrides the price table
+    bills_after_disconnect: bool | None = None  # does a loser that is cut cost a whole answer? By default as known
     max_in_flight: Annotated[int, Field(ge=1)] | None = None  # of this replica, whatever the model; for own servers
 
     @field_validator("deployment")

@@ -68,6 +68,8 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     passed_over: str | None  # why it is asked after the others, whatever its score
     near: bool  # near enough to the best to be drawn as the primary, warm caches aside
     draw: float  # probability of becoming the primary
+    # Whether its vendor bills a whole answer although one hung up, as a race does to losers; None: not known.
+    bills_after_disconnect: bool | None = None
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):

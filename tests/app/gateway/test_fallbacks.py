@@ -44,7 +44,7 @@ async def test_a_model_that_cannot_answer_is_replaced(serve: Serve, failure: Sta
         assert (call["status_code"], call["error_kind"]) == (200, None)
         rows = await stage.rows("select number, deployment, outcome, model from attempts order by number")
         assert [tuple(row.values()) for row in rows] == [
-            (1, "alpha/m", "failed", None),
+            (1, "alpha/m", "failed", MODEL),
             (2, "beta/n", "won", OTHER),
         ]
 

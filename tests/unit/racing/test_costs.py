@@ -7,6 +7,7 @@ import pytest
 
 from gateway.calls import AttemptRecord, Outcome, Role, TokensSource
 from gateway.fleet import Deployment
+from gateway.racing.cost_bounds import UNSEEN_TOKENS
 from gateway.racing.costs import Bill, settle
 from providers.prices import Price
 from tests.unit.racing.track import CLOCKS, Timetable
@@ -16,7 +17,8 @@ PRICE = Price(1e-3, 1e-2, cached_input_usd=1e-4, cache_write_usd=2e-3, reasoning
 
 def attempt(name: str, outcome: Outcome, **facts: Any) -> AttemptRecord:
     return AttemptRecord(
-        id=name, call_id="c", number=1, started_at=datetime(2026, 1, 1, tzinfo=UTC), role=Role.PRIMARY,
+        id=name, call_id="c", number=1, started_at=datetime(2026, 1, 1, tzinfo=UTC),
+        role=facts.pop("role", Role.PRIMARY if name == "winner" else Role.RACE),
         provider=name, deployment=name, launch_offset_ms=0.0, outcome=outcome, **facts,
     )  # fmt: skip
 
@@ -26,7 +28,12 @@ def won(**facts: Any) -> AttemptRecord:
     return attempt("winner", Outcome.WON, **(known | facts))
 
 
-def bill(*attempts: AttemptRecord, price: Price | None = PRICE, bills_on: bool | None = None) -> Bill:
+def bill(
+    *attempts: AttemptRecord,
+    price: Price | None = PRICE,
+    bills_on: bool | None = None,
+    max_tokens: int | None = None,
+) -> Bill:
     deployments = {
         one.deployment: Deployment(
             name=one.deployment, provider=one.provider, model="m", upstream=Timetable(one.provider), clocks=CLOCKS,
@@ -35,12 +42,12 @@ def bill(*attempts: AttemptRecord, price: Price | None = PRICE, bills_on: bool |
         for one in attempts
     }  # fmt: skip
     winner = next((one for one in attempts if one.outcome is Outcome.WON), None)
-    return settle(attempts, winner, deployments, 10)
+    return settle(attempts, winner, deployments, 10, max_tokens)
 
 
 def test_each_kind_of_token_is_billed_at_its_own_price() -> None:
     settled = bill(won(cached_tokens=600, cache_write_tokens=300, reasoning_tokens=40))
-    assert settled.total_usd == pytest.approx(100e-3 + 600e-4 + 300 * 2e-3 + 60e-2 + 40 * 2e-2)
+    assert settled.total.usd == pytest.approx(100e-3 + 600e-4 + 300 * 2e-3 + 60e-2 + 40 * 2e-2)
 
 
 def test_what_the_cache_saved_is_the_attempt_s_and_the_call_s() -> None:
@@ -64,9 +71,82 @@ def test_a_call_that_nobody_won_saved_nothing_that_is_known() -> None:
 
 def test_a_loser_that_is_billed_on_is_taken_to_think_and_answer_as_long_as_the_winner_did() -> None:
     settled = bill(won(reasoning_tokens=40), attempt("loser", Outcome.LOST), bills_on=True)
-    assert settled.duplicate_usd == pytest.approx(1000e-3 + 60e-2 + 40 * 2e-2)
+    assert settled.duplicate.usd == pytest.approx(1000e-3 + 60e-2 + 40 * 2e-2)
 
 
 def test_a_loser_s_prompt_is_not_taken_to_be_cached() -> None:
     settled = bill(won(cached_tokens=1000), attempt("loser", Outcome.LOST))
-    assert settled.duplicate_usd == pytest.approx(1000e-3)
+    assert settled.duplicate.usd == pytest.approx(1000e-3)
+
+
+def test_only_what_racing_added_is_duplicated() -> None:
+    alone = bill(attempt("winner", Outcome.FAILED), attempt("next", Outcome.CLIENT_GONE, role=Role.FAILOVER))
+    assert (alone.duplicate.usd, alone.duplicate.high_usd) == (0.0, 0.0)
+    assert bill(won()).duplicate.usd == 0.0
+    saved = bill(won(role=Role.HEDGE), attempt("hung", Outcome.TIMEOUT, role=Role.PRIMARY))
+    assert saved.duplicate.high_usd == 0.0  # the hedge answered in its place, as a failover would have
+    overtaken = bill(won(role=Role.RACE), attempt("primary", Outcome.LOST, role=Role.PRIMARY))
+    assert overtaken.duplicate.usd == pytest.approx(1000e-3)
+    nobody = bill(attempt("one", Outcome.CLIENT_GONE, role=Role.PRIMARY), attempt("two", Outcome.CLIENT_GONE))
+    assert nobody.duplicate.usd == pytest.approx(10e-3)
+    assert nobody.abandoned.usd == pytest.approx(20e-3)
+
+
+def test_a_loser_cost_at_least_its_prompt_from_the_cache_and_at_most_one_that_was_written_to_it() -> None:
+    loser = bill(won(), attempt("loser", Outcome.LOST), bills_on=False).attempts[1]
+    assert loser.cost_low_usd == pytest.approx(1000 * 1e-4)
+    assert loser.cost_high_usd == pytest.approx(1000 * 2e-3 + UNSEEN_TOKENS * 2e-2)
+    assert loser.cost_low_usd is not None
+    assert loser.cost_usd is not None
+    assert loser.cost_high_usd is not None
+    assert loser.cost_low_usd < loser.cost_usd < loser.cost_high_usd
+    assert not loser.cost_is_lower_bound
+
+
+PLAIN = Price(1e-3, 1e-2)
+
+
+@pytest.mark.parametrize(
+    ("bills_on", "max_tokens", "answer"),
+    [(False, None, UNSEEN_TOKENS), (True, None, 4 * 100), (None, None, 4 * 100), (None, 70, 70), (True, 9000, 9000)],
+)
+def test_at_most_a_loser_was_billed_what_it_may_have_gone_on_to_say(
+    bills_on: bool | None, max_tokens: int | None, answer: int
+) -> None:
+    loser = bill(won(), attempt("loser", Outcome.LOST), price=PLAIN, bills_on=bills_on, max_tokens=max_tokens).attempts[
+        1
+    ]
+    assert loser.cost_low_usd == pytest.approx(1.0)
+    assert loser.cost_high_usd == pytest.approx(1.0 + answer * 1e-2)
+
+
+def test_a_winner_that_was_counted_has_one_cost() -> None:
+    settled = bill(won(cached_tokens=600, reasoning_tokens=40))
+    winner = settled.attempts[0]
+    assert winner.cost_low_usd == winner.cost_high_usd == pytest.approx(winner.cost_usd)
+    assert (settled.total.low_usd, settled.total.high_usd) == (winner.cost_low_usd, winner.cost_high_usd)
+
+
+def test_a_guess_may_be_off_either_way() -> None:
+    guessed = bill(won(prompt_tokens=None, tokens_source=TokensSource.ESTIMATED), price=PLAIN).attempts[0]
+    assert guessed.cost_usd == pytest.approx(10e-3 + 1.0)
+    assert guessed.cost_low_usd == pytest.approx(5e-3 + 0.5)
+    assert guessed.cost_high_usd == pytest.approx(20e-3 + 2.0)
+
+
+def test_who_failed_may_have_cost_nothing_or_its_prompt() -> None:
+    failed = bill(won(), attempt("failed", Outcome.TIMEOUT), price=PLAIN, bills_on=False).attempts[1]
+    assert (failed.cost_usd, failed.cost_low_usd) == (None, 0.0)
+    assert failed.cost_high_usd == pytest.approx(1.0 + UNSEEN_TOKENS * 1e-2)
+
+
+def test_what_was_sent_twice_may_be_billed_twice() -> None:
+    once, twice = (bill(won(sends=sends), price=PLAIN).attempts[0] for sends in (1, 2))
+    assert once.cost_high_usd is not None
+    assert twice.cost_low_usd == once.cost_low_usd
+    assert twice.cost_high_usd == pytest.approx(once.cost_high_usd + 1.0)
+
+
+def test_the_price_that_was_applied_stands_beside_the_cost() -> None:
+    assert bill(won(), price=PLAIN).attempts[0].price == {"input": 1000.0, "output": 10000.0}
+    assert bill(won(), price=None).attempts[0].price is None

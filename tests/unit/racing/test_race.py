@@ -489,7 +489,7 @@ def test_json_that_is_no_completion_fails_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bills", "cost_usd", "lower_bound"), [(None, 0.1, True), (False, 0.1, False), (True, 0.6, True)]
+    ("bills", "cost_usd", "lower_bound"), [(None, 0.1, True), (False, 0.1, False), (True, 0.6, False)]
 )
 def test_a_losers_cost_depends_on_whether_its_vendor_stops_the_bill(
     bills: bool | None, cost_usd: float, lower_bound: bool

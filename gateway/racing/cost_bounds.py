@@ -1,0 +1,90 @@
+"""Between what two figures the cost of an attempt lies, where nobody was told what it was.
+
+Whoever was cut before its provider could report its usage cost at least its prompt, at the lowest price that may have
+had (the cache's), and what was seen of its answer. At most it cost its prompt at the highest, and what may have been
+generated unseen: a chunk where the vendor is known to stop when one hangs up, else an answer as long as the request
+or the model allows. An attempt that failed before its first token may have cost nothing.
+"""
+
+from functools import lru_cache
+
+import msgspec
+
+from gateway.calls import AttemptRecord, Outcome, TokensSource
+from gateway.fleet import Deployment
+from providers.prices import Price, cost_usd
+
+UNSEEN_TOKENS = 32  # at most, that were generated when the server saw that one had hung up: a large chunk
+LONGER = 4  # times the winner's answer, a loser's may be where neither the request nor the model sets a limit
+ANSWER_TOKENS = 4096  # likewise, where nobody has answered
+MISCOUNT = 2.0  # how far off a count may be, either way, that is only our guess
+_FAILED = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED, Outcome.INTERRUPTED})
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """The least and the most that something cost, US dollars."""
+
+    low_usd: float
+    high_usd: float
+
+
+def bounds(
+    record: AttemptRecord,
+    deployment: Deployment,
+    prompt_tokens: int,
+    *,
+    price: Price,
+    winner: AttemptRecord | None,
+    max_tokens: int | None,
+) -> Bounds:
+    """Return the bounds of one attempt. ``prompt_tokens`` is its own count, another's or a guess."""
+    guessed = not any(
+        one is not None and one.prompt_tokens is not None and one.tokens_source is TokensSource.REPORTED
+        for one in (record, winner)
+    )
+    off = MISCOUNT if guessed else 1.0
+    if record.cached_tokens is None:
+        low = prompt_tokens / off * min(price.input_usd, price.cached_input_usd or price.input_usd)
+        high = prompt_tokens * off * max(price.input_usd, price.cache_write_usd or 0.0)
+    else:
+        cached, written = record.cached_tokens, record.cache_write_tokens
+        low = high = cost_usd(price, prompt_tokens, 0, cached_tokens=cached, cache_write_tokens=written) or 0.0
+    if record.sends is not None and record.sends > 1:  # the server may have begun with the first sending
+        high += (record.sends - 1) * prompt_tokens * off * max(price.input_usd, price.cache_write_usd or 0.0)
+    seen = record.completion_tokens or 0
+    if record.tokens_source is TokensSource.REPORTED and seen:
+        answer = cost_usd(price, 0, seen, reasoning_tokens=record.reasoning_tokens) or 0.0
+        return Bounds(low + answer, high + answer)
+    low += seen / MISCOUNT * min(price.output_usd, price.reasoning_usd or price.output_usd)
+    high += _most_tokens(record, deployment, winner, max_tokens) * max(price.output_usd, price.reasoning_usd or 0.0)
+    return Bounds(0.0 if record.outcome in _FAILED and not seen else low, high)
+
+
+@lru_cache(maxsize=256)
+def per_million(price: Price) -> dict[str, float]:
+    """Return ``price`` as it is stored with what it was applied to: US dollars per million tokens, by kind."""
+    each = {
+        "input": price.input_usd,
+        "output": price.output_usd,
+        "cached_input": price.cached_input_usd,
+        "cache_write": price.cache_write_usd,
+        "reasoning": price.reasoning_usd,
+    }
+    return {kind: round(usd * 1_000_000, 9) for kind, usd in each.items() if usd is not None}
+
+
+def _most_tokens(
+    record: AttemptRecord, deployment: Deployment, winner: AttemptRecord | None, max_tokens: int | None
+) -> float:
+    """Return how many tokens of an answer may be on the bill, though nobody has said."""
+    seen = (record.completion_tokens or 0) * MISCOUNT
+    if record.outcome is Outcome.WON:
+        return seen
+    thought = 0 if winner is None or seen else winner.reasoning_tokens or 0  # in silence, before the first token
+    if deployment.bills_after_disconnect is False:
+        return seen + UNSEEN_TOKENS + thought
+    limits = [limit for limit in (max_tokens, deployment.capabilities.max_output_tokens) if limit]
+    if limits:
+        return max(seen, min(limits))
+    answered = 0 if winner is None else winner.completion_tokens or 0
+    return max(seen + UNSEEN_TOKENS, LONGER * answered if answered else ANSWER_TOKENS)

@@ -1,0 +1,51 @@
+"""What a request asked for besides its prompt, as far as it is a column."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+_LENGTHS = ("max_completion_tokens", "max_output_tokens", "max_tokens")  # each dialect's name for it, the newest first
+_items = msgspec.json.Decoder(list[msgspec.Raw])
+_LARGEST = 2**31 - 1  # that the column takes
+
+
+class Requested(msgspec.Struct, frozen=True):
+    """None: not said, or nothing that makes sense."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    tools: int | None = None  # how many the model may call
+
+
+def requested(fields: Mapping[str, msgspec.Raw]) -> Requested:
+    """Return what the top level of a body says."""
+    if fields.keys().isdisjoint(_NAMES):
+        return _NOTHING
+    length = next((fields[name] for name in _LENGTHS if name in fields), None)
+    max_tokens = None if length is None else _number(length)
+    temperature = _number(fields["temperature"]) if "temperature" in fields else None
+    return Requested(
+        int(max_tokens) if max_tokens is not None and 0 < max_tokens <= _LARGEST else None,
+        temperature,
+        _count(fields["tools"]) if "tools" in fields else None,
+    )
+
+
+def _number(raw: msgspec.Raw) -> float | None:
+    try:
+        value: Any = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _count(raw: msgspec.Raw) -> int | None:
+    try:
+        return len(_items.decode(raw))
+    except msgspec.DecodeError:
+        return None
+
+
+_NOTHING = Requested()
+_NAMES = frozenset((*_LENGTHS, "temperature", "tools"))
