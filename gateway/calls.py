@@ -175,6 +175,8 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cost_low_usd: float | None = None  # what it cost at least, and at most
     cost_high_usd: float | None = None
     is_overtaken: bool | None = None  # another attempt had won by the time its own first token was due
+    overtaken_at_ms: float | None = None  # its age then
+    predicted_ms: float | None = None  # of an overtaken primary: when its first token was to be expected
     price: Mapping[str, float] | None = None  # that was applied: US dollars per million tokens
     itl: Mapping[str, int] | None = None  # gaps between chunks by the leaderboard's buckets
     retry_after_s: float | None = None  # what a 429 or 503 asked for; not a column, the cool-down needs it
@@ -250,9 +252,11 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     duplicate_cost_high_usd: float | None = None
     abandoned_cost_low_usd: float | None = None  # answers that nobody took to the end: of clients that hung up
     abandoned_cost_high_usd: float | None = None
-    alone_ms: float | None = None  # what the primary alone would have taken to its first token, where that was seen
-    alone_predicted_ms: float | None = None  # the same as predicted when it was overtaken
-    alone_age_ms: float | None = None  # its age then
+    # When the first token would have come without racing: the primary's own, or the winner's if launched when that had
+    # failed. None: the primary was overtaken; of an audited one its attempt's row tells.
+    alone_ms: float | None = None
+    alone_predicted_ms: float | None = None  # the same for an overtaken primary, as predicted at that age
+    alone_age_ms: float | None = None  # of the primary, since its launch, when it was overtaken
     dropped: tuple[str, ...] = ()  # what of the request was left out for the winner, as the client wrote it
     tags: Mapping[str, str]
     attempts: tuple[AttemptRecord, ...] = ()

@@ -16,7 +16,7 @@ from benchmarks.steering.timeline import Timeline, Timer
 from benchmarks.steering.traffic import Request
 from benchmarks.steering.worlds import TIMEOUT_S
 from gateway.calls import AttemptStart, CallRecord, Mode, Objective, Outcome, Role
-from gateway.racing.attempt import AUDIT_LINGER_S, AUDIT_TOKENS, AUDIT_TOKENS_S
+from gateway.racing.attempt import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
 from gateway.racing.grid import EXTRA_ROLES
 from gateway.racing.hold import HOLD_MAX_S
 from gateway.steering.planner import Launch, Plan
@@ -226,7 +226,8 @@ class Race:
         loser.watched = True
         self._audited.append(loser)
         if loser.token_at_s is None:
-            loser.timers.append(self._timeline.after(AUDIT_LINGER_S, lambda: self._stop_watching_silence(loser)))
+            left_s = max(0.0, loser.launched_at_s + AUDIT_S - self._timeline.now_s)
+            loser.timers.append(self._timeline.after(left_s, lambda: self._stop_watching_silence(loser)))
         else:
             self._watch_speed(loser)
 

@@ -107,8 +107,10 @@ class Lanes:
                 self._spectator.changed(lane, self.elapsed_ms)
 
     def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
-        """Close a lane."""
+        """Close a lane; not that of a loser watched beyond the race, whose picture stands."""
         del model, prompt_class
+        if self.record is not None:
+            return
         for lane in self.lanes:
             if lane.start.id == attempt.id:
                 lane.record = attempt

@@ -145,6 +145,8 @@ attempts = Table(
     Column("cost_low_usd", Double),
     Column("cost_high_usd", Double),
     Column("is_overtaken", Boolean),
+    Column("overtaken_at_ms", Double),
+    Column("predicted_ms", Double),
     Column("price", _JSON),
     Column("itl", _JSON),
     Index("attempts_started_at", "started_at"),

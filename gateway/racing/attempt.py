@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gateway.racing.race import Race
 
 UNCLAIMED_BYTES = 8 * 2**20  # a provider that sends this much before its first token is broken
-AUDIT_LINGER_S = 2.0  # an audited loser may take so much longer for its first token
+AUDIT_S = 30.0  # so long after its launch, or as its first-token clock says, an audited loser may have its first token
 AUDIT_TOKENS = 32  # and is then watched for so many, for its speed,
 AUDIT_TOKENS_S = 10.0  # but no longer than this
 DRAIN_S = 0.25  # how long after [DONE] the end of the body may take before its connection is given up
@@ -44,6 +44,9 @@ class Attempt:
         self.record: AttemptRecord | None = None
         self.error: UpstreamError | None = None
         self.measurement = Measurement(launched_at)
+        self.failed_at: float | None = None
+        self.overtaken_at: float | None = None  # another one won then, before its own first token
+        self.predicted_s: float | None = None  # when that was to be expected, since the launch
         self.exchange: Exchange | None = None
         self.task: asyncio.Task[None] | None = None
         self.line: Line | None = None  # in which it has a seat
@@ -105,16 +108,26 @@ class Attempt:
         if self._held is not None and not self._held.done():
             self._held.set_result(None)
 
+    def overtaken(self, now: float) -> bool:
+        """Take that another attempt has won; return whether that was before this one's first token."""
+        if self.token_at() is not None:
+            return False
+        self.overtaken_at = now
+        return True
+
     def audit(self) -> None:
-        """Lose, but be watched: up to 2 s longer for the first token, then some tokens for the speed."""
+        """Lose, but be watched: for the first token, then some tokens for the speed."""
         self._watched = True
         self._kept = []
         self.released()
-        self._watch_until(AUDIT_LINGER_S if self._token_at() is None else AUDIT_TOKENS_S)
+        if self.token_at() is None:
+            self._watch_until(max(0.0, self.measurement.started + AUDIT_S - self._clock()))
+        else:
+            self._watch_until(AUDIT_TOKENS_S)
 
     def end(self, outcome: Outcome) -> None:
         """Fix the attempt's record, unless it is fixed, and let go of the provider."""
-        had_token = self._token_at() is not None
+        had_token = self.token_at() is not None
         self._finish(Outcome.SUPERSEDED if outcome is Outcome.LOST and had_token else outcome)
         self._drop()
 
@@ -209,7 +222,7 @@ class Attempt:
         """Go on without having won: keep what came, bid at the first token. Return False when there is no point."""
         if not self._watched:
             self._keep(block)
-        if not self._announced and self._token_at() is not None:
+        if not self._announced and self.token_at() is not None:
             self._announce()
             if not self._watched:
                 return await self._bid(now, clocks)
@@ -323,14 +336,14 @@ class Attempt:
     def _is_whole(self) -> bool:
         return self._reader is not None and (self._reader.finished or self._reader.done)
 
-    def _token_at(self) -> float | None:
+    def token_at(self) -> float | None:
         """When the delta came that this call is won on."""
         measurement = self.measurement
         return measurement.answer_at if self._call.win_on is WinOn.ANSWER else measurement.first_at
 
     def _announce(self) -> None:
         """Tell of the first token."""
-        at = self._token_at()
+        at = self.token_at()
         assert at is not None
         self._announced = True
         call = self._call
@@ -353,6 +366,7 @@ class Attempt:
 
     async def _failed(self, error: UpstreamError) -> None:
         self.error = error.with_traceback(None)  # its frames know this attempt
+        self.failed_at = self._clock()
         self._finish(outcome_of(error))
         await self._race.failed(self, error)
 
@@ -360,7 +374,7 @@ class Attempt:
         """Fix the attempt's record; only its cost is added later, when the winner's usage is known."""
         if self.record is not None:
             return
-        cut = (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE) and self._token_at() is None
+        cut = (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE) and self.token_at() is None
         self.record = attempt_record(
             self._call,
             self.start,
@@ -369,5 +383,7 @@ class Attempt:
             exchange=self.exchange,
             error=self.error,
             censored_at=self._clock() if cut else None,
+            overtaken_at=self.overtaken_at,
+            predicted_s=self.predicted_s,
         )
         self._race.recorder.attempt_ended(self._call.model, self._call.prompt_class, self.record)

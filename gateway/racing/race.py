@@ -16,6 +16,7 @@ import structlog
 from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, Outcome, Recorder, Role
 from gateway.errors import AllRateLimited, ApiError, ClientDisconnected, InternalError, race_failed
 from gateway.fleet import Deployment, Model
+from gateway.racing.alone import UNKNOWN, alone
 from gateway.racing.attempt import Attempt
 from gateway.racing.costs import settle
 from gateway.racing.grid import Grid
@@ -277,7 +278,7 @@ class Race:
         if self._attempts:
             self._launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
         else:
-            self._begin([self._prepare(Launch(deployment=name, delay_s=0.0, role=Role.PRIMARY))])
+            self._begin([self._prepare(Launch(name, 0.0, Role.PRIMARY, self._plan.launches[0].audited))])
 
     def _line_up(self) -> bool:
         """Wait for the first seat of whoever may still be asked; return whether somebody is asked, or waited for."""
@@ -373,8 +374,20 @@ class Race:
             self._wait.leave()
         losers, self._running = self._running - {attempt}, {attempt}
         for other in losers:
+            self._overtake(other, now)
             self._let_go(other)
             self._grid.add(other.deployment.name)  # healthy: the last resort if a gathered answer breaks off
+
+    def _overtake(self, loser: Attempt, now: float) -> None:
+        """Note at which age it lost; of a primary also what was to be expected of it, but for exploring races."""
+        if (
+            loser.overtaken(now)
+            and loser is self._attempts[0]
+            and not self._earlier.attempts
+            and self._plan.primary is not None
+            and not self._plan.explores
+        ):
+            loser.predicted_s = self._plan.primary.expected_s(now - loser.measurement.started)
 
     def _let_go(self, loser: Attempt) -> None:
         if loser.start.audited:
@@ -431,11 +444,16 @@ class Race:
                 future.set_result(None)
 
     def _abandon(self, reason: type[ApiError]) -> None:
-        """Stop everybody: the client has gone, or the gateway itself is at fault."""
-        for attempt in self._running | self._audited:
-            attempt.cut(Outcome.CLIENT_GONE if issubclass(reason, ClientDisconnected) else Outcome.INTERRUPTED)
+        """Stop everybody: the client has gone, or the gateway itself is at fault.
+
+        A client's leaving ends no audit: who leaves, and when, must not choose what is seen of losers.
+        """
+        gone = issubclass(reason, ClientDisconnected)
+        for attempt in self._running if gone else self._running | self._audited:
+            attempt.cut(Outcome.CLIENT_GONE if gone else Outcome.INTERRUPTED)
         self._running.clear()
-        self._audited.clear()
+        if not gone:
+            self._audited.clear()
         self._close(reason.status, reason.code)
 
     def _close(self, status_code: int, error_kind: str | None) -> None:
@@ -459,6 +477,9 @@ class Race:
             ttft_ms=None if first_at is None else self._since_received_ms(first_at),
             total_ms=self._since_received_ms(self.clock()),
             overhead_ms=self._overhead_ms,
+            alone=UNKNOWN
+            if self._earlier.attempts
+            else alone(self._attempts, self.winner, first_at, self._since_received_ms),
             answered_model=call.model if call.asked_model is not None and winner is not None else None,
             dropped=call.dropped.get(winner.deployment, ()) if call.dropped and winner is not None else (),
         )

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallStart, Outcome, WinOn
 from gateway.fleet import Deployment
+from gateway.racing.alone import UNKNOWN, Alone
 from gateway.racing.costs import settle
-from gateway.racing.measurement import Measurement
+from gateway.racing.measurement import Measurement, milliseconds
 from gateway.racing.requested import requested
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
@@ -53,10 +54,12 @@ def attempt_record(
     exchange: Exchange | None,
     error: UpstreamError | None,
     censored_at: float | None,
+    overtaken_at: float | None = None,
+    predicted_s: float | None = None,
 ) -> AttemptRecord:
     """Return the record of an attempt as it ended, without its cost: the winner's usage may be needed for it.
 
-    ``censored_at`` is when it was cut, if that was before its first token.
+    ``censored_at`` is when it was cut, ``overtaken_at`` when another one won, if that was before its first token.
     """
     since_start_ms = measurement.since_start_ms
     ttft_ms, answer_ms = since_start_ms(measurement.first_at), since_start_ms(measurement.answer_at)
@@ -80,6 +83,9 @@ def attempt_record(
         ttft_answer_ms=answer_ms,
         last_token_ms=since_start_ms(measurement.last_at),
         censored_at_ms=since_start_ms(censored_at),
+        is_overtaken=overtaken_at is not None,
+        overtaken_at_ms=since_start_ms(overtaken_at),
+        predicted_ms=None if predicted_s is None else milliseconds(predicted_s),
         status_code=exchange.status if exchange is not None else (error.status if error else None),
         error_kind=error.kind if error else None,
         error_message=error.message if error else None,
@@ -121,6 +127,7 @@ def call_record(
     ttft_ms: float | None,
     total_ms: float,
     overhead_ms: float | None,
+    alone: Alone = UNKNOWN,
     answered_model: str | None = None,
     dropped: tuple[str, ...] = (),
 ) -> CallRecord:
@@ -174,6 +181,9 @@ def call_record(
         max_tokens=asked.max_tokens,
         temperature=asked.temperature,
         tools=asked.tools,
+        alone_ms=alone.seen_ms,
+        alone_predicted_ms=alone.predicted_ms,
+        alone_age_ms=alone.age_ms,
         dropped=dropped,
         attempts=bill.attempts,
     )

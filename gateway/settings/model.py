@@ -185,6 +185,9 @@ class RaceSettings(Section):
     usd_per_day: Annotated[float, Field(ge=0)] | None = None
     win_on: WinOn = WinOn.ANY
     max_prompt_tokens: Annotated[int, Field(ge=0)] = 16_000  # longer prompts are hedged: every attempt pays its prefill
+    # Of calls whose primary may be overtaken, so many are audited: losers run on to their first token, which tells what
+    # racing saves. They cost what that takes.
+    audit_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     cache_affinity: bool = True  # a conversation prefers, among those about as fast, whose prompt cache holds it
 
     @model_validator(mode="before")

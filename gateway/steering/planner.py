@@ -28,6 +28,7 @@ from gateway.steering.constants import (
 from gateway.steering.explanation import Explanation, Why
 from gateway.steering.health import State
 from gateway.steering.lineup import Lineup
+from gateway.steering.standings import Estimate
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -59,6 +60,8 @@ class Plan(msgspec.Struct, frozen=True):
     decode_s: Mapping[str, float] = {}  # under ``completion``: how long each should need after its first token
     cost_usd: Mapping[str, float] = {}  # what a whole attempt should cost at list price; only under ``usd_per_day``
     reasons: tuple[str, ...] = ()  # what was unusual about this plan, for people
+    primary: Estimate | None = None  # of the first launch: what it would take alone
+    explores: bool = False  # somebody is launched to learn of them
     explanation: Explanation | None = None  # on request
 
 
@@ -92,6 +95,7 @@ def plan(
             draft.add_second(canary if canary is not None and canary.condition.probe_due else lineup.probe, tokens)
             draft.add_late_and_raced(alone=not others and len(lineup.candidates) - len(lineup.canaries) <= 1)
         rescue_s = draft.add_rescues(lineup.reserve)
+        draft.audit(race.audit_share)
     whole = terms.objective is Objective.COMPLETION
     decode_s = {each.deployment: each.decode_s for each in (primary, *lineup.ranked, *lineup.reserve)} if whole else {}
     planned = {launch.deployment for launch in draft.launches}
@@ -104,6 +108,8 @@ def plan(
         tripped=frozenset([each.deployment for each in lineup.tripped]) if lineup.tripped else _NOBODY,
         decode_s=decode_s,
         reasons=tuple(draft.reasons),
+        primary=primary.estimate,
+        explores=draft.explores,
     )
 
 
@@ -152,6 +158,7 @@ class _Draft:
         self._race = race
         self._thrifty = terms.objective is Objective.COST
         self._random = random
+        self.explores = False
 
     def add_second(self, probe: Candidate | None, tokens: float) -> None:
         """Fill the second slot, beside the primary from the start, with whom something is to be learned of.
@@ -211,6 +218,17 @@ class _Draft:
             self._launch(spare, min(NEXT_AT_LATEST_S, number * rescue_s), Role.FAILOVER, Why.RESCUE)
         return rescue_s
 
+    def audit(self, share: float) -> None:
+        """Draw whether those who start at once are watched to their first token if they lose.
+
+        It must not depend on anything: from these calls it is told what racing saves in all of them. Exploring races,
+        which are watched anyway, are no such sample.
+        """
+        if len(self.launches) > 1 and not self.explores and self._random.random() < share:
+            self.launches = [
+                msgspec.structs.replace(each, audited=True) if each.delay_s == 0 else each for each in self.launches
+            ]
+
     def _is_rival(self, spare: Candidate) -> bool:
         """Tell whether ``spare`` is worth racing the primary. They come by tier: after one who is not, nobody is."""
         return spare.tier <= self._primary.tier and spare.tier < Tier.FULL
@@ -261,6 +279,7 @@ class _Draft:
 
     def _explore(self, candidate: Candidate, why: Why) -> None:
         """Try ``candidate`` beside the primary, and watch whoever of the two loses: both figures are whole then."""
+        self.explores = True
         self.launches[0] = msgspec.structs.replace(self.launches[0], audited=True)
         self._launch(candidate, 0.0, Role.EXPLORE, why, audited=True)
         self.reasons.append(why)

@@ -19,7 +19,7 @@ from gateway.steering.constants import (
     SPEED_PRIOR,
     SUCCESS_FLOOR,
 )
-from gateway.steering.histogram import lognormal_masses
+from gateway.steering.histogram import bucket, lognormal_masses
 from gateway.steering.survival import Curve, dense, kaplan_meier
 from gateway.steering.tally import OUTPUT_TOKENS, REQUESTS, Tally, merged
 
@@ -30,10 +30,15 @@ class Estimate(msgspec.Struct, frozen=True):
     events: float  # its own first tokens, decayed; the prior is not among them
     curve: Curve  # attempt TTFT
     q95_s: float
+    beyond_s: tuple[float, ...]  # by bucket: the first token expected of who has none at the bucket's end
     score_s: float  # restricted mean TTFT over the chance of success; lower is better
     error_rate: float = 0.01  # chance that the next attempt fails
     decode_tps: float = 60.0  # tokens per second after the first
     speed_known: bool = False  # enough decoding was watched to hold it against the deployment
+
+    def expected_s(self, age_s: float) -> float:
+        """Return when the first token is to be expected of an attempt that has none at ``age_s``, in seconds."""
+        return max(age_s * _LEAST_REMAINDER, self.beyond_s[bucket(age_s)])
 
     def slower_than(self, floor_tps: float) -> bool:
         """Tell whether it is known to decode more slowly. Who never won was never timed, and gets the chance."""
@@ -112,6 +117,7 @@ def _estimate(tally: Tally, prompt_class: int, pool: list[float]) -> Estimate:
         events=sum(own.values()),
         curve=curve,
         q95_s=curve.quantile_s(0.95),
+        beyond_s=curve.expected_beyond_s(),
         score_s=curve.mean_s() / max(SUCCESS_FLOOR, 1.0 - fails),
         error_rate=fails,
         decode_tps=decode_tps(tally),
@@ -120,3 +126,4 @@ def _estimate(tally: Tally, prompt_class: int, pool: list[float]) -> Estimate:
 
 
 _NONE = (0.0,) * BUCKETS
+_LEAST_REMAINDER = 1.02  # of an age beyond all that was seen

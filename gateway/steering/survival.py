@@ -45,6 +45,23 @@ class Curve(msgspec.Struct, frozen=True):
             below = reached
         return min(MEAN_CAP_S, total + (1.0 - below) * MEAN_CAP_S)  # which rounding can exceed
 
+    def expected_beyond_s(self) -> tuple[float, ...]:
+        """Return, by bucket, when a first token is to be expected that has not come by the bucket's end, in seconds.
+
+        That is E[min(T, 30 s) | T > end]. What outlived everything watched is taken to end where the last first token
+        came (Efron 1967): at 30 s it would outweigh all that was seen. Beyond that bucket: 0.
+        """
+        masses = self.masses()
+        last = max((index for index, mass in enumerate(masses) if mass > 0), default=0)
+        masses[last] += 1.0 - self.reached[-1]
+        expected, left, sum_s = [], 0.0, 0.0
+        for mass, middle_s in zip(reversed(masses), reversed(_MIDDLES_S), strict=True):
+            expected.append(sum_s / left if left > _ROUNDING else 0.0)
+            left += mass
+            sum_s += mass * middle_s
+        expected.reverse()
+        return tuple(expected)
+
     def masses(self) -> list[float]:
         """Return the probability of each bucket."""
         below = 0.0

@@ -56,6 +56,8 @@ ATTEMPTS: dict[str, sa.types.TypeEngine[Any]] = {
     "cost_low_usd": sa.Double(),
     "cost_high_usd": sa.Double(),
     "is_overtaken": sa.Boolean(),
+    "overtaken_at_ms": sa.Double(),
+    "predicted_ms": sa.Double(),
     "price": _JSON,
     "itl": _JSON,
 }

@@ -100,7 +100,7 @@ providers:
   fast: {{ kind: openai_compatible, base_url: {fast.base_url} }}
   slow: {{ kind: openai_compatible, base_url: {slow.base_url} }}
 models:
-  chat: {{ deployments: [fast/m, slow/m], race: {{ mode: race, width: 2 }} }}
+  chat: {{ deployments: [fast/m, slow/m], race: {{ mode: race, width: 2, audit_share: 0 }} }}
 """
         )
         yield Track(fast, slow, tmp_path)

@@ -19,6 +19,7 @@ from gateway.connections.connections import Connections
 from gateway.connections.listener import listening
 from gateway.connections.ports import bind
 from gateway.settings import Settings, load
+from gateway.settings.model import RaceSettings
 from gateway.steering.constants import EXPLORE_SHARE
 from gateway.steering.tally import event_field
 from providers.simulator.script import Gate, Step, answer
@@ -30,10 +31,10 @@ PATIENCE_S = 20.0  # a test that waits longer than this waits for what will not 
 
 
 class Incurious(Random):
-    """Randomness that never explores: one call in fifty would start an attempt more than its test counts on."""
+    """Randomness that never explores nor audits: some calls would run otherwise than their test counts on."""
 
     def random(self) -> float:
-        return max(EXPLORE_SHARE, super().random())
+        return max(EXPLORE_SHARE, RaceSettings().audit_share, super().random())
 
 
 class Stage:

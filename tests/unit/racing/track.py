@@ -28,6 +28,7 @@ from gateway.racing.sink import ClientGone, Forward, Winner
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import RaceSettings
 from gateway.steering.planner import Launch, Plan
+from gateway.steering.standings import Estimate
 from providers.dialects.dialect import Dialect, Loss
 from providers.errors import UpstreamError
 from providers.exchange import Answer, Exchange, Request
@@ -293,6 +294,11 @@ class Track:
         )
         self._call_options = {"streamed": streamed, "wants_usage": wants_usage, "win_on": win_on}
         self._ids = iter(range(1, 1000))
+
+    def expects(self, estimate: Estimate) -> None:
+        """Have the plan know what its primary should take."""
+        explores = any(launch.role is Role.EXPLORE for launch in self.plan.launches)
+        self.plan = msgspec.structs.replace(self.plan, primary=estimate, explores=explores)
 
     async def run(self) -> CallRecord:
         return await self.race().run()

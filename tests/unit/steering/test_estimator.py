@@ -165,3 +165,21 @@ def test_fields_of_a_newer_version_are_passed_over() -> None:
 def test_a_deployments_name_may_contain_anything() -> None:
     tallies = read_tallies({"groq/a|b:free|0|e3": 2.0, "groq/a|b:free|n": 2.0})
     assert tallies["groq/a|b:free"].events == {0: {3: 2.0}}
+
+
+def test_what_is_expected_of_an_attempt_grows_with_its_age() -> None:
+    curve = kaplan_meier(dense({bucket(0.1): 50.0, bucket(1.0): 40.0, bucket(4.0): 10.0}), dense({}))
+    beyond_s = curve.expected_beyond_s()
+    assert beyond_s[bucket(0.1)] == pytest.approx(0.8 * mid_s(bucket(1.0)) + 0.2 * mid_s(bucket(4.0)))
+    assert beyond_s[bucket(1.0)] == pytest.approx(mid_s(bucket(4.0)))
+    assert beyond_s[bucket(4.0)] == 0.0
+
+
+def test_what_outlived_all_that_was_watched_is_taken_to_end_with_the_last_first_token() -> None:
+    cut = kaplan_meier(dense({bucket(0.1): 50.0, bucket(1.0): 10.0}), dense({bucket(1.1): 40.0}))
+    assert cut.expected_beyond_s()[bucket(0.1)] == pytest.approx(mid_s(bucket(1.0)))
+
+
+def test_beyond_all_that_was_seen_a_first_token_is_expected_a_little_later() -> None:
+    known = standings({"a": Tally(n=10.0, events={0: {bucket(0.1): 10.0}})}, 0)
+    assert known.of("a").expected_s(170.0) == pytest.approx(170.0 * 1.02)

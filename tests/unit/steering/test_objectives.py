@@ -201,10 +201,26 @@ def test_an_explored_deployment_and_its_primary_are_audited_others_are_not() -> 
     scene = Scene()
     scene.warm_up(a=0.3, b=0.5, c=0.8)
     for _ in range(500):
-        plan = scene.plan()
+        plan = scene.plan(audit_share=0.0)
         explores = any(launch.role is Role.EXPLORE for launch in plan.launches)
         audited = {launch.role for launch in plan.launches if launch.audited}
         assert audited == ({Role.PRIMARY, Role.EXPLORE} if explores else set())
+
+
+def test_a_random_share_of_races_is_audited_whoever_starts_at_once() -> None:
+    scene = Scene()
+    scene.warm_up(a=0.3, b=0.5, c=0.8)
+    plans = [plan for plan in (scene.plan(audit_share=0.2) for _ in range(2000)) if not plan.explores]
+    audited = [plan for plan in plans if plan.launches[0].audited]
+    assert len(audited) / len(plans) == pytest.approx(0.2, abs=0.03)
+    for plan in audited:
+        assert [launch.audited for launch in plan.launches] == [launch.delay_s == 0 for launch in plan.launches]
+    assert not any(launch.audited for plan in plans if plan not in audited for launch in plan.launches)
+
+
+def test_nobody_is_audited_who_cannot_lose() -> None:
+    scene = Scene(deployments=("a",))
+    assert not any(scene.plan(mode=Mode.SINGLE, audit_share=1.0).launches[0].audited for _ in range(50))
 
 
 def test_what_attempts_may_cost_is_told_where_dollars_are_limited() -> None:

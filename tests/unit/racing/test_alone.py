@@ -1,0 +1,86 @@
+"""What a race knows of how long its primary would have taken alone."""
+
+import pytest
+
+from gateway.calls import Outcome, Role
+from gateway.steering.histogram import bucket
+from gateway.steering.standings import Standings, standings
+from gateway.steering.tally import Tally
+from providers.errors import ErrorKind
+from tests.unit.racing.test_audits import to_the_end
+from tests.unit.racing.test_race import answers, refuses
+from tests.unit.racing.track import Track
+from tests.unit.racing.virtual_time import run
+
+
+def known() -> Standings:
+    events = {0: {bucket(0.3): 50.0, bucket(0.9): 50.0}}
+    return standings({"slow": Tally(n=100.0, events=events)}, 0)
+
+
+def test_a_primary_that_wins_would_have_taken_as_long_alone() -> None:
+    record = run(Track(answers("quick", 0.2), answers("slow", 5.0)).run())
+    assert (record.alone_ms, record.alone_predicted_ms, record.alone_age_ms) == (pytest.approx(200), None, None)
+    assert [attempt.is_overtaken for attempt in record.attempts] == [False, True]
+
+
+def test_of_an_overtaken_primary_its_age_is_known_and_a_prediction() -> None:
+    track = Track(answers("slow", 5.0), answers("quick", 0.4))
+    track.expects(known().of("slow"))
+    record = run(track.run())
+    assert (record.alone_ms, record.alone_age_ms) == (None, pytest.approx(400))
+    assert record.alone_predicted_ms == pytest.approx(1000 * known().of("slow").expected_s(0.4))
+    (slow, _) = record.attempts
+    assert (slow.is_overtaken, slow.overtaken_at_ms, slow.censored_at_ms) == (
+        True,
+        pytest.approx(400),
+        pytest.approx(400),
+    )
+    assert slow.predicted_ms == pytest.approx(record.alone_predicted_ms)
+
+
+def test_an_audited_primary_tells_in_its_own_row_what_it_took() -> None:
+    track = Track(answers("slow", 5.0), answers("quick", 0.4), audited=["slow", "quick"])
+    track.expects(known().of("slow"))
+    record = run(to_the_end(track))
+    assert (record.alone_ms, record.alone_age_ms) == (None, pytest.approx(400))
+    (slow,) = track.recorder.audited
+    assert (slow.ttft_ms, slow.overtaken_at_ms) == (pytest.approx(5000), pytest.approx(400))
+    assert slow.predicted_ms == pytest.approx(record.alone_predicted_ms)
+
+
+def test_an_exploring_race_is_no_random_sample_and_predicts_nothing() -> None:
+    launches = [("slow", 0.0, Role.PRIMARY), ("quick", 0.0, Role.EXPLORE)]
+    track = Track(answers("slow", 5.0), answers("quick", 0.4), audited=["slow", "quick"], launches=launches)
+    track.expects(known().of("slow"))
+    record = run(to_the_end(track))
+    assert (record.alone_ms, record.alone_predicted_ms, record.alone_age_ms) == (None, None, pytest.approx(400))
+
+
+def test_a_primary_that_fails_would_have_been_replaced_by_the_winner_later() -> None:
+    bad = refuses("bad", ErrorKind.SERVER_ERROR, 500, at=0.3)
+    record = run(Track(bad, answers("slow", 1.0)).run())
+    assert (record.ttft_ms, record.alone_ms) == (pytest.approx(1000), pytest.approx(1300))
+
+
+def test_a_failover_after_a_failure_gains_nothing() -> None:
+    bad = refuses("bad", ErrorKind.SERVER_ERROR, 500, at=0.3)
+    record = run(Track(bad, answers("slow", 1.0), launches=[("bad", 0.0, Role.PRIMARY)], rest=["slow"]).run())
+    assert (record.ttft_ms, record.alone_ms) == (pytest.approx(1300), pytest.approx(1300))
+
+
+def test_under_a_hold_the_primary_was_quicker_than_what_the_client_got() -> None:
+    track = Track(
+        answers("starter", 0.2, *"abcdefgh"), answers("decoder", 0.5), decode_s={"starter": 9.0, "decoder": 1.0}
+    )
+    record = run(track.run())
+    assert track.outcomes == {"starter": Outcome.SUPERSEDED, "decoder": Outcome.WON}
+    assert (record.ttft_ms, record.alone_ms) == (pytest.approx(500), pytest.approx(200))
+
+
+def test_a_call_that_nobody_answered_says_nothing() -> None:
+    track = Track(refuses("bad", ErrorKind.SERVER_ERROR, 500), launches=[("bad", 0.0, Role.PRIMARY)])
+    with pytest.raises(Exception, match="bad"):
+        run(track.run())
+    (record,) = track.recorder.records
+    assert (record.alone_ms, record.alone_predicted_ms, record.alone_age_ms) == (None, None, None)
