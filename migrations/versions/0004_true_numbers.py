@@ -1,5 +1,7 @@
 """What analysts ask of a call and its attempts: bounds of costs, what the answer was, and what racing gained."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -62,14 +64,56 @@ ATTEMPTS: dict[str, sa.types.TypeEngine[Any]] = {
     "itl": _JSON,
 }
 
+# Views in the order in which they are made, each after those it reads; with them the revision whose view of this name
+# is replaced, if there was one. NAME_1h, NAME_24h and NAME_30d are made of NAME's file.
+VIEWS: dict[str, str | None] = {
+    "race_value": "0001",
+    "race_value_1h": None,
+    "race_value_24h": None,
+    "race_value_30d": None,
+    "slo": "0003",
+}
+WINDOWS = {"1h": "1 hour", "24h": "24 hours", "30d": "30 days"}
+SINCE = {
+    "postgresql": "now() - interval '{}'",
+    "sqlite": "strftime('%Y-%m-%d %H:%M:%S', 'now', '-{}')",
+}
+VIEWS_FOLDER = Path(__file__).resolve().parents[1] / "views"
+
 
 def upgrade() -> None:
+    for name in reversed([name for name, replaced in VIEWS.items() if replaced is not None]):
+        op.execute(f"drop view {name}")
     for table, columns in (("calls", CALLS), ("attempts", ATTEMPTS)):
         for name, kind in columns.items():
             op.add_column(table, sa.Column(name, kind))
+    for name in VIEWS:
+        _create(name)
 
 
 def downgrade() -> None:
+    for name in reversed(VIEWS):
+        op.execute(f"drop view {name}")
     for table, columns in (("attempts", ATTEMPTS), ("calls", CALLS)):
         for name in reversed(columns):
             op.drop_column(table, name)
+    for name, replaced in VIEWS.items():
+        if replaced is not None:
+            op.get_bind().exec_driver_sql(_file(replaced, name).read_text(encoding="utf-8"))
+
+
+def _create(view: str) -> None:
+    """Make a view; a window's is its file's with the comments that name ``:since`` made conditions."""
+    name, _, suffix = view.rpartition("_")
+    if suffix not in WINDOWS:
+        op.get_bind().exec_driver_sql(_file(revision, view).read_text(encoding="utf-8"))
+        return
+    since = SINCE[op.get_bind().dialect.name].format(WINDOWS[suffix])
+    definition = (
+        _file(revision, name).read_text(encoding="utf-8").replace(f"create view {name} as", f"create view {view} as")
+    )
+    op.get_bind().exec_driver_sql(re.sub(r"-- (and \S+ >= ):since", lambda found: found[1] + since, definition))
+
+
+def _file(of_revision: str, view: str) -> Path:
+    return VIEWS_FOLDER / of_revision / op.get_bind().dialect.name / f"{view}.sql"

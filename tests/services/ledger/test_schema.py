@@ -47,6 +47,7 @@ async def test_both_databases_have_the_same_tables_and_views_with_the_same_colum
         *("calls", "attempts", "buckets"),
         *("throughput", "throughput_5m", "leaderboard", "race_value", "cache_value"),
         *("slo", "provider_errors", "samples"),
+        *("race_value_1h", "race_value_24h", "race_value_30d"),
     }
     assert on_postgres == await inspected(sqlite_url, tables_and_views)
 

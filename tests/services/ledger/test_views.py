@@ -120,7 +120,7 @@ async def test_below_three_first_tokens_and_where_it_is_not_reached_a_quantile_i
     ]  # fmt: skip
 
 
-async def test_race_value_says_what_racing_saved_at_least_and_cost(ask: Ask) -> None:
+async def test_race_value_says_what_racing_cost(ask: Ask) -> None:
     alone, won_by_primary, overtaken, superseded, rescued = (new_id() for _ in range(5))
     rows = await ask(
         "select * from race_value",
@@ -137,8 +137,6 @@ async def test_race_value_says_what_racing_saved_at_least_and_cost(ask: Ask) -> 
     assert (row["model"], row["calls"], row["calls_with_extra"], row["launched"]) == ("llama", 5, 4, 9)
     assert row["extra_per_call"] == pytest.approx(0.8)
     assert (row["overtaken"], row["rescued"]) == (3, 1)
-    assert row["saved_ms_at_least"] == pytest.approx(50 + 600)
-    assert row["saved_ms_at_least_per_call"] == pytest.approx(130)
     assert (row["cost_usd"], row["duplicate_cost_usd"], row["duplicate_cost_share"]) == (2.5, 0.5, 0.2)
 
 
@@ -155,7 +153,7 @@ async def test_race_value_counts_the_money_of_losers_that_outlive_their_call_and
         call(won(watched, cost_usd=1.0), launched=2, cost_usd=1.0),
         call(attempt(hung_up, outcome=Outcome.CLIENT_GONE, cost_usd=0.25), cost_usd=0.25, duplicate_cost_usd=0.25),
     )
-    assert (row["calls"], row["cost_usd"], row["duplicate_cost_usd"]) == (2, 1.75, 0.75)
+    assert (row["calls"], row["cost_usd"], row["duplicate_cost_usd"]) == (2, 1.75, 0.5)
 
 
 async def test_cache_value_says_what_share_of_prompts_was_cached_and_what_that_saved(ask: Ask) -> None:
@@ -206,6 +204,25 @@ async def test_slo_counts_failures_against_ttft_and_the_clients_own_faults_nowhe
     assert (first["n_ttft"], first["ttft_ok_share"]) == (5, pytest.approx(2 / 5))
     assert (first["n_tps"], first["tps_ok_share"]) == (2, pytest.approx(1 / 2))
     assert (str(second["day"]), second["ttft_ok_share"]) == ("2026-03-05", 1)
+
+
+async def test_slo_counts_who_gave_up_waiting_as_a_miss_and_who_left_sooner_in_neither(ask: Ask) -> None:
+    gone = {"status_code": 499, "error_kind": "client_disconnected"}
+    answered = [call(won(new_id(), ttft_ms=ttft_ms)) for ttft_ms in [300.0] * 5 + [900.0] * 7]
+    gave_up = [
+        call(attempt(new_id(), outcome=Outcome.CLIENT_GONE, censored_at_ms=513.0), total_ms=513.0, **gone)
+        for _ in range(18)
+    ]
+    left = call(attempt(new_id(), outcome=Outcome.CLIENT_GONE, censored_at_ms=200.0), total_ms=200.0, **gone)
+    call_id = new_id()
+    read_on = attempt(call_id, outcome=Outcome.CLIENT_GONE, ttft_ms=400.0)
+    had_enough = call(read_on, total_ms=2000.0, winner_attempt_id=read_on.id, **(gone | {"ttft_ms": 400.0}))
+    (row,) = await ask("select * from slo", *answered, *gave_up)
+    assert (row["n"], row["n_ttft"], row["n_gave_up"], row["n_left"]) == (30, 30, 18, 0)
+    assert row["ttft_ok_share"] == pytest.approx(5 / 30)
+    (row,) = await ask("select * from slo", left, had_enough)
+    assert (row["n"], row["n_ttft"], row["n_failed"], row["n_gave_up"], row["n_left"]) == (32, 31, 0, 18, 1)
+    assert row["ttft_ok_share"] == pytest.approx(6 / 31)
 
 
 async def test_slo_leaves_embeddings_out_and_takes_no_speed_from_estimated_tokens(ask: Ask) -> None:

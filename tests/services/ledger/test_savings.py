@@ -1,0 +1,138 @@
+"""What the view says that racing saved, against the same arithmetic in Python, on both databases."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from benchmarks.steering.savings import Overtaken, overtaken, saved
+from gateway.calls import AttemptRecord, CallRecord, Outcome, Role
+from gateway.ledger import queries
+from gateway.ledger.writer import Ledger
+from tests.unit.ledger.records import attempt, call, failed, new_id, won
+
+
+def raced(drawn: Overtaken, **facts: Any) -> tuple[CallRecord, AttemptRecord | None]:
+    """A call whose primary was overtaken, and if it was audited the primary's own row, which comes later."""
+    call_id = new_id()
+    primary = attempt(
+        call_id, outcome=Outcome.LOST, censored_at_ms=drawn.ttft_ms, is_overtaken=True, overtaken_at_ms=drawn.ttft_ms,
+        predicted_ms=drawn.predicted_ms, audited=drawn.audited, cost_usd=1.0,
+    )  # fmt: skip
+    winner = won(call_id, 2, ttft_ms=drawn.ttft_ms, cost_usd=2.0)
+    known = {"alone_predicted_ms": drawn.predicted_ms, "alone_age_ms": drawn.ttft_ms, "launched": 2}
+    if not drawn.audited:
+        return call(primary, winner, **(known | facts)), None
+    seen = {
+        "outcome": Outcome.SUPERSEDED,
+        "censored_at_ms": None,
+        "ttft_ms": drawn.alone_ms,
+        "token_ms": drawn.alone_ms,
+    }
+    return call(winner, **(known | facts)), msgspec.structs.replace(primary, **seen)
+
+
+async def stored(url: str, folder: Path, *records: tuple[CallRecord, AttemptRecord | None]) -> None:
+    ledger = Ledger(url, folder / "spool", "savings")
+    for record, audited in records:
+        ledger.call_finished(record)
+        if audited is not None:
+            ledger.attempts_ended(record.id, (audited,))
+    await ledger.flush()
+    await ledger.close()
+
+
+async def value(url: str, view: str = "race_value") -> dict[str, Any]:
+    result = await queries.run(url, f"select * from {view}")
+    (row,) = result.rows
+    return dict(zip(result.columns, row, strict=True))
+
+
+async def test_the_view_estimates_as_the_simulation_does(ledger_url: str, tmp_path: Path) -> None:
+    drawn = overtaken(7, 0.3, 1_500, 0.2)
+    won_alone = [call(won(new_id(), ttft_ms=300.0), alone_ms=300.0) for _ in range(100)]
+    await stored(ledger_url, tmp_path, *map(raced, drawn), *((each, None) for each in won_alone))
+    row, expected = await value(ledger_url), saved(drawn)
+    n_audits = sum(each.audited for each in drawn)
+    assert (row["basis"], row["n_audits"], row["n_compared"]) == ("audited", n_audits, len(drawn) + 100)
+    assert expected.low_ms is not None
+    assert expected.high_ms is not None
+    assert row["saved_ms"] == pytest.approx(expected.ms, rel=1e-6)
+    assert row["saved_low_ms"] == pytest.approx(expected.low_ms, rel=2e-3)
+    assert row["saved_high_ms"] == pytest.approx(expected.high_ms, rel=2e-3)
+    assert row["saved_ms_per_call"] == pytest.approx(expected.ms / (len(drawn) + 100))
+    assert row["alone_mean_ms"] - row["ttft_mean_ms"] == pytest.approx(row["saved_ms_per_call"])
+    assert row["audit_cost_usd"] == n_audits
+
+
+async def test_without_racing_quantiles_let_audited_primaries_stand_for_all_that_were_overtaken(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    drawn = [Overtaken(200.0, 1000.0 + n, 900.0, audited=n % 2 == 0) for n in range(100)]
+    won_alone = [call(won(new_id(), ttft_ms=100.0), alone_ms=100.0) for _ in range(100)]
+    await stored(ledger_url, tmp_path, *map(raced, drawn), *((each, None) for each in won_alone))
+    row = await value(ledger_url)
+    assert (row["ttft_p50_ms"], row["ttft_p95_ms"]) == (100.0, 200.0)
+    assert row["alone_p50_ms"] == 100.0  # half of the calls
+    assert row["alone_p95_ms"] == pytest.approx(1090.0, abs=2)  # nine tenths of the other half
+    assert row["alone_p99_ms"] == pytest.approx(1098.0, abs=2)
+
+
+async def test_below_thirty_audits_the_prediction_stands_alone_and_says_so(ledger_url: str, tmp_path: Path) -> None:
+    drawn = [Overtaken(200.0, 1000.0, 900.0, audited=n < 29) for n in range(100)]
+    await stored(ledger_url, tmp_path, *map(raced, drawn))
+    row = await value(ledger_url)
+    assert (row["basis"], row["n_audits"], row["saved_ms"]) == ("curve", 29, pytest.approx(70_000))
+    assert [row[name] for name in ("saved_low_ms", "saved_high_ms", "alone_p50_ms")] == [None, None, None]
+
+
+async def test_a_failover_that_need_not_be_waited_for_is_worth_that_wait(ledger_url: str, tmp_path: Path) -> None:
+    call_id = new_id()
+    rescued = call(failed(call_id), won(call_id, 2, ttft_ms=1000.0), alone_ms=1300.0)
+    await stored(ledger_url, tmp_path, (rescued, None))
+    row = await value(ledger_url)
+    assert (row["basis"], row["rescued"], row["saved_ms"]) == ("seen", 1, pytest.approx(300))
+    assert (row["saved_low_ms"], row["saved_high_ms"]) == (pytest.approx(300), pytest.approx(300))
+
+
+async def test_a_primary_that_fails_once_overtaken_saves_nothing_and_is_counted(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    records = [raced(Overtaken(200.0, 1000.0, 1000.0, audited=True)) for _ in range(60)]
+    broken = []
+    for record, audited in records[:30]:
+        assert audited is not None
+        lost = {"outcome": Outcome.FAILED, "ttft_ms": None, "token_ms": None}
+        broken.append((record, msgspec.structs.replace(audited, **lost)))
+    await stored(ledger_url, tmp_path, *broken, *records[30:])
+    row = await value(ledger_url)
+    assert (row["n_audits"], row["n_audits_failed"], row["saved_ms"]) == (60, 30, pytest.approx(30 * 800))
+
+
+async def test_exploring_races_are_seen_and_no_sample_of_the_others(ledger_url: str, tmp_path: Path) -> None:
+    records = []
+    for alone_ms in (500.0, 700.0):
+        record, audited = raced(Overtaken(200.0, alone_ms, 0.0, audited=True))
+        assert audited is not None
+        nothing_predicted = msgspec.structs.replace(audited, predicted_ms=None)
+        records.append((msgspec.structs.replace(record, alone_predicted_ms=None), nothing_predicted))
+    await stored(ledger_url, tmp_path, *records)
+    row = await value(ledger_url)
+    assert (row["basis"], row["n_audits"], row["saved_ms"]) == ("seen", 2, pytest.approx(800))
+
+
+async def test_a_window_has_the_calls_of_its_time(ledger_url: str, tmp_path: Path) -> None:
+    await stored(ledger_url, tmp_path, raced(Overtaken(200.0, 900.0, 800.0, audited=False)))
+    for view in ("race_value_1h", "race_value_24h", "race_value_30d"):
+        assert (await queries.run(ledger_url, f"select * from {view}")).rows == []
+
+
+async def test_what_was_cut_or_added_by_racing_is_duplicated_and_a_failover_is_not(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    failover = new_id()
+    replaced = call(failed(failover, cost_usd=0.5), won(failover, 2, role=Role.FAILOVER, cost_usd=1.0))
+    await stored(ledger_url, tmp_path, (replaced, None), raced(Overtaken(200.0, 900.0, 800.0, audited=False)))
+    row = await value(ledger_url)
+    assert (row["cost_usd"], row["duplicate_cost_usd"]) == (pytest.approx(4.5), pytest.approx(1.0))
