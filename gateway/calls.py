@@ -99,6 +99,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     replica: str
     region: str | None
     request_id: str | None = None  # what the client calls its request, x-request-id
+    stateful: bool = False  # leaves something behind at the provider: never sent twice
 
 
 class AttemptStart(msgspec.Struct, frozen=True, gc=False):

@@ -31,6 +31,10 @@ class Chunk(msgspec.Struct, frozen=True):
     usage_only: bool = False  # no choices, and a usage object: sent because somebody asked for usage
     error: UpstreamError | None = None
     text_chars: int = 0  # characters generated, reasoning and tool calls included, to estimate tokens from
+    model: str | None = None  # that answers, as the provider says
+    id: str | None = None  # the answer's, at the provider
+    finish_reason: str | None = None
+    tools: Sequence[tuple[int, str]] = ()  # pieces of tool calls' arguments, by the call's place in the answer
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -44,6 +48,7 @@ class _Custom(msgspec.Struct, gc=False):
 
 
 class _ToolCall(msgspec.Struct, gc=False):
+    index: int | None = None
     function: _Function | None = None
     custom: _Custom | None = None
 
@@ -89,6 +94,8 @@ class _Event(msgspec.Struct, gc=False):
     x_groq: _Groq | None = None
     error: Any = None
     object: str | None = None
+    model: str | None = None
+    id: str | None = None
 
 
 _S = TypeVar("_S", bound=msgspec.Struct)
@@ -131,12 +138,13 @@ def read_chunk(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
 
 
 def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
-    answer = finished = False
-    error = None
+    answer = False
+    finish_reason = error = None
+    tools: Sequence[tuple[int, str]] = ()
     answer_chars = reasoning_chars = 0
     for choice in event.choices or ():
         if choice.finish_reason:
-            finished = True
+            finish_reason = choice.finish_reason
         if choice.error or choice.finish_reason == "error":
             error = error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
         delta = choice.delta
@@ -152,6 +160,7 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
             reasoning_chars += len(thought)
         if delta.tool_calls or delta.refusal or delta.audio or delta.function_call or delta.images:
             chars = _other_chars(delta)
+            tools = _tool_pieces(delta)
             answer_chars += chars
             answer = answer or chars > 0 or _is_heard_or_seen(delta)
     answer = answer or answer_chars > 0
@@ -163,12 +172,16 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         answer or reasoning_chars > 0,
         answer,
         reasoning_chars > 0,
-        finished,
+        finish_reason is not None,
         False,  # noqa: FBT003  # by position: naming ten fields would double the cost of the hottest call there is
         None if usage is None else usage_of(usage),
         event.usage is not None and not event.choices,
         error,
         answer_chars + reasoning_chars,
+        event.model,
+        event.id,
+        finish_reason,
+        tools,
     )
 
 
@@ -187,6 +200,18 @@ def _other_chars(delta: _Delta) -> int:
         len(call.custom.name or "") + len(call.custom.input or "") for call in delta.tool_calls or () if call.custom
     )
     return chars + len(delta.refusal or "")
+
+
+def _tool_pieces(delta: _Delta) -> Sequence[tuple[int, str]]:
+    """Return what a delta adds to the arguments of each call. What a custom tool takes is no JSON."""
+    pieces = [
+        (place if call.index is None else call.index, call.function.arguments or "")
+        for place, call in enumerate(delta.tool_calls or ())
+        if call.function is not None
+    ]
+    if delta.function_call is not None:
+        pieces.append((0, delta.function_call.arguments or ""))
+    return pieces
 
 
 def _is_heard_or_seen(delta: _Delta) -> bool:

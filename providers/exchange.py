@@ -29,6 +29,7 @@ class Request(msgspec.Struct, frozen=True):
     extra_body: Mapping[str, msgspec.Raw] = {}  # the deployment's own fields, over the client's
     upstream_stream: bool = True  # False: ask for one JSON body, and present it as a stream
     connect_timeout_s: float = 5.0
+    once: bool = False  # it leaves something behind at the provider: never to be sent again
     form: Form | None = None  # instead of ``fields``, where an API takes files
 
 
@@ -68,6 +69,8 @@ class Answer(msgspec.Struct, frozen=True):
     connect_ms: float | None
     headers_ms: float
     rest: Rest | None = None  # to be read to its end or aborted; None: ``body`` is all
+    sends: int = 1
+    key_name: str | None = None
 
 
 class Exchange(Protocol):
@@ -77,6 +80,8 @@ class Exchange(Protocol):
     headers: Mapping[str, str]  # the provider's response headers, lower-case names
     connect_ms: float | None  # time to connect, DNS and TLS included; None when a kept connection was reused
     secrets: Sequence[str]  # what must not show up in a message: the key, and the like
+    sends: int  # how often the request was sent: more than once where a kept connection was lost with it
+    key_name: str | None  # which of the provider's keys was used, by its number; None where there is only one
 
     @property
     def ended(self) -> bool:

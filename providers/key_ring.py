@@ -73,6 +73,11 @@ class _Key:
         self.everywhere = _Limits()  # for what holds for all models: a key that is not known
         self._models: dict[str, _Limits] = {}
 
+    @property
+    def name(self) -> str:
+        """What the ledger calls it."""
+        return f"#{self.number}"
+
     def limits(self, model: str) -> _Limits:
         if (limits := self._models.get(model)) is None:
             if len(self._models) >= _MOST_MODELS:
@@ -177,6 +182,7 @@ class KeyRing:
         return RingedExchange(
             exchange,
             self._headers(request.model, exchange.headers),
+            key.name,
             failed=lambda error: key.failed(request.model, error, self._clock()),
             over=lambda: self._over(key),
         )
@@ -192,7 +198,7 @@ class KeyRing:
         answer, key = await self._ask(model, lambda upstream: upstream.send(path, request))
         self._over(key)
         key.answered(model, answer.headers, self._clock())
-        return msgspec.structs.replace(answer, headers=self._headers(model, answer.headers))
+        return msgspec.structs.replace(answer, headers=self._headers(model, answer.headers), key_name=key.name)
 
     async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
         """Send a request without a body under one key after the other: what one's account keeps, others do not know.

@@ -13,6 +13,7 @@ class RingedExchange:
         self,
         exchange: Exchange,
         headers: Mapping[str, str],
+        key_name: str,
         *,
         failed: Callable[[UpstreamError], object],
         over: Callable[[], None],  # called once
@@ -21,6 +22,8 @@ class RingedExchange:
         self.headers = headers
         self.connect_ms = exchange.connect_ms
         self.secrets: Sequence[str] = exchange.secrets
+        self.sends = exchange.sends
+        self.key_name: str | None = key_name
         self._exchange = exchange
         self._failed = failed
         self._over: Callable[[], None] | None = over

@@ -184,6 +184,7 @@ def _call(context: Context, asked: Asked, origin: Origin, model: Model, *, inste
         request_id=origin.request_id,
         replica=context.replica,
         region=context.settings.region,
+        stateful=asked.stateful,
     )
 
 

@@ -161,6 +161,7 @@ class Attempt:
             upstream_stream=deployment.upstream_stream,
             connect_timeout_s=deployment.clocks.connect_s,
             drop_params=deployment.drop_params,
+            once=call.stateful,
         )
         exchange = self.exchange = await deployment.upstream.stream(request)
         if spoken is not call.dialect:

@@ -9,6 +9,7 @@ from array import array
 import msgspec
 
 from gateway.calls import TokensSource
+from gateway.racing.tool_calls import ToolCalls
 from providers.chunks import Chunk, Usage
 from providers.usage import completed
 
@@ -42,8 +43,10 @@ class Measurement:
     __slots__ = (
         "_longest_gap_s",
         "answer_at",
+        "answer_id",
         "chars",
         "connect_ms",
+        "finish_reason",
         "first_at",
         "first_chars",
         "first_chunks",
@@ -52,9 +55,11 @@ class Measurement:
         "headers_at",
         "last_at",
         "meaningful",
+        "model_version",
         "reasoning_chars",
         "started",
         "together",
+        "tool_calls",
         "usage",
     )
 
@@ -75,6 +80,10 @@ class Measurement:
         self.together = 0  # gaps of no time at all
         self._longest_gap_s = 0.0  # of those that are not among ``gaps`` any more
         self.usage: Usage | None = None
+        self.model_version: str | None = None  # what answers, and the answer's id, as the provider says
+        self.answer_id: str | None = None
+        self.finish_reason: str | None = None
+        self.tool_calls: ToolCalls | None = None
 
     def event(self, chunk: Chunk, now: float) -> None:
         """Take one event that arrived at ``now``."""
@@ -82,6 +91,7 @@ class Measurement:
             self.first_event_at = now
         if chunk.usage is not None:
             self.usage = chunk.usage if self.usage is None else completed(chunk.usage, self.usage)
+        self._note(chunk)
         if not chunk.meaningful:
             return
         self.meaningful += 1
@@ -98,6 +108,17 @@ class Measurement:
             self.first_chunks += 1
             self.first_chars += chunk.text_chars
         self.last_at = now
+
+    def _note(self, chunk: Chunk) -> None:
+        """Keep what an event says besides text."""
+        if chunk.model is not None and self.model_version is None:
+            self.model_version, self.answer_id = chunk.model, chunk.id
+        if chunk.finish_reason is not None:
+            self.finish_reason = chunk.finish_reason
+        if chunk.tools:
+            if self.tool_calls is None:
+                self.tool_calls = ToolCalls()
+            self.tool_calls.add(chunk.tools)
 
     def plain(self, number: int, chars: int, now: float) -> None:
         """Take so many events that add ``chars`` of text in all, about, and arrived together; not the first ones."""

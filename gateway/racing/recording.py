@@ -5,6 +5,7 @@ the hot path.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallStart, Outcome, WinOn
 from gateway.fleet import Deployment
@@ -15,7 +16,18 @@ from gateway.racing.requested import requested
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.rate_limits import headroom
+from providers.redaction import redact
 
+MOST_CHARS = 128  # of a provider's word for something
+_REQUEST_IDS = (
+    "x-request-id",
+    "request-id",
+    "x-amzn-requestid",
+    "x-generation-id",
+    "x-ms-request-id",
+    "apim-request-id",
+)
+_CUT_SHORT = frozenset({"length", "max_tokens", "max_output_tokens", "model_context_window_exceeded", "MAX_TOKENS"})
 CLASSES = 10  # of size, in ``prompt_class``: what is above is the API
 
 
@@ -63,7 +75,7 @@ def attempt_record(
     """
     since_start_ms = measurement.since_start_ms
     ttft_ms, answer_ms = since_start_ms(measurement.first_at), since_start_ms(measurement.answer_at)
-    tokens = measurement.tokens()
+    tokens, tools = measurement.tokens(), measurement.tool_calls
     itl_p50_ms, itl_p95_ms, itl_max_ms = measurement.itl_ms()
     return AttemptRecord(
         id=start.id,
@@ -109,6 +121,13 @@ def attempt_record(
         win_on=call.win_on,
         token_ms=answer_ms if call.win_on is WinOn.ANSWER else ttft_ms,
         in_flight=start.in_flight,
+        finish_reason=_short(measurement.finish_reason, exchange),
+        tool_calls=None if measurement.finish_reason is None else len(tools) if tools is not None else 0,
+        tool_calls_valid=None if tools is None or measurement.finish_reason is None else tools.valid(),
+        key_name=exchange.key_name if exchange is not None else None,
+        model_version=_short(measurement.model_version, exchange),
+        provider_request_id=_request_id(exchange, measurement),
+        sends=exchange.sends if exchange is not None else None,
         chars=measurement.chars if measurement.meaningful else None,
         chunks=measurement.meaningful or None,
         first_chars=measurement.first_chars if measurement.meaningful else None,
@@ -138,6 +157,7 @@ def call_record(
     """
     asked = requested(call.fields)
     bill = settle(attempts, winner, deployments, call.prompt_tokens, asked.max_tokens)
+    counted = _counted(bill.attempts, winner)
     return CallRecord(
         id=call.id,
         started_at=call.started_at,
@@ -161,11 +181,11 @@ def call_record(
         ttft_ms=ttft_ms,
         total_ms=total_ms,
         overhead_ms=overhead_ms,
-        prompt_tokens=winner.prompt_tokens if winner is not None else None,
-        completion_tokens=winner.completion_tokens if winner is not None else None,
-        reasoning_tokens=winner.reasoning_tokens if winner is not None else None,
-        cached_tokens=winner.cached_tokens if winner is not None else None,
-        cache_write_tokens=winner.cache_write_tokens if winner is not None else None,
+        prompt_tokens=counted.prompt_tokens if counted is not None else None,
+        completion_tokens=counted.completion_tokens if counted is not None else None,
+        reasoning_tokens=counted.reasoning_tokens if counted is not None else None,
+        cached_tokens=counted.cached_tokens if counted is not None else None,
+        cache_write_tokens=counted.cache_write_tokens if counted is not None else None,
         cost_usd=bill.total.usd,
         cost_low_usd=bill.total.low_usd,
         cost_high_usd=bill.total.high_usd,
@@ -177,7 +197,12 @@ def call_record(
         cache_saved_usd=bill.cache_saved_usd,
         api=call.endpoint,
         size_class=call.prompt_class % CLASSES,
-        tokens_source=winner.tokens_source if winner is not None else None,
+        tokens_source=counted.tokens_source if counted is not None else None,
+        finish_reason=winner.finish_reason if winner is not None else None,
+        tool_calls=winner.tool_calls if winner is not None else None,
+        tool_calls_valid=winner.tool_calls_valid if winner is not None else None,
+        is_empty=None if winner is None or overhead_ms is None else winner.chunks is None,
+        is_truncated=None if winner is None or overhead_ms is None else _is_truncated(winner),
         max_tokens=asked.max_tokens,
         temperature=asked.temperature,
         tools=asked.tools,
@@ -187,6 +212,39 @@ def call_record(
         dropped=dropped,
         attempts=bill.attempts,
     )
+
+
+def _is_truncated(winner: AttemptRecord) -> bool:
+    """Return whether the answer stopped at a limit, or broke off; not because its client left."""
+    if winner.outcome is Outcome.WON or winner.outcome is Outcome.CLIENT_GONE:
+        return winner.finish_reason in _CUT_SHORT
+    return True
+
+
+def _short(said: str | None, exchange: Exchange | None) -> str | None:
+    """Return what a provider says of itself as a column takes it: no more than a name, and no key."""
+    return None if said is None else _clean(said[:MOST_CHARS], tuple(exchange.secrets) if exchange is not None else ())
+
+
+@lru_cache(maxsize=1024)
+def _clean(said: str, secrets: tuple[str, ...]) -> str:
+    return redact(said, secrets)
+
+
+def _request_id(exchange: Exchange | None, measurement: Measurement) -> str | None:
+    """Return what the provider calls the request: what its support asks for, else the answer's id."""
+    headers: Mapping[str, str] = {} if exchange is None else exchange.headers
+    told = next((headers[name] for name in _REQUEST_IDS if name in headers), None)  # masked, as all headers are
+    if told is None and (told := measurement.answer_id) is not None:
+        told = redact(told[:MOST_CHARS], exchange.secrets if exchange is not None else ())
+    return told and told[:MOST_CHARS]
+
+
+def _counted(priced: Sequence[AttemptRecord], winner: AttemptRecord | None) -> AttemptRecord | None:
+    """Return the attempt whose tokens are the call's: the winner, else the first that was sent the prompt."""
+    if winner is not None:
+        return next((one for one in priced if one.id == winner.id), winner)
+    return next((one for one in priced if one.prompt_tokens is not None), None)
 
 
 _OUTCOMES = {

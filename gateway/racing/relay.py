@@ -347,6 +347,8 @@ class Relay:
             win_on=self._call.win_on,
             token_ms=None if ttft_s is None else milliseconds(ttft_s),
             outcome=outcome,
+            key_name=answer.key_name if answer else None,
+            sends=answer.sends if answer else None,
             connect_ms=answer.connect_ms if answer else None,
             headers_ms=answer.headers_ms if answer else None,
             ttft_ms=None if ttft_s is None else milliseconds(ttft_s),

@@ -68,8 +68,8 @@ class Client:
         """Send a request and return its response once its headers are in, whatever its status. The caller ends it.
 
         A request the server did not begin with is sent again, at last over a connection made for it: where a server
-        reloads, one kept connection after another turns out to be gone. Redirects are not followed: a key must not
-        travel.
+        reloads, one kept connection after another turns out to be gone. What is to be sent only ``once`` gets a new
+        connection, for nobody can be sure. Redirects are not followed: a key must not travel.
 
         Raises:
             UpstreamError: connect_error, connect_timeout, disconnected, or invalid_response (no HTTP).
@@ -78,7 +78,8 @@ class Client:
         loop = asyncio.get_running_loop()
         for number in range(1, MAX_TRIES + 1):
             pool = self._pool(loop, request)
-            response = await pool.send(request, connect_timeout_s, fresh=number == MAX_TRIES)
+            response = await pool.send(request, connect_timeout_s, fresh=request.once or number == MAX_TRIES)
+            response.sends = number
             try:
                 await response.begun()
             except Unsent:

@@ -41,12 +41,13 @@ class Head:
 class Request:
     """One request: a head, what this call adds to it, and the body."""
 
-    __slots__ = ("body", "extra", "head")
+    __slots__ = ("body", "extra", "head", "once")
 
-    def __init__(self, head: Head, extra: Sequence[Field], body: bytes | None) -> None:
+    def __init__(self, head: Head, extra: Sequence[Field], body: bytes | None, *, once: bool = False) -> None:
         self.head = head
         self.extra = extra
         self.body = body  # None: there is none, and no content-length either
+        self.once = once  # it leaves something behind at the server: never to be sent again
 
 
 def checked(headers: Mapping[str, str]) -> tuple[Field, ...]:

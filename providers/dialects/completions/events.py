@@ -26,6 +26,8 @@ class _Event(msgspec.Struct, gc=False):
     usage: dict[str, Any] | None = None
     error: Any = None
     object: str | None = None
+    model: str | None = None
+    id: str | None = None
 
 
 _events = msgspec.json.Decoder(_Event)
@@ -54,14 +56,18 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     is_error = event.error or event.object == "error"
     if is_error or any(choice.error or choice.finish_reason == "error" for choice in choices):
         return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
+    finish_reason = next((choice.finish_reason for choice in choices if choice.finish_reason), None)
     return Chunk(
         data,
         meaningful=chars > 0,
         answer=chars > 0,
-        finished=any(choice.finish_reason for choice in choices),
+        finished=finish_reason is not None,
         usage=None if event.usage is None else usage_of(event.usage),
         usage_only=event.usage is not None and not choices,
         text_chars=chars,
+        model=event.model,
+        id=event.id,
+        finish_reason=finish_reason,
     )
 
 

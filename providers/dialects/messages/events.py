@@ -43,6 +43,8 @@ class _Usage(msgspec.Struct, gc=False):
 
 class _Message(msgspec.Struct, gc=False):
     usage: _Usage | None = None
+    model: str | None = None
+    id: str | None = None
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -52,6 +54,7 @@ class _Event(msgspec.Struct, gc=False):
     message: _Message | None = None
     usage: _Usage | None = None
     error: Any = None
+    index: int | None = None
 
 
 _decoder = msgspec.json.Decoder(_Event)
@@ -87,7 +90,9 @@ def _delta(data: bytes, event: _Event) -> Chunk:
     delta = event.delta or _Delta()
     if thought := delta.thinking:
         return Chunk(data, meaningful=True, reasoning=True, text_chars=len(thought))
-    text = delta.text or delta.partial_json
+    if part := delta.partial_json:
+        return Chunk(data, meaningful=True, answer=True, text_chars=len(part), tools=((event.index or 0, part),))
+    text = delta.text
     return Chunk(data, meaningful=True, answer=True, text_chars=len(text)) if text else Chunk(data)
 
 
@@ -100,12 +105,14 @@ def _start_of_message(data: bytes, event: _Event) -> Chunk:
             if told.prompt_tokens is None
             else msgspec.structs.replace(told, completion_tokens=None, reasoning_tokens=None)
         )
-    return Chunk(data, usage=usage)
+    message = event.message or _Message()
+    return Chunk(data, usage=usage, model=message.model, id=message.id)
 
 
 def _change_of_message(data: bytes, event: _Event) -> Chunk:
-    finished = event.delta is not None and bool(event.delta.stop_reason)
-    return Chunk(data, finished=finished, usage=None if event.usage is None else _usage(event.usage))
+    reason = (event.delta and event.delta.stop_reason) or None
+    usage = None if event.usage is None else _usage(event.usage)
+    return Chunk(data, finished=reason is not None, usage=usage, finish_reason=reason)
 
 
 def _end_of_message(data: bytes, _event: _Event) -> Chunk:
@@ -129,7 +136,8 @@ def _start_of_block(data: bytes, event: _Event) -> Chunk:
         return Chunk(data, meaningful=True, reasoning=True)
     if block.type is None:
         return Chunk(data)
-    return Chunk(data, meaningful=True, answer=True, text_chars=len(block.name or ""))
+    tools = ((event.index or 0, ""),) if block.type == "tool_use" else ()
+    return Chunk(data, meaningful=True, answer=True, text_chars=len(block.name or ""), tools=tools)
 
 
 def _usage(told: _Usage) -> Usage:

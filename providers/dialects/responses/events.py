@@ -29,6 +29,7 @@ _ANSWERS = frozenset(
     }
 )
 _REASONING = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
+_ARGUMENTS = "response.function_call_arguments.delta"
 _NULL = msgspec.Raw(b"null")
 
 
@@ -38,6 +39,7 @@ class _Event(msgspec.Struct, gc=False):
     item: msgspec.Raw = _NULL
     response: msgspec.Raw = _NULL
     error: Any = None
+    output_index: int | None = None
     partial_image_b64: str | None = None
 
 
@@ -47,9 +49,17 @@ class _Item(msgspec.Struct, gc=False):
     result: str | None = None  # an image in base64
 
 
+class _Incomplete(msgspec.Struct, gc=False):
+    reason: str | None = None
+
+
 class _Response(msgspec.Struct, gc=False):
     usage: dict[str, Any] | None = None
     error: dict[str, Any] | str | None = None
+    model: str | None = None
+    id: str | None = None
+    status: str | None = None
+    incomplete_details: _Incomplete | None = None
 
 
 _events = msgspec.json.Decoder(_Event)
@@ -72,6 +82,9 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         event = read(data, _Event)
     delta = event.delta
     if delta:
+        if event.type == _ARGUMENTS:
+            piece = (event.output_index or 0, delta)
+            return Chunk(data, meaningful=True, answer=True, text_chars=len(delta), tools=(piece,))
         if event.type in _ANSWERS:
             return Chunk(data, meaningful=True, answer=True, text_chars=len(delta))
         if event.type in _REASONING:
@@ -83,13 +96,25 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     """Read an event that brings no text."""
     match event.type:
         case "response.completed" | "response.incomplete":
-            return Chunk(data, finished=True, done=True, usage=_usage(event.response))
+            told = lenient(event.response, _Response)
+            reason = (told.incomplete_details and told.incomplete_details.reason) or told.status
+            return Chunk(
+                data,
+                finished=True,
+                done=True,
+                usage=_usage(event.response),
+                model=told.model,
+                id=told.id,
+                finish_reason=reason,
+            )
         case "error" | "response.failed" | "response.cancelled":
             return Chunk(data, error=_error(data, event, secrets), usage=_usage(event.response))
         case "response.output_item.added":
             # Of what is added only a call's name is not told by deltas that follow.
-            name = lenient(event.item, _Item).name or ""
-            return Chunk(data, meaningful=bool(name), answer=bool(name), text_chars=len(name))
+            added = lenient(event.item, _Item)
+            name = added.name or ""
+            tools = ((event.output_index or 0, ""),) if added.type == "function_call" else ()
+            return Chunk(data, meaningful=bool(name), answer=bool(name), text_chars=len(name), tools=tools)
         case "response.output_item.done":
             item = lenient(event.item, _Item)
             is_seen = item.type == "image_generation_call" and bool(item.result)

@@ -119,3 +119,22 @@ async def test_every_row_is_there_once_the_gateway_has_closed(serve: Serve) -> N
                 await response.read()
     assert stage.gateway.ledger.pending == 0
     assert list((stage.folder / "spool").iterdir()) == []
+
+
+async def test_the_rows_say_what_was_asked_and_what_the_answer_was(serve: Serve) -> None:
+    async with serve(alpha=answer("a", "b")) as stage:
+        fields: dict[str, Any] = {"max_tokens": 70, "temperature": 0.5}
+        fields["tools"] = [{"type": "function", "function": {"name": "f"}}]
+        async with stage.chat(**fields) as response:
+            await response.read()
+        call = await stage.call()
+        [attempt] = await stage.rows("select * from attempts where outcome = 'won'")
+    assert (call["max_tokens"], call["temperature"], call["tools"]) == (70, 0.5, 1)
+    assert (call["finish_reason"], call["tool_calls"], call["is_empty"], call["is_truncated"]) == ("stop", 0, 0, 0)
+    assert (call["api"], call["size_class"], call["tokens_source"]) == ("chat.completions", 0, attempt["tokens_source"])
+    assert call["prompt_tokens"] == attempt["prompt_tokens"]
+    assert (attempt["client"], attempt["api"], attempt["model"]) == (call["client"], call["api"], call["model"])
+    assert (attempt["win_on"], attempt["token_ms"]) == ("any", attempt["ttft_ms"])
+    assert (attempt["chunks"], attempt["chars"], attempt["sends"], attempt["in_flight"]) == (2, 2, 1, 0)
+    assert attempt["provider_request_id"]
+    assert attempt["model_version"]

@@ -48,10 +48,17 @@ class Own:
         self._connect_timeout_s = connect_timeout_s
 
     async def send(
-        self, method: str, target: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        once: bool = False,
     ) -> Answer:
         head = self.client.head(method, target, {})
-        return await self.client.send(Request(head, checked(headers or {}), body), self._connect_timeout_s)
+        request = Request(head, checked(headers or {}), body, once=once)
+        return await self.client.send(request, self._connect_timeout_s)
 
     async def aclose(self) -> None:
         await self.client.aclose()

@@ -70,6 +70,19 @@ async def test_a_connection_closed_as_the_request_arrives_costs_one_more_try(
 
 
 @own_ways
+async def test_what_is_to_be_sent_once_gets_a_connection_of_its_own(server: Server, caller: Caller) -> None:
+    assert isinstance(caller, Own)
+    first = await carried(server, caller)
+    call = asyncio.create_task(caller.send("POST", "/", b"second", once=True))
+    exchange = await server.exchange()
+    assert exchange.line is not first.line
+    exchange.line.drop()
+    with pytest.raises(UpstreamError):
+        await soon(call)
+    assert server.arrivals.empty()
+
+
+@own_ways
 async def test_a_fresh_connection_that_is_closed_too_is_an_error(server: Server, caller: Caller) -> None:
     await carried(server, caller)
     call = asyncio.create_task(caller.send("POST", "/", b"second"))

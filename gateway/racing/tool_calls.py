@@ -1,0 +1,40 @@
+"""The tool calls of one answer: how many there are, and whether their arguments are JSON."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+MOST_CHARS = 256 * 1024  # of arguments kept until the answer's end; beyond, nobody knows whether they parse
+_anything = msgspec.json.Decoder(msgspec.Raw)
+
+
+class ToolCalls(msgspec.Struct):
+    """What has come of an answer's tool calls. They are forgotten with the attempt."""
+
+    _pieces: dict[int, list[str]] = {}  # of arguments, by the call's place in the answer
+    _chars: int = 0
+
+    def add(self, pieces: Iterable[tuple[int, str]]) -> None:
+        """Take what an event says of them."""
+        for place, piece in pieces:
+            kept = self._pieces.setdefault(place, [])
+            self._chars += len(piece)
+            if self._chars <= MOST_CHARS:
+                kept.append(piece)
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def valid(self) -> bool | None:
+        """Return whether the arguments of all parse as JSON; None where that is not known. No arguments are valid."""
+        if self._chars > MOST_CHARS:
+            return None
+        return all(_parses("".join(pieces)) for pieces in self._pieces.values())
+
+
+def _parses(text: str) -> bool:
+    try:
+        _anything.decode(text or "{}")
+    except msgspec.DecodeError:
+        return False
+    return True

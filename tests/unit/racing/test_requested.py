@@ -1,0 +1,26 @@
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.racing.requested import Requested, requested
+
+
+def fields(**values: Any) -> dict[str, msgspec.Raw]:
+    return {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in values.items()}
+
+
+def test_every_dialect_s_name_for_a_length_is_known() -> None:
+    for name in ("max_tokens", "max_completion_tokens", "max_output_tokens"):
+        assert requested(fields(**{name: 70})).max_tokens == 70
+    assert requested(fields(max_tokens=70, max_completion_tokens=60)).max_tokens == 60
+
+
+def test_temperature_and_tools_are_told() -> None:
+    asked = requested(fields(messages=[], temperature=0.5, tools=[{"type": "function"}, {"type": "function"}]))
+    assert asked == Requested(None, 0.5, 2)
+
+
+@pytest.mark.parametrize("odd", ["many", None, True, -1, 0, 2**40, {"a": 1}])
+def test_what_makes_no_sense_is_not_told(odd: Any) -> None:
+    assert requested(fields(max_tokens=odd, tools="x")) == Requested()

@@ -1,0 +1,92 @@
+"""Tool calls of an answer: counted in each dialect, and known to be JSON or not."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.racing.measurement import Measurement
+from gateway.racing.tool_calls import MOST_CHARS, ToolCalls
+from providers.chunks import read_chunk
+from providers.dialects.messages.events import read_event as read_messages
+from providers.dialects.responses.events import read_event as read_responses
+
+
+def of(*pieces: tuple[int, str]) -> ToolCalls:
+    calls = ToolCalls()
+    calls.add(pieces)
+    return calls
+
+
+def test_pieces_are_put_together_by_call() -> None:
+    calls = of((0, ""), (0, '{"city":'), (1, '{"n"'), (0, ' "Rome"}'), (1, ": 1}"))
+    assert (len(calls), calls.valid()) == (2, True)
+
+
+@pytest.mark.parametrize("broken", ['{"city": "Ro', "{city: 1}", "{} {}", "Rome,"])
+def test_one_call_whose_arguments_do_not_parse_makes_all_invalid(broken: str) -> None:
+    assert of((0, "{}"), (1, broken)).valid() is False
+
+
+def test_no_arguments_are_valid_and_too_many_are_not_known() -> None:
+    assert of((0, "")).valid() is True
+    assert of((0, "[" + "1," * MOST_CHARS)).valid() is None
+
+
+def encoded(value: Any) -> bytes:
+    return msgspec.json.encode(value)
+
+
+def chat(index: int | None, arguments: str, name: str | None = None) -> bytes:
+    call = {"function": {"name": name, "arguments": arguments}, **({} if index is None else {"index": index})}
+    return encoded({"id": "chatcmpl-1", "model": "m-0613", "choices": [{"delta": {"tool_calls": [call]}}]})
+
+
+def test_chat_tells_calls_model_and_reason() -> None:
+    measurement = Measurement(0.0)
+    end = encoded({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
+    for at, data in enumerate([chat(0, "", "f"), chat(0, '{"a"'), chat(0, ":1}"), chat(1, "{", "g"), end]):
+        measurement.event(read_chunk(data), at + 1.0)
+    assert measurement.tool_calls is not None
+    assert (len(measurement.tool_calls), measurement.tool_calls.valid()) == (2, False)
+    assert (measurement.model_version, measurement.answer_id) == ("m-0613", "chatcmpl-1")
+    assert measurement.finish_reason == "tool_calls"
+
+
+def test_messages_tell_the_same() -> None:
+    measurement = Measurement(0.0)
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"id": "msg_1", "model": "claude-x", "usage": {"input_tokens": 1}}},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "name": "f", "input": {}}},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"a":'}},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": "1}"}},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 3}},
+    ]
+    for at, event in enumerate(events):
+        measurement.event(read_messages(encoded(event)), at + 1.0)
+    assert measurement.tool_calls is not None
+    assert (len(measurement.tool_calls), measurement.tool_calls.valid()) == (1, True)
+    assert (measurement.model_version, measurement.answer_id) == ("claude-x", "msg_1")
+    assert measurement.finish_reason == "tool_use"
+
+
+def test_responses_tell_the_same() -> None:
+    measurement = Measurement(0.0)
+    response = {
+        "id": "resp_1",
+        "model": "gpt-x",
+        "status": "incomplete",
+        "incomplete_details": {"reason": "max_output_tokens"},
+    }
+    arguments = {"type": "response.function_call_arguments.delta", "output_index": 2}
+    events: list[dict[str, Any]] = [
+        {"type": "response.output_item.added", "output_index": 2, "item": {"type": "function_call", "name": "f"}},
+        {**arguments, "delta": '{"a":'},
+        {"type": "response.incomplete", "response": response},
+    ]
+    for at, event in enumerate(events):
+        measurement.event(read_responses(encoded(event)), at + 1.0)
+    assert measurement.tool_calls is not None
+    assert (len(measurement.tool_calls), measurement.tool_calls.valid()) == (1, False)
+    assert (measurement.model_version, measurement.answer_id) == ("gpt-x", "resp_1")
+    assert measurement.finish_reason == "max_output_tokens"
