@@ -3,7 +3,7 @@
 import asyncio
 import csv
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +12,7 @@ from gateway.cli.terminal import MISUSED, fail, json_text, on_a_terminal, say, w
 from gateway.terminal_text import visible
 
 if TYPE_CHECKING:
-    from gateway.ledger.queries import Result
+    from gateway.ledger.queries import Answer
 
 
 def sql(
@@ -31,8 +31,12 @@ def sql(
         bool, typer.Option("--reader-role", help="Print the SQL that makes a Postgres role which can only read.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A list of objects.")] = False,
+    as_jsonl: Annotated[bool, typer.Option("--jsonl", help="An object a line, as they come; no time limit.")] = False,
     as_csv: Annotated[
-        bool, typer.Option("--csv", help="Comma-separated, with a header; the default when piped.")
+        bool,
+        typer.Option(
+            "--csv", help="Comma-separated, with a header, as they come; no time limit. The default when piped."
+        ),
     ] = False,
     limit: Annotated[int, typer.Option(min=0, help="Rows shown in a table; 0 shows all.")] = 200,
 ) -> None:
@@ -41,18 +45,19 @@ def sql(
     On Postgres, ask as a role that can only read: --reader-role prints the SQL for one, HOLESHOT_SQL_URL uses it.
 
     A table on a terminal, CSV when piped, so that `| head` and `> file` do what they should; nulls are empty in CSV,
-    lists and objects JSON. Control characters are shown, not sent.
+    lists and objects JSON. Control characters are shown, not sent. CSV and lines of JSON are written as they come, so
+    that millions of rows take no memory.
     Tables: calls, attempts, buckets. Views: samples, leaderboard, throughput, throughput_5m, race_value, slo,
     provider_errors.
 
     Example: holeshot sql "select * from throughput"
     """
-    if as_json and as_csv:
-        fail("--json or --csv, not both", MISUSED)
+    if as_json + as_jsonl + as_csv > 1:
+        fail("one of --json, --jsonl and --csv", MISUSED)
     if query is None and not reader_role:
         fail("give a query, or - to read it from standard input", MISUSED)
     url = database_url or read_database_url(config)
-    from gateway.ledger import queries, roles  # noqa: PLC0415 - SQLAlchemy only where it is needed
+    from gateway.ledger import roles  # noqa: PLC0415 - SQLAlchemy only where it is needed
     from gateway.ledger.database import is_sqlite, parse_url  # noqa: PLC0415 - likewise
     from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
 
@@ -63,26 +68,52 @@ def sql(
             typer.echo(roles.reader_sql(parsed), nl=False)
             return
         statement = sys.stdin.read() if query == "-" else str(query)
-        result = asyncio.run(queries.run(url, statement, examine_role=True))
+        form = "json" if as_json else "jsonl" if as_jsonl else "csv" if as_csv or not on_a_terminal() else "table"
+        asyncio.run(_answer(url, statement, form, limit))
     except LedgerError as error:
         fail(str(error))
-    if result.role_may is not None:
-        typer.echo(f"holeshot: {result.role_may}; ask as a reader: holeshot sql --reader-role makes one", err=True)
-    _write(result, as_json=as_json, as_csv=as_csv or not on_a_terminal(), limit=limit)
 
 
-def _write(result: "Result", *, as_json: bool, as_csv: bool, limit: int) -> None:
-    if as_json:
-        write_json([dict(zip(result.columns, row, strict=True)) for row in result.rows])
-    elif as_csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(map(_csv_cell, result.columns))
-        writer.writerows(map(_csv_cell, row) for row in result.rows)
+async def _answer(url: str, statement: str, form: str, limit: int) -> None:
+    """Ask, and write what comes; of CSV and lines of JSON never more than a batch is in memory."""
+    from gateway.ledger import queries  # noqa: PLC0415 - as above
+
+    timeout_s = None if form in {"csv", "jsonl"} else queries.QUERY_TIMEOUT_S
+    async with queries.asked(url, statement, timeout_s=timeout_s, examine_role=True) as answer:
+        if answer.role_may is not None:
+            typer.echo(f"holeshot: {answer.role_may}; ask as a reader: holeshot sql --reader-role makes one", err=True)
+        await _write(answer, form, limit)
+
+
+async def _write(answer: "Answer", form: str, limit: int) -> None:
+    if form == "csv":
+        await _write_csv(answer)
+    elif form == "jsonl":
+        async for batch in answer.batches:
+            sys.stdout.writelines(f"{json_text(dict(zip(answer.columns, row, strict=True)))}\n" for row in batch)
+    elif form == "json":
+        rows = [row async for batch in answer.batches for row in batch]
+        write_json([dict(zip(answer.columns, row, strict=True)) for row in rows])
     else:
-        shown = result.rows[:limit] if limit else result.rows
-        write_table(result.columns, shown)
-        if hidden := len(result.rows) - len(shown):
-            say(f"{hidden} more rows; --limit 0 shows all")
+        await _write_table(answer, limit)
+
+
+async def _write_csv(answer: "Answer") -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(map(_csv_cell, answer.columns))
+    async for batch in answer.batches:
+        writer.writerows(map(_csv_cell, row) for row in batch)
+
+
+async def _write_table(answer: "Answer", limit: int) -> None:
+    shown: list[tuple[Any, ...]] = []
+    number = 0
+    async for batch in answer.batches:
+        number += len(batch)
+        shown += batch[: limit - len(shown)] if limit else batch
+    write_table(answer.columns, shown)
+    if hidden := number - len(shown):
+        say(f"{hidden} more rows; --limit 0 shows all")
 
 
 def _csv_cell(value: object) -> object:

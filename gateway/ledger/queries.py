@@ -1,8 +1,8 @@
 """Questions to the ledger in the asker's own SQL, read-only."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -10,6 +10,7 @@ from urllib.parse import quote
 import aiosqlite
 import asyncpg
 import msgspec
+from sqlalchemy.engine import URL
 
 from gateway.ledger.database import DATABASE_ERRORS, create_engine, is_sqlite, parse_url, unreachable
 from gateway.ledger.errors import DatabaseUnreachableError, QueryError
@@ -17,6 +18,8 @@ from gateway.ledger.guards import SqliteGuard, refuse_side_effects
 from gateway.ledger.roles import powers
 
 QUERY_TIMEOUT_S = 60.0
+BATCH_ROWS = 1000  # in memory at a time
+_NEVER_S = 10.0**9  # who asks has a clock of his own, or wants none
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -27,12 +30,30 @@ class Result(msgspec.Struct, frozen=True):
     role_may: str | None = None  # what it could do besides reading, in words, where that was asked for
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """An answer as it comes: never more than a batch of it is in memory."""
+
+    columns: tuple[str, ...]
+    batches: AsyncIterator[list[tuple[Any, ...]]]  # raises QueryError where the rest cannot be had
+    role_may: str | None = None  # as of Result
+
+
 async def run(url: str, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S, examine_role: bool = False) -> Result:
+    """Run one statement that only reads, and return all of its answer. Otherwise as ``asked``."""
+    async with asked(url, sql, timeout_s=timeout_s, examine_role=examine_role) as answer:
+        rows = [row async for batch in answer.batches for row in batch]
+        return Result(answer.columns, rows, answer.role_may)
+
+
+@asynccontextmanager
+async def asked(
+    url: str, sql: str, *, timeout_s: float | None = QUERY_TIMEOUT_S, examine_role: bool = False
+) -> AsyncIterator[Answer]:
     """Run one statement that only reads; ``examine_role`` looks at what else the role it runs as might do.
 
     Raises:
         QueryError: it would write, could do more than read, is no query, is more than one statement, is wrong, or
-            takes longer than ``timeout_s``.
+            takes longer than ``timeout_s`` (None: it may take as long as it does).
         DatabaseUnreachableError: there is no database to ask.
         DatabaseUrlError: as ``parse_url``.
 
@@ -40,17 +61,20 @@ async def run(url: str, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S, examine
     parsed = parse_url(url)
     try:
         async with asyncio.timeout(timeout_s):
-            return await (
-                _ask_sqlite(_existing(Path(str(parsed.database))), sql)
-                if is_sqlite(parsed)
-                else _ask_postgres(url, sql, timeout_s, examine_role=examine_role)
-            )
+            if is_sqlite(parsed):
+                async with _asked_sqlite(_existing(Path(str(parsed.database))), sql) as answer:
+                    yield answer
+            else:
+                async with _asked_postgres(url, sql, timeout_s, examine_role=examine_role) as answer:
+                    yield answer
     except TimeoutError as error:
         raise QueryError(f"the query took longer than {timeout_s:g} s and was stopped") from error
 
 
-async def _ask_postgres(url: str, sql: str, timeout_s: float, *, examine_role: bool) -> Result:
+@asynccontextmanager
+async def _asked_postgres(url: str, sql: str, timeout_s: float | None, *, examine_role: bool) -> AsyncIterator[Answer]:
     engine = create_engine(url)
+    not_ours: BaseException | None = None
     try:
         async with engine.connect() as connection:
             raw = await connection.get_raw_connection()
@@ -60,23 +84,51 @@ async def _ask_postgres(url: str, sql: str, timeout_s: float, *, examine_role: b
                 with suppress(asyncpg.PostgresError):  # not quite a Postgres
                     role_may = await powers(driver)
             async with driver.transaction(readonly=True):
-                await driver.execute(f"set local statement_timeout = {int(2000 * timeout_s)}")  # our clock comes first
+                # Our clock comes first.
+                await driver.execute(
+                    f"set local statement_timeout = {0 if timeout_s is None else int(2000 * timeout_s)}"
+                )
                 await refuse_side_effects(driver, sql)
-                try:
+                with _as_query_error(driver):
                     statement = await driver.prepare(sql)
                     columns = tuple(attribute.name for attribute in statement.get_attributes())
                     if not columns:  # COPY, COMMIT, SET, DO: what "read-only" does not stop
                         raise QueryError("only statements that return rows are run")
-                    records = await statement.fetch(timeout=2 * timeout_s)  # the caller's clock comes first
-                except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-                    if driver.is_closed():
-                        raise
-                    raise QueryError(str(error)) from error
-                return Result(columns, [tuple(record) for record in records], role_may)
+                    cursor = await statement.cursor(timeout=_NEVER_S)
+                try:
+                    yield Answer(columns, _batches_of_postgres(engine.url, driver, cursor), role_may)
+                except BaseException as error:
+                    not_ours = error  # a pipe that nobody reads any more is no fault of the database
+                    raise
     except DATABASE_ERRORS as error:
+        if error is not_ours:
+            raise
         raise unreachable(engine.url, error) from error
     finally:
         await engine.dispose()
+
+
+async def _batches_of_postgres(url: URL, driver: Any, cursor: Any) -> AsyncIterator[list[tuple[Any, ...]]]:
+    while True:
+        try:
+            with _as_query_error(driver):
+                records = await cursor.fetch(BATCH_ROWS, timeout=_NEVER_S)
+        except DATABASE_ERRORS as error:
+            raise unreachable(url, error) from error
+        if not records:
+            return
+        yield [tuple(record) for record in records]
+
+
+@contextmanager
+def _as_query_error(driver: Any) -> Iterator[None]:
+    """Blame the question for what the server says, as long as it is still there to say it."""
+    try:
+        yield
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        if driver.is_closed():
+            raise
+        raise QueryError(str(error)) from error
 
 
 def _existing(path: Path) -> Path:
@@ -101,7 +153,8 @@ async def _opened(path: Path) -> AsyncIterator[aiosqlite.Connection]:
         await connection.close()
 
 
-async def _ask_sqlite(path: Path, sql: str) -> Result:
+@asynccontextmanager
+async def _asked_sqlite(path: Path, sql: str) -> AsyncIterator[Answer]:
     guard = SqliteGuard()
     try:
         async with _opened(path) as connection:
@@ -109,10 +162,15 @@ async def _ask_sqlite(path: Path, sql: str) -> Result:
             await connection.set_authorizer(guard)
             try:
                 async with connection.execute(sql) as cursor:
-                    rows = [tuple(row) for row in await cursor.fetchall()]
-                    return Result(tuple(column[0] for column in cursor.description or ()), rows)
+                    columns = tuple(column[0] for column in cursor.description or ())
+                    yield Answer(columns, _batches_of_sqlite(cursor))
             except asyncio.CancelledError:
                 await connection.interrupt()
                 raise
     except aiosqlite.Error as error:
         raise QueryError(guard.refused or str(error)) from error
+
+
+async def _batches_of_sqlite(cursor: aiosqlite.Cursor) -> AsyncIterator[list[tuple[Any, ...]]]:
+    while rows := await cursor.fetchmany(BATCH_ROWS):
+        yield [tuple(row) for row in rows]

@@ -231,3 +231,36 @@ async def test_a_missing_database_is_unreachable(url: str, tmp_path: Path) -> No
     with pytest.raises(DatabaseUnreachableError) as failure:
         await queries.run(url, "select 1")
     assert "secret" not in str(failure.value)
+
+
+MANY = "with recursive n (i) as (select 1 union all select i + 1 from n where i < 100000) select i, 'text' from n"
+
+
+async def test_of_a_long_answer_only_a_batch_is_in_memory(ledger_url: str) -> None:
+    async with queries.asked(ledger_url, MANY, timeout_s=None) as answer:
+        sizes = [len(batch) async for batch in answer.batches]
+    assert max(sizes) <= queries.BATCH_ROWS
+    assert sum(sizes) == 100_000
+
+
+async def test_a_reader_that_has_had_enough_ends_the_question(ledger_url: str) -> None:
+    async with queries.asked(ledger_url, MANY, timeout_s=None) as answer:
+        async for batch in answer.batches:
+            assert batch[0] == (1, "text")
+            break
+    assert (await queries.run(ledger_url, "select 1")).rows == [(1,)]
+
+
+async def test_a_question_that_fails_late_says_so(postgres_url: str) -> None:
+    async with queries.asked(
+        postgres_url, "select 1 / (5000 - i) from generate_series(1, 9000) i", timeout_s=None
+    ) as answer:
+        with pytest.raises(QueryError, match="division by zero"):
+            async for _ in answer.batches:
+                pass
+
+
+async def test_a_pipe_that_nobody_reads_is_no_fault_of_the_database(ledger_url: str) -> None:
+    with pytest.raises(BrokenPipeError):
+        async with queries.asked(ledger_url, MANY):
+            raise BrokenPipeError

@@ -1,15 +1,44 @@
 """How an answer in SQL is written."""
 
+import asyncio
 import csv
 import io
+import json
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from gateway.cli.sql import _write
-from gateway.ledger.queries import Result
+from gateway.ledger.queries import Answer
+
+Batch = list[tuple[Any, ...]]
+
+
+def answer(columns: tuple[str, ...], *batches: Batch) -> Answer:
+    async def come() -> AsyncIterator[Batch]:
+        for batch in batches:
+            yield batch
+
+    return Answer(columns, come())
+
+
+def written(answered: Answer, form: str, capsys: pytest.CaptureFixture[str], limit: int = 0) -> str:
+    asyncio.run(_write(answered, form, limit))
+    return capsys.readouterr().out
 
 
 def test_lists_and_objects_are_json_in_csv(capsys: pytest.CaptureFixture[str]) -> None:
-    _write(Result(("tags", "ids", "n"), [({"a": "b"}, [1, 2], None)]), as_json=False, as_csv=True, limit=0)
+    text = written(answer(("tags", "ids", "n"), [({"a": "b"}, [1, 2], None)]), "csv", capsys)
+    assert list(csv.reader(io.StringIO(text))) == [["tags", "ids", "n"], ['{"a":"b"}', "[1,2]", ""]]
 
-    assert list(csv.reader(io.StringIO(capsys.readouterr().out))) == [["tags", "ids", "n"], ['{"a":"b"}', "[1,2]", ""]]
+
+def test_lines_of_json_are_an_object_each(capsys: pytest.CaptureFixture[str]) -> None:
+    text = written(answer(("a", "b"), [(1, "x\ny")], [(2, None)]), "jsonl", capsys)
+    assert [json.loads(line) for line in text.splitlines()] == [{"a": 1, "b": "x\ny"}, {"a": 2, "b": None}]
+
+
+def test_a_table_counts_what_it_does_not_show(capsys: pytest.CaptureFixture[str]) -> None:
+    text = written(answer(("a",), [(1,), (2,)], [(3,), (4,)]), "table", capsys, limit=3)
+    assert "1 more rows" in text
+    assert "4" not in text

@@ -7,10 +7,9 @@ from uuid import UUID
 import pytest
 import typer
 
-from gateway.cli.sql import _write
 from gateway.cli.terminal import cell, console, fail, say, write_json, write_table
-from gateway.ledger.queries import Result
 from gateway.terminal_text import visible
+from tests.unit.cli.test_sql_output import answer, written
 
 
 def test_the_unit_decides_the_digits() -> None:
@@ -128,13 +127,11 @@ def test_json_keeps_what_others_say_and_escapes_it(capsys: pytest.CaptureFixture
     assert not set(written) & STEERING
 
 
-@pytest.mark.parametrize("as_csv", [True, False])
-def test_an_answer_in_sql_steers_nothing_in_whatever_form(capsys: pytest.CaptureFixture[str], *, as_csv: bool) -> None:
-    _write(Result((EVIL,), [(EVIL,), ({"k": EVIL},)]), as_json=False, as_csv=as_csv, limit=0)
-
-    written = capsys.readouterr().out
-    assert not set(written) & STEERING
-    assert r"\x1b[2J[red]x[/red]" in written
+@pytest.mark.parametrize("form", ["csv", "jsonl", "json", "table"])
+def test_an_answer_in_sql_steers_nothing_in_whatever_form(capsys: pytest.CaptureFixture[str], form: str) -> None:
+    text = written(answer((EVIL,), [(EVIL,), ({"k": EVIL},)]), form, capsys)
+    assert not set(text) & STEERING
+    assert r"[2J[red]x[/red]" in text
 
 
 def test_an_error_steers_nothing(capsys: pytest.CaptureFixture[str]) -> None:
