@@ -70,7 +70,7 @@ class Fleet:
     def __init__(self, seed: int, difficulty: float) -> None:
         self._random = Random(seed)
         self._shared, self._own = sqrt(difficulty), sqrt(1 - difficulty)
-        self._providers = [
+        self.providers = [
             (
                 self._random.uniform(200, 600),
                 self._random.uniform(0.2, 0.6),
@@ -82,12 +82,16 @@ class Fleet:
     def draw(self) -> tuple[int, int, float, float]:
         """Return who is the primary, who races it, and their times to first token in milliseconds."""
         random = self._random
-        primary, rival = random.sample(range(len(self._providers)), 2)
+        primary, rival = random.sample(range(len(self.providers)), 2)
         call = self._shared * random.gauss(0, 1)
         return primary, rival, self._ttft_ms(primary, call), self._ttft_ms(rival, call)
 
+    def draw_of(self, provider: int) -> float:
+        """Return how long ``provider`` takes for another call, in milliseconds."""
+        return self._ttft_ms(provider, self._shared * self._random.gauss(0, 1))
+
     def _ttft_ms(self, provider: int, call: float) -> float:
-        median_ms, sigma, tail_share = self._providers[provider]
+        median_ms, sigma, tail_share = self.providers[provider]
         random = self._random
         ttft_ms = median_ms * exp(sigma * (call + self._own * random.gauss(0, 1)))
         if random.random() < tail_share:

@@ -34,7 +34,7 @@ _COLUMNS = {
     "in_flight": "now",
     "notes": "notes",
 }
-_NOTES = {"biased": "too low?", "buffered": "buffered"}  # losers were cut early; answers come at once, so e2e counts
+_NOTES = {"biased": "too high?", "buffered": "buffered"}  # too few audits of the cut; answers come at once: e2e counts
 
 _SINCE = re.compile(r"(\d+)([smhd])")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

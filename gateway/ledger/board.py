@@ -13,6 +13,7 @@ totals as (
     model, deployment,
     count(*) filter (where is_counted) as n, count(*) filter (where is_error) as err,
     count(*) filter (where is_rate_limited) as lim, count(*) filter (where is_won) as won,
+    count(*) filter (where is_overtaken) as over_all, count(*) filter (where is_watched) as aud,
     sum(decode_tokens) as tok, sum(decode_s) as sec, sum(e2e_tokens) as etok, sum(e2e_s) as esec
   from recent
   group by model, deployment
@@ -20,8 +21,10 @@ totals as (
 histogram as (
   select
     model, deployment || '|' || prompt_class || '|' as owner, bucket,
-    count(token_ms) as events, count(token_ms) filter (where audited) as audited_events,
-    count(censored_ms) as censored, count(censored_ms) filter (where audited) as audited_censored
+    count(token_ms) as events, count(token_ms) filter (where is_watched) as audited_events,
+    count(censored_ms) as censored, count(censored_ms) filter (where is_watched) as audited_censored,
+    count(token_ms) filter (where is_late) as late_events,
+    count(censored_ms) filter (where not is_late and not is_overtaken) as fair_censored
   from recent
   where bucket is not null
   group by model, deployment, prompt_class, bucket
@@ -31,16 +34,15 @@ answers as (
     model, deployment, slot, count(*) filter (where is_timed) as answers, count(*) filter (where is_burst) as bursts
   from recent
   group by model, deployment, slot
-),
-by_model as (
-  select model, count(*) filter (where is_first) as calls, count(*) filter (where is_raced) as raced
-  from recent
-  group by model
 )
 select model, 0 as slot, owner || 'e' || bucket as field, events as amount from histogram where events > 0
 union all select model, 0, owner || 'ae' || bucket, audited_events from histogram where audited_events > 0
 union all select model, 0, owner || 'c' || bucket, censored from histogram where censored > 0
 union all select model, 0, owner || 'ac' || bucket, audited_censored from histogram where audited_censored > 0
+union all select model, 0, owner || 'l' || bucket, late_events from histogram where late_events > 0
+union all select model, 0, owner || 'g' || bucket, fair_censored from histogram where fair_censored > 0
+union all select model, 0, deployment || '|over', over_all from totals
+union all select model, 0, deployment || '|aud', aud from totals
 union all select model, 0, deployment || '|n', n from totals
 union all select model, 0, deployment || '|err', err from totals
 union all select model, 0, deployment || '|lim', lim from totals
@@ -51,8 +53,6 @@ union all select model, 0, deployment || '|etok', etok from totals where esec > 
 union all select model, 0, deployment || '|esec', esec from totals where esec > 0
 union all select model, slot, deployment || '|ans', answers from answers where answers > 0
 union all select model, slot, deployment || '|burst', bursts from answers where bursts > 0
-union all select model, 0, 'calls', calls from by_model
-union all select model, 0, 'raced', raced from by_model
 """
 
 

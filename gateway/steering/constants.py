@@ -88,5 +88,5 @@ PRICE_MIN_S = 0.001  # less is nothing
 # The published leaderboard
 PUBLISH_EVENTS = 3  # below this many first tokens a quantile says nothing
 Z_95 = 1.96  # half-width of a 95 % interval in standard errors
-RACED_SHARE, AUDITED_SAMPLES = 0.25, 30  # calls raced from the start, and audited attempts, from which on these speak
+LEAST_AUDITS = 30  # of a deployment's overtaken attempts, from which on these stand for all that were overtaken
 BUFFERED_ANSWERS = 20  # the last so many are asked whether they came at once

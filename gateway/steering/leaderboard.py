@@ -11,17 +11,17 @@ from typing import Literal
 import msgspec
 
 from gateway.steering.constants import (
-    AUDITED_SAMPLES,
     BUFFERED_ANSWERS,
+    LEAST_AUDITS,
     PUBLISH_EVENTS,
-    RACED_SHARE,
     SLOT_S,
     SLOTS_KEPT,
 )
+from gateway.steering.fair import Fair, fair_quantiles
 from gateway.steering.health import Condition, State
 from gateway.steering.intervals import Quantile, quantiles
 from gateway.steering.survival import dense
-from gateway.steering.tally import CALLS, RACED, Counts, Tally, add_counts, merged, read_tallies
+from gateway.steering.tally import Counts, Tally, add_counts, merged, read_tallies
 
 WINDOW_S = SLOT_S * SLOTS_KEPT  # of the board; its last half-minute is still running
 
@@ -38,10 +38,10 @@ class Row(msgspec.Struct, frozen=True):
     events: int  # first tokens
     censored: int  # attempts cut before theirs
     rate_limited: int  # 429s
-    audited: int  # of first tokens and cut attempts, those whose attempt was watched on after it had lost
+    audited: int  # a random sample of those overtaken before their first token: watched on to it
     basis: Literal["all", "audited"]  # the attempts whose TTFT is published
-    biased: bool  # of those some were cut: with correlated providers the quantiles are too low
-    ttft_p50_ms: float | None  # Kaplan-Meier over first tokens and cut attempts, with its 95 % interval
+    biased: bool  # some were cut, and too few audited: attempts of a call are alike, so the quantiles are too high
+    ttft_p50_ms: float | None  # audited ones standing for all overtaken, else Kaplan-Meier; with its 95 % interval
     ttft_p50_low_ms: float | None
     ttft_p50_high_ms: float | None
     ttft_p95_ms: float | None
@@ -74,7 +74,6 @@ class Window(msgspec.Struct, frozen=True):
     tallies: Mapping[str, Tally]
     buffered: frozenset[str]
     won: float
-    raced_share: float  # of calls, those with a second attempt from the start
 
     @property
     def busiest_class(self) -> int:
@@ -93,24 +92,16 @@ def read_window(slots: Mapping[int, Mapping[str, float]]) -> Window:
     for counts in slots.values():
         add_counts(total, counts)
     tallies = read_tallies(total)
-    return Window(
-        tallies,
-        _buffered(slots),
-        won=sum(tally.won for tally in tallies.values()),
-        raced_share=total.get(RACED, 0.0) / total[CALLS] if total.get(CALLS) else 0.0,
-    )
+    return Window(tallies, _buffered(slots), won=sum(tally.won for tally in tallies.values()))
 
 
 def row(deployment: str, window: Window, *, score_s: float | None = None, condition: Condition | None = None) -> Row:
     """Describe a deployment; it gets its ranks from ``rank``."""
     tally = window.tallies.get(deployment) or Tally()
     events, censored = dense(merged(tally.events.values())), dense(merged(tally.censored.values()))
-    audited_events = dense(merged(tally.audited_events.values()))
-    audited_censored = dense(merged(tally.audited_censored.values()))
-    audited = sum(audited_events) + sum(audited_censored)
-    use_audited = window.raced_share >= RACED_SHARE and audited >= AUDITED_SAMPLES
-    basis = (audited_events, audited_censored) if use_audited else (events, censored)
-    p50, p95, p99 = _published(*basis)
+    fair = _fair(tally, events)
+    use_audited = fair.audited >= LEAST_AUDITS
+    p50, p95, p99 = _published_fair(fair) if use_audited else _published(events, censored)
     return Row(
         rank=None,
         deployment=deployment,
@@ -121,7 +112,7 @@ def row(deployment: str, window: Window, *, score_s: float | None = None, condit
         events=round(sum(events)),
         censored=round(sum(censored)),
         rate_limited=round(tally.lim),
-        audited=round(audited),
+        audited=round(sum(fair.audited_events) + sum(fair.audited_censored)),
         basis="audited" if use_audited else "all",
         biased=not use_audited and any(censored),
         ttft_p50_ms=_ms(p50.value_s),
@@ -163,6 +154,26 @@ def rank(rows: Iterable[Row]) -> tuple[Row, ...]:
         for each in rows
     )
     return tuple(sorted(ranked, key=_liking))
+
+
+def _fair(tally: Tally, events: list[float]) -> Fair:
+    late = dense(merged(tally.late_events.values()))
+    audited = dense(merged(tally.audited_events.values()))
+    own = [max(0.0, seen - other - more) for seen, other, more in zip(events, late, audited, strict=True)]
+    return Fair(
+        events=own,
+        censored=dense(merged(tally.fair_censored.values())),
+        overtaken=max(tally.over, tally.aud),
+        audited=tally.aud,
+        audited_events=audited,
+        audited_censored=dense(merged(tally.audited_censored.values())),
+    )
+
+
+def _published_fair(fair: Fair) -> tuple[Quantile, ...]:
+    if round(sum(fair.events) + sum(fair.audited_events)) < PUBLISH_EVENTS:
+        return (_UNKNOWN,) * len(_SHARES)
+    return fair_quantiles(fair, _SHARES)
 
 
 def _published(events: list[float], censored: list[float]) -> tuple[Quantile, ...]:

@@ -2,7 +2,7 @@
 
 from gateway.calls import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
 from gateway.steering.constants import UNCOUNTED_CLASSES_FROM
-from gateway.steering.tally import CALLS, RACED, Counts, Fields, censored_field, event_field, fields
+from gateway.steering.tally import Counts, Fields, censored_field, event_field, fields
 from providers.errors import ErrorKind
 
 CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
@@ -19,10 +19,7 @@ def of_token(start: AttemptStart, prompt_class: int, ttft_s: float) -> Counts:
     if prompt_class >= UNCOUNTED_CLASSES_FROM:
         return {}
     ttft_s = round(ttft_s, 6)  # as the ledger has it: both must find the same bucket
-    counts = {event_field(start.deployment, prompt_class, ttft_s): 1.0}
-    if start.audited:
-        counts[event_field(start.deployment, prompt_class, ttft_s, audited=True)] = 1.0
-    return counts
+    return {event_field(start.deployment, prompt_class, ttft_s): 1.0}
 
 
 def of_end(attempt: AttemptRecord, prompt_class: int) -> Counts:
@@ -33,7 +30,8 @@ def of_end(attempt: AttemptRecord, prompt_class: int) -> Counts:
     """
     if prompt_class >= UNCOUNTED_CLASSES_FROM:
         return {}
-    counts = _call(attempt)
+    counts: Counts = {}
+    _tell_apart(counts, attempt, prompt_class)
     outcome = attempt.outcome
     if outcome in BROKEN:
         names = fields(attempt.deployment)
@@ -44,8 +42,6 @@ def of_end(attempt: AttemptRecord, prompt_class: int) -> Counts:
     elif attempt.censored_at_ms is not None and outcome in CUT:
         name, age_s = attempt.deployment, attempt.censored_at_ms / 1000
         counts[censored_field(name, prompt_class, age_s)] = 1.0
-        if attempt.audited:
-            counts[censored_field(name, prompt_class, age_s, audited=True)] = 1.0
     elif outcome is Outcome.WON or outcome in CUT:
         names = fields(attempt.deployment)
         counts[names.n] = 1.0
@@ -55,11 +51,32 @@ def of_end(attempt: AttemptRecord, prompt_class: int) -> Counts:
     return counts
 
 
-def _call(attempt: AttemptRecord) -> Counts:
-    """Return the call a first attempt stands for, or its race when the second ran from the start."""
-    if attempt.number == 1:
-        return {CALLS: 1.0}
-    return {RACED: 1.0} if attempt.number == 2 and attempt.role in _FROM_THE_START else {}  # noqa: PLR2004 - the second
+def _tell_apart(counts: Counts, attempt: AttemptRecord, prompt_class: int) -> None:
+    """Add what the published quantiles need: who was late, who was overtaken, and which of these are the sample.
+
+    In exploring races everybody is audited, so those overtaken there count like those who were not.
+    """
+    name, role = attempt.deployment, attempt.role
+    token_s = None if attempt.token_ms is None else attempt.token_ms / 1000
+    if not (role is Role.RACE or role is Role.EXPLORE or (role is Role.PRIMARY and attempt.number == 1)):
+        if token_s is not None:
+            counts[event_field(name, prompt_class, token_s, kind="l")] = 1.0
+        return
+    outcome, cut_ms = attempt.outcome, attempt.censored_at_ms
+    overtaken = outcome is Outcome.LOST if attempt.is_overtaken is None else attempt.is_overtaken
+    explored = attempt.audited and (role is Role.EXPLORE or (role is Role.PRIMARY and attempt.predicted_ms is None))
+    if not overtaken or explored:
+        if cut_ms is not None and outcome in CUT:
+            counts[censored_field(name, prompt_class, cut_ms / 1000, kind="g")] = 1.0
+        return
+    names = fields(name)
+    counts[names.over] = 1.0
+    if attempt.audited and (outcome is Outcome.SUPERSEDED or outcome is Outcome.LOST or outcome in BROKEN):
+        counts[names.aud] = 1.0
+        if token_s is not None:
+            counts[event_field(name, prompt_class, token_s, kind="ae")] = 1.0
+        elif cut_ms is not None:
+            counts[censored_field(name, prompt_class, cut_ms / 1000, kind="ac")] = 1.0
 
 
 def _count_speed(counts: Counts, names: Fields, attempt: AttemptRecord) -> None:
@@ -89,6 +106,3 @@ def _count_speed(counts: Counts, names: Fields, attempt: AttemptRecord) -> None:
 
 def _came_at_once(tokens: int, span_s: float) -> bool:
     return span_s < BURST_S or tokens - 1 > BURST_TPS * span_s
-
-
-_FROM_THE_START = frozenset({Role.RACE, Role.EXPLORE})

@@ -2,11 +2,13 @@
 
 A slot is a mapping of fields to numbers, in memory as in a Redis hash, so that replicas merge by adding:
 ``deployment|class|e17`` first tokens by bucket of the attempt's TTFT, ``deployment|class|c17`` cut attempts by bucket
-of their age, and ``ae17``, ``ac17`` those of them that were audited. ``deployment|n``, ``|err`` (attempts ended with a
-first token or an error), ``|lim`` (429s), ``|won``, ``|tok``, ``|sec`` (decode), ``|gtok``, ``|gsec`` (decode
-where the tokens are guessed, which no figure is published of), ``|etok``, ``|esec`` (end to end),
+of their age. What is published needs to tell some apart: ``l17`` first tokens of attempts launched late (hedges,
+failovers), ``g17`` cut ones that nobody had overtaken, ``ae17`` and ``ac17`` the audited of those that were, a random
+sample. ``deployment|over`` counts all of these, ``|aud`` the audited, those that failed included. ``|n``, ``|err``
+(attempts ended with a first token or an error), ``|lim`` (429s), ``|won``, ``|tok``, ``|sec`` (decode), ``|gtok``,
+``|gsec`` (decode where the tokens are guessed, which no figure is published of), ``|etok``, ``|esec`` (end to end),
 ``|ans``, ``|burst`` (answers whose speed could be known; those that came at once, out of a buffer). For the whole model
-``calls``, ``raced`` (those with a second attempt from the start), ``req``, ``out`` (calls answered, their tokens).
+``req``, ``out`` (calls answered, their tokens).
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +25,6 @@ Counts: TypeAlias = dict[str, float]
 Sparse: TypeAlias = dict[int, float]  # bucket -> count
 
 REQUESTS, OUTPUT_TOKENS = "req", "out"
-CALLS, RACED = "calls", "raced"
 
 MOST_DEPLOYMENTS = 256  # of one model: each is an estimate a second
 DIGITS = 3  # of a prompt class, and of a bucket
@@ -31,7 +32,7 @@ _FIELDS_KNOWN = 65_536  # places kept of fields read before: ten busy models of 
 
 
 class Fields(msgspec.Struct, frozen=True, gc=False):
-    """The names of one deployment's counts: made once, for each sample has up to nine of them."""
+    """The names of one deployment's counts: made once, for each sample has up to ten of them."""
 
     n: str
     err: str
@@ -45,6 +46,8 @@ class Fields(msgspec.Struct, frozen=True, gc=False):
     esec: str
     ans: str
     burst: str
+    over: str
+    aud: str
 
 
 @lru_cache(maxsize=_FIELDS_KNOWN)
@@ -53,14 +56,14 @@ def fields(deployment: str) -> Fields:
     return Fields(*(intern(f"{deployment}|{name}") for name in Fields.__struct_fields__))
 
 
-def event_field(deployment: str, prompt_class: int, ttft_s: float, *, audited: bool = False) -> str:
-    """Name the count of first tokens like this one."""
-    return _histogram_field(deployment, prompt_class, "ae" if audited else "e", bucket(ttft_s))
+def event_field(deployment: str, prompt_class: int, ttft_s: float, *, kind: str = "e") -> str:
+    """Name the count of first tokens like this one; ``kind`` is ``e``, ``l`` or ``ae``."""
+    return _histogram_field(deployment, prompt_class, kind, bucket(ttft_s))
 
 
-def censored_field(deployment: str, prompt_class: int, age_s: float, *, audited: bool = False) -> str:
-    """Name the count of attempts cut at such an age."""
-    return _histogram_field(deployment, prompt_class, "ac" if audited else "c", bucket(age_s))
+def censored_field(deployment: str, prompt_class: int, age_s: float, *, kind: str = "c") -> str:
+    """Name the count of attempts cut at such an age; ``kind`` is ``c``, ``g`` or ``ac``."""
+    return _histogram_field(deployment, prompt_class, kind, bucket(age_s))
 
 
 @lru_cache(maxsize=_FIELDS_KNOWN)
@@ -99,8 +102,12 @@ class Tally(msgspec.Struct):
     esec: float = 0.0
     ans: float = 0.0
     burst: float = 0.0
+    over: float = 0.0
+    aud: float = 0.0
     events: dict[int, Sparse] = {}
     censored: dict[int, Sparse] = {}
+    late_events: dict[int, Sparse] = {}
+    fair_censored: dict[int, Sparse] = {}
     audited_events: dict[int, Sparse] = {}
     audited_censored: dict[int, Sparse] = {}
 
@@ -159,5 +166,12 @@ def _place(field: str) -> tuple[str, str, int | None, int] | None:
 
 
 _TOTALS = frozenset(Fields.__struct_fields__)
-_HISTOGRAMS = {"e": "events", "c": "censored", "ae": "audited_events", "ac": "audited_censored"}
-_KINDS, _DIGITS = "aec", "0123456789"
+_HISTOGRAMS = {
+    "e": "events",
+    "c": "censored",
+    "l": "late_events",
+    "g": "fair_censored",
+    "ae": "audited_events",
+    "ac": "audited_censored",
+}
+_KINDS, _DIGITS = "aeclg", "0123456789"

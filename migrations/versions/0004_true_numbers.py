@@ -67,6 +67,8 @@ ATTEMPTS: dict[str, sa.types.TypeEngine[Any]] = {
 # Views in the order in which they are made, each after those it reads; with them the revision whose view of this name
 # is replaced, if there was one. NAME_1h, NAME_24h and NAME_30d are made of NAME's file.
 VIEWS: dict[str, str | None] = {
+    "samples": "0003",
+    "leaderboard": "0002",
     "race_value": "0001",
     "race_value_1h": None,
     "race_value_24h": None,

@@ -52,6 +52,9 @@ def traffic(random: Random, now: datetime, calls: int, *, raced: float) -> list[
         ]
         if random.random() > raced:
             racers = racers[:1]
+        elif random.random() < 0.1:
+            role = random.choice([Role.EXPLORE, Role.HEDGE])
+            racers[1] = msgspec.structs.replace(racers[1], role=role)
         winner = min(range(len(racers)), key=lambda order: ttfts[order])
         for order in range(len(racers)):
             if order != winner:
@@ -68,19 +71,29 @@ def _racer(
     span_ms = 3.0 if speed is None else round((tokens - 1) / speed * 1000, 3)
     return attempt(
         call_id, number, started_at=at, role=Role.PRIMARY if number == 1 else Role.RACE, deployment=name,
-        provider=name[:4], audited=audited, ttft_ms=ttft_ms, ttft_answer_ms=ttft_ms, last_token_ms=ttft_ms + span_ms,
-        completion_tokens=tokens, tokens_source=random.choice([TokensSource.REPORTED, TokensSource.ESTIMATED]),
+        provider=name[:4], audited=audited, ttft_ms=ttft_ms, ttft_answer_ms=ttft_ms, token_ms=ttft_ms,
+        last_token_ms=ttft_ms + span_ms, completion_tokens=tokens,
+        tokens_source=random.choice([TokensSource.REPORTED, TokensSource.ESTIMATED]),
         decode_tps=None if speed is None or tokens < 10 else speed, e2e_tps=40.0,
     )  # fmt: skip
 
 
 def _lose(random: Random, racer: AttemptRecord, claim_ms: float, own_ms: float) -> AttemptRecord:
+    known: dict[str, Any] = {"is_overtaken": own_ms > claim_ms, "predicted_ms": random.choice([900.0, None])}
+    if racer.audited and random.random() < 0.1:  # failed once overtaken, or had no token when the audit ended
+        cut: dict[str, Any] = random.choice(
+            [{"outcome": Outcome.FAILED}, {"outcome": Outcome.LOST, "censored_at_ms": 30_000.0}]
+        )
+        nothing = {"ttft_ms": None, "ttft_answer_ms": None, "token_ms": None, "last_token_ms": None, "decode_tps": None}
+        return msgspec.structs.replace(racer, **(known | nothing | cut), tokens_source=None)
     if racer.audited:
-        return msgspec.structs.replace(racer, outcome=Outcome.SUPERSEDED, tokens_source=TokensSource.ESTIMATED)
+        seen = {"outcome": Outcome.SUPERSEDED, "tokens_source": TokensSource.ESTIMATED}
+        return msgspec.structs.replace(racer, **(known | seen))
     thought = random.random() < 0.2 and own_ms > claim_ms > 20  # reasoning had begun, the answer had not
     return attempt(
         racer.call_id, racer.number, started_at=racer.started_at, role=racer.role, deployment=racer.deployment,
-        provider=racer.provider, outcome=Outcome.LOST, censored_at_ms=claim_ms, ttft_ms=None,
+        provider=racer.provider, outcome=random.choice([Outcome.LOST, Outcome.LOST, Outcome.CLIENT_GONE]),
+        censored_at_ms=claim_ms, ttft_ms=None, is_overtaken=random.choice([True, None]),
         first_event_ms=10.0 if thought else None,
     )  # fmt: skip
 
@@ -118,7 +131,7 @@ def published(rows: tuple[Row, ...]) -> dict[str, dict[str, Any]]:
     return {each.deployment: {name: getattr(each, name) for name in ALIKE} for each in rows}
 
 
-@pytest.mark.parametrize(("calls", "raced"), [(12, 0.5), (400, 0.0), (400, 0.2), (600, 0.8)])
+@pytest.mark.parametrize(("calls", "raced"), [(12, 0.5), (400, 0.0), (400, 0.2), (900, 0.9)])
 async def test_view_board_and_the_board_rebuilt_from_sql_agree_row_by_row(
     ledger_url: str, tmp_path: Path, calls: int, raced: float
 ) -> None:
@@ -126,6 +139,7 @@ async def test_view_board_and_the_board_rebuilt_from_sql_agree_row_by_row(
     records = traffic(Random(calls + int(10 * raced)), now, calls, raced=raced)
     await stored(ledger_url, tmp_path, records)
     result = await queries.run(ledger_url, "select * from leaderboard order by model, rank")
+    assert any("audited" in row for row in result.rows) == (calls > 400)
     steering = replayed(records, now.timestamp())
     since = datetime.fromtimestamp((slot_of(now.timestamp()) - SLOTS_KEPT + 1) * SLOT_S, UTC)
     rebuilt = await counts_since(ledger_url, since)

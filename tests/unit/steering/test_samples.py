@@ -25,10 +25,9 @@ def answered(**facts: Any) -> dict[str, float]:
     return ended(Outcome.WON, **({"tokens_source": TokensSource.REPORTED} | known | facts))
 
 
-@pytest.mark.parametrize("audited", [False, True])
-def test_a_first_token_is_an_event_and_an_audited_one_twice(audited: bool) -> None:
-    start = AttemptStart("1", 1, NOON, Role.PRIMARY, "p", "a", 0.0, audited)
-    assert of_token(start, 2, 0.020) == ({"a|2|e8": 1.0, "a|2|ae8": 1.0} if audited else {"a|2|e8": 1.0})
+def test_a_first_token_is_an_event() -> None:
+    start = AttemptStart("1", 1, NOON, Role.PRIMARY, "p", "a", 0.0)
+    assert of_token(start, 2, 0.020) == {"a|2|e8": 1.0}
 
 
 def test_a_first_token_is_counted_to_the_microsecond_as_the_ledger_has_it() -> None:
@@ -39,7 +38,6 @@ def test_a_first_token_is_counted_to_the_microsecond_as_the_ledger_has_it() -> N
 def test_an_attempt_cut_before_its_token_is_censored_and_counts_in_nothing_else() -> None:
     assert ended(Outcome.LOST, censored_at_ms=40.0) == {"a|1|c16": 1.0}
     assert ended(Outcome.CLIENT_GONE, censored_at_ms=40.0) == {"a|1|c16": 1.0}
-    assert ended(Outcome.LOST, censored_at_ms=40.0, audited=True) == {"a|1|c16": 1.0, "a|1|ac16": 1.0}
 
 
 def test_an_error_counts_a_429_is_kept_apart_and_the_clients_own_fault_is_nobodys() -> None:
@@ -50,12 +48,31 @@ def test_an_error_counts_a_429_is_kept_apart_and_the_clients_own_fault_is_nobody
     assert ended(Outcome.INTERRUPTED) == {}
 
 
-def test_a_call_is_counted_by_its_first_attempt_and_a_race_by_the_second_from_the_start() -> None:
-    assert ended(Outcome.INTERRUPTED, number=1, role=Role.PRIMARY) == {"calls": 1.0}
-    assert ended(Outcome.INTERRUPTED, number=2, role=Role.RACE) == {"raced": 1.0}
-    assert ended(Outcome.INTERRUPTED, number=2, role=Role.EXPLORE) == {"raced": 1.0}
-    assert ended(Outcome.INTERRUPTED, number=2, role=Role.HEDGE) == {}
-    assert ended(Outcome.INTERRUPTED, number=3, role=Role.RACE) == {}
+def test_of_the_overtaken_the_audited_are_told_apart() -> None:
+    overtaken: dict[str, Any] = {"number": 2, "role": Role.RACE, "is_overtaken": True}
+    cut = ended(Outcome.LOST, censored_at_ms=40.0, **overtaken)
+    assert cut == {"a|1|c16": 1.0, "a|over": 1.0}
+    seen = ended(Outcome.SUPERSEDED, token_ms=80.0, audited=True, **overtaken)
+    assert seen == {"a|over": 1.0, "a|aud": 1.0, "a|1|ae24": 1.0, "a|n": 1.0}
+    broken = ended(Outcome.FAILED, error_kind="server_error", audited=True, **overtaken)
+    assert broken == {"a|over": 1.0, "a|aud": 1.0, "a|n": 1.0, "a|err": 1.0}
+    endless = ended(Outcome.LOST, censored_at_ms=40.0, audited=True, **overtaken)
+    assert endless == {"a|1|c16": 1.0, "a|over": 1.0, "a|aud": 1.0, "a|1|ac16": 1.0}
+
+
+def test_exploring_races_are_no_sample_of_the_others() -> None:
+    seen = {"token_ms": 80.0, "audited": True, "is_overtaken": True}
+    assert ended(Outcome.SUPERSEDED, number=2, role=Role.EXPLORE, **seen) == {"a|n": 1.0}
+    assert ended(Outcome.SUPERSEDED, number=1, role=Role.PRIMARY, **seen) == {"a|n": 1.0}
+    drawn = ended(Outcome.SUPERSEDED, number=1, role=Role.PRIMARY, predicted_ms=90.0, **seen)
+    assert drawn == {"a|over": 1.0, "a|aud": 1.0, "a|1|ae24": 1.0, "a|n": 1.0}
+
+
+def test_whose_client_left_is_cut_by_nobody_and_who_is_launched_late_is_told_apart() -> None:
+    gone = ended(Outcome.CLIENT_GONE, number=2, role=Role.RACE, censored_at_ms=40.0, is_overtaken=False)
+    assert gone == {"a|1|c16": 1.0, "a|1|g16": 1.0}
+    assert ended(Outcome.WON, role=Role.HEDGE, token_ms=80.0) == {"a|1|l24": 1.0, "a|n": 1.0, "a|won": 1.0}
+    assert ended(Outcome.WON, role=Role.PRIMARY, token_ms=80.0) == {"a|1|l24": 1.0, "a|n": 1.0, "a|won": 1.0}
 
 
 def test_speeds_are_tokens_and_seconds_so_that_they_add_up() -> None:
@@ -87,6 +104,9 @@ def test_an_answer_that_comes_at_once_is_a_burst_one_too_short_to_tell_is_none(
 
 
 def test_a_tally_is_read_back_from_what_attempts_added() -> None:
-    tally = read_tallies({**answered(), "a|1|ae8": 2.0, "a|1|ac9": 3.0, "a|lim": 4.0, "calls": 9.0})["a"]
+    tally = read_tallies({**answered(), "a|1|ae8": 2.0, "a|1|ac9": 3.0, "a|lim": 4.0, "a|1|l7": 5.0, "a|1|g6": 6.0})[
+        "a"
+    ]
     assert (tally.n, tally.won, tally.lim, tally.etok, tally.esec) == (1.0, 1.0, 4.0, 101.0, 2.2)
     assert (tally.audited_events, tally.audited_censored, tally.events) == ({1: {8: 2.0}}, {1: {9: 3.0}}, {})
+    assert (tally.late_events, tally.fair_censored) == ({1: {7: 5.0}}, {1: {6: 6.0}})

@@ -1,0 +1,79 @@
+-- Every attempt as the leaderboard counts it.
+--
+-- token_ms: first token by the call's win_on, from the attempt's launch; censored_ms: the age at which it was cut before
+-- that. bucket: of either. audited: it was to be watched on if it lost. is_counted: it ended with a first token or an
+-- error; neither 429s (is_rate_limited), the client's own faults nor an API that the deployment lacks are errors.
+-- is_late: launched after its call, where others were slow, so that it is no fair sample. is_overtaken: another one won
+-- before its first token, and it was cut, unless it is one of those drawn to be watched (is_watched). Tokens and seconds
+-- are of answers whose provider counted the tokens; is_burst: of those whose speed could be known (is_timed), it came at
+-- once, out of a buffer. model: the one it ran for, which after a fallback is not the one that was asked for.
+create view samples as
+with judged as (
+  select
+    coalesce(attempts.model, calls.model) as model,
+    calls.prompt_class,
+    attempts.deployment,
+    attempts.provider,
+    attempts.started_at,
+    attempts.audited,
+    attempts.outcome,
+    attempts.censored_at_ms as censored_ms,
+    case when calls.win_on = 'answer' then attempts.ttft_answer_ms else attempts.ttft_ms end as token_ms,
+    not (attempts.role in ('race', 'explore') or (attempts.role = 'primary' and attempts.number = 1)) as is_late,
+    coalesce(attempts.is_overtaken, attempts.outcome = 'lost') and not (  -- exploring races are no random sample
+      attempts.audited and (attempts.role = 'explore' or (attempts.role = 'primary' and attempts.predicted_ms is null))
+    ) as is_overtaken,
+    attempts.outcome in ('failed', 'timeout', 'stalled')
+      and coalesce(attempts.error_kind, '') not in ('rate_limited', 'bad_request', 'no_such_api') as is_error,
+    attempts.outcome in ('failed', 'timeout', 'stalled')
+      and coalesce(attempts.error_kind, '') = 'rate_limited' as is_rate_limited,
+    attempts.decode_tps,
+    attempts.completion_tokens,
+    attempts.completion_tokens - coalesce(attempts.reasoning_tokens, 0) as visible_tokens,
+    attempts.last_token_ms,
+    (attempts.last_token_ms - attempts.ttft_ms) / 1000.0 as span_s,
+    attempts.tokens_source = 'reported' and attempts.outcome in ('won', 'lost', 'superseded', 'client_gone')
+      and (attempts.outcome = 'won' or attempts.censored_at_ms is null)
+      and attempts.ttft_ms is not null and attempts.last_token_ms is not null as is_measured
+  from attempts
+  join calls on calls.id = attempts.call_id
+  where calls.prompt_class < 100 -- tokens that were only counted
+)
+select
+  model,
+  prompt_class,
+  deployment,
+  provider,
+  started_at,
+  cast(floor(extract(epoch from started_at) / 30) as bigint) as slot,
+  audited,
+  is_late,
+  is_overtaken and not is_late as is_overtaken,
+  is_overtaken and not is_late and audited
+    and outcome in ('superseded', 'lost', 'failed', 'timeout', 'stalled') as is_watched,
+  outcome = 'won' as is_won,
+  is_error,
+  is_rate_limited,
+  is_error or outcome = 'won' or (outcome in ('lost', 'superseded', 'client_gone') and censored_ms is null) as is_counted,
+  token_ms,
+  case when outcome in ('lost', 'superseded', 'client_gone') then censored_ms end as censored_ms,
+  case
+    when coalesce(token_ms, censored_ms) < 10 then 0
+    else (
+      select bucket from buckets
+      where from_ms <= coalesce(token_ms, censored_ms) * 1.0000000001  -- an edge belongs to the bucket above it
+      order by from_ms desc
+      limit 1
+    )
+  end as bucket,
+  case when is_measured then decode_tps * span_s end as decode_tokens,
+  case when is_measured and decode_tps is not null then span_s end as decode_s,
+  case when is_measured and last_token_ms > 0 and completion_tokens > 0 then completion_tokens end as e2e_tokens,
+  case when is_measured and last_token_ms > 0 and completion_tokens > 0 then last_token_ms / 1000.0 end as e2e_s,
+  is_measured and (
+    decode_tps is not null
+    or (visible_tokens > 1 and (span_s < 0.020 or completion_tokens - 1 > 5000.0 * span_s))
+  ) as is_timed,
+  is_measured and decode_tps is null
+    and visible_tokens > 1 and (span_s < 0.020 or completion_tokens - 1 > 5000.0 * span_s) as is_burst
+from judged
