@@ -220,7 +220,7 @@ class Race:
         self._running = [attempt]
 
     def _let_go(self, loser: Attempt) -> None:
-        if not loser.start.audited:
+        if not loser.start.audited or (loser.token_at_s is not None and not self._plan.explores):
             self._end(loser, Outcome.LOST)
             return
         loser.watched = True
@@ -238,6 +238,9 @@ class Race:
     def _watch_speed(self, loser: Attempt) -> None:
         """Count tokens up to 32, from its first on; those it has sent while held count."""
         assert loser.token_at_s is not None
+        if not self._plan.explores:
+            self._end(loser, Outcome.SUPERSEDED)
+            return
         tok_s = loser.answer.tok_s
         until_s = AUDIT_TOKENS_S if tok_s is None else min(AUDIT_TOKENS_S, (AUDIT_TOKENS - 1) / tok_s)
         loser.timers.append(self._timeline.at(loser.token_at_s + until_s, lambda: self._end(loser, Outcome.SUPERSEDED)))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 UNCLAIMED_BYTES = 8 * 2**20  # a provider that sends this much before its first token is broken
 AUDIT_S = 30.0  # so long after its launch, or as its first-token clock says, an audited loser may have its first token
-AUDIT_TOKENS = 32  # and is then watched for so many, for its speed,
+AUDIT_TOKENS = 32  # and is in an exploring race then watched for so many, for its speed,
 AUDIT_TOKENS_S = 10.0  # but no longer than this
 DRAIN_S = 0.25  # how long after [DONE] the end of the body may take before its connection is given up
 
@@ -61,6 +61,7 @@ class Attempt:
         self._claimed = False
         self._held: asyncio.Future[None] | None = None  # done when the hold is over, one way or the other
         self._watched = False  # a loser, audited
+        self._watched_tokens = AUDIT_TOKENS
         self._watch_timer: asyncio.TimerHandle | None = None
         self._reader: AnswerReader | None = None
         self._forward: Forward | None = None
@@ -115,9 +116,10 @@ class Attempt:
         self.overtaken_at = now
         return True
 
-    def audit(self) -> None:
-        """Lose, but be watched: for the first token, then some tokens for the speed."""
+    def audit(self, *, speed: bool) -> None:
+        """Lose, but be watched: for the first token, then for some more if its ``speed`` is to be learned too."""
         self._watched = True
+        self._watched_tokens = AUDIT_TOKENS if speed else 1
         self._kept = []
         self.released()
         if self.token_at() is None:
@@ -228,7 +230,7 @@ class Attempt:
             if not self._watched:
                 return await self._bid(now, clocks)
             self._watch_until(AUDIT_TOKENS_S)
-        if self._watched and self.measurement.meaningful >= AUDIT_TOKENS:
+        if self._watched and self._announced and self.measurement.meaningful >= self._watched_tokens:
             self.end(Outcome.SUPERSEDED)
             return False
         return True

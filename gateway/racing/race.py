@@ -390,9 +390,10 @@ class Race:
             loser.predicted_s = self._plan.primary.expected_s(now - loser.measurement.started)
 
     def _let_go(self, loser: Attempt) -> None:
-        if loser.start.audited:
+        explores = self._plan.explores
+        if loser.start.audited and (explores or loser.token_at() is None):
             self._audited.add(loser)
-            loser.audit()
+            loser.audit(speed=explores)
         else:
             loser.cut(Outcome.LOST)
 

@@ -51,7 +51,9 @@ def test_an_audited_primary_tells_in_its_own_row_what_it_took() -> None:
 
 def test_an_exploring_race_is_no_random_sample_and_predicts_nothing() -> None:
     launches = [("slow", 0.0, Role.PRIMARY), ("quick", 0.0, Role.EXPLORE)]
-    track = Track(answers("slow", 5.0), answers("quick", 0.4), audited=["slow", "quick"], launches=launches)
+    track = Track(
+        answers("slow", 5.0), answers("quick", 0.4), audited=["slow", "quick"], explores=True, launches=launches
+    )
     track.expects(known().of("slow"))
     record = run(to_the_end(track))
     assert (record.alone_ms, record.alone_predicted_ms, record.alone_age_ms) == (None, None, pytest.approx(400))

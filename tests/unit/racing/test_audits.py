@@ -42,9 +42,18 @@ def test_an_audited_loser_is_cut_after_thirty_seconds_without_a_token() -> None:
     assert track.upstreams["slow"].aborts == 1
 
 
-def test_an_audited_loser_is_cut_once_its_speed_is_known() -> None:
+def test_an_audited_loser_is_cut_at_its_first_token() -> None:
     slow = Timetable("slow", [(1.0 + 0.1 * number, delta("four")) for number in range(1000)])
     track = Track(slow, answers("quick", 0.2), audited=["slow", "quick"])
+    run(to_the_end(track))
+    (record,) = track.recorder.audited
+    assert (record.outcome, record.completion_tokens, record.last_token_ms) == ("superseded", 1, pytest.approx(1000))
+    assert slow.aborts == 1
+
+
+def test_in_an_exploring_race_an_audited_loser_is_cut_once_its_speed_is_known() -> None:
+    slow = Timetable("slow", [(1.0 + 0.1 * number, delta("four")) for number in range(1000)])
+    track = Track(slow, answers("quick", 0.2), audited=["slow", "quick"], explores=True)
     run(to_the_end(track))
     (record,) = track.recorder.audited
     assert (record.completion_tokens, record.last_token_ms) == (32, pytest.approx(4100))
@@ -85,7 +94,7 @@ def test_an_audit_is_paid_for_in_the_ledger() -> None:
     track = Track(answers("slow", 1.5), answers("quick", 0.2), audited=["slow", "quick"], price=price)
     run(to_the_end(track))
     (slow,) = track.recorder.audited
-    assert slow.cost_usd == pytest.approx(0.6)
+    assert slow.cost_usd == pytest.approx(0.1 + 0.3)  # of 10 tokens, and of "from slow"
 
 
 def test_stopping_the_gateway_ends_audits_and_records_them() -> None:

@@ -247,6 +247,7 @@ class Track:
         price: Price | None = None,
         permits: int = 100,
         audited: Sequence[str] = (),
+        explores: bool = False,
         decode_s: Mapping[str, float] | None = None,
         bills_after_disconnect: bool | None = None,
         tripped: Sequence[str] = (),
@@ -275,6 +276,7 @@ class Track:
             rescue_s=rescue_s,
             tripped=frozenset(tripped),
             decode_s=decode_s or {},
+            explores=explores,
         )
         self.model = Model(
             name="m",
@@ -299,8 +301,7 @@ class Track:
 
     def expects(self, estimate: Estimate) -> None:
         """Have the plan know what its primary should take."""
-        explores = any(launch.role is Role.EXPLORE for launch in self.plan.launches)
-        self.plan = msgspec.structs.replace(self.plan, primary=estimate, explores=explores)
+        self.plan = msgspec.structs.replace(self.plan, primary=estimate)
 
     async def run(self) -> CallRecord:
         return await self.race().run()
