@@ -5,6 +5,8 @@ edges of the leaderboard's buckets, which never change. The migrations make them
 other.
 """
 
+from typing import Any
+
 from sqlalchemy import (
     CHAR,
     JSON,
@@ -19,6 +21,7 @@ from sqlalchemy import (
     Table,
     Text,
     Uuid,
+    text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -26,6 +29,12 @@ from sqlalchemy.dialects.postgresql import JSONB
 _ID = Uuid(as_uuid=False).with_variant(CHAR(36), "sqlite")
 _INSTANT = DateTime(timezone=True)
 _JSON = JSON().with_variant(JSONB(), "postgresql")
+
+
+def _where(condition: str) -> dict[str, Any]:
+    """Return what makes an index one of some rows alone."""
+    return {"postgresql_where": text(condition), "sqlite_where": text(condition)}
+
 
 metadata = MetaData()
 
@@ -85,6 +94,9 @@ calls = Table(
     Column("alone_age_ms", Double),
     Index("calls_started_at", "started_at"),
     Index("calls_model_started_at", "model", "started_at"),
+    Index("calls_request_id", "request_id", **_where("request_id is not null")),
+    Index("calls_client_started_at", "client", "started_at"),
+    Index("calls_errors", "started_at", **_where("error_kind is not null")),
 )
 
 # No foreign key: a call that cannot be stored must not take its attempts with it, and audited ones arrive later.
@@ -152,6 +164,7 @@ attempts = Table(
     Index("attempts_started_at", "started_at"),
     Index("attempts_deployment_started_at", "deployment", "started_at"),
     Index("attempts_call_id", "call_id"),
+    Index("attempts_errors", "started_at", **_where("error_kind is not null")),
 )
 
 buckets = Table(

@@ -74,6 +74,32 @@ VIEWS: dict[str, str | None] = {
     "race_value_24h": None,
     "race_value_30d": None,
     "slo": "0003",
+    "throughput": "0001",
+    "throughput_1h": None,
+    "throughput_24h": None,
+    "throughput_30d": None,
+    "provider_errors": "0001",
+    "provider_errors_1h": None,
+    "provider_errors_24h": None,
+    "provider_errors_30d": None,
+    "client_usage": None,
+    "client_usage_1h": None,
+    "client_usage_24h": None,
+    "client_usage_30d": None,
+    "tag_values": None,
+    "tag_values_1h": None,
+    "tag_values_24h": None,
+    "tag_values_30d": None,
+    "tag_differences": None,
+    "load_5m": None,
+    "load_peaks": None,
+}
+# What people look things up by.
+INDEXES: dict[str, tuple[str, list[str], str | None]] = {
+    "calls_request_id": ("calls", ["request_id"], "request_id is not null"),
+    "calls_client_started_at": ("calls", ["client", "started_at"], None),
+    "calls_errors": ("calls", ["started_at"], "error_kind is not null"),
+    "attempts_errors": ("attempts", ["started_at"], "error_kind is not null"),
 }
 WINDOWS = {"1h": "1 hour", "24h": "24 hours", "30d": "30 days"}
 SINCE = {
@@ -89,6 +115,13 @@ def upgrade() -> None:
     for table, columns in (("calls", CALLS), ("attempts", ATTEMPTS)):
         for name, kind in columns.items():
             op.add_column(table, sa.Column(name, kind))
+    for name, (table, names, where) in INDEXES.items():
+        condition = None if where is None else sa.text(where)
+        op.create_index(name, table, names, postgresql_where=condition, sqlite_where=condition)
+    if op.get_bind().dialect.name == "postgresql":
+        op.create_index(
+            "calls_tags", "calls", ["tags"], postgresql_using="gin", postgresql_ops={"tags": "jsonb_path_ops"}
+        )
     for name in VIEWS:
         _create(name)
 
@@ -96,6 +129,10 @@ def upgrade() -> None:
 def downgrade() -> None:
     for name in reversed(VIEWS):
         op.execute(f"drop view {name}")
+    for name, (table, _, _) in INDEXES.items():
+        op.drop_index(name, table)
+    if op.get_bind().dialect.name == "postgresql":
+        op.drop_index("calls_tags", "calls")
     for table, columns in (("attempts", ATTEMPTS), ("calls", CALLS)):
         for name in reversed(columns):
             op.drop_column(table, name)

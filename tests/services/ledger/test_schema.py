@@ -26,13 +26,17 @@ async def inspected(url: str, look: Any) -> Any:
 
 def differences(connection: Connection) -> list[Any]:
     context = MigrationContext.configure(connection, opts={"compare_type": True})
-    return [found for found in compare_metadata(context, metadata) if "alembic_version" not in str(found)]
+    known = ("alembic_version", "calls_tags")  # the index of tags is Postgres' alone
+    return [found for found in compare_metadata(context, metadata) if not any(name in str(found) for name in known)]
 
 
 def tables_and_views(connection: Connection) -> dict[str, list[str]]:
     inspector = inspect(connection)
     names = [name for name in inspector.get_table_names() if name != "alembic_version"] + inspector.get_view_names()
     return {name: [column["name"] for column in inspector.get_columns(name)] for name in names}
+
+
+WINDOWED = ("race_value", "throughput", "provider_errors", "client_usage", "tag_values")
 
 
 async def test_the_migrated_tables_are_the_ones_the_code_knows(ledger_url: str) -> None:
@@ -47,7 +51,8 @@ async def test_both_databases_have_the_same_tables_and_views_with_the_same_colum
         *("calls", "attempts", "buckets"),
         *("throughput", "throughput_5m", "leaderboard", "race_value", "cache_value"),
         *("slo", "provider_errors", "samples"),
-        *("race_value_1h", "race_value_24h", "race_value_30d"),
+        *(f"{view}{window}" for view in WINDOWED for window in ("", "_1h", "_24h", "_30d")),
+        *("tag_differences", "load_5m", "load_peaks"),
     }
     assert on_postgres == await inspected(sqlite_url, tables_and_views)
 
