@@ -47,10 +47,11 @@ def sql(
     A table on a terminal, CSV when piped, so that `| head` and `> file` do what they should; nulls are empty in CSV,
     lists and objects JSON. Control characters are shown, not sent. CSV and lines of JSON are written as they come, so
     that millions of rows take no memory.
-    Tables: calls, attempts, buckets. Views: samples, leaderboard, throughput, throughput_5m, race_value, slo,
-    provider_errors.
+    Tables: calls, attempts, buckets. Views: leaderboard, race_value, slo, throughput, throughput_5m, provider_errors,
+    client_usage, tag_values, tag_differences, load_5m, load_peaks, cache_value, samples; race_value, throughput,
+    provider_errors, client_usage and tag_values also with _1h, _24h and _30d. docs/sql.md tells what each column means.
 
-    Example: holeshot sql "select * from throughput"
+    Example: holeshot sql "select * from race_value_24h"
     """
     if as_json + as_jsonl + as_csv > 1:
         fail("one of --json, --jsonl and --csv", MISUSED)

@@ -5,11 +5,14 @@ taken per read, so deltas that arrive together share it.
 """
 
 from array import array
+from bisect import bisect_left
 
 import msgspec
 
 from gateway.calls import TokensSource
 from gateway.racing.tool_calls import ToolCalls
+from gateway.steering.constants import BUCKETS
+from gateway.steering.histogram import bucket, edge_s
 from providers.chunks import Chunk, Usage
 from providers.usage import completed
 
@@ -193,6 +196,20 @@ class Measurement:
         last = len(ordered) + none - 1
         p50_s, p95_s = (ordered[at - none] if at >= none else 0.0 for at in (round(last * 0.5), round(last * 0.95)))
         return milliseconds(p50_s), milliseconds(p95_s), milliseconds(max(ordered[-1], self._longest_gap_s))
+
+    def itl_counts(self) -> dict[str, int] | None:
+        """Return how many of the gaps fall into each of the leaderboard's buckets, by its number; None without any."""
+        if not self.gaps:
+            return None
+        ordered = sorted(self.gaps)
+        counts = {"0": self.together} if self.together else {}
+        at = 0
+        while at < len(ordered):
+            number = bucket(ordered[at])
+            after = bisect_left(ordered, edge_s(number + 1), at + 1) if number < BUCKETS - 1 else len(ordered)
+            counts[str(number)] = counts.get(str(number), 0) + after - at
+            at = after
+        return counts
 
     def _gap(self, now: float) -> None:
         """Note the gap that ends ``now``; of an endless stream's not all, the last ones more than those before."""

@@ -114,6 +114,7 @@ def attempt_record(
         itl_p50_ms=itl_p50_ms,
         itl_p95_ms=itl_p95_ms,
         itl_max_ms=itl_max_ms,
+        itl=measurement.itl_counts(),
         model=start.model,
         client=call.client,
         api=call.endpoint,

@@ -4,6 +4,7 @@ import pytest
 
 from gateway.calls import TokensSource
 from gateway.racing.measurement import Measurement
+from gateway.steering.histogram import bucket
 from providers.chunks import read_chunk
 from tests.unit.racing.track import ROLE, delta, event, usage
 
@@ -137,3 +138,11 @@ def test_sounds_have_no_characters_and_only_their_first_chunk_is_taken_off() -> 
     sound = delta(audio={"data": "aGk="})
     measurement = measured((0.5, sound), (1.5, sound), (1.5, usage(completion=41)))
     assert tps(measurement) == pytest.approx(40)
+
+
+def test_gaps_are_counted_by_the_leaderboards_buckets() -> None:
+    times = [0.5, 0.5, 0.505, 0.525, 0.545, 1.545, 1000.0]
+    measurement = measured(*((at, delta("a")) for at in times))
+    measurement.plain(3, 9, 1010.0)
+    assert measurement.itl_counts() == {"0": 5, str(bucket(0.02)): 2, str(bucket(1.0)): 1, "111": 1}
+    assert measured((0.5, delta("a"))).itl_counts() is None

@@ -1,0 +1,154 @@
+"""docs/sql.md: every table, view and column is on it, and every question on it is answered by both databases."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, inspect
+
+from gateway.calls import CallRecord, Outcome, TokensSource
+from gateway.ledger import queries
+from gateway.ledger.database import create_engine, is_sqlite
+from gateway.ledger.writer import Ledger
+from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "sql.md").read_text(encoding="utf-8")
+WINDOWS = ("_1h", "_24h", "_30d")
+_QUESTION = re.compile(r"^\*\*(.+?)\*\*.*?\n((?:```sql.*?^```\n)+)", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"```sql ?(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def questions() -> Mapping[str, Mapping[str, str]]:
+    """Return the SQL of each question by its dialect, "" for both."""
+    return {title: dict(_BLOCK.findall(blocks)) for title, blocks in _QUESTION.findall(PAGE)}
+
+
+QUESTIONS = questions()
+
+
+def lately(**ago: float) -> datetime:
+    return datetime.now(UTC) - timedelta(**ago)
+
+
+def rows() -> list[CallRecord]:
+    """Return calls of the last days: races, a failure, a client that left, tags a and b, and a provider that lies."""
+    made = []
+    for number in range(120):
+        at = lately(minutes=10 + number)
+        variant = "ab"[number % 2]
+        speed = 100.0 if variant == "a" else 300.0
+        told: dict[str, Any] = {
+            "model": "llama", "client": "tests", "api": "chat.completions", "chars": 400, "prompt_tokens": 50,
+            "cost_usd": 0.001, "in_flight": number % 7, "itl": {"0": 3, "8": 90, "20": 5}, "key_name": "#1",
+            "tool_calls": 1, "tool_calls_valid": number % 3 > 0, "cached_tokens": 10, "started_at": at,
+        }  # fmt: skip
+        honest = number % 4 < 2  # so that both variants have all of them
+        name = ("groq" if honest else "fireworks") if number % 8 < 4 else "liar"
+        tokens = 200 if name == "liar" else 100
+        winner = won(
+            new_id(), ttft_ms=speed + number % 5, token_ms=speed + number % 5, provider=name,
+            deployment=f"{name}/llama", completion_tokens=tokens, **told,
+        )  # fmt: skip
+        cut = lost(
+            winner.call_id, started_at=at, model="llama", cost_usd=0.0005, deployment="slow/llama", provider="slow"
+        )
+        made.append(
+            call(
+                winner, cut, started_at=at, tags={"variant": variant}, request_id="order-4711", api="chat.completions",
+                size_class=0, completion_tokens=tokens, prompt_tokens=50, cost_usd=0.0015, cost_low_usd=0.001,
+                cost_high_usd=0.002, duplicate_cost_usd=0.0005, is_empty=False, is_truncated=number == 0,
+                tokens_source=TokensSource.REPORTED, alone_ms=winner.ttft_ms, ttft_ms=winner.ttft_ms,
+            )
+        )  # fmt: skip
+    old = lately(days=9)
+    made.append(call(won(new_id(), started_at=old, token_ms=50.0), started_at=old, tags={}))
+    gone = attempt(new_id(), outcome=Outcome.CLIENT_GONE, censored_at_ms=900.0, started_at=lately(minutes=3))
+    made.append(
+        call(gone, started_at=lately(minutes=3), status_code=499, error_kind="client_disconnected", tags={},
+             total_ms=900.0, abandoned_cost_low_usd=0.1, abandoned_cost_high_usd=0.2)
+    )  # fmt: skip
+    made.append(
+        call(
+            failed(new_id(), started_at=lately(minutes=5), error_message="busy"), started_at=lately(minutes=5), tags={}
+        )
+    )
+    return made
+
+
+@pytest.fixture
+async def filled_url(ledger_url: str, tmp_path: Path) -> str:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "page")
+    for record in rows():
+        ledger.call_finished(record)
+    await ledger.flush()
+    await ledger.close()
+    return ledger_url
+
+
+async def answers(url: str, title: str) -> list[dict[str, Any]]:
+    engine = create_engine(url)
+    dialect = "sqlite" if is_sqlite(engine.url) else "postgresql"
+    await engine.dispose()
+    blocks = QUESTIONS[title]
+    result = await queries.run(url, blocks.get("", "") or blocks[dialect])
+    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+
+
+def test_there_are_at_least_twenty_questions() -> None:
+    assert len(QUESTIONS) >= 20
+    assert all("" in blocks or {"postgresql", "sqlite"} <= blocks.keys() for blocks in QUESTIONS.values())
+
+
+async def test_every_question_is_answered(filled_url: str) -> None:
+    empty = [title for title in QUESTIONS if not await answers(filled_url, title)]
+    assert empty == []
+
+
+async def test_every_table_view_and_column_is_on_the_page(ledger_url: str) -> None:
+    def of_schema(connection: Connection) -> dict[str, list[str]]:
+        inspector = inspect(connection)
+        names = [name for name in inspector.get_table_names() if name != "alembic_version"]
+        names += [name for name in inspector.get_view_names() if not name.endswith(WINDOWS)]
+        return {name: [column["name"] for column in inspector.get_columns(name)] for name in names}
+
+    engine = create_engine(ledger_url)
+    async with engine.connect() as connection:
+        schema = await connection.run_sync(of_schema)
+    await engine.dispose()
+    words = set(re.findall(r"\w+", PAGE))
+    assert {name for name in schema if name not in words} == set()
+    assert {
+        f"{name}.{column}" for name, columns in schema.items() for column in columns if column not in words
+    } == set()
+
+
+async def test_the_difference_of_two_prompts_is_as_it_was_made(filled_url: str) -> None:
+    [row] = await answers(filled_url, "What does prompt B change against A?")
+    assert (row["n_a"], row["n_b"]) == (60, 60)
+    assert row["ttft_difference_ms"] == pytest.approx(200.0, abs=1.0)
+    assert row["ttft_low_ms"] < row["ttft_difference_ms"] < row["ttft_high_ms"]
+    assert row["ttft_high_ms"] - row["ttft_low_ms"] < 5.0
+
+
+async def test_who_states_twice_the_tokens_is_named_and_nobody_else(filled_url: str) -> None:
+    [row] = await answers(filled_url, "Which provider states tokens wrongly?")
+    assert (row["deployment"], row["n"]) == ("liar/llama", 60)
+    assert row["last_message"].startswith("states 2.0")
+
+
+async def test_what_clients_spent_adds_up(filled_url: str) -> None:
+    [row] = await answers(filled_url, "Who spends most?")
+    assert row["calls"] == 123
+    assert row["usd"] == pytest.approx(120 * 0.0015)
+    assert (row["at_least"], row["at_most"]) == (pytest.approx(120 * 0.001), pytest.approx(120 * 0.002))
+
+
+async def test_errors_have_a_denominator(filled_url: str) -> None:
+    [row] = [
+        row for row in await answers(filled_url, "What went wrong in the last day, and how often?") if row["n"] == 1
+    ]
+    assert (row["deployment"], row["last_message"]) == ("groq/llama", "busy")
+    assert 0 < row["share"] < 0.1
