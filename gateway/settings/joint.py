@@ -21,7 +21,11 @@ def joined(models: Sequence[ModelSettings]) -> ModelSettings:
         for name, most in model.maximums.items():
             maximums[name] = min(most, maximums.get(name, most))
     daily = [model.race.usd_per_day for model in models if model.race.usd_per_day is not None]
-    limits = {"budget": min(model.race.budget for model in models), "usd_per_day": min(daily, default=None)}
+    limits = {
+        "budget": min(model.race.budget for model in models),
+        "usd_per_day": min(daily, default=None),
+        "audit_share": min(model.race.audit_share for model in models),
+    }
     return first.model_copy(
         update={
             "deployments": tuple({each.name: each for model in models for each in model.deployments}.values()),
