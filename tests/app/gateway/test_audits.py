@@ -12,9 +12,10 @@ ALWAYS = {"models": {MODEL: {"race": {"audit_share": 1.0}}}}
 
 async def audited(stage: Stage) -> dict[str, object]:
     """Return the primary's row, once the audit has ended."""
+    rows: list[dict[str, object]] = []
     async with asyncio.timeout(20):
-        while not (rows := await stage.rows("select * from attempts where provider = 'slow' and number = 1")):
-            await asyncio.sleep(0.01)
+        while not rows:
+            rows = await stage.rows("select * from attempts where provider = 'slow' and number = 1")
     return rows[0]
 
 
@@ -27,7 +28,7 @@ async def test_an_audited_primary_is_seen_to_its_first_token_and_then_cut(serve:
         async with stage.chat(stream=True) as response:
             assert b"from fast" in await response.read()
         call = await stage.call()
-        assert (call["alone_ms"], call["alone_age_ms"] is None, call["alone_predicted_ms"] is None) == (None, False, False)
+        assert (call["alone_ms"], call["alone_age_ms"] is None) == (None, False)
         assert stage["slow"].counts.disconnects == 0
         go_on.set()
         primary = await audited(stage)
