@@ -20,6 +20,7 @@ from gateway.ingress.context import Context
 from gateway.ingress.refusals import Refusals
 from gateway.ingress.routes import application
 from gateway.ingress.stored_responses import StoredResponses
+from gateway.ledger.retention import Retention
 from gateway.ledger.writer import Ledger
 from gateway.racing.seats import MAX_IN_FLIGHT, Seats
 from gateway.racing.tasks import AttemptTasks
@@ -104,7 +105,8 @@ class Gateway:
             on_refused=self.metrics.launch_refused,
         )
         worker = f"{replica}-{new_id()}"  # a spool is one process's own, for ever
-        self.ledger = Ledger(settings.database_url.get_secret_value(), Path(settings.spool_dir), worker)
+        kept = Retention(settings.ledger.keep_calls_days, settings.ledger.keep_attempts_days)
+        self.ledger = Ledger(settings.database_url.get_secret_value(), Path(settings.spool_dir), worker, retention=kept)
         seats = Seats(
             on_waited=self.metrics.call_waited,
             on_refused=lambda model: self.metrics.launch_refused(model, MAX_IN_FLIGHT),

@@ -26,6 +26,7 @@ NEEDS_RESTART = (
     "database_url",
     "redis_url",
     "spool_dir",
+    "ledger",
     "replica",
     "log_level",
     "log_format",

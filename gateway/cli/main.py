@@ -11,6 +11,7 @@ from gateway.cli.leaderboard import leaderboard
 from gateway.cli.migrate import migrate
 from gateway.cli.models import models
 from gateway.cli.providers import providers
+from gateway.cli.prune import prune
 from gateway.cli.race import race
 from gateway.cli.serve import serve
 from gateway.cli.sql import sql
@@ -53,6 +54,7 @@ def application() -> typer.Typer:
     app.add_typer(importing(), name="import")
     app.add_typer(keys(), name="keys")
     app.command()(migrate)
+    app.command()(prune)
     app.command()(sql)
     app.command()(race)
     app.command()(leaderboard)

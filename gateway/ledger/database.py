@@ -135,7 +135,7 @@ async def check_schema(engine: AsyncEngine) -> None:
 
     Raises:
         SchemaOutdatedError: they are missing or old.
-        SchemaTooNewError: a later version made them.
+        SchemaTooNewError: a later version made them, in a way that this one cannot use.
         DatabaseUnreachableError: the database cannot be asked.
 
     """
@@ -144,8 +144,20 @@ async def check_schema(engine: AsyncEngine) -> None:
         raise SchemaOutdatedError("the database has no ledger yet; run: holeshot migrate")
     if found < needed:
         raise SchemaOutdatedError(f"the ledger's schema is {found}, this version needs {needed}; run: holeshot migrate")
-    if found > needed:
+    if found > needed and not await _takes(engine, needed):
         raise SchemaTooNewError(f"the ledger's schema is {found}, newer than this version's {needed}; upgrade Holeshot")
+
+
+async def _takes(engine: AsyncEngine, revision: str) -> bool:
+    """Return whether a newer schema has a place for all that code of ``revision`` writes."""
+    try:
+        async with engine.connect() as connection:
+            if not await connection.run_sync(lambda sync: engine.dialect.has_table(sync, "ledger_readers")):
+                return False
+            oldest: str | None = await connection.scalar(text("select oldest from ledger_readers"))
+            return oldest is not None and oldest <= revision
+    except DATABASE_ERRORS as error:
+        raise unreachable(engine.url, error) from error
 
 
 async def migrate(url: str) -> None:

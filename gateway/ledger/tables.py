@@ -175,3 +175,6 @@ buckets = Table(
     Column("to_ms", Double, nullable=False),
     Index("buckets_from_ms", "from_ms"),
 )
+
+# One row: the oldest revision whose code may use this schema, so that a rolling upgrade needs no stop.
+readers = Table("ledger_readers", metadata, Column("oldest", Text, nullable=False))

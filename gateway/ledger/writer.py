@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
@@ -17,6 +18,7 @@ from gateway.ledger.errors import LedgerError
 from gateway.ledger.folders import folder_name, is_moved, orphaned
 from gateway.ledger.keeper import Keeper
 from gateway.ledger.reader import Batch, Reader
+from gateway.ledger.retention import Retention, prune
 from gateway.ledger.shipper import Shipper
 from gateway.ledger.spool import Spool
 from gateway.ledger.unended import Unended
@@ -28,7 +30,9 @@ FREED_AT_ONCE = 32  # entries: some 30 µs
 ADOPT_INTERVAL_S = 15.0
 BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.5, 5.0  # a database that is back is noticed as soon
 WATCHED_S = 60.0  # after somebody asked how the database is, it is asked each second when there is nothing to ship
+PRUNE_INTERVAL_S = 3600.0
 CLOSE_TIMEOUT_S = 10.0
+KEEP_ALL = Retention()
 
 
 def backoff_s(failures: int) -> float:
@@ -40,11 +44,19 @@ class Ledger:
     """Every call and attempt, first in the spool, then in SQL; nothing is lost in between.
 
     ``call_started``, ``call_finished`` and ``attempts_ended`` cost one ``write(2)`` each and never raise. Everything
-    else happens in three tasks that ``start`` makes and ``close`` ends: one ships, one keeps the disk, one adopts
-    the spools of dead workers.
+    else happens in tasks that ``start`` makes and ``close`` ends: one ships, one keeps the disk, one adopts the spools
+    of dead workers, and one deletes what is older than ``retention``.
     """
 
-    def __init__(self, url: str, spool_dir: Path, worker: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        url: str,
+        spool_dir: Path,
+        worker: str,
+        *,
+        retention: Retention = KEEP_ALL,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Make ``spool_dir/worker``; no other process may ever use the same name. Nothing is connected yet.
 
         Raises:
@@ -64,10 +76,12 @@ class Ledger:
         self._shipped_spooled = 0
         self._shipped_unspooled = 0
         self._keeper = Keeper(self._spool, clock, self._taken)
+        self._retention = retention
         self._shipping = asyncio.Lock()
         self._closing = asyncio.Event()
         self._empty = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._pruning: asyncio.Task[None] | None = None
         self._log = structlog.get_logger()
 
     @property
@@ -141,10 +155,15 @@ class Ledger:
             asyncio.create_task(self._repeat(self._keeper.keep, SYNC_INTERVAL_S), name="ledger.disk"),
             asyncio.create_task(self._repeat(self.adopt, ADOPT_INTERVAL_S), name="ledger.adopt"),
         ]
+        if not self._retention.keeps_all:
+            self._pruning = asyncio.create_task(self._repeat(self.prune, PRUNE_INTERVAL_S), name="ledger.prune")
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Ship what is left, for ``timeout_s`` at most; the rest stays on disk for the next gateway to adopt."""
         self._closing.set()
+        if self._pruning is not None:  # it can go on at any time
+            self._pruning.cancel()
+            await asyncio.gather(self._pruning, return_exceptions=True)
         try:
             async with asyncio.timeout(timeout_s):
                 await asyncio.gather(*self._tasks)
@@ -193,6 +212,17 @@ class Ledger:
                 await self._adopt_folder(folder, was_moved=is_moved(lock))
             finally:
                 os.close(lock)
+
+    async def prune(self) -> None:
+        """Delete the rows that are older than they are to be kept, unless another replica is at it.
+
+        Raises:
+            DatabaseUnreachableError: the database is away.
+
+        """
+        rows = await prune(self._engine, self._retention, datetime.now(UTC))
+        if rows and any(rows.values()):
+            self._log.info("ledger.pruned", **rows)
 
     def _is_to_be_asked(self, now_s: float) -> bool:
         """Whether to ask the database how it is: when it was away, or is watched and has nothing else to do."""

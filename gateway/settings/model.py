@@ -279,6 +279,13 @@ class TlsSettings(Section):
         return str(value) if isinstance(value, float) else value
 
 
+class LedgerSettings(Section):
+    """For how many days rows are kept. Unsaid: for good; nobody's records go without his having said so."""
+
+    keep_calls_days: Annotated[float, Field(gt=0)] | None = None
+    keep_attempts_days: Annotated[float, Field(gt=0)] | None = None  # there are more of them, and they are larger
+
+
 class ConnectionSettings(Section):
     """How many connections without an admitted request there may be; in each process, if there are several workers.
 
@@ -306,6 +313,7 @@ class Settings(BaseSettings):
     database_url: SecretStr = SecretStr("sqlite+aiosqlite:///var/holeshot.db")
     redis_url: SecretStr | None = None
     spool_dir: str = "var/spool"
+    ledger: LedgerSettings = LedgerSettings()
     max_body_mb: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 64.0  # images and long prompts need tens of MiB
     connections: ConnectionSettings = ConnectionSettings()
     # Proxies that tell the truth: their connections are counted by what they say in x-forwarded-for.

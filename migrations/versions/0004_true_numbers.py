@@ -106,6 +106,8 @@ SINCE = {
     "postgresql": "now() - interval '{}'",
     "sqlite": "strftime('%Y-%m-%d %H:%M:%S', 'now', '-{}')",
 }
+# The oldest version that may go on using this schema: what it writes has a place here, and the rest may be null.
+OLDEST_READER = "0003"
 VIEWS_FOLDER = Path(__file__).resolve().parents[1] / "views"
 
 
@@ -122,11 +124,14 @@ def upgrade() -> None:
         op.create_index(
             "calls_tags", "calls", ["tags"], postgresql_using="gin", postgresql_ops={"tags": "jsonb_path_ops"}
         )
+    readers = op.create_table("ledger_readers", sa.Column("oldest", sa.Text(), nullable=False))
+    op.bulk_insert(readers, [{"oldest": OLDEST_READER}])
     for name in VIEWS:
         _create(name)
 
 
 def downgrade() -> None:
+    op.drop_table("ledger_readers")
     for name in reversed(VIEWS):
         op.execute(f"drop view {name}")
     for name, (table, _, _) in INDEXES.items():

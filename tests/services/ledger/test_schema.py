@@ -48,7 +48,7 @@ async def test_both_databases_have_the_same_tables_and_views_with_the_same_colum
 ) -> None:
     on_postgres = await inspected(postgres_url, tables_and_views)
     assert set(on_postgres) == {
-        *("calls", "attempts", "buckets"),
+        *("calls", "attempts", "buckets", "ledger_readers"),
         *("throughput", "throughput_5m", "leaderboard", "race_value", "cache_value"),
         *("slo", "provider_errors", "samples"),
         *(f"{view}{window}" for view in WINDOWED for window in ("", "_1h", "_24h", "_30d")),
@@ -94,6 +94,40 @@ async def test_a_ledger_of_the_second_version_keeps_its_rows_and_knows_nothing_o
         "(select count(*) as n from attempts where cache_write_tokens is null and model is null) as counted",
     )
     assert result.rows == [(None, None, None, None, None, 2)]
+
+
+OF_0003 = {
+    "calls": "id started_at client model endpoint streamed mode objective prompt_class replica region win_on "
+    "request_id answered_model launched winner_attempt_id status_code error_kind ttft_ms total_ms overhead_ms prompt_tokens "
+    "completion_tokens reasoning_tokens cached_tokens cache_write_tokens cost_usd duplicate_cost_usd cache_saved_usd "
+    "dropped tags",
+    "attempts": "id call_id number started_at role provider deployment launch_offset_ms outcome audited connect_ms "
+    "headers_ms first_event_ms ttft_ms ttft_answer_ms last_token_ms censored_at_ms status_code error_kind "
+    "error_message prompt_tokens completion_tokens reasoning_tokens cached_tokens cache_write_tokens tokens_source "
+    "decode_tps e2e_tps itl_p50_ms itl_p95_ms itl_max_ms cost_usd cost_is_lower_bound cache_saved_usd model",
+}
+
+
+async def test_the_version_before_goes_on_shipping_on_the_new_schema(ledger_url: str, tmp_path: Path) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+    ledger.call_finished(raced_call())
+    await ledger.flush()
+    await ledger.close()
+    engine = create_engine(ledger_url)
+    unique = "(id) " if ledger_url.startswith("sqlite") else ""
+    async with engine.begin() as connection:
+        for table, columns in OF_0003.items():
+            names = columns.replace(" ", ", ")
+            await connection.exec_driver_sql(f"create temporary table kept as select {names} from {table}")
+            await connection.exec_driver_sql(f"delete from {table}")
+            again = f"insert into {table} ({names}) select {names} from kept where true on conflict {unique}do nothing"
+            for _ in range(2):
+                await connection.exec_driver_sql(again)
+            await connection.exec_driver_sql("drop table kept")
+    await engine.dispose()
+    found = await queries.run(ledger_url, "select (select count(*) from calls), (select count(*) from attempts)")
+    assert found.rows == [(1, 2)]
+    assert (await queries.run(ledger_url, "select count(*) from samples")).rows == [(2,)]
 
 
 async def test_an_empty_postgres_is_migrated(empty_postgres_url: str) -> None:

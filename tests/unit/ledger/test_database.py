@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -111,15 +112,36 @@ async def test_a_migration_of_sqlite_that_fails_leaves_nothing_behind(tmp_path: 
         await engine.dispose()
 
 
-@pytest.mark.parametrize(("revision", "error"), [("0000", SchemaOutdatedError), ("9999", SchemaTooNewError)])
-async def test_another_versions_schema_is_refused(tmp_path: Path, revision: str, error: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("oldest", "is_taken"), [(None, False), ("9999", False), (head_revision(), True), ("0003", True)]
+)
+async def test_a_newer_schema_says_which_versions_may_use_it(
+    tmp_path: Path, oldest: str | None, is_taken: bool
+) -> None:
     url = f"sqlite:///{tmp_path}/ledger.db"
     await migrate(url)
     engine = create_engine(url)
     try:
         async with engine.begin() as connection:
-            await connection.execute(text("update alembic_version set version_num = :it"), {"it": revision})
-        with pytest.raises(error):
+            await connection.execute(text("update alembic_version set version_num = '9999'"))
+            if oldest is None:
+                await connection.execute(text("drop table ledger_readers"))
+            else:
+                await connection.execute(text("update ledger_readers set oldest = :oldest"), {"oldest": oldest})
+        with nullcontext() if is_taken else pytest.raises(SchemaTooNewError):
+            await check_schema(engine)
+    finally:
+        await engine.dispose()
+
+
+async def test_an_older_schema_is_refused(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    await migrate(url)
+    engine = create_engine(url)
+    try:
+        async with engine.begin() as connection:
+            await connection.execute(text("update alembic_version set version_num = '0000'"))
+        with pytest.raises(SchemaOutdatedError):
             await check_schema(engine)
     finally:
         await engine.dispose()

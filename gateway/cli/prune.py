@@ -1,0 +1,68 @@
+"""``holeshot prune``: rows that are older than they are to be kept, deleted now."""
+
+import asyncio
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gateway.cli.configuration import ConfigOption, read_settings
+from gateway.cli.terminal import fail, say, write_json
+
+if TYPE_CHECKING:
+    from gateway.ledger.retention import Retention
+
+
+def prune(
+    config: ConfigOption = None,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the rows that would go.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The counts as JSON.")] = False,
+) -> None:
+    """Delete the rows of the ledger that are older than `ledger.keep_calls_days` and `ledger.keep_attempts_days`.
+
+    A running gateway does so by itself each hour; this is for who does not want to wait, or wants to see first. Rows go
+    a little at a time, so that others arrive meanwhile. Postgres uses their space again; `vacuum full` returns it.
+
+    Example: holeshot prune --dry-run
+    """
+    settings, _ = read_settings(config)
+    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - SQLAlchemy only here
+    from gateway.ledger.retention import Retention  # noqa: PLC0415 - likewise
+
+    retention = Retention(settings.ledger.keep_calls_days, settings.ledger.keep_attempts_days)
+    if retention.keeps_all:
+        say("everything is kept: set ledger.keep_calls_days or ledger.keep_attempts_days", err=True)
+    try:
+        counts = asyncio.run(_prune(settings.database_url.get_secret_value(), retention, dry_run=dry_run))
+    except LedgerError as error:
+        fail(str(error))
+    if counts is None:
+        fail("another gateway is deleting at this moment; there is nothing to do")
+    if as_json:
+        write_json({"dry_run": dry_run, "rows": counts})
+        return
+    for table, number in counts.items():
+        say(f"{table}: {number} rows {'would go' if dry_run else 'deleted'}")
+
+
+async def _prune(url: str, retention: "Retention", *, dry_run: bool) -> dict[str, int] | None:
+    from gateway.ledger import retention as rows  # noqa: PLC0415 - as above
+    from gateway.ledger.database import create_engine  # noqa: PLC0415 - as above
+
+    engine = create_engine(url)
+    now = datetime.now(UTC)
+    gone: dict[str, int] = {}
+
+    def tell(table: str, number: int) -> None:
+        gone[table] = gone.get(table, 0) + number
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{table}: {gone[table]} rows ")
+
+    try:
+        return await (rows.expired(engine, retention, now) if dry_run else rows.prune(engine, retention, now, tell))
+    finally:
+        await engine.dispose()
+        if gone and sys.stderr.isatty():
+            sys.stderr.write("\r")

@@ -1,0 +1,82 @@
+"""What is older than it is to be kept goes, a little at a time; nothing else does."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from gateway.ledger import queries, retention
+from gateway.ledger.database import create_engine
+from gateway.ledger.retention import Retention, expired, prune
+from gateway.ledger.writer import Ledger
+from tests.unit.ledger.records import call, new_id, won
+
+NOW = datetime(2026, 3, 31, 12, tzinfo=UTC)
+
+
+async def fill(url: str, folder: Path, *ages_days: float) -> Ledger:
+    ledger = Ledger(url, folder / "spool", "w1")
+    for age in ages_days:
+        at = NOW - timedelta(days=age)
+        ledger.call_finished(call(won(new_id(), started_at=at), started_at=at))
+    await ledger.flush()
+    return ledger
+
+
+async def ages(url: str, table: str) -> list[int]:
+    instants = [str(row[0]) for row in (await queries.run(url, f"select started_at from {table}")).rows]
+    return sorted((NOW - datetime.fromisoformat(each[:19]).replace(tzinfo=UTC)).days for each in instants)
+
+
+async def test_each_table_keeps_its_own_time(ledger_url: str, tmp_path: Path) -> None:
+    await (await fill(ledger_url, tmp_path, 1, 29, 31, 89, 91)).close()
+    engine = create_engine(ledger_url)
+    keep = Retention(calls_days=90, attempts_days=30)
+    assert await expired(engine, keep, NOW) == {"calls": 1, "attempts": 3}
+    assert await prune(engine, keep, NOW) == {"calls": 1, "attempts": 3}
+    assert await prune(engine, keep, NOW) == {"calls": 0, "attempts": 0}
+    await engine.dispose()
+    assert await ages(ledger_url, "calls") == [1, 29, 31, 89]
+    assert await ages(ledger_url, "attempts") == [1, 29]
+
+
+async def test_what_is_kept_for_good_is_not_even_counted(ledger_url: str, tmp_path: Path) -> None:
+    await (await fill(ledger_url, tmp_path, 4000)).close()
+    engine = create_engine(ledger_url)
+    assert await prune(engine, Retention(attempts_days=1), NOW) == {"attempts": 1}
+    await engine.dispose()
+    assert len(await ages(ledger_url, "calls")) == 1
+
+
+async def test_rows_go_a_little_at_a_time(ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "BATCH_ROWS", 3)
+    await (await fill(ledger_url, tmp_path, *[50] * 8)).close()
+    engine = create_engine(ledger_url)
+    steps: list[tuple[str, int]] = []
+    await prune(engine, Retention(calls_days=1), NOW, lambda table, number: steps.append((table, number)))
+    await engine.dispose()
+    assert steps == [("calls", 3), ("calls", 3), ("calls", 2)]
+
+
+async def test_only_one_replica_deletes(postgres_url: str) -> None:
+    engine, other = create_engine(postgres_url), create_engine(postgres_url)
+    async with other.connect() as connection:
+        await connection.execute(text("select pg_advisory_lock(hashtext('holeshot.prune'))"))
+        assert await prune(engine, Retention(calls_days=1), NOW) is None
+        await connection.execute(text("select pg_advisory_unlock(hashtext('holeshot.prune'))"))
+    assert await prune(engine, Retention(calls_days=1), NOW) == {"calls": 0}
+    await engine.dispose()
+    await other.dispose()
+
+
+async def test_a_running_gateway_deletes_by_itself(ledger_url: str, tmp_path: Path) -> None:
+    await (await fill(ledger_url, tmp_path, 4000)).close()
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w2", retention=Retention(calls_days=1, attempts_days=1))
+    await ledger.start()
+    async with asyncio.timeout(20):
+        while await ages(ledger_url, "attempts"):  # noqa: ASYNC110 - rows have no event
+            await asyncio.sleep(0.05)
+    await ledger.close()
+    assert await ages(ledger_url, "calls") == []
