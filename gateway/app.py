@@ -32,6 +32,7 @@ from gateway.steering.steering import Steering
 from gateway.upstreams import Upstreams
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics
+from gateway.watching.usage import UsageWatch
 from providers.catalog import load_catalog
 from providers.datasheets import DatasheetTable
 
@@ -50,6 +51,7 @@ class Recorders:
         self._metrics = metrics
         self._log = log
         self._seats = seats
+        self._usage = UsageWatch(time.monotonic)
 
     def call_started(self, start: CallStart) -> None:
         """Spool the start, so that a crash leaves a trace of the call."""
@@ -77,6 +79,9 @@ class Recorders:
         self._steering.call_finished(record)
         self._metrics.call_finished(record)
         self._log.call_finished(record)
+        for attempt in record.attempts:
+            if attempt.id == record.winner_attempt_id:
+                self._usage.answered(attempt.model or record.model, attempt)
 
     def attempt_audited(self, attempt: AttemptRecord) -> None:
         """Spool the row of a loser that was watched beyond its call."""

@@ -98,9 +98,9 @@ async def test_a_ledger_of_the_second_version_keeps_its_rows_and_knows_nothing_o
 
 OF_0003 = {
     "calls": "id started_at client model endpoint streamed mode objective prompt_class replica region win_on "
-    "request_id answered_model launched winner_attempt_id status_code error_kind ttft_ms total_ms overhead_ms prompt_tokens "
-    "completion_tokens reasoning_tokens cached_tokens cache_write_tokens cost_usd duplicate_cost_usd cache_saved_usd "
-    "dropped tags",
+    "request_id answered_model launched winner_attempt_id status_code error_kind ttft_ms total_ms overhead_ms "
+    "prompt_tokens completion_tokens reasoning_tokens cached_tokens cache_write_tokens cost_usd duplicate_cost_usd "
+    "cache_saved_usd dropped tags",
     "attempts": "id call_id number started_at role provider deployment launch_offset_ms outcome audited connect_ms "
     "headers_ms first_event_ms ttft_ms ttft_answer_ms last_token_ms censored_at_ms status_code error_kind "
     "error_message prompt_tokens completion_tokens reasoning_tokens cached_tokens cache_write_tokens tokens_source "

@@ -1,0 +1,92 @@
+"""Whether providers count tokens alike: one that states twice as many is paid twice, and looks twice as fast."""
+
+from collections.abc import Callable
+from statistics import median
+
+import structlog
+
+from gateway.calls import AttemptRecord, Outcome, TokensSource
+
+ANSWERS = 20  # of a deployment, until its count is compared, and again after as many
+FAR_OFF = 1.6  # times the others' tokens per character, or so many times fewer
+SHORTEST_CHARS = 40  # of an answer that says something of the rate
+KEPT = 1000  # answers; then older ones count half
+TOLD_EVERY_S = 3600.0
+USUAL_PER_CHAR = 0.25  # who is farther from it is the one to doubt, where only two can be compared
+
+_log = structlog.get_logger()
+
+
+class UsageWatch:
+    """Compares, by model, the tokens per character that deployments state; one far off is warned of each hour.
+
+    ``clock`` is monotonic, seconds. The view ``provider_errors`` finds the same in the ledger, by the same rule.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._stated: dict[str, dict[str, _Stated]] = {}  # by model and deployment
+        self._told_at_s: dict[tuple[str, str], float] = {}
+
+    def answered(self, model: str, attempt: AttemptRecord) -> None:
+        """Take the attempt that answered a call."""
+        tokens, chars = attempt.completion_tokens, attempt.chars
+        counted = attempt.outcome is Outcome.WON and attempt.tokens_source is TokensSource.REPORTED
+        if not (counted and tokens and chars and chars >= SHORTEST_CHARS) or attempt.reasoning_tokens:
+            return  # thoughts in silence have no characters
+        stated = self._stated.setdefault(model, {}).setdefault(attempt.deployment, _Stated())
+        stated.add(tokens, chars)
+        if stated.answers % ANSWERS == 0:
+            self._compare(model, attempt.deployment, stated.per_char)
+
+    def _compare(self, model: str, deployment: str, per_char: float) -> None:
+        others = [
+            each.per_char
+            for name, each in self._stated[model].items()
+            if name != deployment and each.answers >= ANSWERS
+        ]
+        if not others:
+            return
+        usual = median(others)
+        times = per_char / usual
+        if max(times, 1 / times) <= FAR_OFF or (len(others) == 1 and _oddness(per_char) <= _oddness(usual)):
+            return
+        now_s, key = self._clock(), (model, deployment)
+        if now_s - self._told_at_s.get(key, -TOLD_EVERY_S) >= TOLD_EVERY_S:
+            self._told_at_s[key] = now_s
+            _log.warning(
+                "usage.far_off",
+                model=model,
+                deployment=deployment,
+                times=round(times, 2),
+                effect="costs and tok/s are by the tokens that the provider states",
+                hint="compare its usage with another provider's for the same text",
+            )
+
+
+class _Stated:
+    """What one deployment has stated: tokens and the characters of the same answers."""
+
+    __slots__ = ("_chars", "_tokens", "answers")
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self._tokens = 0.0
+        self._chars = 0.0
+
+    def add(self, tokens: int, chars: int) -> None:
+        if self.answers == KEPT:
+            self.answers //= 2
+            self._tokens /= 2
+            self._chars /= 2
+        self.answers += 1
+        self._tokens += tokens
+        self._chars += chars
+
+    @property
+    def per_char(self) -> float:
+        return self._tokens / self._chars
+
+
+def _oddness(per_char: float) -> float:
+    return max(per_char / USUAL_PER_CHAR, USUAL_PER_CHAR / per_char)
