@@ -15,6 +15,7 @@ async def audited(stage: Stage) -> dict[str, object]:
     rows: list[dict[str, object]] = []
     async with asyncio.timeout(20):
         while not rows:
+            await asyncio.sleep(0.01)  # nobody is told of a row
             rows = await stage.rows("select * from attempts where provider = 'slow' and number = 1")
     return rows[0]
 
