@@ -152,3 +152,30 @@ async def test_errors_have_a_denominator(filled_url: str) -> None:
     ]
     assert (row["deployment"], row["last_message"]) == ("groq/llama", "busy")
     assert 0 < row["share"] < 0.1
+
+
+async def test_values_that_are_all_alike_are_compared_without_an_error(ledger_url: str, tmp_path: Path) -> None:
+    # 3 x 0.1 squared less (3 x 0.1) squared / 3 is less than zero in binary fractions.
+    [row] = await compared(ledger_url, tmp_path, [{"cost_usd": 0.1, "total_ms": 0.1}] * 3)
+    assert (row["cost_difference_usd"], row["cost_low_usd"], row["cost_high_usd"]) == (0.0, 0.0, 0.0)
+
+
+async def test_an_interval_is_of_the_calls_that_have_the_figure(ledger_url: str, tmp_path: Path) -> None:
+    unanswered = {"status_code": 503, "error_kind": "no_provider", "total_ms": 1.0}
+    answered: list[dict[str, Any]] = [{"total_ms": 100.0}, {"total_ms": 300.0}]
+    [row] = await compared(ledger_url, tmp_path, answered + [unanswered] * 6)
+    # Of each value two answers, variance 20,000: the difference's standard error is sqrt(2 x 20,000 / 2).
+    assert row["total_high_ms"] == pytest.approx(1.96 * 20_000**0.5)
+
+
+async def compared(url: str, tmp_path: Path, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Ship the same calls tagged a and b, and return how they differ."""
+    ledger = Ledger(url, tmp_path / "spool", "page")
+    for variant in "ab":
+        for fields in calls:
+            at = lately(minutes=5)
+            ledger.call_finished(call(won(new_id(), started_at=at), started_at=at, tags={"variant": variant}, **fields))
+    await ledger.flush()
+    await ledger.close()
+    result = await queries.run(url, "select * from tag_differences where a = 'a'")
+    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]

@@ -9,7 +9,7 @@ with pairs as (
     1.0 * b.n_failed / b.n - 1.0 * a.n_failed / a.n as failed_share_difference,
     b.ttft_mean_ms - a.ttft_mean_ms as ttft_ms, sqrt(a.ttft_variance / a.n_ttft + b.ttft_variance / b.n_ttft) as ttft_error,
     b.total_mean_ms - a.total_mean_ms as total_ms,
-    sqrt(a.total_variance / a.n + b.total_variance / b.n) as total_error,
+    sqrt(a.total_variance / a.n_total + b.total_variance / b.n_total) as total_error,
     b.tokens_mean - a.tokens_mean as tokens, sqrt(a.tokens_variance / a.n_tokens + b.tokens_variance / b.n_tokens) as tokens_error,
     b.cost_mean_usd - a.cost_mean_usd as cost_usd, sqrt(a.cost_variance / a.n_cost + b.cost_variance / b.n_cost) as cost_error
   from tag_values_30d as a

@@ -1,7 +1,7 @@
 -- Per tag (a client's own word for a call, x-holeshot-tags) and each of its values: calls, failures, and the mean and
 -- variance of what two values are compared by; tag_values_1h, _24h and _30d: lately.
 --
--- Means and variances are over answered calls that have the figure (n_ttft, n_tokens, n_cost), variances with n - 1. The
+-- Means and variances are over answered calls that have the figure (n_ttft, n_total, n_tokens, n_cost), variances with n - 1. The
 -- view tag_differences sets two values of a tag side by side.
 create view tag_values as
 with tagged as (
@@ -24,16 +24,15 @@ select
   count(*) filter (where is_failed) as n_failed,
   count(ttft_ms) as n_ttft,
   avg(ttft_ms) as ttft_mean_ms,
-  (sum(ttft_ms * ttft_ms) - sum(ttft_ms) * sum(ttft_ms) / nullif(count(ttft_ms), 0)) / nullif(count(ttft_ms) - 1, 0) as ttft_variance,
+  var_samp(ttft_ms) as ttft_variance,
+  count(total_ms) as n_total,
   avg(total_ms) as total_mean_ms,
-  (sum(total_ms * total_ms) - sum(total_ms) * sum(total_ms) / nullif(count(total_ms), 0))
-    / nullif(count(total_ms) - 1, 0) as total_variance,
+  var_samp(total_ms) as total_variance,
   count(tokens) as n_tokens,
   avg(tokens) as tokens_mean,
-  (sum(tokens * tokens) - sum(tokens) * sum(tokens) / nullif(count(tokens), 0)) / nullif(count(tokens) - 1, 0) as tokens_variance,
+  var_samp(tokens) as tokens_variance,
   count(cost_usd) as n_cost,
   avg(cost_usd) as cost_mean_usd,
-  (sum(cost_usd * cost_usd) - sum(cost_usd) * sum(cost_usd) / nullif(count(cost_usd), 0))
-    / nullif(count(cost_usd) - 1, 0) as cost_variance
+  var_samp(cost_usd) as cost_variance
 from tagged
 group by tag, value
