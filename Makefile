@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test test-real test-servers test-clients fuzz bench bench-peers bench-instructions bench-edge bench-truth profile bench-fleet bench-steering fmt lock clean
+.PHONY: help run install test test-real test-servers test-clients fuzz bench bench-peers bench-instructions bench-edge bench-ledger bench-truth profile bench-fleet bench-steering fmt lock clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -47,6 +47,9 @@ bench-instructions: $(VENV)/.dev  ## count the instructions of a call; fails whe
 
 bench-edge: $(VENV)/.dev  ## attack the gateway's edge, and time it; NAMES="crowd" narrows it, AGAINST=DIR measures that checkout too
 	$(BIN)/python -m benchmarks.edge $(NAMES) $(if $(AGAINST),--against $(AGAINST))
+
+bench-ledger: $(VENV)/.dev  ## ask a ledger of two million calls, and see what a call takes on disk (ten minutes; QUICK=1: half)
+	$(BIN)/python -m benchmarks.ledger_speed $(if $(QUICK),--quick)
 
 bench-truth: $(VENV)/.dev  ## hold the ledger's figures against a fleet that logs its draws (four minutes; QUICK=1: one)
 	$(BIN)/python -m benchmarks.truth $(if $(QUICK),--quick)

@@ -141,7 +141,7 @@ def _speeds(ledger: Ledger, fleet: Fleet, todo: Course) -> Iterator[Figure]:
         if not found or persona.overstates != 1:
             continue
         speeds = [row["decode_tps"] / persona.tps for row in found]
-        yield within(f"tok/s at {persona.per_chunk} a chunk, median of measured / true", 1.0, median(speeds), 0.05)
+        yield within(f"tok/s at {persona.per_chunk} a chunk, median of measured / true", 1.0, median(speeds), 0.03)
         worst = _quantile([abs(speed - 1) for speed in speeds], 95)
         yield Figure(f"tok/s at {persona.per_chunk} a chunk, p95 of the error", 0.0, worst, "≤ 0.10", worst <= 0.10)
 

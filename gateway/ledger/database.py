@@ -70,8 +70,10 @@ def parse_url(url: str) -> URL:
     return parsed.set(query=query)
 
 
-def create_engine(url: str) -> AsyncEngine:
+def create_engine(url: str, *, patient: bool = False) -> AsyncEngine:
     """Return an engine for ``url``; nothing is connected yet. The caller disposes of it.
+
+    ``patient``: a statement may take as long as it does, as the change of a large table must.
 
     Raises:
         DatabaseUrlError: as ``parse_url``, or the folder of a SQLite file cannot be made.
@@ -89,7 +91,7 @@ def create_engine(url: str) -> AsyncEngine:
         hide_parameters=True,
         connect_args={
             "timeout": CONNECT_TIMEOUT_S,
-            "command_timeout": COMMAND_TIMEOUT_S,
+            "command_timeout": None if patient else COMMAND_TIMEOUT_S,
             "statement_cache_size": 0,  # a pooler in front may hand each transaction another server connection
             "server_settings": {"application_name": application, "timezone": "UTC"},
         },
@@ -211,7 +213,7 @@ async def _run_alembic(url: str, command_name: str, revision: str) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
-    engine = create_engine(url)
+    engine = create_engine(url, patient=True)
     try:
         async with engine.begin() as connection:
             await _lock_schema(connection)

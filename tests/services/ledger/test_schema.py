@@ -4,11 +4,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, inspect
 
-from gateway.ledger import queries
+from gateway.ledger import database, queries
 from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.tables import metadata
 from gateway.ledger.writer import Ledger
@@ -132,6 +133,13 @@ async def test_the_version_before_goes_on_shipping_on_the_new_schema(ledger_url:
 
 async def test_an_empty_postgres_is_migrated(empty_postgres_url: str) -> None:
     await migrate(empty_postgres_url)
+    assert "calls" in await inspected(empty_postgres_url, tables_and_views)
+
+
+async def test_a_migration_may_take_its_time(empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "COMMAND_TIMEOUT_S", 0.0001)
+    await migrate(empty_postgres_url)
+    monkeypatch.undo()
     assert "calls" in await inspected(empty_postgres_url, tables_and_views)
 
 
