@@ -48,7 +48,7 @@ bench-instructions: $(VENV)/.dev  ## count the instructions of a call; fails whe
 bench-edge: $(VENV)/.dev  ## attack the gateway's edge, and time it; NAMES="crowd" narrows it, AGAINST=DIR measures that checkout too
 	$(BIN)/python -m benchmarks.edge $(NAMES) $(if $(AGAINST),--against $(AGAINST))
 
-bench-ledger: $(VENV)/.dev  ## ask a ledger of two million calls, and see what a call takes on disk (ten minutes; QUICK=1: half)
+bench-ledger: $(VENV)/.dev  ## ask a ledger of two million calls, and see what a call takes on disk (five minutes; QUICK=1: half)
 	$(BIN)/python -m benchmarks.ledger_speed $(if $(QUICK),--quick)
 
 bench-truth: $(VENV)/.dev  ## hold the ledger's figures against a fleet that logs its draws (four minutes; QUICK=1: one)

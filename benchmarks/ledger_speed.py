@@ -1,6 +1,6 @@
 """``make bench-ledger``: how fast a large ledger answers, and what a call takes on disk; made rows on a real Postgres.
 
-The rows are made in SQL: races of two spread over 60 days, most of them of the last ten, with failures, losers that
+The rows are made in SQL: races of two spread evenly over 60 days, with failures, losers that
 were cut, clients and tags. Each view is asked three times after a first one; the median is shown.
 """
 
@@ -28,7 +28,7 @@ insert into calls (id, started_at, client, model, endpoint, api, size_class, str
   launched, winner_attempt_id, status_code, error_kind, ttft_ms, total_ms, overhead_ms, prompt_tokens,
   completion_tokens, cost_usd, cost_low_usd, cost_high_usd, duplicate_cost_usd, tags, replica, win_on, request_id,
   alone_ms, alone_predicted_ms, alone_age_ms, tokens_source, finish_reason, is_empty, is_truncated)
-select gen_random_uuid(), now() - make_interval(secs => 60 * 86400 * power(random(), 2.6)), 'client-' || (i % 8),
+select gen_random_uuid(), now() - make_interval(secs => 60 * 86400 * random()), 'client-' || (i % 8),
   'model-' || (i % 5), 'chat.completions', 'chat.completions', i % 3, true, 'race', 'first_token', i % 3, 2,
   case when i % 50 > 0 then gen_random_uuid() end, case when i % 50 > 0 then 200 else 502 end,
   case when i % 50 = 0 then 'all_failed' end, case when i % 50 > 0 then 100 + 400 * random() end, 2000 * random(), 0.4,

@@ -7,7 +7,10 @@
 -- no characters: answers with any are left out.
 create view provider_errors as
 with attempted as (
-  select * from attempts
+  select
+    model, provider, deployment, started_at, outcome, status_code, error_kind, error_message, tokens_source,
+    completion_tokens, reasoning_tokens, chars
+  from attempts
   where true
   -- and attempts.started_at >= :since
 ),

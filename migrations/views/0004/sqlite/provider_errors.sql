@@ -9,7 +9,10 @@
 -- Beside a single max() of a group, SQLite takes other columns from that row: the message is the last one.
 create view provider_errors as
 with attempted as (
-  select * from attempts
+  select
+    model, provider, deployment, started_at, outcome, status_code, error_kind, error_message, tokens_source,
+    completion_tokens, reasoning_tokens, chars
+  from attempts
   where true
   -- and attempts.started_at >= :since
 ),
