@@ -64,7 +64,7 @@ def rows() -> list[CallRecord]:
             )
         )  # fmt: skip
     old = lately(days=9)
-    made.append(call(won(new_id(), started_at=old, token_ms=50.0), started_at=old, tags={}))
+    made.append(call(won(new_id(), started_at=old, ttft_ms=900.0, token_ms=900.0), started_at=old, tags={}))
     gone = attempt(new_id(), outcome=Outcome.CLIENT_GONE, censored_at_ms=900.0, started_at=lately(minutes=3))
     made.append(
         call(gone, started_at=lately(minutes=3), status_code=499, error_kind="client_disconnected", tags={},
