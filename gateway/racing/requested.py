@@ -1,11 +1,11 @@
 """What a request asked for besides its prompt, as far as it is a column."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 _LENGTHS = ("max_completion_tokens", "max_output_tokens", "max_tokens")  # each dialect's name for it, the newest first
+_float = msgspec.json.Decoder(float)
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 _LARGEST = 2**31 - 1  # that the column takes
 
@@ -24,7 +24,7 @@ def requested(fields: Mapping[str, msgspec.Raw]) -> Requested:
         return _NOTHING
     length = next((fields[name] for name in _LENGTHS if name in fields), None)
     max_tokens = None if length is None else _number(length)
-    temperature = _number(fields["temperature"]) if "temperature" in fields else None
+    temperature = _number(fields["temperature"]) if "temperature" in fields else None  # as a float: any of them fits
     return Requested(
         int(max_tokens) if max_tokens is not None and 0 < max_tokens <= _LARGEST else None,
         temperature,
@@ -34,10 +34,9 @@ def requested(fields: Mapping[str, msgspec.Raw]) -> Requested:
 
 def _number(raw: msgspec.Raw) -> float | None:
     try:
-        value: Any = msgspec.json.decode(raw)
+        return _float.decode(raw)
     except msgspec.DecodeError:
         return None
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _count(raw: msgspec.Raw) -> int | None:

@@ -24,3 +24,14 @@ def test_temperature_and_tools_are_told() -> None:
 @pytest.mark.parametrize("odd", ["many", None, True, -1, 0, 2**40, {"a": 1}])
 def test_what_makes_no_sense_is_not_told(odd: Any) -> None:
     assert requested(fields(max_tokens=odd, tools="x")) == Requested()
+
+
+@pytest.mark.parametrize("text", [b"1e999", b"9" * 400, b"-" + b"9" * 400])
+def test_a_number_that_no_column_holds_is_not_told(text: bytes) -> None:
+    assert requested({"temperature": msgspec.Raw(text), "max_tokens": msgspec.Raw(text)}) == Requested()
+
+
+def test_a_whole_temperature_is_stored_like_any_other() -> None:
+    asked = requested({"temperature": msgspec.Raw(b"1" + b"0" * 30)}).temperature  # no integer of SQLite's holds it
+    assert asked == 1e30
+    assert isinstance(asked, float)
