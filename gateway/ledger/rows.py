@@ -18,6 +18,7 @@ ATTEMPT_COLUMNS = AttemptRecord.__struct_fields__[:-2]
 # What an interrupted call was answered nobody knows; to its client it was the gateway's failure.
 INTERRUPTED_STATUS = 500
 INTERRUPTED = "interrupted"
+_CLASSES = 10  # of size, in ``prompt_class``: what is above is the API
 
 _encode = msgspec.json.Encoder(enc_hook=dict).encode
 
@@ -56,7 +57,7 @@ def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) 
         call_id=call.id,
         client=call.client,
         api=call.endpoint,
-        size_class=call.prompt_class % 10,
+        size_class=call.prompt_class % _CLASSES,
         win_on=call.win_on,
         outcome=Outcome.INTERRUPTED,
         error_kind=INTERRUPTED,
@@ -67,6 +68,8 @@ def _interrupted_call(start: CallStart) -> Row:
     """Return the row of a call whose gateway died under it: when it would have ended nobody knows."""
     known = {
         "launched": len(start.attempts),
+        "api": start.endpoint,
+        "size_class": start.prompt_class % _CLASSES,
         "status_code": INTERRUPTED_STATUS,
         "error_kind": INTERRUPTED,
         "tags": _encode(start.tags).decode(),

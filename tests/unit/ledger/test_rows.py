@@ -62,5 +62,6 @@ def test_a_call_that_never_ended_is_interrupted_and_so_are_its_attempts() -> Non
     assert (call["status_code"], call["error_kind"], call["launched"]) == (500, "interrupted", 2)
     assert (call["total_ms"], call["winner_attempt_id"], call["cost_usd"]) == (None, None, None)
     assert (call["request_id"], call["answered_model"], call["dropped"]) == ("mine", None, None)
+    assert (call["api"], call["size_class"]) == (start.endpoint, start.prompt_class % 10)
     first = dict(zip(ATTEMPT_COLUMNS, rows.attempts[0], strict=True))
     assert (first["call_id"], first["outcome"], first["censored_at_ms"]) == (start.id, "interrupted", None)
