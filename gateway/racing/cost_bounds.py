@@ -3,7 +3,8 @@
 Whoever was cut before its provider could report its usage cost at least its prompt, at the lowest price that may have
 had (the cache's), and what was seen of its answer. At most it cost its prompt at the highest, and what may have been
 generated unseen: a chunk where the vendor is known to stop when one hangs up, else an answer as long as the request
-or the model allows. An attempt that failed before its first token may have cost nothing.
+or the model allows. An attempt that failed before its first token may have cost nothing, and did where it was
+refused.
 """
 
 from functools import lru_cache
@@ -12,12 +13,25 @@ import msgspec
 
 from gateway.calls import AttemptRecord, Outcome, TokensSource
 from gateway.fleet import Deployment
+from providers.errors import ErrorKind
 from providers.prices import Price, cost_usd
 
 UNSEEN_TOKENS = 32  # at most, that were generated when the server saw that one had hung up: a large chunk
 LONGER = 4  # times the winner's answer, a loser's may be where neither the request nor the model sets a limit
 ANSWER_TOKENS = 4096  # likewise, where nobody has answered
 MISCOUNT = 2.0  # how far off a count may be, either way, that is only our guess
+_REFUSED = frozenset(  # before anything was generated, if it arrived at all
+    {
+        ErrorKind.CONNECT_ERROR,
+        ErrorKind.CONNECT_TIMEOUT,
+        ErrorKind.LOCAL_RESOURCES,
+        ErrorKind.PROVIDER_AUTH,
+        ErrorKind.NOT_FOUND,
+        ErrorKind.NO_SUCH_API,
+        ErrorKind.RATE_LIMITED,
+        ErrorKind.BAD_REQUEST,
+    }
+)
 _FAILED = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED, Outcome.INTERRUPTED})
 
 
@@ -26,6 +40,9 @@ class Bounds(msgspec.Struct, frozen=True):
 
     low_usd: float
     high_usd: float
+
+
+_NOTHING = Bounds(0.0, 0.0)
 
 
 def bounds(
@@ -38,6 +55,8 @@ def bounds(
     max_tokens: int | None,
 ) -> Bounds:
     """Return the bounds of one attempt. ``prompt_tokens`` is its own count, another's or a guess."""
+    if record.error_kind in _REFUSED and not record.completion_tokens:
+        return _NOTHING
     guessed = not any(
         one is not None and one.prompt_tokens is not None and one.tokens_source is TokensSource.REPORTED
         for one in (record, winner)

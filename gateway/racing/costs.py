@@ -103,6 +103,8 @@ def _priced(
                 cache_write_tokens=record.cache_write_tokens,
                 reasoning_tokens=answered.reasoning_tokens,
             )
+            if runs_on and usd is not None:
+                usd = min(usd, limits.high_usd)  # the winner's answer may be longer than its own could be
             changes["cost_usd"] = usd
             is_least = usd is not None and usd <= limits.low_usd < limits.high_usd
             changes["cost_is_lower_bound"] = record.outcome is not Outcome.WON and not stops and is_least

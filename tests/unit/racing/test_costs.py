@@ -9,6 +9,7 @@ from gateway.calls import AttemptRecord, Outcome, Role, TokensSource
 from gateway.fleet import Deployment
 from gateway.racing.cost_bounds import UNSEEN_TOKENS
 from gateway.racing.costs import Bill, settle
+from providers.errors import ErrorKind
 from providers.prices import Price
 from tests.unit.racing.track import CLOCKS, Timetable
 
@@ -138,6 +139,28 @@ def test_who_failed_may_have_cost_nothing_or_its_prompt() -> None:
     failed = bill(won(), attempt("failed", Outcome.TIMEOUT), price=PLAIN, bills_on=False).attempts[1]
     assert (failed.cost_usd, failed.cost_low_usd) == (None, 0.0)
     assert failed.cost_high_usd == pytest.approx(1.0 + UNSEEN_TOKENS * 1e-2)
+
+
+@pytest.mark.parametrize(
+    "kind", [ErrorKind.RATE_LIMITED, ErrorKind.CONNECT_ERROR, ErrorKind.PROVIDER_AUTH, ErrorKind.BAD_REQUEST]
+)
+def test_who_was_refused_cost_nothing(kind: ErrorKind) -> None:
+    refused = bill(won(), attempt("refused", Outcome.FAILED, error_kind=kind), price=PLAIN).attempts[1]
+    assert (refused.cost_low_usd, refused.cost_high_usd) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE])
+@pytest.mark.parametrize("bills_on", [True, False, None])
+@pytest.mark.parametrize("max_tokens", [None, 40, 9000])
+def test_the_best_figure_lies_within_the_bounds(
+    outcome: Outcome, bills_on: bool | None, max_tokens: int | None
+) -> None:
+    settled = bill(won(), attempt("loser", outcome), price=PLAIN, bills_on=bills_on, max_tokens=max_tokens)
+    loser = settled.attempts[1]
+    assert loser.cost_low_usd is not None
+    assert loser.cost_usd is not None
+    assert loser.cost_high_usd is not None
+    assert loser.cost_low_usd <= loser.cost_usd <= loser.cost_high_usd
 
 
 def test_what_was_sent_twice_may_be_billed_twice() -> None:
