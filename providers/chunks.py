@@ -82,6 +82,7 @@ class _Choice(msgspec.Struct, gc=False):
     delta: _Delta | None = None
     finish_reason: str | None = None
     error: Any = None  # OpenRouter
+    index: int | None = None
 
 
 class _Groq(msgspec.Struct, gc=False):
@@ -98,6 +99,7 @@ class _Event(msgspec.Struct, gc=False):
     id: str | None = None
 
 
+EACH_CHOICE = 10_000  # places for the tool calls of each of several choices
 _S = TypeVar("_S", bound=msgspec.Struct)
 _decoder = msgspec.json.Decoder(_Event)
 _NESTED: Mapping[str, type[msgspec.Struct]] = {
@@ -160,7 +162,7 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
             reasoning_chars += len(thought)
         if delta.tool_calls or delta.refusal or delta.audio or delta.function_call or delta.images:
             chars = _other_chars(delta)
-            tools = _tool_pieces(delta)
+            tools = (*tools, *_tool_pieces(delta, (choice.index or 0) * EACH_CHOICE))
             answer_chars += chars
             answer = answer or chars > 0 or _is_heard_or_seen(delta)
     answer = answer or answer_chars > 0
@@ -202,15 +204,15 @@ def _other_chars(delta: _Delta) -> int:
     return chars + len(delta.refusal or "")
 
 
-def _tool_pieces(delta: _Delta) -> Sequence[tuple[int, str]]:
-    """Return what a delta adds to the arguments of each call. What a custom tool takes is no JSON."""
+def _tool_pieces(delta: _Delta, first: int) -> Sequence[tuple[int, str]]:
+    """Return what a delta adds to the arguments of each call, from place ``first``. A custom tool takes no JSON."""
     pieces = [
-        (place if call.index is None else call.index, call.function.arguments or "")
+        (first + (place if call.index is None else call.index), call.function.arguments or "")
         for place, call in enumerate(delta.tool_calls or ())
         if call.function is not None
     ]
     if delta.function_call is not None:
-        pieces.append((0, delta.function_call.arguments or ""))
+        pieces.append((first, delta.function_call.arguments or ""))
     return pieces
 
 

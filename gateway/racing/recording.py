@@ -123,7 +123,7 @@ def attempt_record(
         token_ms=answer_ms if call.win_on is WinOn.ANSWER else ttft_ms,
         in_flight=start.in_flight,
         finish_reason=_short(measurement.finish_reason, exchange),
-        tool_calls=None if measurement.finish_reason is None else len(tools) if tools is not None else 0,
+        tool_calls=None if measurement.finish_reason is None else tools.number() if tools is not None else 0,
         tool_calls_valid=None if tools is None or measurement.finish_reason is None else tools.valid(),
         key_name=exchange.key_name if exchange is not None else None,
         model_version=_short(measurement.model_version, exchange),

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 MOST_CHARS = 256 * 1024  # of arguments kept until the answer's end; beyond, nobody knows whether they parse
+MOST_CALLS = 1024  # told apart; beyond, nobody counts them
 _anything = msgspec.json.Decoder(msgspec.Raw)
 
 
@@ -13,21 +14,28 @@ class ToolCalls(msgspec.Struct):
 
     _pieces: dict[int, list[str]] = {}  # of arguments, by the call's place in the answer
     _chars: int = 0
+    _too_many: bool = False
 
     def add(self, pieces: Iterable[tuple[int, str]]) -> None:
         """Take what an event says of them."""
         for place, piece in pieces:
-            kept = self._pieces.setdefault(place, [])
+            kept = self._pieces.get(place)
+            if kept is None:
+                if len(self._pieces) == MOST_CALLS:
+                    self._too_many = True
+                    continue
+                kept = self._pieces[place] = []
             self._chars += len(piece)
-            if self._chars <= MOST_CHARS:
+            if piece and self._chars <= MOST_CHARS:
                 kept.append(piece)
 
-    def __len__(self) -> int:
-        return len(self._pieces)
+    def number(self) -> int | None:
+        """Return how many there are; None for more than are told apart."""
+        return None if self._too_many else len(self._pieces)
 
     def valid(self) -> bool | None:
         """Return whether the arguments of all parse as JSON; None where that is not known. No arguments are valid."""
-        if self._chars > MOST_CHARS:
+        if self._too_many or self._chars > MOST_CHARS:
             return None
         return all(_parses("".join(pieces)) for pieces in self._pieces.values())
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gateway.racing.measurement import Measurement
-from gateway.racing.tool_calls import MOST_CHARS, ToolCalls
+from gateway.racing.tool_calls import MOST_CALLS, MOST_CHARS, ToolCalls
 from providers.chunks import read_chunk
 from providers.dialects.messages.events import read_event as read_messages
 from providers.dialects.responses.events import read_event as read_responses
@@ -20,7 +20,7 @@ def of(*pieces: tuple[int, str]) -> ToolCalls:
 
 def test_pieces_are_put_together_by_call() -> None:
     calls = of((0, ""), (0, '{"city":'), (1, '{"n"'), (0, ' "Rome"}'), (1, ": 1}"))
-    assert (len(calls), calls.valid()) == (2, True)
+    assert (calls.number(), calls.valid()) == (2, True)
 
 
 @pytest.mark.parametrize("broken", ['{"city": "Ro', "{city: 1}", "{} {}", "Rome,"])
@@ -48,9 +48,26 @@ def test_chat_tells_calls_model_and_reason() -> None:
     for at, data in enumerate([chat(0, "", "f"), chat(0, '{"a"'), chat(0, ":1}"), chat(1, "{", "g"), end]):
         measurement.event(read_chunk(data), at + 1.0)
     assert measurement.tool_calls is not None
-    assert (len(measurement.tool_calls), measurement.tool_calls.valid()) == (2, False)
+    assert (measurement.tool_calls.number(), measurement.tool_calls.valid()) == (2, False)
     assert (measurement.model_version, measurement.answer_id) == ("m-0613", "chatcmpl-1")
     assert measurement.finish_reason == "tool_calls"
+
+
+def test_the_calls_of_several_choices_are_kept_apart() -> None:
+    measurement = Measurement(0.0)
+    for at, index in enumerate([0, 1]):
+        call = {"index": 0, "function": {"name": "f", "arguments": '{"a": 1}'}}
+        choice = {"index": index, "delta": {"tool_calls": [call]}}
+        measurement.event(read_chunk(encoded({"choices": [choice]})), at + 1.0)
+    both = [{"index": index, "delta": {"tool_calls": [{"index": 1, "function": {"name": "g"}}]}} for index in (0, 1)]
+    measurement.event(read_chunk(encoded({"choices": both})), 3.0)
+    assert measurement.tool_calls is not None
+    assert (measurement.tool_calls.number(), measurement.tool_calls.valid()) == (4, True)
+
+
+def test_more_calls_than_anybody_makes_are_not_kept() -> None:
+    calls = of(*((place, "") for place in range(MOST_CALLS + 1)))
+    assert (calls.number(), calls.valid()) == (None, None)
 
 
 def test_messages_tell_the_same() -> None:
@@ -65,7 +82,7 @@ def test_messages_tell_the_same() -> None:
     for at, event in enumerate(events):
         measurement.event(read_messages(encoded(event)), at + 1.0)
     assert measurement.tool_calls is not None
-    assert (len(measurement.tool_calls), measurement.tool_calls.valid()) == (1, True)
+    assert (measurement.tool_calls.number(), measurement.tool_calls.valid()) == (1, True)
     assert (measurement.model_version, measurement.answer_id) == ("claude-x", "msg_1")
     assert measurement.finish_reason == "tool_use"
 
@@ -87,6 +104,6 @@ def test_responses_tell_the_same() -> None:
     for at, event in enumerate(events):
         measurement.event(read_responses(encoded(event)), at + 1.0)
     assert measurement.tool_calls is not None
-    assert (len(measurement.tool_calls), measurement.tool_calls.valid()) == (1, False)
+    assert (measurement.tool_calls.number(), measurement.tool_calls.valid()) == (1, False)
     assert (measurement.model_version, measurement.answer_id) == ("gpt-x", "resp_1")
     assert measurement.finish_reason == "max_output_tokens"
