@@ -235,9 +235,15 @@ def _clean(said: str, secrets: tuple[str, ...]) -> str:
 def _request_id(exchange: Exchange | None, measurement: Measurement) -> str | None:
     """Return what the provider calls the request: what its support asks for, else the answer's id."""
     headers: Mapping[str, str] = {} if exchange is None else exchange.headers
-    told = next((headers[name] for name in _REQUEST_IDS if name in headers), None)  # masked, as all headers are
-    if told is None and (told := measurement.answer_id) is not None:
-        told = redact(told[:MOST_CHARS], exchange.secrets if exchange is not None else ())
+    told = request_id(headers)
+    if told is None and measurement.answer_id is not None:
+        told = redact(measurement.answer_id[:MOST_CHARS], exchange.secrets if exchange is not None else ())
+    return told
+
+
+def request_id(headers: Mapping[str, str]) -> str | None:
+    """Return what a provider's ``headers``, which are masked, call the request."""
+    told = next((headers[name] for name in _REQUEST_IDS if name in headers), None)
     return told and told[:MOST_CHARS]
 
 

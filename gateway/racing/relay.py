@@ -12,7 +12,7 @@ from gateway.fleet import Deployment, Model
 from gateway.racing.measurement import milliseconds
 from gateway.racing.outlet import Outlet, Relayed
 from gateway.racing.race import Earlier
-from gateway.racing.recording import CLASSES, call_record, call_start, outcome_of
+from gateway.racing.recording import CLASSES, call_record, call_start, outcome_of, request_id
 from gateway.racing.seats import Line, Seats
 from gateway.racing.sink import ClientGone
 from gateway.racing.wait import Wait
@@ -348,6 +348,7 @@ class Relay:
             token_ms=None if ttft_s is None else milliseconds(ttft_s),
             outcome=outcome,
             key_name=answer.key_name if answer else None,
+            provider_request_id=request_id(answer.headers) if answer else None,
             sends=answer.sends if answer else None,
             connect_ms=answer.connect_ms if answer else None,
             headers_ms=answer.headers_ms if answer else None,

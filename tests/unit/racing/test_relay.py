@@ -77,7 +77,7 @@ class Speaker:
         await asyncio.sleep(self._after_s)
         if isinstance(self._answer, UpstreamError):
             raise self._answer
-        return Answer(200, {}, self._answer, None, 1.0, self.rest)
+        return Answer(200, {"x-request-id": "req_1"}, self._answer, None, 1.0, self.rest)
 
     async def stream(self, request: Request) -> Exchange:
         raise AssertionError("not asked for here")
@@ -226,6 +226,7 @@ async def test_a_whole_answer_is_its_first_token() -> None:
     assert (record.status_code, record.prompt_tokens, record.total_ms) == (200, 3, 250.0)
     assert room.recorder.heard == ["call_started", "started s1", "first token s1", "won s1", "call_finished"]
     assert room.outlet.begun is None
+    assert record.attempts[0].provider_request_id == "req_1"
 
 
 @in_virtual_time
