@@ -57,11 +57,7 @@ def bounds(
     """Return the bounds of one attempt. ``prompt_tokens`` is its own count, another's or a guess."""
     if record.error_kind in _REFUSED and not record.completion_tokens:
         return _NOTHING
-    guessed = not any(
-        one is not None and one.prompt_tokens is not None and one.tokens_source is TokensSource.REPORTED
-        for one in (record, winner)
-    )
-    off = MISCOUNT if guessed else 1.0
+    off = 1.0 if _counted(record) or (winner is not None and _counted(winner)) else MISCOUNT
     if record.cached_tokens is None:
         low = prompt_tokens / off * min(price.input_usd, price.cached_input_usd or price.input_usd)
         high = prompt_tokens * off * max(price.input_usd, price.cache_write_usd or 0.0)
@@ -73,8 +69,11 @@ def bounds(
     seen = record.completion_tokens or 0
     if record.tokens_source is TokensSource.REPORTED and seen:
         answer = cost_usd(price, 0, seen, reasoning_tokens=record.reasoning_tokens) or 0.0
-        return Bounds(low + answer, high + answer)
-    low += seen / MISCOUNT * min(price.output_usd, price.reasoning_usd or price.output_usd)
+        if record.outcome is Outcome.WON or record.finish_reason is not None:
+            return Bounds(low + answer, high + answer)
+        low += answer  # some count with every event: it was not all yet
+    else:
+        low += seen / MISCOUNT * min(price.output_usd, price.reasoning_usd or price.output_usd)
     high += _most_tokens(record, deployment, winner, max_tokens) * max(price.output_usd, price.reasoning_usd or 0.0)
     return Bounds(0.0 if record.outcome in _FAILED and not seen else low, high)
 
@@ -90,6 +89,10 @@ def per_million(price: Price) -> dict[str, float]:
         "reasoning": price.reasoning_usd,
     }
     return {kind: round(usd * 1_000_000, 9) for kind, usd in each.items() if usd is not None}
+
+
+def _counted(record: AttemptRecord) -> bool:
+    return record.prompt_tokens is not None and record.tokens_source is TokensSource.REPORTED
 
 
 def _most_tokens(

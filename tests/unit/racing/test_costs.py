@@ -163,6 +163,15 @@ def test_the_best_figure_lies_within_the_bounds(
     assert loser.cost_low_usd <= loser.cost_usd <= loser.cost_high_usd
 
 
+def test_a_count_that_came_before_the_end_is_the_least() -> None:
+    counted = {"prompt_tokens": 1000, "completion_tokens": 5, "tokens_source": TokensSource.REPORTED}
+    cut = bill(won(), attempt("loser", Outcome.SUPERSEDED, **counted), price=PLAIN).attempts[1]
+    assert cut.cost_low_usd == pytest.approx(1.0 + 5e-2)
+    assert cut.cost_high_usd == pytest.approx(1.0 + 4 * 100 * 1e-2)
+    whole = bill(won(), attempt("loser", Outcome.SUPERSEDED, finish_reason="stop", **counted), price=PLAIN).attempts[1]
+    assert whole.cost_low_usd == whole.cost_high_usd == pytest.approx(1.0 + 5e-2)
+
+
 def test_what_was_sent_twice_may_be_billed_twice() -> None:
     once, twice = (bill(won(sends=sends), price=PLAIN).attempts[0] for sends in (1, 2))
     assert once.cost_high_usd is not None
