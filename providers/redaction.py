@@ -8,10 +8,11 @@ MASK = "***"
 
 # What a key looks like even when it is not one of those we send: a provider may echo another, or half of one, and a
 # client's (hs-…) reaches us only.
+_PREFIXES = ("hs-", "sk-", "gsk_", "csk-", "xai-", "nvapi-", "pplx-", "fw_", "hf_", "r8_", "tgp_", "AIza")
 _KEY_SHAPES = re.compile(
-    r"""(?P<lead>\b(?:Bearer|Basic|bearer|basic)\s+|[?&](?:api[-_]?key|key|token)=)[^\s"'&<>]+
+    rf"""(?P<lead>\b(?:Bearer|Basic|bearer|basic)\s+|[?&](?:api[-_]?key|key|token)=)[^\s"'&<>]+
       | (?P<user>://[^\s/:@]*:)[^\s/@]+(?=@)
-      | (?<![\w-])(?:hs-|sk-|gsk_|csk-|xai-|nvapi-|pplx-|fw_|hf_|r8_|tgp_|AIza)[A-Za-z0-9_*.\-]{8,}
+      | (?<![\w-])(?:{"|".join(_PREFIXES)})[A-Za-z0-9_*.\-]{{8,}}
     """,
     re.VERBOSE,
 )
@@ -25,6 +26,14 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, MASK)
     return _KEY_SHAPES.sub(lambda match: (match["lead"] or match["user"] or "") + MASK, text)
+
+
+def redact_word(word: str, secrets: Iterable[str] = ()) -> str:
+    """Return what ``redact`` does, sooner where ``word`` is made of letters, digits, - and _ alone, as ids are."""
+    is_plain = word.isascii() and ("_" + word.replace("-", "_")).isidentifier()
+    if not is_plain or word.startswith(_PREFIXES) or any(secret in word for secret in secrets):
+        return redact(word, secrets)
+    return word
 
 
 def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:

@@ -117,13 +117,11 @@ def _sum(records: Sequence[AttemptRecord]) -> Sum:
     """Return what ``records`` cost together; of no attempt that is nothing."""
     if not records:
         return Sum(0.0, 0.0, 0.0)
-    return Sum(
-        _total([one.cost_usd for one in records]),
-        _total([one.cost_low_usd for one in records]),
-        _total([one.cost_high_usd for one in records]),
-    )
-
-
-def _total(costs: Sequence[float | None]) -> float | None:
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if known else None
+    usd = low_usd = high_usd = None
+    for one in records:
+        if one.cost_usd is not None:
+            usd = one.cost_usd + (usd or 0.0)
+        if one.cost_low_usd is not None and one.cost_high_usd is not None:
+            low_usd = one.cost_low_usd + (low_usd or 0.0)
+            high_usd = one.cost_high_usd + (high_usd or 0.0)
+    return Sum(usd, low_usd, high_usd)

@@ -16,7 +16,7 @@ from gateway.racing.requested import requested
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.rate_limits import headroom
-from providers.redaction import redact
+from providers.redaction import redact, redact_word
 
 MOST_CHARS = 128  # of a provider's word for something
 _REQUEST_IDS = (
@@ -237,14 +237,16 @@ def _request_id(exchange: Exchange | None, measurement: Measurement) -> str | No
     headers: Mapping[str, str] = {} if exchange is None else exchange.headers
     told = request_id(headers)
     if told is None and measurement.answer_id is not None:
-        told = redact(measurement.answer_id[:MOST_CHARS], exchange.secrets if exchange is not None else ())
+        told = redact_word(measurement.answer_id[:MOST_CHARS], exchange.secrets if exchange is not None else ())
     return told
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
     """Return what a provider's ``headers``, which are masked, call the request."""
-    told = next((headers[name] for name in _REQUEST_IDS if name in headers), None)
-    return told and told[:MOST_CHARS]
+    for name in _REQUEST_IDS:
+        if name in headers:
+            return headers[name][:MOST_CHARS] or None
+    return None
 
 
 def _counted(priced: Sequence[AttemptRecord], winner: AttemptRecord | None) -> AttemptRecord | None:

@@ -34,7 +34,8 @@ class UsageWatch:
         counted = attempt.outcome is Outcome.WON and attempt.tokens_source is TokensSource.REPORTED
         if not (counted and tokens and chars and chars >= SHORTEST_CHARS) or attempt.reasoning_tokens:
             return  # thoughts in silence have no characters
-        stated = self._stated.setdefault(model, {}).setdefault(attempt.deployment, _Stated())
+        by_deployment = self._stated.get(model) or self._stated.setdefault(model, {})
+        stated = by_deployment.get(attempt.deployment) or by_deployment.setdefault(attempt.deployment, _Stated())
         stated.add(tokens, chars)
         if stated.answers % ANSWERS == 0:
             self._compare(model, attempt.deployment, stated.per_char)

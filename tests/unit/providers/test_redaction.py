@@ -1,8 +1,10 @@
 """Secrets are removed from what providers say."""
 
+from random import Random
+
 import pytest
 
-from providers.redaction import redact, redact_json
+from providers.redaction import redact, redact_json, redact_word
 
 
 def test_every_known_secret_goes_the_longer_first() -> None:
@@ -33,3 +35,26 @@ def test_what_looks_like_a_key_goes_too(text: str, redacted: str) -> None:
 def test_json_is_redacted_string_by_string() -> None:
     value = {"a": ["my-secret", 1, None], "my-secret": {"b": True}}
     assert redact_json(value, ["my-secret"]) == {"a": ["***", 1, None], "***": {"b": True}}
+
+
+def test_of_a_word_the_same_goes() -> None:
+    random, secrets = Random(1), ("secret-key-1", "x")
+    pieces = [
+        "sk-",
+        "hf_",
+        "AIza",
+        "secret-key-1",
+        "chatcmpl-",
+        "0a",
+        "Zq9-",
+        "_",
+        "-",
+        ".",
+        "?key=",
+        "é",
+        "·",
+        "Bearer ",
+    ]
+    words = ["".join(random.choices(pieces, k=random.randint(0, 7))) for _ in range(5000)]
+    assert [redact_word(word, secrets) for word in words] == [redact(word, secrets) for word in words]
+    assert sum(redact(word, secrets) != word for word in words) > 1000
