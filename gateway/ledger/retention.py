@@ -14,6 +14,7 @@ BATCH_ROWS = 2000  # deleted in one transaction: shipping never waits long for i
 PAUSE_S = 0.05  # between two of them, so that others come first
 
 TABLES = ("calls", "attempts")
+# A transaction's lock, taken anew for each step: a session's would outlive a failure, or be left behind in a pooler.
 _LOCK = "hashtext('holeshot.prune')"
 
 
@@ -65,28 +66,19 @@ async def prune(
     """
     try:
         async with engine.connect() as connection:
-            if not await _elected(engine, connection):
+            if not await _is_elected(engine, connection):
                 return None
-            try:
-                return {
-                    table: await _prune(engine, connection, table, before, deleted)
-                    for table, before in retention.cutoffs(now).items()
-                }
-            finally:
-                if not is_sqlite(engine.url):
-                    await connection.execute(text(f"select pg_advisory_unlock({_LOCK})"))
-                    await connection.commit()
+            return {
+                table: await _prune(engine, connection, table, before, deleted)
+                for table, before in retention.cutoffs(now).items()
+            }
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error
 
 
-async def _elected(engine: AsyncEngine, connection: AsyncConnection) -> bool:
+async def _is_elected(engine: AsyncEngine, connection: AsyncConnection) -> bool:
     """Return whether nobody else deletes at the moment. Two processes on one SQLite file do no harm."""
-    if is_sqlite(engine.url):
-        return True
-    elected = bool(await connection.scalar(text(f"select pg_try_advisory_lock({_LOCK})")))
-    await connection.commit()
-    return elected
+    return is_sqlite(engine.url) or bool(await connection.scalar(text(f"select pg_try_advisory_xact_lock({_LOCK})")))
 
 
 async def _prune(
@@ -103,6 +95,8 @@ async def _prune(
         statement = text(f"delete from {table} where ctid = any(array({some}))")  # noqa: S608 - likewise
     total = 0
     while True:
+        if place == "ctid":
+            await connection.execute(text(f"select pg_advisory_xact_lock({_LOCK})"))
         result = await connection.execute(statement, {"before": _instant(engine, before)})
         await connection.commit()
         total += result.rowcount

@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from gateway.ledger import queries, retention
 from gateway.ledger.database import create_engine
+from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.retention import Retention, expired, prune
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger.records import call, new_id, won
@@ -67,6 +68,24 @@ async def test_only_one_replica_deletes(postgres_url: str) -> None:
         assert await prune(engine, Retention(calls_days=1), NOW) is None
         await connection.execute(text("select pg_advisory_unlock(hashtext('holeshot.prune'))"))
     assert await prune(engine, Retention(calls_days=1), NOW) == {"calls": 0}
+    await engine.dispose()
+    await other.dispose()
+
+
+async def test_a_deletion_that_fails_says_why_and_keeps_nobody_else_from_it(postgres_url: str) -> None:
+    engine, other = create_engine(postgres_url), create_engine(postgres_url)
+    async with other.begin() as connection:
+        await connection.execute(
+            text("create function refuse() returns trigger language plpgsql as $$ begin raise 'no room'; end $$")
+        )
+        await connection.execute(
+            text("create trigger refuse before delete on calls for each statement execute function refuse()")
+        )
+    with pytest.raises(DatabaseUnreachableError, match="no room"):
+        await prune(engine, Retention(calls_days=1), NOW)
+    async with other.begin() as connection:
+        await connection.execute(text("drop trigger refuse on calls"))
+    assert await prune(other, Retention(calls_days=1), NOW) == {"calls": 0}
     await engine.dispose()
     await other.dispose()
 
