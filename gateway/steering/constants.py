@@ -25,6 +25,7 @@ UNCOUNTED_CLASSES_FROM = 100  # counted tokens: whoever counts them fast answers
 
 # The estimator
 PRIOR_EVENTS = 4.0  # weight of the pool in a deployment's histogram: a few samples of its own outvote it
+EXPECTED_FROM_EVENTS = 30.0  # of its own, until a curve says what an overtaken primary would have taken
 FIXED_PRIOR_EVENTS = 2.0  # weight of the fixed prior in the pool
 FIXED_PRIOR_MEDIAN_S = (0.6, 0.9, 1.8)  # by prompt class: a typical hosted model
 FIXED_PRIOR_SIGMA = 1.0  # of ln(seconds): wide, it must not argue with samples

@@ -11,6 +11,7 @@ from gateway.steering.constants import (
     BUCKETS,
     COLD_EVENTS,
     ERROR_PRIOR,
+    EXPECTED_FROM_EVENTS,
     FIXED_PRIOR_EVENTS,
     FIXED_PRIOR_MEDIAN_S,
     FIXED_PRIOR_SIGMA,
@@ -37,7 +38,12 @@ class Estimate(msgspec.Struct, frozen=True):
     speed_known: bool = False  # enough decoding was watched to hold it against the deployment
 
     def expected_s(self, age_s: float) -> float:
-        """Return when the first token is to be expected of an attempt that has none at ``age_s``, in seconds."""
+        """Return when the first token is to be expected of an attempt that has none at ``age_s``, in seconds.
+
+        Of a deployment that is hardly known next to nothing is expected: its curve is mostly the prior's wide tail.
+        """
+        if self.events < EXPECTED_FROM_EVENTS:
+            return age_s * _LEAST_REMAINDER
         return max(age_s * _LEAST_REMAINDER, self.beyond_s[bucket(age_s)])
 
     def slower_than(self, floor_tps: float) -> bool:

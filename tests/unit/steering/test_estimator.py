@@ -183,3 +183,9 @@ def test_what_outlived_all_that_was_watched_is_taken_to_end_with_the_last_first_
 def test_beyond_all_that_was_seen_a_first_token_is_expected_a_little_later() -> None:
     known = standings({"a": Tally(n=10.0, events={0: {bucket(0.1): 10.0}})}, 0)
     assert known.of("a").expected_s(170.0) == pytest.approx(170.0 * 1.02)
+
+
+def test_of_a_deployment_that_is_hardly_known_next_to_nothing_is_expected() -> None:
+    few, many = (standings({"a": Tally(n=n, events={0: {bucket(0.1): n}})}, 0).of("a") for n in (29.0, 31.0))
+    assert few.expected_s(0.05) == pytest.approx(0.05 * 1.02)
+    assert many.expected_s(0.05) > 0.09
