@@ -124,6 +124,7 @@ async def _measure(url: str, number: int) -> tuple[list[Timing], float]:
         ):
             await connection.execute(statement)
             progress.advance(making)
+        await connection.execute("set jit = off")  # as holeshot sql does
         names = [row[0] for row in await connection.fetch("select viewname from pg_views where schemaname = 'public'")]
         views = {name: f"select * from {name}" for name in sorted(names) if name.endswith(tuple(GOALS_MS))}
         asking = progress.add_task("asking", total=len(views) + len(_LOOK_UPS))
