@@ -73,6 +73,14 @@ class TokensSource(StrEnum):
     ESTIMATED = "estimated"
 
 
+CLASSES_PER_API = 10  # a ``prompt_class`` is a size class, plus so much for each API that is not raced
+
+
+def size_class(prompt_class: int) -> int:
+    """Return the size class that ``prompt_class`` encodes."""
+    return prompt_class % CLASSES_PER_API
+
+
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One client request, understood: what to ask upstream, and what the ledger will say of it."""
 

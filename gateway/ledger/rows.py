@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, astuple
 
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, Outcome
+from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, Outcome, size_class
 from gateway.ledger.entries import Audited, Entry, Finished, Started
 
 Row = tuple[Any, ...]
@@ -18,7 +18,6 @@ ATTEMPT_COLUMNS = AttemptRecord.__struct_fields__[:-2]
 # What an interrupted call was answered nobody knows; to its client it was the gateway's failure.
 INTERRUPTED_STATUS = 500
 INTERRUPTED = "interrupted"
-_CLASSES = 10  # of size, in ``prompt_class``: what is above is the API
 
 _encode = msgspec.json.Encoder(enc_hook=dict).encode
 
@@ -57,7 +56,7 @@ def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) 
         call_id=call.id,
         client=call.client,
         api=call.endpoint,
-        size_class=call.prompt_class % _CLASSES,
+        size_class=size_class(call.prompt_class),
         win_on=call.win_on,
         outcome=Outcome.INTERRUPTED,
         error_kind=INTERRUPTED,
@@ -69,7 +68,7 @@ def _interrupted_call(start: CallStart) -> Row:
     known = {
         "launched": len(start.attempts),
         "api": start.endpoint,
-        "size_class": start.prompt_class % _CLASSES,
+        "size_class": size_class(start.prompt_class),
         "status_code": INTERRUPTED_STATUS,
         "error_kind": INTERRUPTED,
         "tags": _encode(start.tags).decode(),

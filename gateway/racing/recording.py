@@ -7,7 +7,7 @@ the hot path.
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallStart, Outcome, WinOn
+from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallStart, Outcome, WinOn, size_class
 from gateway.fleet import Deployment
 from gateway.racing.alone import UNKNOWN, Alone
 from gateway.racing.costs import settle
@@ -28,7 +28,6 @@ _REQUEST_IDS = (
     "apim-request-id",
 )
 _CUT_SHORT = frozenset({"length", "max_tokens", "max_output_tokens", "model_context_window_exceeded", "MAX_TOKENS"})
-CLASSES = 10  # of size, in ``prompt_class``: what is above is the API
 
 
 def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
@@ -118,7 +117,7 @@ def attempt_record(
         model=start.model,
         client=call.client,
         api=call.endpoint,
-        size_class=call.prompt_class % CLASSES,
+        size_class=size_class(call.prompt_class),
         win_on=call.win_on,
         token_ms=answer_ms if call.win_on is WinOn.ANSWER else ttft_ms,
         in_flight=start.in_flight,
@@ -197,7 +196,7 @@ def call_record(
         abandoned_cost_high_usd=bill.abandoned.high_usd,
         cache_saved_usd=bill.cache_saved_usd,
         api=call.endpoint,
-        size_class=call.prompt_class % CLASSES,
+        size_class=size_class(call.prompt_class),
         tokens_source=counted.tokens_source if counted is not None else None,
         finish_reason=winner.finish_reason if winner is not None else None,
         tool_calls=winner.tool_calls if winner is not None else None,

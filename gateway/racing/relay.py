@@ -6,13 +6,23 @@ from datetime import datetime
 
 import msgspec
 
-from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, Outcome, Recorder, Role, TokensSource
+from gateway.calls import (
+    AttemptRecord,
+    AttemptStart,
+    Call,
+    CallRecord,
+    Outcome,
+    Recorder,
+    Role,
+    TokensSource,
+    size_class,
+)
 from gateway.errors import AllRateLimited, ApiError, ClientDisconnected, InternalError, RaceFailed, race_failed
 from gateway.fleet import Deployment, Model
 from gateway.racing.measurement import milliseconds
 from gateway.racing.outlet import Outlet, Relayed
 from gateway.racing.race import Earlier
-from gateway.racing.recording import CLASSES, call_record, call_start, outcome_of, request_id
+from gateway.racing.recording import call_record, call_start, outcome_of, request_id
 from gateway.racing.seats import Line, Seats
 from gateway.racing.sink import ClientGone
 from gateway.racing.wait import Wait
@@ -343,7 +353,7 @@ class Relay:
             call_id=self._call.id,
             client=self._call.client,
             api=self._call.endpoint,
-            size_class=self._call.prompt_class % CLASSES,
+            size_class=size_class(self._call.prompt_class),
             win_on=self._call.win_on,
             token_ms=None if ttft_s is None else milliseconds(ttft_s),
             outcome=outcome,

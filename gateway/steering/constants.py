@@ -4,6 +4,8 @@ The values were chosen by simulation over eight worlds of six providers (STEERIN
 budget of extra attempts per call, is the operator's ``race.budget``.
 """
 
+from gateway.calls import CLASSES_PER_API
+
 # Histograms
 BUCKETS_PER_OCTAVE = 8  # 9 % per bucket: finer than any provider's latency is steady
 FIRST_EDGE_S = 0.010  # nobody answers sooner
@@ -20,7 +22,8 @@ LATE_MERGE_S = 30.0  # all slots, not just the newest two, are read this often: 
 REDIS_TIMEOUT_S = 1.0  # nobody waits for Redis; this only bounds one round of the background task
 
 # Prompt classes: what is asked of a model in one of them says nothing of the others
-OTHER_CLASSES_FROM = 10  # calls that are not raced, by API: whole vectors and pictures, not answers of so many tokens
+# Those of calls that are not raced, by API: whole vectors and pictures, not answers of so many tokens.
+OTHER_CLASSES_FROM = CLASSES_PER_API
 UNCOUNTED_CLASSES_FROM = 100  # counted tokens: whoever counts them fast answers no sooner, so they are no samples
 
 # The estimator
