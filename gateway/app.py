@@ -110,7 +110,9 @@ class Gateway:
             on_refused=self.metrics.launch_refused,
         )
         worker = f"{replica}-{new_id()}"  # a spool is one process's own, for ever
-        kept = Retention(settings.ledger.keep_calls_days, settings.ledger.keep_attempts_days)
+        kept = Retention(
+            settings.ledger.keep_calls_days, settings.ledger.keep_attempts_days, settings.ledger.keep_rollups_days
+        )
         self.ledger = Ledger(settings.database_url.get_secret_value(), Path(settings.spool_dir), worker, retention=kept)
         seats = Seats(
             on_waited=self.metrics.call_waited,
@@ -121,6 +123,9 @@ class Gateway:
         self.steering.reset({name: list(model.deployments) for name, model in fleet.models.items()})
         self.metrics.gauge("holeshot_ledger_pending", "Calls not yet in SQL.", lambda: self.ledger.pending)
         self.metrics.gauge("holeshot_ledger_lost", "Calls that neither disk nor SQL took.", lambda: self.ledger.lost)
+        self.metrics.gauge(
+            "holeshot_ledger_expired", "Rows that came older than they are to be kept.", lambda: self.ledger.expired
+        )
         self.metrics.gauge("holeshot_ledger_rejected", "Calls SQL would not have.", lambda: self.ledger.rejected)
         self.metrics.gauge(
             "holeshot_ledger_away",

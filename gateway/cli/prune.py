@@ -20,10 +20,11 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the rows that would go.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The counts as JSON.")] = False,
 ) -> None:
-    """Delete the rows of the ledger that are older than `ledger.keep_calls_days` and `ledger.keep_attempts_days`.
+    """Take away what is older than `ledger.keep_calls_days`, `keep_attempts_days` and `keep_rollups_days` allow.
 
-    A running gateway does so by itself each hour; this is for who does not want to wait, or wants to see first. Rows go
-    a little at a time, so that others arrive meanwhile. Postgres uses their space again; `vacuum full` returns it.
+    A running gateway does so by itself each hour; this is for who does not want to wait, or wants to see first. On
+    Postgres the rows of a day go together (of a week, where they are kept for more than three months), and their space
+    is free at once. On SQLite, and of what was there before there were partitions, rows go a little at a time.
 
     Example: holeshot prune --dry-run
     """
@@ -31,9 +32,10 @@ def prune(
     from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - SQLAlchemy only here
     from gateway.ledger.retention import Retention  # noqa: PLC0415 - likewise
 
-    retention = Retention(settings.ledger.keep_calls_days, settings.ledger.keep_attempts_days)
+    kept = settings.ledger
+    retention = Retention(kept.keep_calls_days, kept.keep_attempts_days, kept.keep_rollups_days)
     if retention.keeps_all:
-        say("everything is kept: set ledger.keep_calls_days or ledger.keep_attempts_days", err=True)
+        say("everything is kept: set ledger.keep_calls_days, keep_attempts_days or keep_rollups_days", err=True)
     try:
         counts = asyncio.run(_prune(settings.database_url.get_secret_value(), retention, dry_run=dry_run))
     except LedgerError as error:

@@ -2,8 +2,8 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from datetime import UTC
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -15,6 +15,7 @@ from gateway.ledger.entries import Entry
 from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, Row, attempt_rows, call_rows
 
 INSERT_TIMEOUT_S = 15.0  # a thousand calls take some milliseconds; after this a fresh connection is tried
+_ALL: Mapping[str, datetime] = {}
 SLICE_ROWS = 16  # made and encoded at a stretch, in some 30 µs; then calls may go first
 
 # What the rows themselves are to blame for. Anything else (no connection, no table, no permission) is a state of the
@@ -34,8 +35,10 @@ class RowsRejectedError(Exception):
     """The database is well, and will not have these rows; nothing of them was stored."""
 
 
-async def insert(engine: AsyncEngine, entries: Sequence[Entry]) -> None:
+async def insert(engine: AsyncEngine, entries: Sequence[Entry], kept_since: Mapping[str, datetime] = _ALL) -> int:
     """Store the rows of ``entries`` in one transaction; those already there stay as they are.
+
+    ``kept_since`` says, by table, from when on rows are kept: older ones are left out, and their number is returned.
 
     Raises:
         RowsRejectedError: at least one of them is bad.
@@ -46,20 +49,24 @@ async def insert(engine: AsyncEngine, entries: Sequence[Entry]) -> None:
     try:
         async with engine.connect() as connection:
             raw = await connection.get_raw_connection()
-            await store(connection, raw.driver_connection, entries)
+            tables = [_Table(name, columns, rows, kept_since.get(name)) for name, columns, rows in _tables(entries)]
+            await store(connection, raw.driver_connection, tables)
+            return sum(table.expired for table in tables)
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error
 
 
-async def _copy_postgres(connection: AsyncConnection, driver: Any, entries: Sequence[Entry]) -> None:
+async def _copy_postgres(connection: AsyncConnection, driver: Any, tables: Sequence["_Table"]) -> None:
     transaction = driver.transaction()  # not as a context: it would wait for the rollback of a server that hangs
     usable = False
     try:
         await transaction.start()
         try:
             await driver.execute(f"{_server_timeouts()};{_MAKE_ROOM}")
-            for table, columns, rows in _tables(entries):
-                await driver.copy_records_to_table(f"incoming_{table}", records=_in_slices(rows), columns=columns)
+            for table in tables:
+                await driver.copy_records_to_table(
+                    f"incoming_{table.name}", records=_in_slices(iter(table)), columns=table.columns
+                )
             await driver.execute(_TAKE_OVER)
             await transaction.commit()
         except _BAD_ROWS as error:
@@ -87,12 +94,13 @@ async def _in_slices(rows: Iterator[Row]) -> AsyncIterator[Row]:
         await asyncio.sleep(0)
 
 
-async def _insert_sqlite(connection: AsyncConnection, driver: Any, entries: Sequence[Entry]) -> None:
-    # Straight to the driver, whose every call is a way to its thread and back: three, for a batch of any size. What is
+async def _insert_sqlite(connection: AsyncConnection, driver: Any, tables: Sequence["_Table"]) -> None:
+    # Straight to the driver, whose every call is a way to its thread and back: four, for a batch of any size. What is
     # not committed the pool rolls back.
     try:
-        for table, columns, rows in _tables(entries):
-            await driver.executemany(_INSERT_SQLITE[table], _for_sqlite(rows, columns.index("started_at")))
+        for table in tables:
+            await driver.executemany(_INSERT_SQLITE[table.name], _for_sqlite(table, table.columns.index("started_at")))
+        await driver.execute(_ROLL_UP_SQLITE)
         try:
             check_file(connection)
         except OSError:
@@ -114,6 +122,28 @@ def _tables(entries: Sequence[Entry]) -> tuple[tuple[str, tuple[str, ...], Itera
     return ("calls", CALL_COLUMNS, call_rows(entries)), ("attempts", ATTEMPT_COLUMNS, attempt_rows(entries))
 
 
+class _Table:
+    """The rows of one table, without those that are too old to be kept, which are counted."""
+
+    def __init__(self, name: str, columns: tuple[str, ...], rows: Iterator[Row], since: datetime | None) -> None:
+        self.name = name
+        self.columns = columns
+        self.expired = 0
+        self._rows = rows
+        self._since = since
+
+    def __iter__(self) -> Iterator[Row]:
+        if self._since is None:
+            yield from self._rows
+            return
+        started_at = self.columns.index("started_at")
+        for row in self._rows:
+            if row[started_at] >= self._since:
+                yield row
+            else:
+                self.expired += 1
+
+
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
 
@@ -128,6 +158,7 @@ _TAKE_OVER = ";".join(
     f"insert into {table} ({names}) select {names} from incoming_{table} on conflict do nothing"  # noqa: S608 - our names
     for table, names in _NAMES.items()
 )
+_ROLL_UP_SQLITE = "delete from rollup_pending"  # Postgres adds up by itself, after each insert
 _INSERT_SQLITE = {
     table: f"insert into {table} ({names}) values ({', '.join('?' * len(names.split(', ')))}) "  # noqa: S608 - our names
     "on conflict (id) do nothing"

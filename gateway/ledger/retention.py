@@ -1,21 +1,26 @@
-"""How long rows are kept: what is older is deleted, a little at a time, by one replica at a time."""
+"""How long rows are kept: what is older goes, a little at a time, by one replica at a time.
+
+On Postgres a partition goes as a whole; rows are deleted, in batches, only where there are no partitions of a day or a
+week: on SQLite, and of what was there before partitions were.
+"""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from gateway.ledger import partitions
 from gateway.ledger.database import DATABASE_ERRORS, is_sqlite, unreachable
 
 BATCH_ROWS = 2000  # deleted in one transaction: shipping never waits long for it
 PAUSE_S = 0.05  # between two of them, so that others come first
 
-TABLES = ("calls", "attempts")
-# A transaction's lock, taken anew for each step: a session's would outlive a failure, or be left behind in a pooler.
-_LOCK = "hashtext('holeshot.prune')"
+ROLLUPS = ("rollup_attempts", "rollup_calls", "rollup_errors", "rollup_histograms")
+_LOCK = text("select pg_advisory_xact_lock(hashtext('holeshot.prune'))")
+Deleted = Callable[[str, int], None]
 
 
 class Retention(msgspec.Struct, frozen=True):
@@ -23,20 +28,28 @@ class Retention(msgspec.Struct, frozen=True):
 
     calls_days: float | None = None
     attempts_days: float | None = None
+    rollups_days: float | None = None
 
     @property
     def keeps_all(self) -> bool:
-        """Whether there is nothing to delete, ever."""
-        return self.calls_days is None and self.attempts_days is None
+        """Whether nothing that analysts could miss ever goes."""
+        return self.calls_days is None and self.attempts_days is None and self.rollups_days is None
+
+    @property
+    def days(self) -> Mapping[str, float | None]:
+        """By table, the days."""
+        return {"calls": self.calls_days, "attempts": self.attempts_days}
 
     def cutoffs(self, now: datetime) -> Mapping[str, datetime]:
         """Return, by table, the instant before which rows are too old."""
-        days = {"calls": self.calls_days, "attempts": self.attempts_days}
-        return {table: now - timedelta(days=kept) for table, kept in days.items() if kept is not None}
+        return {table: now - timedelta(days=kept) for table, kept in self.days.items() if kept is not None}
+
+
+KEEP_ALL = Retention()
 
 
 async def expired(engine: AsyncEngine, retention: Retention, now: datetime) -> dict[str, int]:
-    """Return how many rows of each table are too old.
+    """Return how many rows of each table ``prune`` would take away.
 
     Raises:
         DatabaseUnreachableError: the database cannot be asked.
@@ -46,63 +59,107 @@ async def expired(engine: AsyncEngine, retention: Retention, now: datetime) -> d
         async with engine.connect() as connection:
             counts = {}
             for table, before in retention.cutoffs(now).items():
-                count = text(f"select count(*) from {table} where started_at < :before")  # noqa: S608 - our names
-                counts[table] = int(await connection.scalar(count, {"before": _instant(engine, before)}) or 0)
+                gone = partitions.expired(await partitions.partitions(connection, table), before)
+                asked = [f"select count(*) from {part.name}" for part in gone]  # noqa: S608 - our names
+                asked += [
+                    f"select count(*) from {place} where started_at < :before"  # noqa: S608 - likewise
+                    for place in await _deleted_from(connection, table)
+                    if place not in {part.name for part in gone}
+                ]
+                values = {"before": _instant(engine, before)}
+                counts[table] = sum([int(await connection.scalar(text(one), values) or 0) for one in asked])
             return counts
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error
 
 
 async def prune(
-    engine: AsyncEngine, retention: Retention, now: datetime, deleted: Callable[[str, int], None] = lambda *_: None
+    engine: AsyncEngine, retention: Retention, now: datetime, deleted: Deleted = lambda *_: None
 ) -> dict[str, int] | None:
-    """Delete the rows that are too old; return how many of each table, None while somebody else is at it.
+    """Take away what is too old, and make the partitions of the coming month.
 
-    ``deleted`` hears of each step: the table, and how many rows went.
+    ``deleted`` hears of each step: the table, and how many rows went. Returns how many of each table went, None while
+    somebody else is at it.
 
     Raises:
-        DatabaseUnreachableError: the database is away; what was deleted so far stays so.
+        DatabaseUnreachableError: the database is away, or will not do it; what was done so far stays so.
 
     """
     try:
         async with engine.connect() as connection:
-            if not await _is_elected(engine, connection):
-                return None
-            return {
-                table: await _prune(engine, connection, table, before, deleted)
-                for table, before in retention.cutoffs(now).items()
-            }
+            if not is_sqlite(engine.url):
+                if not await connection.scalar(partitions.ELECTED):
+                    return None
+                for table, keep_days in retention.days.items():
+                    await partitions.make_ahead(connection, table, keep_days, now)
+            totals = {}
+            for table, before in retention.cutoffs(now).items():
+                totals[table] = await _prune(engine, connection, table, before, deleted)
+            windows = await _prune_rollups(engine, connection, retention, now, deleted)
+            return totals if retention.rollups_days is None else totals | {"rollups": windows}
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error
 
 
-async def _is_elected(engine: AsyncEngine, connection: AsyncConnection) -> bool:
-    """Return whether nobody else deletes at the moment. Two processes on one SQLite file do no harm."""
-    return is_sqlite(engine.url) or bool(await connection.scalar(text(f"select pg_try_advisory_xact_lock({_LOCK})")))
-
-
 async def _prune(
-    engine: AsyncEngine,
-    connection: AsyncConnection,
-    table: str,
-    before: datetime,
-    deleted: Callable[[str, int], None],
+    engine: AsyncEngine, connection: AsyncConnection, table: str, before: datetime, deleted: Deleted
 ) -> int:
-    place = "rowid" if is_sqlite(engine.url) else "ctid"
-    some = f"select {place} from {table} where started_at < :before order by started_at limit {BATCH_ROWS}"  # noqa: S608 - our names
-    statement = text(f"delete from {table} where {place} in ({some})")  # noqa: S608 - likewise
-    if place == "ctid":
-        statement = text(f"delete from {table} where ctid = any(array({some}))")  # noqa: S608 - likewise
     total = 0
+    for part in partitions.expired(await partitions.partitions(connection, table), before):
+        rows = await partitions.drop(connection, part)
+        await connection.commit()
+        total += rows
+        deleted(table, rows)
+    for place in await _deleted_from(connection, table):
+        async for rows in _delete(engine, connection, place, before):
+            total += rows
+            deleted(table, rows)
+    return total
+
+
+async def _deleted_from(connection: AsyncConnection, table: str) -> list[str]:
+    """Return where single rows are deleted: the table, or those of its partitions that are of no day or week."""
+    if connection.dialect.name != "postgresql":
+        return [table]
+    parts = await partitions.partitions(connection, table)
+    return [f"{table}_default", *(part.name for part in parts if part.is_long)] if parts else [table]
+
+
+async def _prune_rollups(
+    engine: AsyncEngine, connection: AsyncConnection, retention: Retention, now: datetime, deleted: Deleted
+) -> int:
+    """Delete the windows that no view reads any more, and those older than they are to be kept."""
+    total = 0
+    for minutes, useful_days in list(await connection.execute(text("select minutes, keep_days from rollup_periods"))):
+        kept = [days for days in (useful_days, retention.rollups_days) if days is not None]
+        if not kept:
+            continue
+        values = {"minutes": minutes, "before": _instant(engine, now - timedelta(days=min(kept)))}
+        for table in ROLLUPS:  # one statement: an hour's windows are some thousand rows
+            old = text(f"delete from {table} where minutes = :minutes and window_start < :before")  # noqa: S608 - our names
+            rows = (await connection.execute(old, values)).rowcount
+            await connection.commit()
+            total += rows
+            if rows:
+                deleted("rollups", rows)
+    return total
+
+
+async def _delete(engine: AsyncEngine, connection: AsyncConnection, table: str, before: datetime) -> AsyncIterator[int]:
+    """Delete the rows that started before ``before``, a batch in a transaction; yield how many went with each."""
+    place = "rowid" if is_sqlite(engine.url) else "ctid"
+    some = f"select {place} from {table} where started_at < :before limit {BATCH_ROWS}"  # noqa: S608 - our names
+    found = f"in ({some})" if place == "rowid" else f"= any(array({some}))"
+    statement = text(f"delete from {table} where {place} {found}")  # noqa: S608 - likewise
     while True:
         if place == "ctid":
-            await connection.execute(text(f"select pg_advisory_xact_lock({_LOCK})"))
+            await connection.execute(_LOCK)
         result = await connection.execute(statement, {"before": _instant(engine, before)})
         await connection.commit()
-        total += result.rowcount
-        deleted(table, result.rowcount)
+        if result.rowcount:
+            yield result.rowcount
         if result.rowcount < BATCH_ROWS:
-            return total
+            return
         await asyncio.sleep(PAUSE_S)
 
 

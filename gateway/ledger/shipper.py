@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import structlog
 from sqlalchemy import text
@@ -12,6 +13,7 @@ from gateway.ledger import inserts
 from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.entries import Entry, encode
 from gateway.ledger.errors import DatabaseUnreachableError
+from gateway.ledger.retention import KEEP_ALL, Retention
 
 PING_TIMEOUT_S = 3.0
 STALLED_S = 2.0  # longer than any batch should take, and still the truth for whoever asks how the database is
@@ -22,16 +24,18 @@ SetAside = Callable[[bytes, str], None]
 class Shipper:
     """Stores entries, and knows how the database is.
 
-    ``last_error`` is as of the last batch; ``rejected`` counts entries set aside for good; ``answered_at_s`` says when
-    the database last did what it was asked.
+    ``last_error`` is as of the last batch; ``rejected`` counts entries set aside for good, ``expired`` rows that came
+    when they were already too old to be kept; ``answered_at_s`` says when the database last did what it was asked.
     """
 
-    def __init__(self, engine: AsyncEngine, clock: Callable[[], float]) -> None:
+    def __init__(self, engine: AsyncEngine, clock: Callable[[], float], retention: Retention = KEEP_ALL) -> None:
         self.answered_at_s: float | None = None
         self.last_error: str | None = None
         self.rejected = 0
+        self.expired = 0
         self._engine = engine
         self._clock = clock
+        self._retention = retention
         self._connected = False
         self._waiting_since_s: dict[object, float] = {}  # for what the database is doing right now
         self._failing_since_s: float | None = None
@@ -56,7 +60,8 @@ class Shipper:
         """
         try:
             async with self._asking(inserts.INSERT_TIMEOUT_S):
-                await inserts.insert(self._engine, entries)
+                kept_since = self._retention.cutoffs(datetime.now(UTC))
+                self.expired += await inserts.insert(self._engine, entries, kept_since)
         except inserts.RowsRejectedError as rejection:
             self._note_success()
             if len(entries) == 1:

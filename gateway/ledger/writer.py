@@ -14,11 +14,11 @@ import structlog
 from gateway.calls import AttemptRecord, CallRecord, CallStart
 from gateway.ledger.database import create_engine
 from gateway.ledger.entries import Entry, Started
-from gateway.ledger.errors import LedgerError
+from gateway.ledger.errors import DatabaseUnreachableError, LedgerError
 from gateway.ledger.folders import folder_name, is_moved, orphaned
 from gateway.ledger.keeper import Keeper
 from gateway.ledger.reader import Batch, Reader
-from gateway.ledger.retention import Retention, prune
+from gateway.ledger.retention import KEEP_ALL, Retention, prune
 from gateway.ledger.shipper import Shipper
 from gateway.ledger.spool import Spool
 from gateway.ledger.unended import Unended
@@ -32,7 +32,6 @@ BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.5, 5.0  # a database that is back is noticed 
 WATCHED_S = 60.0  # after somebody asked how the database is, it is asked each second when there is nothing to ship
 PRUNE_INTERVAL_S = 3600.0
 CLOSE_TIMEOUT_S = 10.0
-KEEP_ALL = Retention()
 
 
 def backoff_s(failures: int) -> float:
@@ -45,7 +44,7 @@ class Ledger:
 
     ``call_started``, ``call_finished`` and ``attempts_ended`` cost one ``write(2)`` each and never raise. Everything
     else happens in tasks that ``start`` makes and ``close`` ends: one ships, one keeps the disk, one adopts the spools
-    of dead workers, and one deletes what is older than ``retention``.
+    of dead workers, and one takes away what is older than ``retention`` and makes the coming partitions.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class Ledger:
         self._spool_dir = spool_dir
         self._spool = Spool(spool_dir / folder_name(worker), now_s=clock())
         self._reader = Reader(self._spool.folder)
-        self._shipper = Shipper(self._engine, clock)
+        self._shipper = Shipper(self._engine, clock, retention)
         self._flushed_up_to_s = clock()  # what was told before then is in SQL
         self._watched_until_s = 0.0
         self._batch: Batch | None = None  # on its way to SQL, or tried in vain
@@ -82,6 +81,7 @@ class Ledger:
         self._empty = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._pruning: asyncio.Task[None] | None = None
+        self._prune_problem: str | None = None
         self._log = structlog.get_logger()
 
     @property
@@ -130,6 +130,11 @@ class Ledger:
         return self._spool.lost
 
     @property
+    def expired(self) -> int:
+        """Rows left out because they were already older than they are to be kept, so far."""
+        return self._shipper.expired
+
+    @property
     def rejected(self) -> int:
         """Entries set aside because the database would not have them, so far."""
         return self._shipper.rejected
@@ -155,8 +160,7 @@ class Ledger:
             asyncio.create_task(self._repeat(self._keeper.keep, SYNC_INTERVAL_S), name="ledger.disk"),
             asyncio.create_task(self._repeat(self.adopt, ADOPT_INTERVAL_S), name="ledger.adopt"),
         ]
-        if not self._retention.keeps_all:
-            self._pruning = asyncio.create_task(self._repeat(self.prune, PRUNE_INTERVAL_S), name="ledger.prune")
+        self._pruning = asyncio.create_task(self._repeat(self.prune, PRUNE_INTERVAL_S), name="ledger.prune")
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Ship what is left, for ``timeout_s`` at most; the rest stays on disk for the next gateway to adopt."""
@@ -214,13 +218,18 @@ class Ledger:
                 os.close(lock)
 
     async def prune(self) -> None:
-        """Delete the rows that are older than they are to be kept, unless another replica is at it.
+        """Take away what is older than it is to be kept, and make the coming partitions, unless another replica does.
 
-        Raises:
-            DatabaseUnreachableError: the database is away.
-
+        What hinders it is said once, and it is tried again an hour later: it keeps nobody from shipping.
         """
-        rows = await prune(self._engine, self._retention, datetime.now(UTC))
+        try:
+            rows = await prune(self._engine, self._retention, datetime.now(UTC))
+        except DatabaseUnreachableError as error:
+            if self._shipper.connected and str(error) != self._prune_problem:
+                self._log.warning("ledger.not_pruned", cause=str(error), hint="holeshot prune, as the tables' owner")
+            self._prune_problem = str(error)
+            return
+        self._prune_problem = None
         if rows and any(rows.values()):
             self._log.info("ledger.pruned", **rows)
 

@@ -284,6 +284,7 @@ class LedgerSettings(Section):
 
     keep_calls_days: Annotated[float, Field(gt=0)] | None = None
     keep_attempts_days: Annotated[float, Field(gt=0)] | None = None  # there are more of them, and they are larger
+    keep_rollups_days: Annotated[float, Field(gt=0)] | None = None  # the sums of hours and days: small
 
 
 class ConnectionSettings(Section):

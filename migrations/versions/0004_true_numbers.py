@@ -6,14 +6,11 @@ from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import postgresql
 
 revision = "0004"
 down_revision = "0003"
 branch_labels = None
 depends_on = None
-
-_JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 
 # All of them may be null: no database rewrites its rows for them, and the previous version may go on writing its own.
 CALLS: dict[str, sa.types.TypeEngine[Any]] = {
@@ -60,8 +57,8 @@ ATTEMPTS: dict[str, sa.types.TypeEngine[Any]] = {
     "is_overtaken": sa.Boolean(),
     "overtaken_at_ms": sa.Double(),
     "predicted_ms": sa.Double(),
-    "price": _JSON,
-    "itl": _JSON,
+    "price": sa.JSON(),
+    "itl": sa.JSON(),
 }
 
 # Views in the order in which they are made, each after those it reads; with them the revision whose view of this name
@@ -127,7 +124,7 @@ def upgrade() -> None:
     readers = op.create_table("ledger_readers", sa.Column("oldest", sa.Text(), nullable=False))
     op.bulk_insert(readers, [{"oldest": OLDEST_READER}])
     for name in VIEWS:
-        _create(name)
+        create(name)
 
 
 def downgrade() -> None:
@@ -146,7 +143,7 @@ def downgrade() -> None:
             op.get_bind().exec_driver_sql(_file(replaced, name).read_text(encoding="utf-8"))
 
 
-def _create(view: str) -> None:
+def create(view: str) -> None:
     """Make a view; a window's is its file's with the comments that name ``:since`` made conditions."""
     name, _, suffix = view.rpartition("_")
     if suffix not in WINDOWS:

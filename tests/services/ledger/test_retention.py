@@ -79,12 +79,12 @@ async def test_a_deletion_that_fails_says_why_and_keeps_nobody_else_from_it(post
             text("create function refuse() returns trigger language plpgsql as $$ begin raise 'no room'; end $$")
         )
         await connection.execute(
-            text("create trigger refuse before delete on calls for each statement execute function refuse()")
+            text("create trigger refuse before delete on calls_default for each statement execute function refuse()")
         )
     with pytest.raises(DatabaseUnreachableError, match="no room"):
         await prune(engine, Retention(calls_days=1), NOW)
     async with other.begin() as connection:
-        await connection.execute(text("drop trigger refuse on calls"))
+        await connection.execute(text("drop trigger refuse on calls_default"))
     assert await prune(other, Retention(calls_days=1), NOW) == {"calls": 0}
     await engine.dispose()
     await other.dispose()

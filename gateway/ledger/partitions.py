@@ -1,0 +1,115 @@
+"""Partitions on Postgres: made a month ahead, and dropped when all their rows are too old.
+
+``calls`` and ``attempts`` are partitioned by ``started_at``. The first partition is what was there before;
+``…_default`` takes what no other does, so that no row is ever refused. A partition is made beside the table and
+attached, which keeps nobody from writing for longer than a look into the default one takes.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+AHEAD = timedelta(days=31)
+DAY = timedelta(days=1)
+LONG_KEPT_DAYS = 92.0  # a table that is kept for longer has a partition a week: thousands of them make planning slow
+# Whoever waits for the lock keeps everybody behind it waiting: rather another time.
+LOCK_TIMEOUT = "set local lock_timeout = '3s'"
+# A transaction's lock, taken anew for each step: a session's would outlive a failure, or be left behind in a pooler.
+ELECTED = text("select pg_try_advisory_xact_lock(hashtext('holeshot.prune'))")
+
+_PARTS = """
+select part.relname as name, pg_get_expr(part.relpartbound, part.oid) as bound
+from pg_inherits
+join pg_class as part on part.oid = inhrelid
+where inhparent = to_regclass(:table)
+"""
+_BOUND = re.compile(r"FROM \((?:MINVALUE|'([^']+)')\) TO \('([^']+)'\)")
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One partition: rows that started from ``since`` (None: ever) until before ``until``."""
+
+    name: str
+    since: datetime | None
+    until: datetime
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it would be dropped too late: what was there before partitions were."""
+        return self.since is None or self.until - self.since > 8 * DAY
+
+
+async def partitions(connection: AsyncConnection, table: str) -> list[Part]:
+    """Return the partitions of ``table`` by time, without the default one; none: it is not partitioned."""
+    if connection.dialect.name != "postgresql":
+        return []
+    found = []
+    for row in await connection.execute(text(_PARTS), {"table": table}):
+        bound = _BOUND.search(row.bound)
+        if bound is not None:
+            found.append(Part(row.name, _instant(bound[1]) if bound[1] else None, _instant(bound[2])))
+    return sorted(found, key=lambda part: part.until)
+
+
+async def make_ahead(connection: AsyncConnection, table: str, keep_days: float | None, now: datetime) -> list[str]:
+    """Make the partitions that are missing for the coming month, each in its own transaction; return their names.
+
+    Another replica that is at it makes them instead. Rows that had to go into the default partition are moved.
+    """
+    made = []
+    parts = await partitions(connection, table)
+    while parts and (last := parts[-1].until) < now + AHEAD:
+        part = _next(table, last, keep_days, now)
+        if not await connection.scalar(ELECTED):
+            break
+        parts = await partitions(connection, table)  # somebody else may have been quicker
+        if parts[-1].until == last:
+            await _make(connection, table, part)
+            made.append(part.name)
+        await connection.commit()
+        parts = await partitions(connection, table)
+    await connection.rollback()
+    return made
+
+
+def expired(parts: Sequence[Part], before: datetime) -> list[Part]:
+    """Return the partitions whose rows are all older than ``before``; the newest stays, it says where to go on."""
+    return [part for part in parts[:-1] if part.until <= before]
+
+
+async def drop(connection: AsyncConnection, part: Part) -> int:
+    """Drop a partition; return how many rows it had. The caller commits."""
+    count = await connection.scalar(text(f"select count(*) from {part.name}"))  # noqa: S608 - our names
+    await connection.execute(text(LOCK_TIMEOUT))
+    await connection.execute(text(f"drop table {part.name}"))
+    return int(count or 0)
+
+
+def _next(table: str, last: datetime, keep_days: float | None, now: datetime) -> Part:
+    """Return the partition after ``last``; where nobody made any for long, one for all the time until today."""
+    width = DAY if keep_days is not None and keep_days <= LONG_KEPT_DAYS else 7 * DAY
+    today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    until = today if last + 7 * DAY < today else last + width
+    return Part(f"{table}_{last:%Y%m%d}", last, until)
+
+
+async def _make(connection: AsyncConnection, table: str, part: Part) -> None:
+    since, until = f"'{(part.since or part.until).isoformat()}'", f"'{part.until.isoformat()}'"
+    await connection.execute(text(LOCK_TIMEOUT))
+    moved = f"delete from {table}_default where started_at >= {since} and started_at < {until} returning *"  # noqa: S608 - our names
+    for statement in (
+        f"lock table {table}_default in access exclusive mode",  # no row may go there while those that are there move
+        f"create table {part.name} (like {table} including defaults)",
+        f"with moved as ({moved}) insert into {part.name} select * from moved",  # noqa: S608 - likewise
+        f"alter table {table} attach partition {part.name} for values from ({since}) to ({until})",
+    ):
+        await connection.exec_driver_sql(statement)
+
+
+def _instant(written: str) -> datetime:
+    """Read what Postgres writes, as ``2026-11-22 00:00:00+00``."""
+    return datetime.fromisoformat(written).astimezone(UTC)

@@ -1,0 +1,105 @@
+"""The views of a month, and some of an hour and a day, read the sums of windows instead of rows."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from alembic import op
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+VIEWS_FOLDER = Path(__file__).resolve().parents[1] / "views"
+SPANS = {"1h": (5, 5), "24h": (5, 60), "30d": (60, 1440)}  # minutes of the windows at the edge, and of those within
+SECONDS = {"1h": 3600, "24h": 86400, "30d": 30 * 86400}
+
+# Views in the order in which they are made: the file each is made of, and the time it is of. The others stay.
+VIEWS: dict[str, tuple[str, str | None]] = {
+    **{f"slo_{span}": ("slo_sums", span) for span in SPANS},
+    **{f"race_value_{span}": ("race_value_sums", span) for span in ("24h", "30d")},
+    "throughput_30d": ("throughput_sums", "30d"),
+    "provider_errors_30d": ("provider_errors_sums", "30d"),
+    "client_usage_30d": ("client_usage_sums", "30d"),
+    **{f"gaps_{span}": ("gaps", span) for span in SPANS},
+    "load_5m": ("load_5m", None),
+    "load_peaks": ("load_peaks", None),
+}
+
+
+def upgrade() -> None:
+    for name in reversed(VIEWS):
+        op.execute(f"drop view if exists {name}")
+    for name in VIEWS:
+        _create(name)
+
+
+def downgrade() -> None:
+    for name in reversed(VIEWS):
+        op.execute(f"drop view {name}")
+    script = op.get_context().script
+    before: Any = script.get_revision("0004").module if script is not None else None
+    for name in VIEWS:
+        if name in before.VIEWS:
+            before.create(name)
+
+
+def _create(name: str) -> None:
+    is_postgres = op.get_bind().dialect.name == "postgresql"
+    file, span = VIEWS[name]
+    of_0004 = VIEWS_FOLDER / "0004" / op.get_bind().dialect.name
+    path = VIEWS_FOLDER / revision / f"{file}.sql"
+    definition = (path if path.exists() else of_0004 / f"{file}.sql").read_text(encoding="utf-8")
+    race_value = (of_0004 / "race_value.sql").read_text(encoding="utf-8")
+    words = {
+        "view": name,
+        "day": "cast(r.window_start at time zone 'UTC' as date)" if is_postgres else "date(r.window_start)",
+        "greatest": "greatest" if is_postgres else "max",
+        "decimal": "numeric" if is_postgres else "real",
+        "ago 24 hours": _instant("{now} / 300 * 300 - 86400"),
+        "windows": "" if span is None else _windows(span),
+        # The estimate itself is that of the view over rows.
+        "estimate": _between(race_value, "\nratio as (", "\n-- First tokens"),
+        "quantiles": _between(race_value, "\nranked as (", "\ncounts as ("),
+        "figures": _between(race_value, "\nselect\n  model,\n  calls,", None),
+    }
+    definition = re.sub(r"\{quantile (\w+) ([\d.]+)\}", lambda found: _quantile(found[1], found[2]), definition)
+    for word, text in words.items():
+        definition = definition.replace(f"{{{word}}}", text)
+    op.get_bind().exec_driver_sql(definition)
+
+
+def _between(text: str, first: str, last: str | None) -> str:
+    start = text.index(first) + 1
+    return text[start:] if last is None else text[start : text.index(last, start)].rstrip()
+
+
+def _quantile(metric: str, q: str) -> str:
+    """Return the value below which the share ``q`` of a metric lies: inside its bucket, between its edges."""
+    is_there = f"o.metric = '{metric}' and o.so_far >= {q} * o.total and o.so_far - o.n < {q} * o.total"
+    inside = f"b.from_ms + (b.to_ms - b.from_ms) * ({q} * o.total - (o.so_far - o.n)) / o.n"
+    return f"max(case when {is_there} then {inside} end)"
+
+
+def _instant(epoch: str) -> str:
+    """Return what makes an instant of seconds since 1970; ``{now}`` are those of now."""
+    if op.get_bind().dialect.name == "postgresql":
+        seconds = epoch.format(now="cast(floor(extract(epoch from now())) as bigint)")
+        return f"to_timestamp({seconds})"
+    seconds = epoch.format(now="cast(strftime('%s', 'now') as integer)")
+    return f"datetime({seconds}, 'unixepoch')"
+
+
+def _windows(span: str) -> str:
+    """Return what is true of the windows (r) of the last hour, day or month: small ones until the first large one."""
+    small, large = SPANS[span]
+    since = f"({{now}} - {SECONDS[span]})"
+    first = _instant(f"{since} - {since} % {small * 60}")
+    if small == large:
+        return f"r.minutes = {small} and r.window_start >= {first}"
+    turn = _instant(f"{since} - {since} % {large * 60} + {large * 60}")
+    return (
+        f"((r.minutes = {large} and r.window_start >= {turn}) "
+        f"or (r.minutes = {small} and r.window_start >= {first} and r.window_start < {turn}))"
+    )

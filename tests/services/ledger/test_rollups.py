@@ -1,0 +1,214 @@
+"""The sums that the database keeps, held against the rows they are of, on both databases."""
+
+import asyncio
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import text
+
+from gateway.calls import Outcome, Role
+from gateway.ledger import queries
+from gateway.ledger.database import create_engine, downgrade, migrate
+from gateway.ledger.entries import Audited, Entry, Finished
+from gateway.ledger.inserts import insert
+from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
+
+WITHIN = pytest.approx  # what is summed in another order differs in the last digits
+BUCKET = 0.05  # a quantile out of buckets 9 % wide
+
+
+def entries(number: int, seed: int = 1, days: float = 25.0) -> list[Entry]:
+    """Return calls of the last ``days``, each with its attempts, and the audited losers that ended later."""
+    draw = random.Random(seed)
+    made: list[Entry] = []
+    for _ in range(number):
+        at = datetime.now(UTC) - timedelta(days=days * draw.random(), seconds=5)
+        facts: dict[str, Any] = {
+            "model": draw.choice(["llama", "qwen"]),
+            "client": draw.choice(["anna", "bert", None]),
+            "api": "chat.completions",
+            "size_class": draw.randrange(3),
+            "started_at": at,
+        }
+        call_id, kind = new_id(), draw.random()
+        whole: dict[str, Any] = {"model": facts["model"], "client": facts["client"], "started_at": at}
+        if kind < 0.1:
+            made.append(Finished(call(failed(call_id, **_said(draw, facts)), **whole)))
+        elif kind < 0.2:
+            gone = attempt(call_id, outcome=Outcome.CLIENT_GONE, censored_at_ms=700.0, **facts)
+            waited = draw.choice([300.0, 900.0])
+            made.append(
+                Finished(call(gone, status_code=499, error_kind="client_disconnected", total_ms=waited, **whole))
+            )
+        else:
+            made.extend(_raced(draw, call_id, facts, whole, is_overtaken=kind > 0.5))
+    return made
+
+
+def _said(draw: random.Random, facts: dict[str, Any]) -> dict[str, Any]:
+    return facts | {
+        "error_message": draw.choice(["busy", "no such thing", None]),
+        "status_code": draw.choice([503, None]),
+    }
+
+
+def _raced(
+    draw: random.Random, call_id: str, facts: dict[str, Any], whole: dict[str, Any], *, is_overtaken: bool
+) -> list[Entry]:
+    ttft_ms, alone_ms = draw.uniform(5, 900), draw.uniform(1000, 3000)
+    spent: dict[str, Any] = {"cost_usd": draw.random(), "cost_low_usd": 0.1, "cost_high_usd": 1.2}
+    speed: dict[str, Any] = {
+        "decode_tps": draw.uniform(5, 400), "chars": 400, "completion_tokens": 100, "itl": {"-8": 3, "0": 40, "12": 9},
+        "token_ms": ttft_ms, "ttft_ms": ttft_ms,
+    }  # fmt: skip
+    other: dict[str, Any] = {"deployment": "cerebras/llama", "provider": "cerebras"}
+    known: dict[str, Any] = whole | {
+        "launched": 2, "prompt_tokens": 20, "completion_tokens": 100, "cost_usd": draw.choice([None, 0.5]),
+        "ttft_ms": ttft_ms, "duplicate_cost_usd": 0.2, "cost_low_usd": 0.1, "cost_high_usd": 2.0,
+    }  # fmt: skip
+    if not is_overtaken:
+        beaten = lost(call_id, role=draw.choice([Role.RACE, Role.FAILOVER]), **facts, **spent, **other)
+        return [Finished(call(won(call_id, **facts, **speed, **spent), beaten, alone_ms=ttft_ms, **known))]
+    audited = draw.random() < 0.4
+    primary = attempt(
+        call_id, outcome=Outcome.LOST, censored_at_ms=ttft_ms, is_overtaken=True, overtaken_at_ms=ttft_ms,
+        predicted_ms=alone_ms * 0.8, audited=audited, **facts, **spent,
+    )  # fmt: skip
+    winner = won(call_id, 2, **facts, **speed, **spent, **other)
+    known |= {"alone_predicted_ms": alone_ms * 0.8, "alone_age_ms": ttft_ms}
+    if not audited:
+        return [Finished(call(primary, winner, **known))]
+    seen = {"outcome": Outcome.SUPERSEDED, "censored_at_ms": None, "ttft_ms": alone_ms, "token_ms": alone_ms}
+    return [
+        Finished(call(winner, **known)),
+        Audited(call_id, (msgspec.structs.replace(primary, **seen),)),
+    ]
+
+
+async def store(url: str, *batches: list[Entry]) -> None:
+    engine = create_engine(url)
+    for batch in batches:
+        await insert(engine, batch)
+    await engine.dispose()
+
+
+async def rows(url: str, sql: str) -> list[dict[str, Any]]:
+    result = await queries.run(url, sql)
+    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+
+
+async def same(url: str, view: str, of_rows: str, *key: str, quantiles: float = 0.0) -> None:
+    order = ", ".join(key)
+    sums, truth = [await rows(url, f"select * from {name} order by {order}") for name in (view, of_rows)]
+    assert sums
+    assert len(sums) == len(truth)
+    for each, true in zip(sums, truth, strict=True):
+        assert each.keys() == true.keys()
+        for name, value in true.items():
+            about = quantiles and any(p in name for p in ("_p50", "_p95", "_p99"))
+            expected = WITHIN(value, rel=quantiles if about else 1e-6) if isinstance(value, float) else value
+            assert each[name] == expected, (view, name)
+
+
+PAIRS = [
+    ("client_usage", ("model", "client")),
+    ("provider_errors", ("deployment", "error_kind", "status_code", "n")),
+    ("throughput", ("deployment",)),
+    ("race_value", ("model",)),
+]
+
+
+@pytest.mark.parametrize(("view", "key"), PAIRS)
+async def test_the_views_of_a_month_say_what_its_rows_say(ledger_url: str, view: str, key: tuple[str, ...]) -> None:
+    made = entries(1200)
+    await store(ledger_url, made[:700], made[700:])
+    await same(ledger_url, f"{view}_30d", view, *key, quantiles=BUCKET)
+
+
+async def test_race_value_of_a_day_and_the_objective_say_what_the_rows_say(ledger_url: str) -> None:
+    await store(ledger_url, entries(1200, days=0.9))
+    await same(ledger_url, "race_value_24h", "race_value", "model", quantiles=BUCKET)
+    await same(ledger_url, "slo_24h", "slo", "day", "model")
+    await same(ledger_url, "slo_30d", "slo", "day", "model")
+
+
+async def test_what_is_shipped_twice_counts_once(ledger_url: str) -> None:
+    made = entries(100)
+    await store(ledger_url, made, made[:50], made)
+    await same(ledger_url, "client_usage_30d", "client_usage", "model", "client")
+    await same(ledger_url, "race_value_30d", "race_value", "model", quantiles=BUCKET)
+
+
+async def test_sums_of_several_gateways_at_once_are_whole(ledger_url: str) -> None:
+    parts = [entries(60, seed) for seed in range(6)]
+    await asyncio.gather(*(store(ledger_url, part[:40], part[40:]) for part in parts))
+    await same(ledger_url, "client_usage_30d", "client_usage", "model", "client")
+    await same(ledger_url, "race_value_30d", "race_value", "model", quantiles=BUCKET)
+
+
+async def test_rows_that_were_there_before_are_in_the_sums(ledger_url: str) -> None:
+    await store(ledger_url, entries(300))
+    await downgrade(ledger_url, "0005")
+    await migrate(ledger_url)
+    await same(ledger_url, "client_usage_30d", "client_usage", "model", "client")
+    await same(ledger_url, "race_value_30d", "race_value", "model", quantiles=BUCKET)
+    await store(ledger_url, entries(50, seed=2))
+    await same(ledger_url, "client_usage_30d", "client_usage", "model", "client")
+
+
+async def test_gaps_below_ten_milliseconds_are_told_apart(ledger_url: str) -> None:
+    fast: Entry = Finished(
+        call(
+            won(new_id(), started_at=datetime.now(UTC), model="llama", itl={"-16": 99, "8": 1}),
+            started_at=datetime.now(UTC),
+        )
+    )
+    await store(ledger_url, [fast])
+    for view in ("gaps_1h", "gaps_24h", "gaps_30d"):
+        (row,) = await rows(ledger_url, f"select * from {view}")
+        assert (row["model"], row["deployment"], row["n"]) == ("llama", "groq/llama", 100)
+        assert 2.5 <= row["itl_p50_ms"] <= row["itl_p95_ms"] <= 2.5 * 2 ** (1 / 8)
+
+
+async def test_load_counts_calls_tokens_and_gaps_by_the_wall_clock(ledger_url: str) -> None:
+    at = datetime.now(UTC) - timedelta(minutes=30)
+    made: list[Entry] = [
+        Finished(
+            call(
+                won(new_id(), started_at=at, client="anna", model="llama", itl={"0": 10}),
+                started_at=at, client="anna", model="llama", completion_tokens=300, prompt_tokens=10,
+            )
+        )
+        for _ in range(30)
+    ]  # fmt: skip
+    await store(ledger_url, made)
+    (row,) = await rows(ledger_url, "select * from load_5m")
+    assert (row["client"], row["n"], row["requests_s"], row["tokens_s"]) == ("anna", 30, WITHIN(0.1), WITHIN(30.0))
+    assert 10.0 <= row["itl_p50_ms"] <= 11.0
+    (peak,) = await rows(ledger_url, "select * from load_peaks")
+    assert peak["peak_tokens_s"] == WITHIN(30.0)
+
+
+async def test_postgres_adds_up_what_any_version_ships_and_asks_no_rights_for_it(postgres_url: str) -> None:
+    engine = create_engine(postgres_url)
+    row = (
+        "insert into calls (id, started_at, model, endpoint, streamed, mode, objective, prompt_class, launched, "
+        "status_code, tags, replica, win_on) values (gen_random_uuid(), now(), 'llama', 'chat.completions', true, "
+        "'auto', 'first_token', 0, 1, 200, '{}', 'r1', 'any')"
+    )
+    async with engine.begin() as connection:
+        for statement in (
+            "create role shipper_of_rows",
+            "grant select, insert on calls, attempts to shipper_of_rows",
+            "set local role shipper_of_rows",
+            row,
+        ):
+            await connection.execute(text(statement))
+    async with engine.begin() as connection:
+        await connection.execute(text("drop owned by shipper_of_rows"))
+        await connection.execute(text("drop role shipper_of_rows"))
+    await engine.dispose()
+    assert [row["n"] for row in await rows(postgres_url, "select n from client_usage_30d")] == [1]
