@@ -49,7 +49,7 @@ bench-edge: $(VENV)/.dev  ## attack the gateway's edge, and time it; NAMES="crow
 	$(BIN)/python -m benchmarks.edge $(NAMES) $(if $(AGAINST),--against $(AGAINST))
 
 bench-ledger: $(VENV)/.dev  ## ask a ledger of two million calls, and see what a call takes on disk (five minutes; QUICK=1: half)
-	$(BIN)/python -m benchmarks.ledger_speed $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks.ledger $(if $(QUICK),--quick)
 
 bench-truth: $(VENV)/.dev  ## hold the ledger's figures against a fleet that logs its draws (four minutes; QUICK=1: one)
 	$(BIN)/python -m benchmarks.truth $(if $(QUICK),--quick)

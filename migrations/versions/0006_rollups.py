@@ -16,9 +16,9 @@ down_revision = "0005"
 branch_labels = None
 depends_on = None
 
-# Windows of five minutes, an hour and a day (UTC), and for how many days those of a kind are of use: a day's views read
-# hours, and the five minutes of its first one; a month's read days, and the hours of its first one.
-PERIODS = [(5, 2), (60, 35), (1440, None)]
+# Windows of five minutes, an hour and a day (UTC), and for how many days those of a kind are kept: those of a day as
+# long as the operator says.
+PERIODS = [(5, 2), (60, 8), (1440, None)]
 
 # Values below 10 ms too, in the same eight buckets an octave: gaps between tokens, and speeds.
 LOWEST, HIGHEST = -56, 111

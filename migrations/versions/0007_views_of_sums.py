@@ -12,7 +12,7 @@ branch_labels = None
 depends_on = None
 
 VIEWS_FOLDER = Path(__file__).resolve().parents[1] / "views"
-SPANS = {"1h": (5, 5), "24h": (5, 60), "30d": (60, 1440)}  # minutes of the windows at the edge, and of those within
+SPANS = {"1h": (5, 5), "24h": (5, 60), "30d": (1440, 1440)}  # minutes of the windows at the edge, and of those within
 SECONDS = {"1h": 3600, "24h": 86400, "30d": 30 * 86400}
 
 # Views in the order in which they are made: the file each is made of, and the time it is of. The others stay.

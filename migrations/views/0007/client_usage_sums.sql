@@ -1,4 +1,4 @@
--- As client_usage, of whole windows: the running hour and day count from their beginning on.
+-- As client_usage, of whole windows.
 create view {view} as
 select
   nullif(r.client, '') as client,

@@ -1,4 +1,4 @@
--- As slo, of whole windows: the first day of the month counts from the hour on, a month ago, at which it is now.
+-- As slo, of whole windows.
 create view {view} as
 with sums as (
   select

@@ -1,0 +1,1 @@
+"""How fast a large ledger answers, while rows arrive, and what a call takes on disk."""

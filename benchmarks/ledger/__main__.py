@@ -1,0 +1,190 @@
+"""``make bench-ledger``: how fast a large ledger answers while rows arrive, and what a call takes on disk.
+
+A real Postgres, and SQLite. Each question is asked three times after a first one; the median is shown. Meanwhile 1,000
+calls and their 2,000 attempts arrive each second (on SQLite 100).
+"""
+
+import argparse
+import asyncio
+import re
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from statistics import median
+
+import msgspec
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from benchmarks.ledger.rows import fill_by_shipping, fill_postgres, ship
+from gateway.ledger import queries
+from gateway.ledger.database import create_engine, is_sqlite, migrate
+from tests.services.servers import postgres
+
+CALLS = {"postgres": 2_000_000, "sqlite": 200_000}
+QUICK = {"postgres": 100_000, "sqlite": 20_000}
+ARRIVING = {"postgres": 1000, "sqlite": 100}  # calls a second, each with two attempts
+GOALS_MS = {
+    "postgres": {"_1h": 100.0, "_24h": 300.0, "_30d": 300.0, "": 300.0},
+    "sqlite": {"_1h": 300.0, "_24h": 1000.0, "_30d": 1000.0, "": 1000.0},
+}
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
+_QUESTION = re.compile(r"^\*\*(.+?)\*\*.*?\n((?:```sql.*?^```\n)+)", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"```sql ?(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_TABLES = ("calls", "attempts", "rollup_attempts", "rollup_errors", "rollup_histograms", "rollup_calls")
+_SIZES = """
+select coalesce((select parent.relname from pg_inherits join pg_class as parent on parent.oid = inhparent
+  where inhrelid = pg_class.oid), relname) as name, sum(pg_total_relation_size(pg_class.oid))::bigint as bytes
+from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace group by 1
+"""
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """How long one question took."""
+
+    database: str
+    name: str
+    ms: float
+    goal_ms: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether it was quick enough."""
+        return self.ms <= self.goal_ms
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What one database did."""
+
+    database: str
+    calls: int
+    timings: list[Timing]
+    bytes_per_call: Mapping[str, float]
+    ship_ms: list[float]  # each second's rows
+
+
+def main() -> None:
+    """Make the rows, ask, and show."""
+    parser = argparse.ArgumentParser(prog="make bench-ledger", description=__doc__.partition("\n")[0])
+    parser.add_argument("--calls", type=int, help="rows of calls; twice as many attempts")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK['postgres']:,} and {QUICK['sqlite']:,} calls")
+    parser.add_argument("--database", choices=list(CALLS), help="only this one")
+    parser.add_argument("--json", action="store_true", help="the timings as JSON")
+    options = parser.parse_args()
+    names = [options.database] if options.database else list(CALLS)
+    numbers = {name: options.calls or (QUICK if options.quick else CALLS)[name] for name in names}
+    found = [asyncio.run(_measure(name, number)) for name, number in numbers.items()]
+    if options.json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+        return
+    for each in found:
+        _show(each)
+
+
+async def _measure(name: str, number: int) -> Measured:
+    async with _database(name) as url, AsyncExitStack() as last_first:
+        await migrate(url)
+        engine, shipping = create_engine(url), create_engine(url)
+        last_first.push_async_callback(engine.dispose)
+        last_first.push_async_callback(shipping.dispose)
+        progress = last_first.enter_context(Progress(console=Console(stderr=True)))
+        making = progress.add_task(f"{name}: making rows", total=number)
+
+        def made(more: int) -> None:
+            progress.advance(making, more)
+
+        if name == "postgres":
+            await fill_postgres(url, engine, number, made)
+        else:
+            await fill_by_shipping(engine, number, made)
+        sizes = await _sizes(engine, url)
+        asked = await _questions(name, url)
+        asking = progress.add_task(f"{name}: asking", total=len(asked))
+        taken_s: list[float] = []
+        timings = []
+        arriving = asyncio.create_task(ship(shipping, ARRIVING[name], taken_s))
+        try:
+            for title, sql in asked.items():
+                timings.append(Timing(name, title, await _time(url, sql), _goal(name, title)))
+                progress.advance(asking)
+            if arriving.done():
+                await arriving
+        finally:
+            arriving.cancel()
+            await asyncio.gather(arriving, return_exceptions=True)
+        ship_ms = [each * 1000 for each in taken_s]
+        return Measured(name, number, timings, {table: size / number for table, size in sizes.items()}, ship_ms)
+
+
+@asynccontextmanager
+async def _database(name: str) -> AsyncIterator[str]:
+    if name == "postgres":
+        with postgres() as url:
+            yield url
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            yield f"sqlite:///{folder}/ledger.db"
+
+
+async def _questions(name: str, url: str) -> dict[str, str]:
+    """Return every windowed view, what people look up, and the questions of docs/sql.md."""
+    catalog = "sqlite_master where type = 'view'" if name == "sqlite" else "pg_views where schemaname = 'public'"
+    column = "name" if name == "sqlite" else "viewname"
+    views = sorted(row[0] for row in (await queries.run(url, f"select {column} from {catalog}")).rows)
+    asked = {view: f"select * from {view}" for view in views if view.endswith(("_1h", "_24h", "_30d"))}
+    asked |= {view: f"select * from {view}" for view in ("leaderboard", "load_5m", "load_peaks", "tag_differences")}
+    for title, blocks in _QUESTION.findall(PAGE.read_text(encoding="utf-8")):
+        wordings: dict[str, str] = dict(_BLOCK.findall(blocks))
+        asked[title] = wordings.get(name if name == "sqlite" else "postgresql", wordings.get("", ""))
+    return {title: sql for title, sql in asked.items() if sql}
+
+
+async def _sizes(engine: AsyncEngine, url: str) -> dict[str, int]:
+    if is_sqlite(engine.url):
+        return {"all": (await asyncio.to_thread(Path(url.removeprefix("sqlite:///")).stat)).st_size}
+    async with engine.connect() as connection:
+        return {str(row[0]): int(row[1]) for row in await connection.execute(text(_SIZES)) if row[0] in _TABLES}
+
+
+async def _time(url: str, sql: str) -> float:
+    """Return milliseconds, the connection (some ten of them) included."""
+    taken = []
+    for _ in range(4):
+        begun = time.perf_counter()
+        await queries.run(url, sql)
+        taken.append((time.perf_counter() - begun) * 1000)
+    return median(taken[1:])
+
+
+def _goal(name: str, title: str) -> float:
+    return next(goal for suffix, goal in GOALS_MS[name].items() if title.endswith(suffix))
+
+
+def _show(found: Measured) -> None:
+    console = Console(width=110)
+    table = Table(title=f"{found.database}: a ledger of {found.calls:,} calls", title_justify="left")
+    for column in ("question", "ms", "goal", ""):
+        table.add_column(column, justify="left" if column == "question" else "right")
+    for each in found.timings:
+        table.add_row(each.name, f"{each.ms:,.0f}", f"{each.goal_ms:.0f}", "ok" if each.holds else "[red]missed[/red]")
+    console.print(table)
+    ordered = sorted(found.ship_ms)
+    if ordered:
+        behind = sum(each > 1000 for each in ordered)
+        console.print(
+            f"meanwhile {ARRIVING[found.database] * 3:,} rows a second arrived, for {len(ordered)} s: stored in "
+            f"{median(ordered):,.0f} ms (median; the slowest in {ordered[-1]:,.0f}), {behind} took longer than a second"
+        )
+    total = sum(found.bytes_per_call.values())
+    parts = ", ".join(f"{name} {size:,.0f}" for name, size in found.bytes_per_call.items())
+    console.print(f"{total:,.0f} bytes a call with its two attempts, all indexes and sums included ({parts})")
+
+
+if __name__ == "__main__":
+    main()
