@@ -35,6 +35,15 @@ class Tokens(msgspec.Struct, frozen=True):
     source: TokensSource
 
 
+class Gaps(msgspec.Struct, frozen=True):
+    """The gaps between an answer's meaningful chunks: two quantiles, the longest, and all of them counted."""
+
+    p50_ms: float
+    p95_ms: float
+    max_ms: float
+    counts: dict[str, int]  # by number of the leaderboard's bucket
+
+
 def milliseconds(seconds: float) -> float:
     """Return ``seconds`` as milliseconds, to the microsecond; rounding to digits would take four times as long."""
     return round(seconds * 1_000_000) / 1000
@@ -188,28 +197,15 @@ class Measurement:
             return None
         return round(tokens.completion / (self.last_at - self.started), 3)
 
-    def itl_ms(self) -> tuple[float | None, float | None, float | None]:
-        """Return p50, p95 and the maximum of the gaps between meaningful chunks, milliseconds."""
+    def itl(self) -> Gaps | None:
+        """Return the figures of the gaps between meaningful chunks; None without any. Sorts them once for all."""
         if not self.gaps:
-            return None, None, None
+            return None
         ordered, none = sorted(self.gaps), self.together
         last = len(ordered) + none - 1
         p50_s, p95_s = (ordered[at - none] if at >= none else 0.0 for at in (round(last * 0.5), round(last * 0.95)))
-        return milliseconds(p50_s), milliseconds(p95_s), milliseconds(max(ordered[-1], self._longest_gap_s))
-
-    def itl_counts(self) -> dict[str, int] | None:
-        """Return how many of the gaps fall into each of the leaderboard's buckets, by its number; None without any."""
-        if not self.gaps:
-            return None
-        ordered = sorted(self.gaps)
-        counts = {"0": self.together} if self.together else {}
-        at = 0
-        while at < len(ordered):
-            number = bucket(ordered[at])
-            after = bisect_left(ordered, edge_s(number + 1), at + 1) if number < BUCKETS - 1 else len(ordered)
-            counts[str(number)] = counts.get(str(number), 0) + after - at
-            at = after
-        return counts
+        longest_s = max(ordered[-1], self._longest_gap_s)
+        return Gaps(milliseconds(p50_s), milliseconds(p95_s), milliseconds(longest_s), _counts(ordered, none))
 
     def _gap(self, now: float) -> None:
         """Note the gap that ends ``now``; of an endless stream's not all, the last ones more than those before."""
@@ -217,3 +213,15 @@ class Measurement:
         if len(self.gaps) > MOST_GAPS:
             self._longest_gap_s = max(self._longest_gap_s, *self.gaps)
             self.gaps, self.together = self.gaps[::2], self.together // 2
+
+
+def _counts(ordered: list[float], together: int) -> dict[str, int]:
+    """Return how many of the ``ordered`` gaps, seconds, fall into each bucket; ``together`` more are of no time."""
+    counts = {"0": together} if together else {}
+    at = 0
+    while at < len(ordered):
+        number = bucket(ordered[at])
+        after = bisect_left(ordered, edge_s(number + 1), at + 1) if number < BUCKETS - 1 else len(ordered)
+        counts[str(number)] = counts.get(str(number), 0) + after - at
+        at = after
+    return counts

@@ -75,7 +75,7 @@ def attempt_record(
     since_start_ms = measurement.since_start_ms
     ttft_ms, answer_ms = since_start_ms(measurement.first_at), since_start_ms(measurement.answer_at)
     tokens, tools = measurement.tokens(), measurement.tool_calls
-    itl_p50_ms, itl_p95_ms, itl_max_ms = measurement.itl_ms()
+    gaps = measurement.itl()
     return AttemptRecord(
         id=start.id,
         call_id=call.id,
@@ -110,10 +110,10 @@ def attempt_record(
         tokens_source=tokens.source if tokens else None,
         decode_tps=measurement.decode_tps(tokens),
         e2e_tps=measurement.e2e_tps(tokens),
-        itl_p50_ms=itl_p50_ms,
-        itl_p95_ms=itl_p95_ms,
-        itl_max_ms=itl_max_ms,
-        itl=measurement.itl_counts(),
+        itl_p50_ms=gaps.p50_ms if gaps is not None else None,
+        itl_p95_ms=gaps.p95_ms if gaps is not None else None,
+        itl_max_ms=gaps.max_ms if gaps is not None else None,
+        itl=gaps.counts if gaps is not None else None,
         model=start.model,
         client=call.client,
         api=call.endpoint,

@@ -91,8 +91,10 @@ def test_reported_tokens_are_taken_as_they_are() -> None:
 
 def test_gaps_are_those_between_meaningful_chunks() -> None:
     measurement = measured((0.5, delta("a")), (0.6, ROLE), (0.7, delta("b")), (1.2, delta("c")))
-    assert measurement.itl_ms() == (pytest.approx(200), pytest.approx(500), pytest.approx(500))
-    assert measured((0.5, delta("a"))).itl_ms() == (None, None, None)
+    gaps = measurement.itl()
+    assert gaps is not None
+    assert (gaps.p50_ms, gaps.p95_ms, gaps.max_ms) == (pytest.approx(200), pytest.approx(500), pytest.approx(500))
+    assert measured((0.5, delta("a"))).itl() is None
 
 
 def test_tokens_read_from_a_cache_and_written_to_it_are_kept_apart() -> None:
@@ -144,5 +146,6 @@ def test_gaps_are_counted_by_the_leaderboards_buckets() -> None:
     times = [0.5, 0.5, 0.505, 0.525, 0.545, 1.545, 1000.0]
     measurement = measured(*((at, delta("a")) for at in times))
     measurement.plain(3, 9, 1010.0)
-    assert measurement.itl_counts() == {"0": 5, str(bucket(0.02)): 2, str(bucket(1.0)): 1, "111": 1}
-    assert measured((0.5, delta("a"))).itl_counts() is None
+    gaps = measurement.itl()
+    assert gaps is not None
+    assert gaps.counts == {"0": 5, str(bucket(0.02)): 2, str(bucket(1.0)): 1, "111": 1}
