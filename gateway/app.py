@@ -110,9 +110,7 @@ class Gateway:
             on_refused=self.metrics.launch_refused,
         )
         worker = f"{replica}-{new_id()}"  # a spool is one process's own, for ever
-        kept = Retention(
-            settings.ledger.keep_calls_days, settings.ledger.keep_attempts_days, settings.ledger.keep_rollups_days
-        )
+        kept = Retention.of(settings.ledger)
         self.ledger = Ledger(settings.database_url.get_secret_value(), Path(settings.spool_dir), worker, retention=kept)
         seats = Seats(
             on_waited=self.metrics.call_waited,

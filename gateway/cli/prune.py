@@ -32,8 +32,7 @@ def prune(
     from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - SQLAlchemy only here
     from gateway.ledger.retention import Retention  # noqa: PLC0415 - likewise
 
-    kept = settings.ledger
-    retention = Retention(kept.keep_calls_days, kept.keep_attempts_days, kept.keep_rollups_days)
+    retention = Retention.of(settings.ledger)
     if retention.keeps_all:
         say("everything is kept: set ledger.keep_calls_days, keep_attempts_days or keep_rollups_days", err=True)
     try:

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.ledger import partitions
 from gateway.ledger.database import DATABASE_ERRORS, is_sqlite, unreachable
+from gateway.settings.model import LedgerSettings
 
 BATCH_ROWS = 2000  # deleted in one transaction: shipping never waits long for it
 PAUSE_S = 0.05  # between two of them, so that others come first
@@ -29,6 +30,11 @@ class Retention(msgspec.Struct, frozen=True):
     calls_days: float | None = None
     attempts_days: float | None = None
     rollups_days: float | None = None
+
+    @classmethod
+    def of(cls, settings: LedgerSettings) -> "Retention":
+        """Return what the settings say."""
+        return cls(settings.keep_calls_days, settings.keep_attempts_days, settings.keep_rollups_days)
 
     @property
     def keeps_all(self) -> bool:
