@@ -24,7 +24,6 @@ from gateway.racing.hold import Hold
 from gateway.racing.measurement import milliseconds
 from gateway.racing.reading import Block
 from gateway.racing.recording import call_record, call_start
-from gateway.racing.requested import requested
 from gateway.racing.seats import Seats
 from gateway.racing.sink import Forward, Sink, Winner
 from gateway.racing.tasks import AttemptTasks
@@ -232,7 +231,7 @@ class Race:
             return  # cut with its call, and in its record
         self._audited.discard(attempt)
         if self._record is not None and attempt.record is not None:
-            self.recorder.attempt_audited(self._priced(attempt.record))
+            self.recorder.attempt_audited(self._priced(attempt.record, self._record.max_tokens))
         if self._over.done():
             self._forget()
 
@@ -497,8 +496,7 @@ class Race:
     def _since_received_ms(self, instant: float) -> float:
         return milliseconds(instant - self.call.received_at)
 
-    def _priced(self, record: AttemptRecord) -> AttemptRecord:
+    def _priced(self, record: AttemptRecord, max_tokens: int | None) -> AttemptRecord:
         winner = self.winner.record if self.winner is not None else None
-        call = self.call
-        limit = requested(call.fields).max_tokens
-        return settle([record], winner, self._model.deployments, call.prompt_tokens, limit).attempts[0]
+        prompt_tokens = self.call.prompt_tokens
+        return settle([record], winner, self._model.deployments, prompt_tokens, max_tokens).attempts[0]

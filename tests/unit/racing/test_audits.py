@@ -97,6 +97,14 @@ def test_an_audit_is_paid_for_in_the_ledger() -> None:
     assert slow.cost_usd == pytest.approx(0.1 + 0.3)  # of 10 tokens, and of "from slow"
 
 
+def test_an_audited_loser_answers_no_longer_than_the_request_lets_it() -> None:
+    price = Price(input_usd=0.01, output_usd=0.1)
+    track = Track(answers("slow", 1.5), answers("quick", 0.2), audited=["slow", "quick"], price=price, max_tokens=70)
+    run(to_the_end(track))
+    (slow,) = track.recorder.audited
+    assert slow.cost_high_usd == pytest.approx(10 * 0.01 + 70 * 0.1)
+
+
 def test_stopping_the_gateway_ends_audits_and_records_them() -> None:
     async def main() -> None:
         await track.run()

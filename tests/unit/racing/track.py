@@ -242,6 +242,7 @@ class Track:
         sink: RememberingSink | GatheringSink | None = None,
         streamed: bool = True,
         wants_usage: bool = False,
+        max_tokens: int | None = None,
         win_on: WinOn = WinOn.ANY,
         clocks: Clocks = CLOCKS,
         price: Price | None = None,
@@ -297,6 +298,9 @@ class Track:
             race=RaceSettings(),
         )
         self._call_options = {"streamed": streamed, "wants_usage": wants_usage, "win_on": win_on}
+        self._fields = {"messages": msgspec.Raw(b"[]")}
+        if max_tokens is not None:
+            self._fields["max_tokens"] = msgspec.Raw(msgspec.json.encode(max_tokens))
         self._ids = iter(range(1, 1000))
 
     def expects(self, estimate: Estimate) -> None:
@@ -319,7 +323,7 @@ class Track:
             objective=Objective.FIRST_TOKEN,
             prompt_class=0,
             prompt_tokens=10,
-            fields={"messages": msgspec.Raw(b"[]")},
+            fields=self._fields,
             headers={},
             tags={},
             replica="test",
