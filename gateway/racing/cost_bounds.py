@@ -3,8 +3,8 @@
 Whoever was cut before its provider could report its usage cost at least its prompt, at the lowest price that may have
 had (the cache's), and what was seen of its answer. At most it cost its prompt at the highest, and what may have been
 generated unseen: a chunk where the vendor is known to stop when one hangs up, else an answer as long as the request
-or the model allows. An attempt that failed before its first token may have cost nothing, and did where it was
-refused.
+or the model allows. An attempt that failed before its first token, or was cut before the provider's headers, may have
+cost nothing: nobody knows that the request was accepted. It did cost nothing where it was refused.
 """
 
 from functools import lru_cache
@@ -75,7 +75,8 @@ def bounds(
     else:
         low += seen / MISCOUNT * min(price.output_usd, price.reasoning_usd or price.output_usd)
     high += _most_tokens(record, deployment, winner, max_tokens) * max(price.output_usd, price.reasoning_usd or 0.0)
-    return Bounds(0.0 if record.outcome in _FAILED and not seen else low, high)
+    is_maybe_free = not seen and (record.outcome in _FAILED or _is_unheard(record))
+    return Bounds(0.0 if is_maybe_free else low, high)
 
 
 @lru_cache(maxsize=256)
@@ -89,6 +90,11 @@ def per_million(price: Price) -> dict[str, float]:
         "reasoning": price.reasoning_usd,
     }
     return {kind: round(usd * 1_000_000, 9) for kind, usd in each.items() if usd is not None}
+
+
+def _is_unheard(record: AttemptRecord) -> bool:
+    """Return whether the provider had not even sent headers."""
+    return record.outcome is not Outcome.WON and record.headers_ms is None
 
 
 def _counted(record: AttemptRecord) -> bool:

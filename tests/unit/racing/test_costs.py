@@ -20,6 +20,7 @@ def attempt(name: str, outcome: Outcome, **facts: Any) -> AttemptRecord:
     return AttemptRecord(
         id=name, call_id="c", number=1, started_at=datetime(2026, 1, 1, tzinfo=UTC),
         role=facts.pop("role", Role.PRIMARY if name == "winner" else Role.RACE),
+        headers_ms=facts.pop("headers_ms", 5.0),
         provider=name, deployment=name, launch_offset_ms=0.0, outcome=outcome, **facts,
     )  # fmt: skip
 
@@ -102,6 +103,13 @@ def test_a_loser_cost_at_least_its_prompt_from_the_cache_and_at_most_one_that_wa
     assert loser.cost_high_usd is not None
     assert loser.cost_low_usd < loser.cost_usd < loser.cost_high_usd
     assert not loser.cost_is_lower_bound
+
+
+@pytest.mark.parametrize("outcome", [Outcome.LOST, Outcome.CLIENT_GONE])
+def test_who_was_cut_before_its_headers_may_have_cost_nothing(outcome: Outcome) -> None:
+    early, late = (bill(won(), attempt("loser", outcome, headers_ms=at)).attempts[1] for at in (None, 5.0))
+    assert (early.cost_low_usd, early.cost_is_lower_bound) == (0.0, False)
+    assert (early.cost_usd, early.cost_high_usd) == (late.cost_usd, late.cost_high_usd)
 
 
 PLAIN = Price(1e-3, 1e-2)
