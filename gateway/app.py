@@ -51,7 +51,7 @@ class Recorders:
         self._metrics = metrics
         self._log = log
         self._seats = seats
-        self._usage = UsageWatch(time.monotonic)
+        self._usage = UsageWatch(time.monotonic, metrics.usage_far_off)
 
     def call_started(self, start: CallStart) -> None:
         """Spool the start, so that a crash leaves a trace of the call."""

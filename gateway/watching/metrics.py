@@ -40,6 +40,12 @@ REFUSALS = Family(
     ("reason", "status"),
 )
 TOKENS = Family("holeshot_tokens_total", "Tokens, as reported.", "counter", ("deployment", "kind"))
+FAR_OFF = Family(
+    "holeshot_usage_far_off_total",
+    "Times that stated tokens per character were far from other deployments', of one comparison each 20 answers.",
+    "counter",
+    ("deployment",),
+)
 COST = Family(
     "holeshot_cost_usd_total", "US dollars at list price, losers' as lower bounds.", "counter", ("model", "share")
 )
@@ -97,8 +103,8 @@ class Metrics:
         self._overhead = self._series.first_cell(OVERHEAD)
         self._accepted = self._series.first_cell(ACCEPTED)
         self._families = [
-            CALLS, ATTEMPTS, ERRORS, REFUSED, REFUSALS, TOKENS, COST, TTFT, ATTEMPT_TTFT, DECODE, OVERHEAD, WAITED,
-            IN_FLIGHT, ACCEPTED, CUT,
+            CALLS, ATTEMPTS, ERRORS, REFUSED, REFUSALS, TOKENS, FAR_OFF, COST, TTFT, ATTEMPT_TTFT, DECODE, OVERHEAD,
+            WAITED, IN_FLIGHT, ACCEPTED, CUT,
         ]  # fmt: skip
         self._read: list[tuple[int, Callable[[], float]]] = []  # elsewhere, into these cells
 
@@ -143,6 +149,10 @@ class Metrics:
     def launch_refused(self, model: str, limit: str) -> None:
         """Count an extra attempt that ``limit`` (budget, usd_per_day or max_in_flight) did not let start."""
         self._cells[self._series.first_cell(REFUSED, limit, self._model(model).label)] += 1.0
+
+    def usage_far_off(self, model: str, deployment: str) -> None:
+        """Count a comparison in which the tokens that ``deployment`` states were far from what others do."""
+        self._cells[self._deployment(model, deployment).far_off] += 1.0
 
     def refused(self, status: int, reason: str) -> None:
         """Count a request that became no call, for one of a few reasons."""
@@ -235,7 +245,17 @@ class _Model:
 class _Deployment:
     """Where the attempts of one deployment are counted."""
 
-    __slots__ = ("_outcomes", "_series", "completion_tokens", "decode", "in_flight", "label", "prompt_tokens", "ttft")
+    __slots__ = (
+        "_outcomes",
+        "_series",
+        "completion_tokens",
+        "decode",
+        "far_off",
+        "in_flight",
+        "label",
+        "prompt_tokens",
+        "ttft",
+    )
 
     def __init__(self, series: Series, label: str) -> None:
         self._series = series
@@ -246,6 +266,7 @@ class _Deployment:
         self.decode = series.first_cell(DECODE, label)
         self.completion_tokens = series.first_cell(TOKENS, label, "completion")
         self.prompt_tokens = series.first_cell(TOKENS, label, "prompt")
+        self.far_off = series.first_cell(FAR_OFF, label)  # from 0 on: a series that begins at 1 has no increase
 
     def outcome(self, outcome: str, role: str) -> int:
         cell = self._outcomes.get((outcome, role))

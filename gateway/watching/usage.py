@@ -20,11 +20,13 @@ _log = structlog.get_logger()
 class UsageWatch:
     """Compares, by model, the tokens per character that deployments state; one far off is warned of each hour.
 
-    ``clock`` is monotonic, seconds. The view ``provider_errors`` finds the same in the ledger, by the same rule.
+    ``clock`` is monotonic, seconds. ``on_far_off`` is called with model and deployment each time that one is compared
+    and found far off. The view ``provider_errors`` finds the same in the ledger, by the same rule.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], on_far_off: Callable[[str, str], None] = lambda *_: None) -> None:
         self._clock = clock
+        self._on_far_off = on_far_off
         self._stated: dict[str, dict[str, _Stated]] = {}  # by model and deployment
         self._told_at_s: dict[tuple[str, str], float] = {}
 
@@ -52,6 +54,7 @@ class UsageWatch:
         times = per_char / usual
         if max(times, 1 / times) <= FAR_OFF or (len(others) == 1 and _oddness(per_char) <= _oddness(usual)):
             return
+        self._on_far_off(model, deployment)
         now_s, key = self._clock(), (model, deployment)
         if now_s - self._told_at_s.get(key, -TOLD_EVERY_S) >= TOLD_EVERY_S:
             self._told_at_s[key] = now_s

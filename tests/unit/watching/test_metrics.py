@@ -98,6 +98,17 @@ async def test_errors_tokens_and_refusals_are_counted_by_kind(metrics: Metrics) 
     assert at(page, "holeshot_refused_launches_total", model="llama", limit="budget") == 1
 
 
+async def test_who_states_tokens_unlike_the_others_is_counted_from_zero(metrics: Metrics) -> None:
+    metrics.attempt_started("llama", started())
+    before = await page_of(metrics)
+    metrics.usage_far_off("llama", "groq/llama")
+    metrics.usage_far_off("made-up", "made/up")
+    page = await page_of(metrics)
+    counts = [at(each, "holeshot_usage_far_off_total", deployment="groq/llama") for each in (before, page)]
+    assert counts == [0, 1]
+    assert at(page, "holeshot_usage_far_off_total", deployment=ADHOC_LABEL) == 1
+
+
 async def test_names_made_up_by_clients_are_no_series(metrics: Metrics) -> None:
     for number in range(3):
         call_id = new_id()

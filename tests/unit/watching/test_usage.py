@@ -54,6 +54,13 @@ def test_a_warning_comes_once_an_hour() -> None:
     assert len(told(watch, number=ANSWERS, a=100, b=105, liar=200)) == 1
 
 
+def test_each_comparison_that_finds_one_far_off_is_told_between_warnings_too() -> None:
+    heard: list[tuple[str, str]] = []
+    watch = UsageWatch(Clock(), lambda model, deployment: heard.append((model, deployment)))
+    told(watch, number=5 * ANSWERS, a=100, b=105, liar=200)
+    assert heard == 5 * [("m", "liar")]
+
+
 @pytest.mark.parametrize("facts", [{"reasoning_tokens": 100}, {"chars": 10}, {"chars": None}, {"tokens_source": None}])
 def test_answers_that_say_nothing_of_the_rate_are_left_out(facts: dict[str, Any]) -> None:
     honest = {"completion_tokens": 100}
