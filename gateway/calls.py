@@ -174,7 +174,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     finish_reason: str | None = None  # as the provider says it
     tool_calls: int | None = None  # that the answer asks for; None where the answer is not whole
     tool_calls_valid: bool | None = None  # the arguments of all of them parse as JSON; None without any
-    key_name: str | None = None  # which of the provider's several keys: "#2"
+    key_name: str | None = None  # which of the provider's several keys: its name, "…" and its last four, or "#2"
     model_version: str | None = None  # what the provider says has answered
     provider_request_id: str | None = None
     in_flight: int | None = (

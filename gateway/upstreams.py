@@ -37,6 +37,7 @@ class Upstreams:
             kind=settings.kind,
             base_url=settings.base_url,
             api_keys=[key.get_secret_value() for key in settings.keys],
+            key_names=settings.key_names,
             organization=settings.organization,
             headers={key: value.get_secret_value() for key, value in settings.headers.items()},
             query=settings.query,

@@ -81,7 +81,7 @@ class Exchange(Protocol):
     connect_ms: float | None  # time to connect, DNS and TLS included; None when a kept connection was reused
     secrets: Sequence[str]  # what must not show up in a message: the key, and the like
     sends: int  # how often the request was sent: more than once where a kept connection was lost with it
-    key_name: str | None  # which of the provider's keys was used, by its number; None where there is only one
+    key_name: str | None  # which of the provider's keys was used, by ``key_names``; None where there is only one
 
     @property
     def ended(self) -> bool:

@@ -16,6 +16,7 @@ from providers.dialects.dialect import Dialect, Loss
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request, Upstream
 from providers.http_upstream import HttpUpstream
+from providers.key_names import key_names
 from providers.listings import Listing
 from providers.rate_limits import headroom
 from providers.ringed_exchange import RingedExchange
@@ -63,20 +64,16 @@ class _Limits:
 class _Key:
     """One key, its upstream and its state."""
 
-    __slots__ = ("_models", "everywhere", "in_flight", "number", "turn", "upstream")
+    __slots__ = ("_models", "everywhere", "in_flight", "name", "number", "turn", "upstream")
 
-    def __init__(self, number: int, upstream: Upstream) -> None:
+    def __init__(self, number: int, name: str, upstream: Upstream) -> None:
         self.number = number
+        self.name = name  # in the ledger
         self.upstream = upstream
         self.in_flight = 0
         self.turn = 0  # of the ring, when it was last asked
         self.everywhere = _Limits()  # for what holds for all models: a key that is not known
         self._models: dict[str, _Limits] = {}
-
-    @property
-    def name(self) -> str:
-        """What the ledger calls it."""
-        return f"#{self.number}"
 
     def limits(self, model: str) -> _Limits:
         if (limits := self._models.get(model)) is None:
@@ -145,10 +142,12 @@ class KeyRing:
         keys: Sequence[str],
         opened: Callable[[str], Upstream],  # makes the upstream of one key
         *,
+        names: Sequence[str | None] = (),  # of the keys, where the operator gave them any
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._provider = provider
-        self._keys = [_Key(number, opened(key)) for number, key in enumerate(keys, 1)]
+        named = zip(keys, key_names(keys, names), strict=True)
+        self._keys = [_Key(number, name, opened(key)) for number, (key, name) in enumerate(named, 1)]
         self.hears_everything = all(key.upstream.hears_everything for key in self._keys)
         self._clock = clock
         self._turn = 0

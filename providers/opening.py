@@ -22,6 +22,7 @@ def open_upstream(
     kind: Kind | None = None,
     base_url: str | None = None,
     api_keys: Sequence[str] = (),
+    key_names: Sequence[str | None] = (),
     organization: str | None = None,
     headers: Mapping[str, str] | None = None,
     query: Mapping[str, str] | None = None,
@@ -30,7 +31,8 @@ def open_upstream(
 ) -> Upstream:
     """Return the upstream of provider ``name``; what is None is as the vendor's row says. Opens no connection yet.
 
-    Of several ``api_keys`` each has its own connections and its own rate limits.
+    Of several ``api_keys`` each has its own connections and its own rate limits; ``key_names`` is what the ledger calls
+    them, None where the operator gave no name.
     ``litellm`` is what the process shares of that library; it is imported only when such a provider is used.
     ``tls`` gives the contexts all providers share: making one costs 18 ms.
     ``secrets``, besides the keys and the values of ``headers``, must not show up in a message.
@@ -80,5 +82,5 @@ def open_upstream(
         )
 
     if len(api_keys) > 1:
-        return KeyRing(name, api_keys, opened)
+        return KeyRing(name, api_keys, opened, names=key_names)
     return opened(api_keys[0] if api_keys else None)

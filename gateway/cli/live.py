@@ -94,7 +94,7 @@ def open_lists(providers: Mapping[str, ProviderSettings], catalog: Catalog) -> L
     for name, provider in providers.items():
         vendor = vendor_of(name, provider, catalog)
         for key in provider.keys or (None,):
-            single = provider.model_copy(update={"api_key": key, "api_keys": ()})
+            single = provider.model_copy(update={"api_key": key, "api_keys": {}})
             upstream: object
             try:
                 upstream = upstreams.open(name, single, vendor)

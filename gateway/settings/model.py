@@ -72,7 +72,8 @@ class ProviderSettings(Section):
     apis: tuple[Api, ...] | None = None  # which it speaks; by default what its preset says
     base_url: str | None = None
     api_key: SecretStr | None = None
-    api_keys: tuple[SecretStr, ...] = ()  # instead of api_key: several, each with its own rate limits
+    # Instead of api_key: several, each with its own rate limits. In a list, or each under a name for the ledger.
+    api_keys: dict[int | str, SecretStr] = {}
     organization: str | None = None  # sent as openai-organization
     headers: dict[str, SecretStr] = {}  # sent with every request
     query: dict[str, str] = {}  # likewise, in the address: Azure's api-version; no place for secrets
@@ -82,7 +83,21 @@ class ProviderSettings(Section):
     @property
     def keys(self) -> tuple[SecretStr, ...]:
         """Every key there is, in the order of the file."""
-        return self.api_keys or (() if self.api_key is None else (self.api_key,))
+        return tuple(self.api_keys.values()) or (() if self.api_key is None else (self.api_key,))
+
+    @property
+    def key_names(self) -> tuple[str | None, ...]:
+        """What the operator calls each of several keys; None where it has a place in a list only."""
+        return tuple(name if isinstance(name, str) else None for name in self.api_keys)
+
+    @field_validator("api_keys", mode="before")
+    @classmethod
+    def _by_place_or_name(cls, value: object) -> object:
+        if isinstance(value, list | tuple):
+            return dict(enumerate(value))
+        if not isinstance(value, dict):
+            raise ValueError("must be a list of keys, or a section of names and keys")  # noqa: TRY004 - pydantic's own
+        return value
 
     @model_validator(mode="after")
     def _has_one_list_of_keys(self) -> "ProviderSettings":

@@ -338,6 +338,14 @@ async def test_whole_answers_go_round_the_ring_too(stand: Stand) -> None:
     assert [state.in_flight for state in stand.ring.describe()] == [0, 0, 0]
 
 
+async def test_an_answer_says_under_which_key_it_was_given() -> None:
+    keys = ["sk-0123456789abcdef", "short", "sk-0123456789abcdeg"]
+    ring = KeyRing("acme", keys, OneKey, names=[None, None, "search"])
+    exchanges = [await ring.stream(REQUEST) for _ in keys]
+    assert [exchange.key_name for exchange in exchanges] == ["…cdef", "#2", "search"]
+    assert {(await ring.send("embeddings", REQUEST)).key_name for _ in keys} == {"…cdef", "#2", "search"}
+
+
 async def test_no_key_shows(stand: Stand) -> None:
     for key in stand.keys:
         key.error = refused()

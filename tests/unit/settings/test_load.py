@@ -92,6 +92,14 @@ def test_a_provider_without_a_key_takes_its_vendors_usual_variable(loaded: Load)
     assert provider.api_key.get_secret_value() == "gsk"
 
 
+def test_several_keys_are_a_list_or_have_names(loaded: Load) -> None:
+    text = "providers: { groq: { api_keys: [one, two] }, cerebras: { api_keys: { search: '${KEY}', batch: two } } }"
+    settings = loaded(text, {"KEY": "x"})
+    a, b = settings.providers["groq"], settings.providers["cerebras"]
+    assert [key.get_secret_value() for key in (*a.keys, *b.keys)] == ["one", "two", "x", "two"]
+    assert (a.key_names, b.key_names) == ((None, None), ("search", "batch"))
+
+
 def test_a_usual_key_is_not_sent_to_another_host(loaded: Load) -> None:
     provider = loaded(
         "providers: { groq: { base_url: 'https://elsewhere.test' } }\n", {"GROQ_API_KEY": "gsk"}

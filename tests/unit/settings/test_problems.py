@@ -152,6 +152,24 @@ def test_a_client_is_kept_to_providers_and_models_that_exist(problems: Problems)
     ]
 
 
+def test_what_is_wrong_with_one_of_several_keys_is_said_at_its_place(problems: Problems) -> None:
+    text = """\
+providers:
+  a:
+    base_url: http://127.0.0.1
+    api_keys: [one, [two]]
+  b:
+    base_url: http://127.0.0.1
+    api_keys: { search: one, batch: {} }
+  c: { base_url: http://127.0.0.1, api_keys: one }
+"""
+    assert problems(text) == [
+        "gateway.yaml:4: providers.a.api_keys[1]: must be text; put it in quotes",
+        "gateway.yaml:7: providers.b.api_keys.batch: must be text; put it in quotes",
+        "gateway.yaml:8: providers.c.api_keys: must be a list of keys, or a section of names and keys",
+    ]
+
+
 def test_two_clients_cannot_share_a_key(problems: Problems) -> None:
     (problem,) = problems(f"clients:\n  a: {{ key_sha256: {HASH} }}\n  b: {{ key_sha256: {HASH} }}\n")
 
