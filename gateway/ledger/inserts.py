@@ -15,6 +15,7 @@ from gateway.ledger.entries import Entry
 from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, Row, attempt_rows, call_rows
 
 INSERT_TIMEOUT_S = 15.0  # a thousand calls take some milliseconds; after this a fresh connection is tried
+PARTITION_TRIES = 5  # a row on its way to a partition that changes at that instant is refused: no fault of the row's
 _ALL: Mapping[str, datetime] = {}
 SLICE_ROWS = 16  # made and encoded at a stretch, in some 30 µs; then calls may go first
 
@@ -49,9 +50,17 @@ async def insert(engine: AsyncEngine, entries: Sequence[Entry], kept_since: Mapp
     try:
         async with engine.connect() as connection:
             raw = await connection.get_raw_connection()
-            tables = [_Table(name, columns, rows, kept_since.get(name)) for name, columns, rows in _tables(entries)]
-            await store(connection, raw.driver_connection, tables)
-            return sum(table.expired for table in tables)
+            tries = 0
+            while True:
+                tables = [_Table(name, columns, rows, kept_since.get(name)) for name, columns, rows in _tables(entries)]
+                try:
+                    await store(connection, raw.driver_connection, tables)
+                except asyncpg.CheckViolationError:
+                    tries += 1
+                    if tries == PARTITION_TRIES:
+                        raise
+                else:
+                    return sum(table.expired for table in tables)
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error
 
@@ -72,6 +81,8 @@ async def _copy_postgres(connection: AsyncConnection, driver: Any, tables: Seque
         except _BAD_ROWS as error:
             await transaction.rollback()
             usable = True
+            if isinstance(error, asyncpg.CheckViolationError):  # the schema has no checks but the partitions' bounds
+                raise
             raise RowsRejectedError(_first_line(error)) from error
         usable = True
     finally:

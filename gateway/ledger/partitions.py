@@ -7,8 +7,11 @@ attached, which keeps nobody from writing for longer than a look into the defaul
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import asyncpg
 import msgspec
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -20,6 +23,7 @@ LONG_KEPT_DAYS = 92.0  # a table that is kept for longer has a partition a week:
 LOCK_TIMEOUT = "set local lock_timeout = '3s'"
 # A transaction's lock, taken anew for each step: a session's would outlive a failure, or be left behind in a pooler.
 ELECTED = text("select pg_try_advisory_xact_lock(hashtext('holeshot.prune'))")
+_IN_TURN = "select pg_advisory_xact_lock(hashtext('holeshot.partitions'))"
 
 _PARTS = """
 select part.relname as name, pg_get_expr(part.relpartbound, part.oid) as bound
@@ -58,21 +62,16 @@ async def partitions(connection: AsyncConnection, table: str) -> list[Part]:
 async def make_ahead(connection: AsyncConnection, table: str, keep_days: float | None, now: datetime) -> list[str]:
     """Make the partitions that are missing for the coming month, each in its own transaction; return their names.
 
-    Another replica that is at it makes them instead. Rows that had to go into the default partition are moved.
+    Rows that had to go into the default partition are moved.
     """
     made = []
     parts = await partitions(connection, table)
     while parts and (last := parts[-1].until) < now + AHEAD:
         part = _next(table, last, keep_days, now)
-        if not await connection.scalar(ELECTED):
-            break
-        parts = await partitions(connection, table)  # somebody else may have been quicker
-        if parts[-1].until == last:
-            await _make(connection, table, part)
+        with suppress(asyncpg.DuplicateTableError):  # another replica was quicker
+            await _at_once(connection, *_making(table, part))
             made.append(part.name)
-        await connection.commit()
         parts = await partitions(connection, table)
-    await connection.rollback()
     return made
 
 
@@ -82,11 +81,18 @@ def expired(parts: Sequence[Part], before: datetime) -> list[Part]:
 
 
 async def drop(connection: AsyncConnection, part: Part) -> int:
-    """Drop a partition; return how many rows it had. The caller commits."""
+    """Drop a partition; return how many rows it had."""
     count = await connection.scalar(text(f"select count(*) from {part.name}"))  # noqa: S608 - our names
-    await connection.execute(text(LOCK_TIMEOUT))
-    await connection.execute(text(f"drop table {part.name}"))
+    await _at_once(connection, f"drop table if exists {part.name}")
     return int(count or 0)
+
+
+async def _at_once(connection: AsyncConnection, *statements: str) -> None:
+    """Run ``statements`` in one transaction and one message: a gateway that hangs or dies amid it holds no lock."""
+    await connection.commit()
+    raw = await connection.get_raw_connection()
+    driver: Any = raw.driver_connection
+    await driver.execute(";".join((LOCK_TIMEOUT, _IN_TURN, *statements)))
 
 
 def _next(table: str, last: datetime, keep_days: float | None, now: datetime) -> Part:
@@ -97,17 +103,16 @@ def _next(table: str, last: datetime, keep_days: float | None, now: datetime) ->
     return Part(f"{table}_{last:%Y%m%d}", last, until)
 
 
-async def _make(connection: AsyncConnection, table: str, part: Part) -> None:
+def _making(table: str, part: Part) -> tuple[str, ...]:
+    """Return what makes a partition; no row may go into the default one while those that are there move."""
     since, until = f"'{(part.since or part.until).isoformat()}'", f"'{part.until.isoformat()}'"
-    await connection.execute(text(LOCK_TIMEOUT))
     moved = f"delete from {table}_default where started_at >= {since} and started_at < {until} returning *"  # noqa: S608 - our names
-    for statement in (
-        f"lock table {table}_default in access exclusive mode",  # no row may go there while those that are there move
+    return (
         f"create table {part.name} (like {table} including defaults)",
+        f"lock table {table}_default in access exclusive mode",
         f"with moved as ({moved}) insert into {part.name} select * from moved",  # noqa: S608 - likewise
         f"alter table {table} attach partition {part.name} for values from ({since}) to ({until})",
-    ):
-        await connection.exec_driver_sql(statement)
+    )
 
 
 def _instant(written: str) -> datetime:

@@ -6,7 +6,9 @@ week: on SQLite, and of what was there before partitions were.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 from sqlalchemy import text
@@ -92,7 +94,7 @@ async def prune(
 
     """
     try:
-        async with engine.connect() as connection:
+        async with _connected(engine) as connection:
             if not is_sqlite(engine.url):
                 if not await connection.scalar(partitions.ELECTED):
                     return None
@@ -107,13 +109,27 @@ async def prune(
         raise unreachable(engine.url, error) from error
 
 
+@asynccontextmanager
+async def _connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """Connect; who is cancelled does not wait for a database that hangs to take back what it was doing."""
+    async with engine.connect() as connection:
+        raw = await connection.get_raw_connection()
+        driver: Any = raw.driver_connection
+        try:
+            yield connection
+        except asyncio.CancelledError:
+            if not is_sqlite(engine.url):
+                driver.terminate()
+                await connection.invalidate()
+            raise
+
+
 async def _prune(
     engine: AsyncEngine, connection: AsyncConnection, table: str, before: datetime, deleted: Deleted
 ) -> int:
     total = 0
     for part in partitions.expired(await partitions.partitions(connection, table), before):
         rows = await partitions.drop(connection, part)
-        await connection.commit()
         total += rows
         deleted(table, rows)
     for place in await _deleted_from(connection, table):

@@ -39,13 +39,13 @@ def differences(connection: Connection) -> list[Any]:
 
 def tables_and_views(connection: Connection) -> dict[str, list[str]]:
     inspector = inspect(connection)
-    names = [name for name in inspector.get_table_names() if not _OF_ONE_ENGINE.fullmatch(name)]
+    names = [name for name in inspector.get_table_names() if not OF_ONE_ENGINE.fullmatch(name)]
     names += [name for name in inspector.get_view_names() if name != "rollup_pending"]
     return {name: [column["name"] for column in inspector.get_columns(name)] for name in names}
 
 
 # Postgres has partitions; SQLite notes which rows are new.
-_OF_ONE_ENGINE = re.compile(r"alembic_version|(calls|attempts)_(first|default|\d+)|rollup_fresh_\w+")
+OF_ONE_ENGINE = re.compile(r"alembic_version|(calls|attempts)_(first|default|\d+)|rollup_fresh_\w+")
 WINDOWED = ("race_value", "throughput", "provider_errors", "client_usage", "tag_values", "slo")
 
 
