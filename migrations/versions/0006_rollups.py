@@ -34,6 +34,7 @@ STATED = (
     "f.outcome = 'won' and f.tokens_source = 'reported' and f.chars >= 40 and f.completion_tokens > 0 "
     "and coalesce(f.reasoning_tokens, 0) = 0"
 )
+TOLD = "f.outcome = 'won' and f.prompt_tokens is not null and f.cached_tokens is not null"
 ATTEMPT_SUMS = {
     "n": "count(*)",
     "n_won": "count(*) filter (where f.outcome = 'won')",
@@ -44,11 +45,17 @@ ATTEMPT_SUMS = {
     "n_stated": f"count(*) filter (where {STATED})",
     "stated_tokens": f"coalesce(sum(f.completion_tokens) filter (where {STATED}), 0)",
     "stated_chars": f"coalesce(sum(f.chars) filter (where {STATED}), 0)",
+    "n_told": f"count(*) filter (where {TOLD})",
+    "told_prompt_tokens": f"coalesce(sum(f.prompt_tokens) filter (where {TOLD}), 0)",
+    "told_cached_tokens": f"coalesce(sum(f.cached_tokens) filter (where {TOLD}), 0)",
 }
 ATTEMPT_MONEY = {
     "cost_usd": "sum(f.cost_usd)",
     "cost_low_usd": "sum(coalesce(f.cost_low_usd, f.cost_usd))",
     "cost_high_usd": "sum(coalesce(f.cost_high_usd, f.cost_usd))",
+    "cached_tokens": "sum(f.cached_tokens) filter (where f.outcome = 'won')",
+    "cache_write_tokens": "sum(f.cache_write_tokens) filter (where f.outcome = 'won')",
+    "cache_saved_usd": "sum(f.cache_saved_usd) filter (where f.outcome = 'won')",
 }
 RACED = "f.endpoint in ('chat.completions', 'completions', 'messages', 'responses')"
 FAILED = "f.error_kind is not null and f.status_code not between 400 and 428 and f.status_code not between 430 and 499"

@@ -23,6 +23,9 @@ VIEWS: dict[str, tuple[str, str | None]] = {
     "provider_errors_30d": ("provider_errors_sums", "30d"),
     "client_usage_30d": ("client_usage_sums", "30d"),
     **{f"gaps_{span}": ("gaps", span) for span in SPANS},
+    **{f"cache_value_{span}": ("cache_value_sums", span) for span in SPANS},
+    "speed_hours": ("speed", None),
+    "speed_days": ("speed", None),
     "load_5m": ("load_5m", None),
     "load_peaks": ("load_peaks", None),
 }
@@ -33,9 +36,13 @@ def upgrade() -> None:
         op.execute(f"drop view if exists {name}")
     for name in VIEWS:
         _create(name)
+    if op.get_bind().dialect.name == "postgresql":
+        op.get_bind().exec_driver_sql(_samples(_LOOKED_UP, _COMPUTED))
 
 
 def downgrade() -> None:
+    if op.get_bind().dialect.name == "postgresql":
+        op.get_bind().exec_driver_sql(_samples("", ""))
     for name in reversed(VIEWS):
         op.execute(f"drop view {name}")
     script = op.get_context().script
@@ -43,6 +50,25 @@ def downgrade() -> None:
     for name in VIEWS:
         if name in before.VIEWS:
             before.create(name)
+
+
+# The bucket of a sample: computed it takes a tenth of the time. Postgres's least() takes no notice of nulls.
+_LOOKED_UP = """    else (
+      select bucket from buckets
+      where from_ms <= coalesce(token_ms, censored_ms) * 1.0000000001  -- an edge belongs to the bucket above it
+      order by from_ms desc
+      limit 1
+    )
+"""
+_COMPUTED = """    when coalesce(token_ms, censored_ms) >= 10 then
+      cast(least(111, floor(8 * ln(coalesce(token_ms, censored_ms) / 10) / ln(2) + 1e-9)) as smallint)
+"""
+
+
+def _samples(there: str, instead: str) -> str:
+    """Return what makes the view anew that is there, with ``instead`` in the place of what is ``there``."""
+    definition = (VIEWS_FOLDER / "0004" / "postgresql" / "samples.sql").read_text(encoding="utf-8")
+    return definition.replace("create view", "create or replace view").replace(there, instead)
 
 
 def _create(name: str) -> None:
@@ -58,6 +84,8 @@ def _create(name: str) -> None:
         "greatest": "greatest" if is_postgres else "max",
         "decimal": "numeric" if is_postgres else "real",
         "ago 24 hours": _instant("{now} / 300 * 300 - 86400"),
+        "minutes": "60" if name.endswith("hours") else "1440",
+        "since": _instant(f"{{now}} - {8 * 86400 if name.endswith('hours') else 62 * 86400}"),
         "windows": "" if span is None else _windows(span),
         # The estimate itself is that of the view over rows.
         "estimate": _between(race_value, "\nratio as (", "\n-- First tokens"),

@@ -6,11 +6,10 @@
 create view load_5m as
 with gaps as (
   select
-    r.window_start, s.model, s.client, 'itl' as metric, r.bucket, cast(sum(r.n) as double precision) as n
+    r.window_start, s.model, s.client, 'itl' as metric, r.bucket, cast(r.n as double precision) as n
   from rollup_histograms as r
   join rollup_series as s on s.id = r.series_id
   where r.minutes = 5 and r.window_start >= {ago 24 hours} and r.metric = 'load_itl'
-  group by r.window_start, s.model, s.client, r.bucket
 ),
 ordered as (
   select

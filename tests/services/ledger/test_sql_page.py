@@ -156,7 +156,9 @@ async def test_who_states_twice_the_tokens_is_named_and_nobody_else(filled_url: 
 
 async def test_the_p95_of_a_client_is_what_one_call_in_twenty_takes_longer_than(filled_url: str) -> None:
     [row] = await answers(filled_url, "How long does each client wait, at the p95?")
-    found = sorted(record.ttft_ms for record in rows() if record.ttft_ms is not None)
+    found = sorted(
+        record.ttft_ms for record in rows() if record.ttft_ms is not None and record.started_at > lately(days=1)
+    )
     assert row["n"] == len(found)
     assert row["ttft_p95_ms"] == found[-(-95 * len(found) // 100) - 1]
 
