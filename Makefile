@@ -70,7 +70,7 @@ fmt: $(VENV)/.dev  ## format, and mend what can be mended
 lock: $(VENV)/.made  ## pin and hash the dependencies anew
 	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build -o requirements/runtime.lock
-	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev \
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev --extra parquet \
 	  -c requirements/runtime.lock -o requirements/dev.lock
 
 clean:  ## remove what was installed and cached, never your data in var/

@@ -3,11 +3,21 @@
 import asyncio
 import csv
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_database_url
+from gateway.cli.parquet import (
+    HOW_TO_INSTALL,
+    Kind,
+    ParquetError,
+    is_installed,
+    kinds_of_postgres,
+    kinds_of_sqlite,
+    write_parquet,
+)
 from gateway.cli.terminal import MISUSED, fail, json_text, on_a_terminal, say, write_json, write_table
 from gateway.terminal_text import visible
 
@@ -38,6 +48,14 @@ def sql(
             "--csv", help="Comma-separated, with a header, as they come; no time limit. The default when piped."
         ),
     ] = False,
+    parquet: Annotated[
+        Path | None,
+        typer.Option(
+            "--parquet",
+            metavar="FILE",
+            help="Into a Parquet file, as they come; no time limit. Needs: pip install 'holeshot[parquet]'",
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option(min=0, help="Rows shown in a table; 0 shows all.")] = 200,
 ) -> None:
     """Ask the ledger in SQL, read-only: no function that does more is run, and no other file of SQLite's.
@@ -45,18 +63,23 @@ def sql(
     On Postgres, ask as a role that can only read: --reader-role prints the SQL for one, HOLESHOT_SQL_URL uses it.
 
     A table on a terminal, CSV when piped, so that `| head` and `> file` do what they should; nulls are empty in CSV,
-    lists and objects JSON. Control characters are shown, not sent. CSV and lines of JSON are written as they come, so
-    that millions of rows take no memory.
+    lists and objects JSON. Control characters are shown, not sent. CSV, lines of JSON and Parquet are written as they
+    come, so that millions of rows take no memory. A Parquet file has the columns' types: instants are UTC, numerics
+    doubles, UUIDs and JSON text; it is there only once all of it is. SQLite has no types: it is asked twice.
     Tables: calls, attempts, buckets. Views: leaderboard, race_value, slo, throughput, throughput_5m, provider_errors,
     client_usage, tag_values, tag_differences, load_5m, load_peaks, cache_value, samples; race_value, throughput,
     provider_errors, client_usage and tag_values also with _1h, _24h and _30d. docs/sql.md tells what each column means.
 
     Example: holeshot sql "select * from race_value_24h"
+
+    Example: holeshot sql --parquet attempts.parquet "select * from attempts"
     """
-    if as_json + as_jsonl + as_csv > 1:
-        fail("one of --json, --jsonl and --csv", MISUSED)
+    if as_json + as_jsonl + as_csv + (parquet is not None) > 1:
+        fail("one of --json, --jsonl, --csv and --parquet", MISUSED)
     if query is None and not reader_role:
         fail("give a query, or - to read it from standard input", MISUSED)
+    if parquet is not None and not is_installed():
+        fail(HOW_TO_INSTALL)
     url = database_url or read_database_url(config)
     from gateway.ledger import roles  # noqa: PLC0415 - SQLAlchemy only where it is needed
     from gateway.ledger.database import is_sqlite, parse_url  # noqa: PLC0415 - likewise
@@ -69,10 +92,27 @@ def sql(
             typer.echo(roles.reader_sql(parsed), nl=False)
             return
         statement = sys.stdin.read() if query == "-" else str(query)
+        if parquet is not None:
+            say(f"{asyncio.run(_export(url, statement, parquet))} rows in {parquet}", err=True)
+            return
         form = "json" if as_json else "jsonl" if as_jsonl else "csv" if as_csv or not on_a_terminal() else "table"
         asyncio.run(_answer(url, statement, form, limit))
-    except LedgerError as error:
+    except (LedgerError, ParquetError) as error:
         fail(str(error))
+
+
+async def _export(url: str, statement: str, path: Path) -> int:
+    """Ask, and write what comes into a file; return the number of rows. No more than a row group is in memory."""
+    from gateway.ledger import queries  # noqa: PLC0415 - as above
+    from gateway.ledger.database import is_sqlite, parse_url  # noqa: PLC0415 - likewise
+
+    kinds: list[Kind] | None = None
+    if is_sqlite(parse_url(url)):
+        async with queries.asked(url, statement, timeout_s=None) as answer:
+            kinds = await kinds_of_sqlite(answer.columns, answer.batches)
+    async with queries.asked(url, statement, timeout_s=None, examine_role=True) as answer:
+        _warn_of_role(answer)
+        return await write_parquet(answer, kinds_of_postgres(answer.types) if kinds is None else kinds, path)
 
 
 async def _answer(url: str, statement: str, form: str, limit: int) -> None:
@@ -81,9 +121,13 @@ async def _answer(url: str, statement: str, form: str, limit: int) -> None:
 
     timeout_s = None if form in {"csv", "jsonl"} else queries.QUERY_TIMEOUT_S
     async with queries.asked(url, statement, timeout_s=timeout_s, examine_role=True) as answer:
-        if answer.role_may is not None:
-            typer.echo(f"holeshot: {answer.role_may}; ask as a reader: holeshot sql --reader-role makes one", err=True)
+        _warn_of_role(answer)
         await _write(answer, form, limit)
+
+
+def _warn_of_role(answer: "Answer") -> None:
+    if answer.role_may is not None:
+        typer.echo(f"holeshot: {answer.role_may}; ask as a reader: holeshot sql --reader-role makes one", err=True)
 
 
 async def _write(answer: "Answer", form: str, limit: int) -> None:

@@ -36,6 +36,7 @@ class Answer(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
     batches: AsyncIterator[list[tuple[Any, ...]]]  # raises QueryError where the rest cannot be had
     role_may: str | None = None  # as of Result
+    types: tuple[str, ...] = ()  # of the columns, as Postgres calls them; SQLite's have none
 
 
 async def run(url: str, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S, examine_role: bool = False) -> Result:
@@ -92,12 +93,14 @@ async def _asked_postgres(url: str, sql: str, timeout_s: float | None, *, examin
                 await refuse_side_effects(driver, sql)
                 with _as_query_error(driver):
                     statement = await driver.prepare(sql)
-                    columns = tuple(attribute.name for attribute in statement.get_attributes())
+                    attributes = statement.get_attributes()
+                    columns = tuple(attribute.name for attribute in attributes)
+                    types = tuple(attribute.type.name for attribute in attributes)
                     if not columns:  # COPY, COMMIT, SET, DO: what "read-only" does not stop
                         raise QueryError("only statements that return rows are run")
                     cursor = await statement.cursor(timeout=_NEVER_S)
                 try:
-                    yield Answer(columns, _batches_of_postgres(engine.url, driver, cursor), role_may)
+                    yield Answer(columns, _batches_of_postgres(engine.url, driver, cursor), role_may, types)
                 except BaseException as error:
                     not_ours = error  # a pipe that nobody reads any more is no fault of the database
                     raise

@@ -3,9 +3,12 @@
 import csv
 import io
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+from pyarrow import parquet
 from typer.testing import Result
 
 Holeshot = Callable[..., Result]
@@ -37,6 +40,30 @@ def test_sql_writes_nothing_into_the_ledger(holeshot: Holeshot) -> None:
 
     assert result.exit_code == 1
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_sql_writes_a_parquet_file(holeshot: Holeshot) -> None:
+    holeshot("migrate", **LEDGER)
+
+    result = holeshot("sql", "select 'a' as letter", "--parquet", "letters.parquet", **LEDGER)
+
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "1 rows in letters.parquet\n")
+    assert parquet.read_table("letters.parquet").to_pylist() == [{"letter": "a"}]
+
+
+def test_sql_says_what_a_parquet_file_needs(holeshot: Holeshot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if it was not installed
+
+    result = holeshot("sql", "select 1", "--parquet", "letters.parquet", **LEDGER)
+
+    assert result.exit_code == 1
+    assert result.stderr == "holeshot: --parquet needs pyarrow; run: pip install 'holeshot[parquet]'\n"
+
+
+def test_sql_answers_in_one_form(holeshot: Holeshot) -> None:
+    result = holeshot("sql", "select 1", "--csv", "--parquet", "letters.parquet", **LEDGER)
+
+    assert (result.exit_code, result.stderr) == (2, "holeshot: one of --json, --jsonl, --csv and --parquet\n")
 
 
 def test_sql_without_a_question_says_what_it_wants(holeshot: Holeshot) -> None:

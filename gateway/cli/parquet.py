@@ -1,0 +1,185 @@
+"""An answer in SQL as a Parquet file: written as it comes, and there only when all of it is.
+
+Postgres tells the type of each column. SQLite has types of values alone, so there the answer is looked through once
+before it is written, and a column without any value gets the type that the ledger gives its name.
+"""
+
+import os
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gateway.cli.terminal import json_text
+
+if TYPE_CHECKING:
+    from gateway.ledger.queries import Answer
+
+GROUP_ROWS = 20_000  # of a row group, which is what is in memory: some 20 MB of attempts
+HOW_TO_INSTALL = "--parquet needs pyarrow; run: pip install 'holeshot[parquet]'"
+
+
+class ParquetError(Exception):
+    """An answer that cannot be written; the message says why."""
+
+
+class Kind(StrEnum):
+    """What a column holds."""
+
+    INTEGER = "int64"
+    FLOAT = "double"
+    BOOLEAN = "bool"
+    INSTANT = "timestamp"
+    DATE = "date32"
+    TEXT = "string"
+
+
+def is_installed() -> bool:
+    """Return whether the optional library is there that writes these files."""
+    try:
+        import pyarrow.parquet  # noqa: F401, PLC0415 - not there without the extra, and heavy
+    except ImportError:
+        return False
+    return True
+
+
+def kinds_of_postgres(types: Sequence[str]) -> list[Kind]:
+    """Return what columns of these types of Postgres hold; what has no type of its own in a file is text."""
+    return [_OF_POSTGRES.get(name, Kind.TEXT) for name in types]
+
+
+async def kinds_of_sqlite(columns: Sequence[str], batches: AsyncIterator[list[tuple[Any, ...]]]) -> list[Kind]:
+    """Return what the columns of an answer hold, by all of its values."""
+    seen: list[set[Kind]] = [set() for _ in columns]
+    async for batch in batches:
+        for kinds, values in zip(seen, zip(*batch, strict=True), strict=True):
+            if Kind.TEXT not in kinds:  # which can hold whatever else there is
+                kinds.update(_kind(value) for value in values if value is not None)
+    usual = _kinds_of_ledger()
+    return [_common(kinds) if kinds else usual.get(name, Kind.TEXT) for name, kinds in zip(columns, seen, strict=True)]
+
+
+async def write_parquet(answer: "Answer", kinds: Sequence[Kind], path: Path) -> int:
+    """Write ``answer`` to ``path``, a row group at a time; return the number of its rows.
+
+    Raises:
+        ParquetError: two columns have one name, a value is not of its column's kind, or the file cannot be written.
+
+    """
+    import pyarrow as pa  # noqa: PLC0415 - not there without the extra, and heavy
+    from pyarrow.parquet import ParquetWriter  # noqa: PLC0415 - likewise
+
+    twice = sorted({name for name in answer.columns if answer.columns.count(name) > 1})
+    if twice:
+        raise ParquetError(f"several columns are called {', '.join(twice)}: name them apart with AS")
+    types = {Kind.INSTANT: pa.timestamp("us", tz="UTC"), Kind.DATE: pa.date32(), Kind.TEXT: pa.string()} | {
+        Kind.INTEGER: pa.int64(),
+        Kind.FLOAT: pa.float64(),
+        Kind.BOOLEAN: pa.bool_(),
+    }
+    schema = pa.schema([(name, types[kind]) for name, kind in zip(answer.columns, kinds, strict=True)])
+
+    def recorded(batch: list[tuple[Any, ...]]) -> Any:
+        columns = zip(schema, kinds, zip(*batch, strict=True), strict=True)
+        return pa.record_batch([_array(pa, field, kind, values) for field, kind, values in columns], schema=schema)
+
+    total = 0
+    try:
+        with _whole_or_not(path) as part, ParquetWriter(part, schema, compression="zstd") as writer:
+            group: list[Any] = []
+            rows = 0
+            async for batch in answer.batches:
+                group.append(recorded(batch))
+                rows += len(batch)
+                if rows >= GROUP_ROWS:
+                    writer.write_table(pa.Table.from_batches(group, schema))
+                    total, rows, group = total + rows, 0, []
+            if group:
+                writer.write_table(pa.Table.from_batches(group, schema))
+    except OSError as error:
+        raise ParquetError(f"cannot write {path}: {error.strerror or error}") from error
+    return total + rows
+
+
+@contextmanager
+def _whole_or_not(path: Path) -> Iterator[Path]:
+    """Give a file to be written beside ``path`` that takes its name at the end; after a failure there is none."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _array(pa: Any, field: Any, kind: Kind, values: Sequence[Any]) -> Any:
+    as_kind = _AS_KIND[kind]
+    try:
+        return pa.array([None if value is None else as_kind(value) for value in values], type=field.type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise ParquetError(f"column {field.name!r} holds something else than {kind}: {error}") from error
+
+
+def _instant(value: datetime | str) -> datetime:
+    """Return an instant as the driver gives it, or as SQLite keeps it; all of them are UTC."""
+    read = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return read.replace(tzinfo=UTC) if read.tzinfo is None else read
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return json_text(value) if isinstance(value, dict | list | tuple) else str(value)
+
+
+_AS_KIND: Mapping[Kind, Callable[[Any], Any]] = {
+    Kind.INTEGER: int,
+    Kind.FLOAT: float,
+    Kind.BOOLEAN: bool,
+    Kind.INSTANT: _instant,
+    Kind.DATE: lambda value: value,
+    Kind.TEXT: _text,
+}
+_OF_POSTGRES: Mapping[str, Kind] = (
+    dict.fromkeys(("int2", "int4", "int8", "oid"), Kind.INTEGER)
+    | dict.fromkeys(("float4", "float8", "numeric"), Kind.FLOAT)
+    | dict.fromkeys(("timestamp", "timestamptz"), Kind.INSTANT)
+    | {"bool": Kind.BOOLEAN, "date": Kind.DATE}
+)
+_is_instant = partial(
+    re.fullmatch, r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{6})?"
+)  # as SQLAlchemy and datetime() write it
+
+
+def _kind(value: object) -> Kind:
+    if isinstance(value, int):
+        return Kind.INTEGER
+    if isinstance(value, float):
+        return Kind.FLOAT
+    return Kind.INSTANT if isinstance(value, str) and _is_instant(value) else Kind.TEXT
+
+
+def _common(kinds: set[Kind]) -> Kind:
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return Kind.FLOAT if kinds <= {Kind.INTEGER, Kind.FLOAT} else Kind.TEXT
+
+
+def _kinds_of_ledger() -> Mapping[str, Kind]:
+    """Return what the ledger's own columns hold on SQLite, by their names."""
+    from sqlalchemy import Boolean, DateTime, Double, Integer  # noqa: PLC0415 - SQLAlchemy only where it is needed
+
+    from gateway.ledger.tables import metadata  # noqa: PLC0415 - likewise
+
+    known = {Boolean: Kind.INTEGER, Integer: Kind.INTEGER, Double: Kind.FLOAT, DateTime: Kind.INSTANT}
+    return {
+        column.name: kind
+        for table in metadata.tables.values()
+        for column in table.columns
+        for type_, kind in known.items()
+        if isinstance(column.type, type_)
+    }
