@@ -14,6 +14,7 @@ from providers.dialects.dialect import Dialect, Loss
 from providers.errors import UpstreamError
 from providers.listings import Listing
 from providers.multipart import Form
+from providers.sendings import Sendings
 from providers.usage import Usage
 
 
@@ -31,6 +32,7 @@ class Request(msgspec.Struct, frozen=True):
     connect_timeout_s: float = 5.0
     once: bool = False  # it leaves something behind at the provider: never to be sent again
     form: Form | None = None  # instead of ``fields``, where an API takes files
+    sendings: Sendings = msgspec.field(default_factory=Sendings)  # counted by the upstream as it sends
 
 
 class Rest(Protocol):
@@ -43,6 +45,10 @@ class Rest(Protocol):
     @property
     def usage(self) -> Usage | None:
         """The tokens it has reported so far."""
+
+    @property
+    def model(self) -> str | None:
+        """What it says has answered, as far as it has."""
 
     @property
     def error(self) -> UpstreamError | None:
@@ -69,7 +75,7 @@ class Answer(msgspec.Struct, frozen=True):
     connect_ms: float | None
     headers_ms: float
     rest: Rest | None = None  # to be read to its end or aborted; None: ``body`` is all
-    sends: int = 1
+    secrets: Sequence[str] = ()  # as of ``Exchange``
     key_name: str | None = None
 
 
@@ -80,7 +86,6 @@ class Exchange(Protocol):
     headers: Mapping[str, str]  # the provider's response headers, lower-case names
     connect_ms: float | None  # time to connect, DNS and TLS included; None when a kept connection was reused
     secrets: Sequence[str]  # what must not show up in a message: the key, and the like
-    sends: int  # how often the request was sent: more than once where a kept connection was lost with it
     key_name: str | None  # which of the provider's keys was used, by ``key_names``; None where there is only one
 
     @property

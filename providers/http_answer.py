@@ -17,7 +17,7 @@ from providers.http_exchange import read_body
 from providers.json_stream import read_answer
 from providers.sse import Event, EventSplitter, events
 from providers.usage import Usage
-from providers.whole_answers import reported_usage
+from providers.whole_answers import reported
 
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024  # two thousand embeddings are some 80 MiB
 _JSON_ONLY = frozenset({"embeddings", "moderations", "rerank", "messages/count_tokens"})
@@ -78,6 +78,11 @@ class HttpRest:
         return self._stream.usage if self._stream is not None else None
 
     @property
+    def model(self) -> str | None:
+        """What an event has said that answers."""
+        return self._stream.model if self._stream is not None else None
+
+    @property
     def error(self) -> UpstreamError | None:
         """The error that an event has told of; it is among what was read."""
         return self._stream.error if self._stream is not None else None
@@ -123,6 +128,7 @@ class _Stream:
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self.usage: Usage | None = None
+        self.model: str | None = None
         self.error: UpstreamError | None = None
         self.begun = False  # an event that is no comment has come
         self._secrets = secrets
@@ -165,7 +171,8 @@ class _Stream:
         if says_error(said) or bytes(said.get("type", b"")) == b'"error"':
             self.error = error_in(event.data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
             return masked(event, self._secrets, is_error=True)
-        self.usage = reported_usage(event.data) or self.usage
+        said_of = reported(event.data)
+        self.usage, self.model = said_of.usage or self.usage, said_of.model or self.model
         return event
 
 

@@ -148,7 +148,7 @@ class HttpUpstream:
             if rest is None:
                 response.abort()  # harmless after the end; anything else must not go on
         headers = masked(response.headers, self._secrets)
-        return Answer(response.status, headers, beginning, response.connect_ms, headers_ms, rest, response.sends)
+        return Answer(response.status, headers, beginning, response.connect_ms, headers_ms, rest, self._secrets)
 
     async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
         """Send a request without a body to ``path``, and return the whole JSON answer.
@@ -187,7 +187,9 @@ class HttpUpstream:
     async def _ask(self, head: Head, request: Request, body: bytes) -> Body:
         fixed = {**self._fixed_headers, **dict(request.own_headers)} if request.own_headers else self._fixed_headers
         asked = {name: value for name, value in request.headers.items() if name.lower() not in fixed}
-        sent = HttpRequest(head, checked(asked) if asked else (), body, once=request.once)
+        sendings = request.sendings
+        sendings.number = 0  # under another key it may have been refused
+        sent = HttpRequest(head, checked(asked) if asked else (), body, once=request.once, sendings=sendings)
         return await self._checked(await self._client.send(sent, request.connect_timeout_s))
 
     async def _checked(self, response: Response) -> Body:

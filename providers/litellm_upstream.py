@@ -133,6 +133,7 @@ class LiteLLMUpstream:
             raise UpstreamError(ErrorKind.NOT_FOUND, message, status=404)
         litellm = await self._module()
         self._refuse_losses(request)
+        request.sendings.is_known = False
         exchange = PumpedExchange()
         arguments = self._arguments(request, self._hearing.spoken(request.model, request.fields))
         if request.upstream_stream:
@@ -146,6 +147,7 @@ class LiteLLMUpstream:
         except BaseException:
             exchange.abort()
             raise
+        request.sendings.number, request.sendings.is_known = 1, True  # at least
         return exchange
 
     async def send(self, path: str, request: Request) -> Answer:
@@ -165,13 +167,15 @@ class LiteLLMUpstream:
             if name in _EMBEDDING_FIELDS and (value := msgspec.json.decode(raw)) is not None
         }
         started = perf_counter()
+        request.sendings.is_known = False
         try:
             response = await litellm.aembedding(**self._arguments(request, asked))
         except Exception as error:  # noqa: BLE001  # litellm raises whatever its many modules raise
             raise self._error(error, opened=False) from None
         headers_ms = (perf_counter() - started) * 1000
+        request.sendings.number, request.sendings.is_known = 1, True
         body = response.model_dump_json(exclude_none=True).encode()
-        return Answer(200, _headers(response), body, connect_ms=None, headers_ms=headers_ms)
+        return Answer(200, _headers(response), body, connect_ms=None, headers_ms=headers_ms, secrets=self._secrets)
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:  # noqa: ARG002 - the protocol's
         """Refuse: litellm knows of the lists of a few providers only, and blocks while it asks.

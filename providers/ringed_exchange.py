@@ -22,7 +22,6 @@ class RingedExchange:
         self.headers = headers
         self.connect_ms = exchange.connect_ms
         self.secrets: Sequence[str] = exchange.secrets
-        self.sends = exchange.sends
         self.key_name: str | None = key_name
         self._exchange = exchange
         self._failed = failed

@@ -20,6 +20,7 @@ from providers.dialects.tongues import TONGUES, translations
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
 from providers.http_exchange import TranslatedExchange
+from providers.sendings import Sendings
 
 if TYPE_CHECKING:
     from gateway.racing.race import Race
@@ -48,6 +49,7 @@ class Attempt:
         self.overtaken_at: float | None = None  # another one won then, before its own first token
         self.predicted_s: float | None = None  # when that was to be expected, since the launch
         self.exchange: Exchange | None = None
+        self._sendings = Sendings()
         self.task: asyncio.Task[None] | None = None
         self.line: Line | None = None  # in which it has a seat
         self._race = race
@@ -164,6 +166,7 @@ class Attempt:
             connect_timeout_s=deployment.clocks.connect_s,
             drop_params=deployment.drop_params,
             once=call.stateful,
+            sendings=self._sendings,
         )
         exchange = self.exchange = await deployment.upstream.stream(request)
         if spoken is not call.dialect:
@@ -384,6 +387,7 @@ class Attempt:
             outcome,
             self.measurement,
             exchange=self.exchange,
+            sends=self._sendings.times,
             error=self.error,
             censored_at=self._clock() if cut else None,
             overtaken_at=self.overtaken_at,

@@ -4,7 +4,7 @@ Whoever was cut before its provider could report its usage cost at least its pro
 had (the cache's), and what was seen of its answer. At most it cost its prompt at the highest, and what may have been
 generated unseen: a chunk where the vendor is known to stop when one hangs up, else an answer as long as the request
 or the model allows. An attempt that failed before its first token, or was cut before the provider's headers, may have
-cost nothing: nobody knows that the request was accepted. It did cost nothing where it was refused.
+cost nothing: nobody knows that the request was accepted. It did cost nothing where it was refused, or never sent.
 """
 
 from functools import lru_cache
@@ -55,7 +55,7 @@ def bounds(
     max_tokens: int | None,
 ) -> Bounds:
     """Return the bounds of one attempt. ``prompt_tokens`` is its own count, another's or a guess."""
-    if record.error_kind in _REFUSED and not record.completion_tokens:
+    if (record.error_kind in _REFUSED and not record.completion_tokens) or is_unsent(record):
         return _NOTHING
     off = 1.0 if _counted(record) or (winner is not None and _counted(winner)) else MISCOUNT
     if record.cached_tokens is None:
@@ -90,6 +90,11 @@ def per_million(price: Price) -> dict[str, float]:
         "reasoning": price.reasoning_usd,
     }
     return {kind: round(usd * 1_000_000, 9) for kind, usd in each.items() if usd is not None}
+
+
+def is_unsent(record: AttemptRecord) -> bool:
+    """Return whether the request was never written to a connection."""
+    return record.sends == 0 and record.headers_ms is None
 
 
 def _is_unheard(record: AttemptRecord) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 
 from gateway.calls import AttemptRecord, Outcome, Role, TokensSource
 from gateway.fleet import Deployment
-from gateway.racing.cost_bounds import bounds, per_million
+from gateway.racing.cost_bounds import bounds, is_unsent, per_million
 from providers.prices import cache_saved_usd, cost_usd
 
 _CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
@@ -82,7 +82,7 @@ def _priced(
     cut = record.outcome in _CUT
     changes: dict[str, Any] = {}
     price = deployment.price
-    sent_tokens = record.prompt_tokens
+    sent_tokens = 0 if is_unsent(record) else record.prompt_tokens
     if sent_tokens is None and prompt_tokens is not None and (record.outcome in _SENT or record.completion_tokens):
         # The same prompt, counted by another tokenizer, or guessed.
         sent_tokens = prompt_tokens

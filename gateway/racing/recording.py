@@ -63,6 +63,7 @@ def attempt_record(
     measurement: Measurement,
     *,
     exchange: Exchange | None,
+    sends: int | None,
     error: UpstreamError | None,
     censored_at: float | None,
     overtaken_at: float | None = None,
@@ -76,6 +77,7 @@ def attempt_record(
     ttft_ms, answer_ms = since_start_ms(measurement.first_at), since_start_ms(measurement.answer_at)
     tokens, tools = measurement.tokens(), measurement.tool_calls
     gaps = measurement.itl()
+    secrets = exchange.secrets if exchange is not None else ()
     return AttemptRecord(
         id=start.id,
         call_id=call.id,
@@ -121,13 +123,13 @@ def attempt_record(
         win_on=call.win_on,
         token_ms=answer_ms if call.win_on is WinOn.ANSWER else ttft_ms,
         in_flight=start.in_flight,
-        finish_reason=_short(measurement.finish_reason, exchange),
+        finish_reason=short(measurement.finish_reason, secrets),
         tool_calls=None if measurement.finish_reason is None else tools.number() if tools is not None else 0,
         tool_calls_valid=None if tools is None or measurement.finish_reason is None else tools.valid(),
         key_name=exchange.key_name if exchange is not None else None,
-        model_version=_short(measurement.model_version, exchange),
+        model_version=short(measurement.model_version, secrets),
         provider_request_id=_request_id(exchange, measurement),
-        sends=exchange.sends if exchange is not None else None,
+        sends=sends,
         chars=measurement.chars if measurement.meaningful else None,
         chunks=measurement.meaningful or None,
         first_chars=measurement.first_chars if measurement.meaningful else None,
@@ -221,9 +223,9 @@ def _is_truncated(winner: AttemptRecord) -> bool:
     return True
 
 
-def _short(said: str | None, exchange: Exchange | None) -> str | None:
-    """Return what a provider says of itself as a column takes it: no more than a name, and no key."""
-    return None if said is None else _clean(said[:MOST_CHARS], tuple(exchange.secrets) if exchange is not None else ())
+def short(said: str | None, secrets: Sequence[str]) -> str | None:
+    """Return what a provider says of itself as a column takes it: no more than a name, and none of ``secrets``."""
+    return None if said is None else _clean(said[:MOST_CHARS], tuple(secrets))
 
 
 @lru_cache(maxsize=1024)

@@ -1,7 +1,7 @@
 """A relay: one deployment after the other until one has answered, for requests that are routed but not raced."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -14,25 +14,24 @@ from gateway.calls import (
     Outcome,
     Recorder,
     Role,
-    TokensSource,
-    size_class,
 )
 from gateway.errors import AllRateLimited, ApiError, ClientDisconnected, InternalError, RaceFailed, race_failed
 from gateway.fleet import Deployment, Model
 from gateway.racing.measurement import milliseconds
 from gateway.racing.outlet import Outlet, Relayed
 from gateway.racing.race import Earlier
-from gateway.racing.recording import call_record, call_start, outcome_of, request_id
+from gateway.racing.recording import call_record, call_start, outcome_of
+from gateway.racing.relayed_records import RelayedAttempt, billed, relayed_record
 from gateway.racing.seats import Line, Seats
 from gateway.racing.sink import ClientGone
+from gateway.racing.tasks import AttemptTasks
 from gateway.racing.wait import Wait
 from gateway.steering.planner import Plan
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Request, Rest
 from providers.multipart import Form
-from providers.rate_limits import headroom
-from providers.usage import Usage
-from providers.whole_answers import reported_usage
+from providers.sendings import Sendings
+from providers.whole_answers import NOTHING, Reported, reported
 
 MAX_CLIENT_FAULTS = 2  # a request called wrong by two providers is wrong
 
@@ -44,12 +43,6 @@ class Asking(msgspec.Struct, frozen=True):
     form: Form | None = None  # in place of the fields
     is_priced: bool = True  # its tokens cost what the price table says: they are text
     takes_extra_body: bool = True  # what a deployment adds to requests is meant for this API too
-
-
-class _Attempt(msgspec.Struct, frozen=True):
-    start: AttemptStart
-    deployment: Deployment
-    began: float
 
 
 class Relay:
@@ -67,6 +60,7 @@ class Relay:
         recorder: Recorder,
         asking: Asking,
         *,
+        tasks: AttemptTasks,
         seats: Seats,
         clock: Callable[[], float],
         new_id: Callable[[], str],
@@ -88,6 +82,8 @@ class Relay:
         self._earlier = earlier or Earlier()
         self._clock = clock
         self._attempts: list[AttemptRecord] = []
+        self._tasks = tasks
+        self._under_way: str | None = None  # the deployment that is being asked
         self._seats = seats
         self._waited_s = self._earlier.waited_s
         self._line: Line | None = None  # in which the attempt under way has a seat
@@ -205,12 +201,15 @@ class Relay:
             self._line.take()
 
     def _stand_up(self) -> None:
-        """Give the seat back, once."""
+        """Count the attempt out and give its seat back, once."""
+        name, self._under_way = self._under_way, None
+        if name is not None:
+            self._tasks.left(name)
         line, self._line = self._line, None
         if line is not None:
             line.give_back()
 
-    async def _ask(self, attempt: _Attempt) -> Answer:
+    async def _ask(self, attempt: RelayedAttempt) -> Answer:
         call, deployment, asking = self._call, attempt.deployment, self._asking
         request = Request(
             model=deployment.model,
@@ -220,6 +219,7 @@ class Relay:
             extra_body=deployment.extra_body if asking.takes_extra_body else {},
             connect_timeout_s=deployment.clocks.connect_s,
             form=asking.form,
+            sendings=attempt.sendings,
         )
         clocks = deployment.clocks
         limit_s, kind = clocks.ttft_s, ErrorKind.TTFT_TIMEOUT  # the first byte is its first token, or all of it
@@ -231,7 +231,7 @@ class Relay:
         except TimeoutError:
             raise UpstreamError(kind, f"no answer within {limit_s:g} s") from None
 
-    async def _answered(self, attempt: _Attempt, answer: Answer, outlet: Outlet) -> tuple[CallRecord, Relayed]:
+    async def _answered(self, attempt: RelayedAttempt, answer: Answer, outlet: Outlet) -> tuple[CallRecord, Relayed]:
         ttft_s = self._clock() - attempt.began
         start = attempt.start
         self._recorder.first_token(self._call.model, self._call.prompt_class, start, ttft_s)
@@ -245,17 +245,19 @@ class Relay:
         )
         if answer.rest is not None:
             return await self._pass_on(attempt, relayed, answer.rest, outlet, ttft_s), relayed
-        winner = self._end(attempt, Outcome.WON, answer=answer, usage=reported_usage(answer.body), ttft_s=ttft_s)
+        winner = self._end(attempt, Outcome.WON, answer=answer, said=reported(answer.body), ttft_s=ttft_s)
         return self._close(winner, answer.status, None), relayed
 
     async def _pass_on(
-        self, attempt: _Attempt, relayed: Relayed, rest: Rest, outlet: Outlet, ttft_s: float
+        self, attempt: RelayedAttempt, relayed: Relayed, rest: Rest, outlet: Outlet, ttft_s: float
     ) -> CallRecord:
         """Forward an answer as it comes, and record the call before its last byte goes out."""
         answer = relayed.answer
 
         def end(outcome: Outcome, error: UpstreamError | None) -> AttemptRecord:
-            return self._end(attempt, outcome, answer=answer, usage=rest.usage, error=error, ttft_s=ttft_s)
+            return self._end(
+                attempt, outcome, answer=answer, said=Reported(rest.usage, rest.model), error=error, ttft_s=ttft_s
+            )
 
         record: CallRecord | None = None
         try:
@@ -274,17 +276,17 @@ class Relay:
             outlet.drop()
             record = self._close(end(outcome_of(broken), broken), answer.status, broken.kind)
         except ClientGone as reason:
-            record = record or self._abandon(attempt, reason, answer, rest.usage, ttft_s)
+            record = record or self._abandon(attempt, reason, answer, Reported(rest.usage, rest.model), ttft_s)
         except BaseException as reason:
             outlet.drop()
             if record is None:
-                self._abandon(attempt, reason, answer, rest.usage, ttft_s)
+                self._abandon(attempt, reason, answer, Reported(rest.usage, rest.model), ttft_s)
             raise
         finally:
             rest.abort()
         return record
 
-    async def _more(self, attempt: _Attempt, rest: Rest) -> bytes:
+    async def _more(self, attempt: RelayedAttempt, rest: Rest) -> bytes:
         clocks = attempt.deployment.clocks
         limit_s, kind, told = clocks.stall_s, ErrorKind.STALL_TIMEOUT, f"nothing further within {clocks.stall_s:g} s"
         if clocks.total_s is not None:
@@ -298,7 +300,7 @@ class Relay:
         except TimeoutError:
             raise UpstreamError(kind, told) from None
 
-    def _launch(self, deployment: Deployment) -> _Attempt:
+    def _launch(self, deployment: Deployment) -> RelayedAttempt:
         number = self._launched + 1
         start = AttemptStart(
             id=self._new_id(),
@@ -309,11 +311,14 @@ class Relay:
             deployment=deployment.name,
             launch_offset_ms=self._since_received_ms(),
             model=self._call.model,
+            in_flight=self._tasks.in_flight(deployment.name),
         )
+        self._under_way = deployment.name
+        self._tasks.entered(deployment.name)
         if number == 1:
             self._recorder.call_started(call_start(self._call, (start,)))
         self._recorder.attempt_started(self._call.model, start)
-        return _Attempt(start, deployment, self._clock())
+        return RelayedAttempt(start, deployment, self._clock(), Sendings())
 
     def _is_late(self, following: Deployment) -> bool:
         """Tell whether so much time has passed that whoever comes next is not tried, unless it is the second."""
@@ -321,10 +326,10 @@ class Relay:
 
     def _abandon(
         self,
-        attempt: _Attempt,
+        attempt: RelayedAttempt,
         reason: BaseException,
         answer: Answer | None = None,
-        usage: Usage | None = None,
+        said: Reported = NOTHING,
         ttft_s: float | None = None,
     ) -> CallRecord:
         """Record that the client has gone, that the gateway is stopping, or that it is itself at fault."""
@@ -334,44 +339,21 @@ class Relay:
         if isinstance(reason, ClientGone) and not issubclass(why, ClientDisconnected):
             why = ClientDisconnected
         outcome = Outcome.CLIENT_GONE if issubclass(why, ClientDisconnected) else Outcome.INTERRUPTED
-        self._end(attempt, outcome, answer=answer, usage=usage, ttft_s=ttft_s)
+        self._end(attempt, outcome, answer=answer, said=said, ttft_s=ttft_s)
         return self._close(None, why.status, why.code)
 
     def _end(
         self,
-        attempt: _Attempt,
+        attempt: RelayedAttempt,
         outcome: Outcome,
         *,
         answer: Answer | None = None,
-        usage: Usage | None = None,
+        said: Reported = NOTHING,
         error: UpstreamError | None = None,
         ttft_s: float | None = None,
     ) -> AttemptRecord:
-        is_censored = outcome is Outcome.CLIENT_GONE and ttft_s is None
-        record = AttemptRecord(
-            **msgspec.structs.asdict(attempt.start),
-            call_id=self._call.id,
-            client=self._call.client,
-            api=self._call.endpoint,
-            size_class=size_class(self._call.prompt_class),
-            win_on=self._call.win_on,
-            token_ms=None if ttft_s is None else milliseconds(ttft_s),
-            outcome=outcome,
-            key_name=answer.key_name if answer else None,
-            provider_request_id=request_id(answer.headers) if answer else None,
-            sends=answer.sends if answer else None,
-            connect_ms=answer.connect_ms if answer else None,
-            headers_ms=answer.headers_ms if answer else None,
-            ttft_ms=None if ttft_s is None else milliseconds(ttft_s),
-            censored_at_ms=milliseconds(self._clock() - attempt.began) if is_censored else None,
-            status_code=answer.status if answer else (error.status if error else None),
-            error_kind=error.kind if error else None,
-            error_message=error.message if error else None,
-            retry_after_s=error.retry_after_s if error else None,
-            headroom=headroom(answer.headers) if answer else None,
-            prompt_tokens=usage.prompt_tokens if usage else None,
-            completion_tokens=usage.completion_tokens if usage else None,
-            tokens_source=TokensSource.REPORTED if usage else None,
+        record = relayed_record(
+            self._call, attempt, outcome, self._clock(), answer=answer, said=said, error=error, ttft_s=ttft_s
         )
         self._attempts.append(record)
         self._recorder.attempt_ended(self._call.model, self._call.prompt_class, record)
@@ -396,7 +378,9 @@ class Relay:
             call,
             attempts,
             winner,
-            self._billed({**self._earlier.deployments, **self._model.deployments}, attempts),
+            billed(
+                {**self._earlier.deployments, **self._model.deployments}, attempts, is_priced=self._asking.is_priced
+            ),
             launched=self._launched,
             status_code=status_code,
             error_kind=error_kind,
@@ -407,20 +391,6 @@ class Relay:
         )
         self._recorder.call_finished(record)
         return record
-
-    def _billed(self, deployments: Mapping[str, Deployment], attempts: list[AttemptRecord]) -> Mapping[str, Deployment]:
-        """Return those who had attempts, without a price where that is not what their tokens cost."""
-        billed = {}
-        for attempt in attempts:
-            deployment = deployments[attempt.deployment]
-            # The table has text's price: without one for output, pictures would look nearly free.
-            is_unknown = (
-                bool(attempt.completion_tokens) and deployment.price is not None and not deployment.price.output_usd
-            )
-            if is_unknown or not self._asking.is_priced:
-                deployment = msgspec.structs.replace(deployment, price=None)
-            billed[attempt.deployment] = deployment
-        return billed
 
     @property
     def _launched(self) -> int:

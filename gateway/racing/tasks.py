@@ -1,4 +1,4 @@
-"""Who owns the tasks of attempts: an audited one may outlive its call, none outlives the gateway."""
+"""Who owns the tasks of attempts, and counts those under way: an audited one may outlive its call, none the gateway."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -22,17 +22,24 @@ class AttemptTasks:
         task.add_done_callback(self._ended)
         return task
 
-    def in_flight(self, deployment: str) -> int:
-        """Return how many attempts at ``deployment`` are under way in this process."""
-        return self._in_flight.get(deployment, 0)
+    def entered(self, deployment: str) -> None:
+        """Count in an attempt at ``deployment`` that is no task of its own; ``left`` counts it out."""
+        self._in_flight[deployment] = self._in_flight.get(deployment, 0) + 1
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        deployment = self._tasks.pop(task)
+    def left(self, deployment: str) -> None:
+        """Count it out."""
         left = self._in_flight[deployment] - 1
         if left:
             self._in_flight[deployment] = left
         else:
             del self._in_flight[deployment]
+
+    def in_flight(self, deployment: str) -> int:
+        """Return how many attempts at ``deployment`` are under way in this process."""
+        return self._in_flight.get(deployment, 0)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.left(self._tasks.pop(task))
 
     async def close(self) -> None:
         """Cancel and await every task."""

@@ -79,7 +79,6 @@ class Client:
         for number in range(1, MAX_TRIES + 1):
             pool = self._pool(loop, request)
             response = await pool.send(request, connect_timeout_s, fresh=request.once or number == MAX_TRIES)
-            response.sends = number
             try:
                 await response.begun()
             except Unsent:

@@ -29,7 +29,6 @@ class Decoded:
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message)
         self.status = response.status
         self.connect_ms = response.connect_ms
-        self.sends = response.sends
         self._response = response
         self._deflate = encoding == "deflate"
         self._decompressor: zlib._Decompress | None = None  # None: nothing of the body has come

@@ -68,6 +68,7 @@ class Http1Connection(asyncio.Protocol):
         assert self._transport is not None
         response = self._response = Response(self, self._loop, self.connect_ms)
         self.connect_ms = None
+        request.sendings.number += 1
         self.room = 0
         self.streams = 1
         head, body = request.head.http1, request.body

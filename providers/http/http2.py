@@ -73,6 +73,7 @@ class Http2Connection(asyncio.Protocol):
         if not self.alive():
             stream.response.fail(Unsent("the connection is gone"))
             return stream.response
+        request.sendings.number += 1
         if stream_id == 1:
             self._kept = self.connect_ms is None
         self.connect_ms = None

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from providers.http.response import Field
+from providers.sendings import Sendings
 
 _NAMES_WITH_MEANING = frozenset({"connection", "content-length", "host", "keep-alive", "te", "transfer-encoding"})
 
@@ -41,13 +42,22 @@ class Head:
 class Request:
     """One request: a head, what this call adds to it, and the body."""
 
-    __slots__ = ("body", "extra", "head", "once")
+    __slots__ = ("body", "extra", "head", "once", "sendings")
 
-    def __init__(self, head: Head, extra: Sequence[Field], body: bytes | None, *, once: bool = False) -> None:
+    def __init__(
+        self,
+        head: Head,
+        extra: Sequence[Field],
+        body: bytes | None,
+        *,
+        once: bool = False,
+        sendings: Sendings | None = None,
+    ) -> None:
         self.head = head
         self.extra = extra
         self.body = body  # None: there is none, and no content-length either
         self.once = once  # it leaves something behind at the server: never to be sent again
+        self.sendings = Sendings() if sendings is None else sendings
 
 
 def checked(headers: Mapping[str, str]) -> tuple[Field, ...]:

@@ -49,14 +49,12 @@ class Response:
         "buffered",
         "connect_ms",
         "listener",
-        "sends",
         "status",
     )
 
     def __init__(self, source: Source, loop: asyncio.AbstractEventLoop, connect_ms: float | None) -> None:
         self.status = 0  # until the headers are in
         self.connect_ms = connect_ms  # what its connection took to be made; None: a kept one was used
-        self.sends = 1  # how often its request was sent; kept by who sends again
         self.buffered = 0  # bytes that arrived and were not read yet
         # Is offered what arrives while the reader waits; what it does not want (False) wakes the reader instead.
         self.listener: Callable[[bytes], bool] | None = None

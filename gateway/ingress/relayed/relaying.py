@@ -163,6 +163,7 @@ class RelayedWay:
                 is_priced=self._api.is_text,
                 takes_extra_body=self._api.takes_extra_body,
             ),
+            tasks=context.attempts,
             seats=context.seats,
             clock=context.clock,
             new_id=context.new_id,

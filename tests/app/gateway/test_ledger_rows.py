@@ -63,7 +63,8 @@ async def test_tokens_and_dollars_of_winner_and_loser(serve: Serve) -> None:
     assert (won["tokens_source"], lost["tokens_source"]) == ("reported", "estimated")
     assert (won["cost_usd"], won["cost_is_lower_bound"]) == (pytest.approx(180e-6), False)
     assert lost["cost_usd"] == pytest.approx(100e-6)
-    assert (lost["headers_ms"], lost["cost_low_usd"], lost["cost_is_lower_bound"]) == (None, 0.0, 0)
+    assert (lost["headers_ms"], lost["sends"]) == (None, 1)
+    assert (lost["cost_low_usd"], lost["cost_is_lower_bound"]) == (0.0, 0)
     assert call["cost_usd"] == pytest.approx(280e-6)
     assert call["duplicate_cost_usd"] == pytest.approx(100e-6)
 
@@ -120,6 +121,17 @@ async def test_every_row_is_there_once_the_gateway_has_closed(serve: Serve) -> N
                 await response.read()
     assert stage.gateway.ledger.pending == 0
     assert list((stage.folder / "spool").iterdir()) == []
+
+
+async def test_what_never_reached_a_connection_was_sent_no_times_and_cost_nothing(serve: Serve) -> None:
+    scripts = {"fast": answer("a"), "dead": []}
+    config = {**priced(*scripts), "providers": {"dead": {"base_url": "http://127.0.0.1:9/v1"}}}
+    async with serve(**scripts, config=config) as stage:
+        async with stage.chat(headers={"x-holeshot-race": "race"}) as response:
+            await response.read()
+        [dead] = await stage.rows("select * from attempts where provider = 'dead'")
+    assert (dead["error_kind"], dead["sends"], dead["prompt_tokens"]) == ("connect_error", 0, None)
+    assert (dead["cost_usd"], dead["cost_high_usd"]) == (0.0, 0.0)
 
 
 async def test_the_rows_say_what_was_asked_and_what_the_answer_was(serve: Serve) -> None:

@@ -105,6 +105,7 @@ async def test_json_passes_untouched_and_is_recorded(
     assert (call["request_id"], call["launched"], call["mode"]) == ("mine-1", 1, "single")
     assert (attempt["outcome"], attempt["role"]) == ("won", "primary")
     assert attempt["ttft_ms"] is not None
+    assert (attempt["sends"], attempt["in_flight"], attempt["model_version"]) == (1, 0, answer.get("model"))
     if answer is PICTURES:
         assert (call["prompt_tokens"], call["completion_tokens"]) == (5, 10)
     if answer is RANKING:

@@ -12,6 +12,7 @@ from yarl import URL
 from providers.errors import ErrorKind, UpstreamError
 from providers.http.client import Client
 from providers.http.message import Request, checked
+from providers.sendings import Sendings
 
 CONNECT_TIMEOUT_S = 10.0
 
@@ -45,6 +46,7 @@ class Own:
 
     def __init__(self, client: Client, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> None:
         self.client = client
+        self.sendings = Sendings()  # of the last request
         self._connect_timeout_s = connect_timeout_s
 
     async def send(
@@ -57,7 +59,8 @@ class Own:
         once: bool = False,
     ) -> Answer:
         head = self.client.head(method, target, {})
-        request = Request(head, checked(headers or {}), body, once=once)
+        self.sendings = Sendings()
+        request = Request(head, checked(headers or {}), body, once=once, sendings=self.sendings)
         return await self.client.send(request, self._connect_timeout_s)
 
     async def aclose(self) -> None:

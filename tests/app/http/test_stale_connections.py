@@ -67,6 +67,8 @@ async def test_a_connection_closed_as_the_request_arrives_costs_one_more_try(
     answer = await answered(server, call)  # type: ignore[arg-type]  # as above
     assert answer.connect_ms is not None
     assert len(server.lines) == 2
+    assert isinstance(caller, Own)
+    assert caller.sendings.times == 2
 
 
 @own_ways
@@ -198,6 +200,8 @@ async def test_a_stream_refused_again_and_again_is_an_error(server: Server, call
         await soon(call)
     assert caught.value.kind is ErrorKind.DISCONNECTED
     assert server.arrivals.empty()
+    assert isinstance(caller, Own)
+    assert caller.sendings.times == 3
 
 
 @over_http2

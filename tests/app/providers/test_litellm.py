@@ -138,7 +138,9 @@ def chunks(stream: bytes) -> list[Chunk]:
 
 
 async def test_an_answer_arrives_as_an_openai_stream(upstream: LiteLLMUpstream, anthropic: Messages) -> None:
-    exchange = await upstream.stream(tell("hello", temperature=0.5))
+    request = tell("hello", temperature=0.5)
+    exchange = await upstream.stream(request)
+    assert request.sendings.times == 1
     stream = await read_all(exchange)
     seen = chunks(stream)
     assert exchange.status == 200
@@ -226,11 +228,13 @@ def test_what_this_machine_lacks_is_no_connect_error(number: int) -> None:
 async def test_a_cancelled_attempt_is_seen_by_the_provider_before_headers(
     upstream: LiteLLMUpstream, anthropic: Messages
 ) -> None:
-    attempt = asyncio.create_task(upstream.stream(tell("hang")))
+    request = tell("hang")
+    attempt = asyncio.create_task(upstream.stream(request))
     await anthropic.tally.reach(requests=1)
     attempt.cancel()
     await asyncio.wait([attempt])
     await anthropic.tally.reach(disconnects_before_first_token=1)
+    assert request.sendings.times is None  # litellm does not tell
 
 
 async def test_an_aborted_exchange_is_seen_by_the_provider_mid_stream(

@@ -24,7 +24,6 @@ class Answering:
     status = 200
     connect_ms: float | None = None
     secrets: Sequence[str] = ()
-    sends = 1
     key_name: str | None = None
 
     def __init__(self, headers: Mapping[str, str]) -> None:

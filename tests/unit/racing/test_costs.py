@@ -112,6 +112,14 @@ def test_who_was_cut_before_its_headers_may_have_cost_nothing(outcome: Outcome) 
     assert (early.cost_usd, early.cost_high_usd) == (late.cost_usd, late.cost_high_usd)
 
 
+@pytest.mark.parametrize("outcome", [Outcome.LOST, Outcome.CLIENT_GONE, Outcome.FAILED])
+@pytest.mark.parametrize("bills_on", [True, False, None])
+def test_what_was_never_sent_cost_nothing(outcome: Outcome, bills_on: bool | None) -> None:
+    loser = bill(won(), attempt("loser", outcome, headers_ms=None, sends=0), bills_on=bills_on).attempts[1]
+    assert (loser.cost_usd, loser.cost_low_usd, loser.cost_high_usd) == (0.0, 0.0, 0.0)
+    assert (loser.prompt_tokens, loser.cost_is_lower_bound) == (None, False)
+
+
 PLAIN = Price(1e-3, 1e-2)
 
 

@@ -432,6 +432,14 @@ def test_losers_are_charged_the_prompt_as_a_lower_bound() -> None:
     assert (record.cost_usd, record.duplicate_cost_usd) == (pytest.approx(0.7), pytest.approx(0.1))
 
 
+def test_a_record_says_how_often_its_request_was_sent_also_without_an_answer() -> None:
+    slow = Timetable("slow", [(5.0, delta("late"))], headers_at=4.0)
+    broken = Timetable("broken", [(0.05, UpstreamError(ErrorKind.SERVER_ERROR, "no", status=500))])
+    record = run(Track(slow, broken, answers("quick", 0.1)).run())
+    told = {attempt.deployment: (attempt.headers_ms is None, attempt.sends) for attempt in record.attempts}
+    assert told == {"slow": (True, 1), "broken": (True, 1), "quick": (False, 1)}
+
+
 def test_a_defect_of_ours_leaves_nothing_behind_and_is_recorded() -> None:
     class Broken(RememberingSink):
         async def write(self, block: Block) -> None:

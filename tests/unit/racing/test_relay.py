@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +17,7 @@ from gateway.racing.race import Earlier
 from gateway.racing.relay import Asking, Relay
 from gateway.racing.seats import Seats
 from gateway.racing.sink import ClientGone
+from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import RaceSettings
 from gateway.steering.planner import Launch, Plan
 from providers.dialects.dialect import Dialect, Loss
@@ -42,6 +44,7 @@ class TimedRest:
 
     def __init__(self, pieces: Sequence[tuple[float, Piece]], usage: Usage | None = None) -> None:
         self.usage = usage
+        self.model: str | None = None
         self.error: UpstreamError | None = None
         self.ended = False
         self.aborted = False
@@ -74,6 +77,7 @@ class Speaker:
 
     async def send(self, path: str, request: Request) -> Answer:
         self.requests.append((path, request))
+        request.sendings.number += 1
         await asyncio.sleep(self._after_s)
         if isinstance(self._answer, UpstreamError):
             raise self._answer
@@ -133,8 +137,10 @@ class Room:
         falls_back: Callable[[ApiError], bool] = lambda _: False,
         earlier: Earlier | None = None,
         seats: Seats | None = None,
+        tasks: AttemptTasks | None = None,
     ) -> None:
         self.recorder = RememberingRecorder()
+        self.tasks = tasks or AttemptTasks()
         self.outlet = RememberingOutlet(self.recorder, gone_after=gone_after)
         names = [f"s{number}" for number in range(1, len(speakers) + 1)]
         deployments = {
@@ -182,6 +188,7 @@ class Room:
             plan,
             self.recorder,
             asking,
+            tasks=self.tasks,
             seats=seats or Seats(),
             clock=clock,
             new_id=lambda: f"attempt-{next(ids)}",
@@ -246,6 +253,41 @@ async def test_a_failure_is_replaced_until_one_answers() -> None:
     record = await room.run()
     assert room.outcomes == {"s1": "failed", "s2": "failed", "s3": "won"}
     assert [each.role for each in record.attempts] == ["primary", "failover", "failover"]
+
+
+@in_virtual_time
+async def test_a_record_says_how_often_it_was_sent_and_what_has_answered() -> None:
+    told = Speaker(0.1, b'{"data":[],"model":"embed-2026-01-01"}')
+    record = await Room(Speaker(0.1, SLOW), told, asking=Asking(path="embeddings")).run()
+    assert [(each.sends, each.model_version) for each in record.attempts] == [(1, None), (1, "embed-2026-01-01")]
+
+
+@pytest.mark.parametrize("answer", [b'{"model":["m"],"usage":{"prompt_tokens":3}}', b'{"usage":{"prompt_tokens":3}}'])
+def test_an_answer_without_the_name_of_a_model_reports_its_tokens_all_the_same(answer: bytes) -> None:
+    async def test() -> None:
+        record = await Room(Speaker(0.1, answer), asking=Asking(path="embeddings")).run()
+        assert (record.prompt_tokens, record.attempts[0].model_version) == (3, None)
+
+    virtual_time.run(test())
+
+
+@in_virtual_time
+async def test_attempts_under_way_are_counted_with_those_of_races_until_they_end() -> None:
+    tasks = AttemptTasks()
+    tasks.entered("s1")
+    first = Room(Speaker(0.1, SLOW), Speaker(1.0, VECTORS), tasks=tasks)
+    second = Room(Speaker(5.0, VECTORS), Speaker(5.0, VECTORS), tasks=tasks)
+    running = asyncio.create_task(first.run())
+    await asyncio.sleep(0.05)
+    assert (tasks.in_flight("s1"), tasks.in_flight("s2")) == (2, 0)
+    late = asyncio.create_task(second.run())
+    await running
+    assert [each.in_flight for each in first.record.attempts] == [1, 0]
+    late.cancel()
+    with suppress(asyncio.CancelledError):
+        await late
+    assert [each.in_flight for each in second.record.attempts] == [2]
+    assert (tasks.in_flight("s1"), tasks.in_flight("s2")) == (1, 0)
 
 
 @in_virtual_time

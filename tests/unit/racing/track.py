@@ -69,7 +69,6 @@ class TimetableExchange:
     status = 200
     connect_ms: float | None = 1.0
     secrets: Sequence[str] = ()
-    sends = 1
     key_name: str | None = None
 
     def __init__(self, upstream: "Timetable", steps: Sequence[tuple[float, Step]], started: float) -> None:
@@ -132,6 +131,7 @@ class Timetable:
         started = loop.time()
         steps = self._timetables[min(len(self.requests), len(self._timetables) - 1)]
         self.requests.append(request)
+        request.sendings.number += 1
         try:
             if steps and isinstance(steps[0][1], UpstreamError) and len(steps) == 1:
                 await asyncio.sleep(steps[0][0])

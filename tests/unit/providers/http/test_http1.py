@@ -50,8 +50,10 @@ async def test_a_request_leaves_in_one_write(line: Line) -> None:
 
 
 async def test_a_request_without_a_body_promises_none(line: Line) -> None:
-    line.client.send(Request(HEAD, (), None))
+    request = Request(HEAD, (), None)
+    line.client.send(request)
     assert line.heard() == START + b"\r\n"
+    assert request.sendings.times == 1
 
 
 async def test_a_request_with_an_empty_body_says_so(line: Line) -> None:

@@ -1,0 +1,84 @@
+"""How an attempt that is not raced becomes its record, and who is billed for it."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from gateway.calls import AttemptRecord, AttemptStart, Call, Outcome, TokensSource, size_class
+from gateway.fleet import Deployment
+from gateway.racing.measurement import milliseconds
+from gateway.racing.recording import request_id, short
+from providers.errors import UpstreamError
+from providers.exchange import Answer
+from providers.rate_limits import headroom
+from providers.sendings import Sendings
+from providers.whole_answers import NOTHING, Reported
+
+
+class RelayedAttempt(msgspec.Struct, frozen=True):
+    """A request under way at one deployment."""
+
+    start: AttemptStart
+    deployment: Deployment
+    began: float
+    sendings: Sendings
+
+
+def relayed_record(
+    call: Call,
+    attempt: RelayedAttempt,
+    outcome: Outcome,
+    now: float,
+    *,
+    answer: Answer | None = None,
+    said: Reported = NOTHING,
+    error: UpstreamError | None = None,
+    ttft_s: float | None = None,
+) -> AttemptRecord:
+    """Return the record of an attempt that ended ``now``; ``said`` is what its answer has reported by then."""
+    is_censored = outcome is Outcome.CLIENT_GONE and ttft_s is None
+    first_ms = None if ttft_s is None else milliseconds(ttft_s)
+    usage = said.usage
+    return AttemptRecord(
+        **msgspec.structs.asdict(attempt.start),
+        call_id=call.id,
+        client=call.client,
+        api=call.endpoint,
+        size_class=size_class(call.prompt_class),
+        win_on=call.win_on,
+        token_ms=first_ms,
+        outcome=outcome,
+        key_name=answer.key_name if answer else None,
+        model_version=short(said.model, answer.secrets) if answer else None,
+        provider_request_id=request_id(answer.headers) if answer else None,
+        sends=attempt.sendings.times,
+        connect_ms=answer.connect_ms if answer else None,
+        headers_ms=answer.headers_ms if answer else None,
+        ttft_ms=first_ms,
+        censored_at_ms=milliseconds(now - attempt.began) if is_censored else None,
+        status_code=answer.status if answer else (error.status if error else None),
+        error_kind=error.kind if error else None,
+        error_message=error.message if error else None,
+        retry_after_s=error.retry_after_s if error else None,
+        headroom=headroom(answer.headers) if answer else None,
+        prompt_tokens=usage.prompt_tokens if usage else None,
+        completion_tokens=usage.completion_tokens if usage else None,
+        tokens_source=TokensSource.REPORTED if usage else None,
+    )
+
+
+def billed(
+    deployments: Mapping[str, Deployment], attempts: Sequence[AttemptRecord], *, is_priced: bool
+) -> Mapping[str, Deployment]:
+    """Return those who had attempts, without a price where that is not what their tokens cost."""
+    having = {}
+    for attempt in attempts:
+        deployment = deployments[attempt.deployment]
+        # The table has text's price: without one for output, pictures would look nearly free.
+        is_unknown = (
+            bool(attempt.completion_tokens) and deployment.price is not None and not deployment.price.output_usd
+        )
+        if is_unknown or not is_priced:
+            deployment = msgspec.structs.replace(deployment, price=None)
+        having[attempt.deployment] = deployment
+    return having

@@ -1,0 +1,16 @@
+"""How often a request was sent, known at any time: also of one that was given up before anything came back."""
+
+
+class Sendings:
+    """Counts how often one request was written to a connection, by whoever writes it."""
+
+    __slots__ = ("is_known", "number")
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.is_known = True  # litellm does not tell until it has the answer's headers
+
+    @property
+    def times(self) -> int | None:
+        """How often it was sent; more than once where a kept connection was lost with it. None: nobody knows."""
+        return self.number if self.is_known else None
