@@ -76,7 +76,6 @@ class Answer(msgspec.Struct, frozen=True):
     headers_ms: float
     rest: Rest | None = None  # to be read to its end or aborted; None: ``body`` is all
     secrets: Sequence[str] = ()  # as of ``Exchange``
-    key_name: str | None = None
 
 
 class Exchange(Protocol):
@@ -86,7 +85,6 @@ class Exchange(Protocol):
     headers: Mapping[str, str]  # the provider's response headers, lower-case names
     connect_ms: float | None  # time to connect, DNS and TLS included; None when a kept connection was reused
     secrets: Sequence[str]  # what must not show up in a message: the key, and the like
-    key_name: str | None  # which of the provider's keys was used, by ``key_names``; None where there is only one
 
     @property
     def ended(self) -> bool:

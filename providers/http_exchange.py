@@ -33,7 +33,6 @@ class HttpExchange:
         self.headers = masked(response.headers, secrets)
         self.connect_ms = response.connect_ms
         self.secrets = secrets
-        self.key_name: str | None = None
         self._response = response
         self._events_of_answer = events_of_answer
         self._is_stream = False
@@ -87,7 +86,6 @@ class TranslatedExchange:
         self.headers = exchange.headers
         self.connect_ms = exchange.connect_ms
         self.secrets = exchange.secrets
-        self.key_name = exchange.key_name
         self._exchange = exchange
         self._translations = translations
         self._splitter = EventSplitter()

@@ -20,6 +20,7 @@ from providers.key_names import key_names
 from providers.listings import Listing
 from providers.rate_limits import headroom
 from providers.ringed_exchange import RingedExchange
+from providers.sendings import Sendings
 
 REFILL_S = 60.0  # limits are per minute
 COOL_S = 0.5  # after a 429 without retry-after
@@ -176,12 +177,11 @@ class KeyRing:
             UpstreamError: no key was left, with the least ``retry-after``; or what has nothing to do with keys.
 
         """
-        exchange, key = await self._ask(request.model, lambda upstream: upstream.stream(request))
+        exchange, key = await self._ask(request.model, lambda upstream: upstream.stream(request), request.sendings)
         key.answered(request.model, exchange.headers, self._clock())
         return RingedExchange(
             exchange,
             self._headers(request.model, exchange.headers),
-            key.name,
             failed=lambda error: key.failed(request.model, error, self._clock()),
             over=lambda: self._over(key),
         )
@@ -194,10 +194,10 @@ class KeyRing:
 
         """
         model = f"{request.model} ({path})"  # a key that may not do this with the model may still have its answers
-        answer, key = await self._ask(model, lambda upstream: upstream.send(path, request))
+        answer, key = await self._ask(model, lambda upstream: upstream.send(path, request), request.sendings)
         self._over(key)
         key.answered(model, answer.headers, self._clock())
-        return msgspec.structs.replace(answer, headers=self._headers(model, answer.headers), key_name=key.name)
+        return msgspec.structs.replace(answer, headers=self._headers(model, answer.headers))
 
     async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
         """Send a request without a body under one key after the other: what one's account keeps, others do not know.
@@ -234,12 +234,16 @@ class KeyRing:
         for key in self._keys:
             await key.upstream.aclose()
 
-    async def _ask(self, model: str, ask: Callable[[Upstream], Awaitable[_T]]) -> tuple[_T, _Key]:
+    async def _ask(
+        self, model: str, ask: Callable[[Upstream], Awaitable[_T]], sendings: Sendings | None = None
+    ) -> tuple[_T, _Key]:
         """Return the first answer, and the key it was given to, which stays in flight."""
         last: UpstreamError | None = None
         for key in self._order(model):
             key.tried(model, self._clock())
             key.in_flight += 1
+            if sendings is not None:
+                sendings.key_name = key.name
             try:
                 return await ask(key.upstream), key
             except BaseException as error:

@@ -19,7 +19,6 @@ class PumpedExchange:
         self.secrets: Sequence[str] = ()  # what litellm says of errors is redacted before it gets here
         self.headers: Mapping[str, str] = {}
         self.connect_ms: float | None = None  # litellm does not tell
-        self.key_name: str | None = None
         self._pump: asyncio.Task[None] | None = None
         self._opened = asyncio.Event()
         self._arrived = asyncio.Event()

@@ -13,7 +13,6 @@ class RingedExchange:
         self,
         exchange: Exchange,
         headers: Mapping[str, str],
-        key_name: str,
         *,
         failed: Callable[[UpstreamError], object],
         over: Callable[[], None],  # called once
@@ -22,7 +21,6 @@ class RingedExchange:
         self.headers = headers
         self.connect_ms = exchange.connect_ms
         self.secrets: Sequence[str] = exchange.secrets
-        self.key_name: str | None = key_name
         self._exchange = exchange
         self._failed = failed
         self._over: Callable[[], None] | None = over

@@ -1,13 +1,14 @@
-"""How often a request was sent, known at any time: also of one that was given up before anything came back."""
+"""How a request was sent, known at any time: also of one that was given up before anything came back."""
 
 
 class Sendings:
-    """Counts how often one request was written to a connection, by whoever writes it."""
+    """How often one request was written to a connection, and under which key, as told by whoever does it."""
 
-    __slots__ = ("is_known", "number")
+    __slots__ = ("is_known", "key_name", "number")
 
     def __init__(self) -> None:
         self.number = 0
+        self.key_name: str | None = None  # of the last, by ``key_names``; None where the provider has only one
         self.is_known = True  # litellm does not tell until it has the answer's headers
 
     @property

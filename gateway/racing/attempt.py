@@ -387,7 +387,7 @@ class Attempt:
             outcome,
             self.measurement,
             exchange=self.exchange,
-            sends=self._sendings.times,
+            sendings=self._sendings,
             error=self.error,
             censored_at=self._clock() if cut else None,
             overtaken_at=self.overtaken_at,

@@ -17,6 +17,7 @@ from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.rate_limits import headroom
 from providers.redaction import redact, redact_word
+from providers.sendings import Sendings
 
 MOST_CHARS = 128  # of a provider's word for something
 _REQUEST_IDS = (
@@ -63,7 +64,7 @@ def attempt_record(
     measurement: Measurement,
     *,
     exchange: Exchange | None,
-    sends: int | None,
+    sendings: Sendings,
     error: UpstreamError | None,
     censored_at: float | None,
     overtaken_at: float | None = None,
@@ -126,10 +127,10 @@ def attempt_record(
         finish_reason=short(measurement.finish_reason, secrets),
         tool_calls=None if measurement.finish_reason is None else tools.number() if tools is not None else 0,
         tool_calls_valid=None if tools is None or measurement.finish_reason is None else tools.valid(),
-        key_name=exchange.key_name if exchange is not None else None,
+        key_name=sendings.key_name,
         model_version=short(measurement.model_version, secrets),
         provider_request_id=_request_id(exchange, measurement),
-        sends=sends,
+        sends=sendings.times,
         chars=measurement.chars if measurement.meaningful else None,
         chunks=measurement.meaningful or None,
         first_chars=measurement.first_chars if measurement.meaningful else None,

@@ -48,7 +48,7 @@ def relayed_record(
         win_on=call.win_on,
         token_ms=first_ms,
         outcome=outcome,
-        key_name=answer.key_name if answer else None,
+        key_name=attempt.sendings.key_name,
         model_version=short(said.model, answer.secrets) if answer else None,
         provider_request_id=request_id(answer.headers) if answer else None,
         sends=attempt.sendings.times,

@@ -24,7 +24,6 @@ class Answering:
     status = 200
     connect_ms: float | None = None
     secrets: Sequence[str] = ()
-    key_name: str | None = None
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self.headers = headers
@@ -340,9 +339,21 @@ async def test_whole_answers_go_round_the_ring_too(stand: Stand) -> None:
 async def test_an_answer_says_under_which_key_it_was_given() -> None:
     keys = ["sk-0123456789abcdef", "short", "sk-0123456789abcdeg"]
     ring = KeyRing("acme", keys, OneKey, names=[None, None, "search"])
-    exchanges = [await ring.stream(REQUEST) for _ in keys]
-    assert [exchange.key_name for exchange in exchanges] == ["…cdef", "#2", "search"]
-    assert {(await ring.send("embeddings", REQUEST)).key_name for _ in keys} == {"…cdef", "#2", "search"}
+    requests = [Request("m", {}) for _ in range(2 * len(keys))]
+    for request in requests[:3]:
+        await ring.stream(request)
+    for request in requests[3:]:
+        await ring.send("embeddings", request)
+    assert [request.sendings.key_name for request in requests] == 2 * ["…cdef", "#2", "search"]
+
+
+async def test_a_refusal_says_under_which_key_it_was_last(stand: Stand) -> None:
+    for key in stand.keys:
+        key.error = refused()
+    request = Request("m", {})
+    with pytest.raises(UpstreamError):
+        await stand.ring.stream(request)
+    assert request.sendings.key_name == "#3"
 
 
 async def test_no_key_shows(stand: Stand) -> None:

@@ -69,7 +69,6 @@ class TimetableExchange:
     status = 200
     connect_ms: float | None = 1.0
     secrets: Sequence[str] = ()
-    key_name: str | None = None
 
     def __init__(self, upstream: "Timetable", steps: Sequence[tuple[float, Step]], started: float) -> None:
         self.headers: Mapping[str, str] = {"x-request-id": upstream.name, "x-ratelimit-remaining-requests": "7"}
