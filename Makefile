@@ -51,8 +51,8 @@ bench-edge: $(VENV)/.dev  ## attack the gateway's edge, and time it; NAMES="crow
 bench-ledger: $(VENV)/.dev  ## ask a ledger of two million calls, and see what a call takes on disk (five minutes; QUICK=1: half)
 	$(BIN)/python -m benchmarks.ledger $(if $(QUICK),--quick)
 
-bench-truth: $(VENV)/.dev  ## hold the ledger's figures against a fleet that logs its draws (four minutes; QUICK=1: one)
-	$(BIN)/python -m benchmarks.truth $(if $(QUICK),--quick)
+bench-truth: $(VENV)/.dev  ## hold the ledger against a fleet that logs its draws (five minutes; QUICK=1: one; FAULTS=1: bend each column)
+	$(BIN)/python -m benchmarks.truth $(if $(QUICK),--quick) $(if $(FAULTS),--faults)
 
 profile: $(VENV)/.dev  ## record flame graphs of the gateway at work into var/profile
 	$(BIN)/python benchmarks/flames.py

@@ -1,15 +1,16 @@
 """``make bench-truth``: a real gateway before a fleet that knows what it drew, and the ledger's figures beside that.
 
-Ends with 1 when a figure is farther from the truth than it may be. ``--bend COLUMN`` makes the numbers of that column
-20 % larger as they are read, to see that it would be noticed: saved_ms_per_call, alone_mean_ms, ttft_ok_share,
-decode_tps, cost_usd, prompt_tokens, ttft_p50_ms, ...
+Every column of ``calls`` and ``attempts`` and the figures of the views people look at first. Ends with 1 when one is
+farther from the truth than it may be. ``--faults`` then bends each column in turn, and each figure of those views, and
+ends with 1 when a bend would have passed unnoticed; ``--bend COLUMN`` bends one.
 """
 
 import argparse
 import asyncio
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -19,21 +20,24 @@ from rich.table import Table
 
 from benchmarks.gateways import environment, gateway_command
 from benchmarks.servers import free_port, running, wait_until_listening
-from benchmarks.truth.course import course, drive, write_config
-from benchmarks.truth.figures import Figure, Ledger, figures
-from benchmarks.truth.fleet import Fleet, Persona, serving
+from benchmarks.truth.columns import columns
+from benchmarks.truth.course import PERSONAS, Made, drive, scenes, write_config
+from benchmarks.truth.facts import Ledger, join, read
+from benchmarks.truth.faults import Planted, bend, bendable, plant
+from benchmarks.truth.figure import Figure
+from benchmarks.truth.figures import figures
+from benchmarks.truth.fleet import Fleet, serving
+from gateway.ledger.database import create_engine, migrate
+from tests.services.servers import postgres, redis_server
 
 CALLS, QUICK_CALLS = 6_000, 800
-RACING = ["steady", "swift", "chunky", "caching"]
-PERSONAS = [
-    Persona("steady", 0.060),
-    Persona("swift", 0.050, per_chunk=2, bills_on=True),
-    Persona("chunky", 0.055, per_chunk=8),
-    Persona("caching", 0.065, cached_usd=1e-7),
-    Persona("large", 0.050, per_chunk=32),
-    Persona("liar", 0.050, overstates=2.0),
-    Persona("slow", 0.500, sigma=0.4, bills_on=True),
-]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What one run found; ``faults`` only where they were asked for."""
+
+    figures: list[Figure]
+    faults: list[Planted]
 
 
 def main() -> None:
@@ -43,7 +47,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_CALLS} raced calls")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shared", type=float, default=0.3, help="share of the log-variance that is the call's")
-    parser.add_argument("--bend", metavar="COLUMN", help="make this column's numbers 20 %% larger: it must fail")
+    parser.add_argument("--stores", choices=("sqlite", "postgres"), default="sqlite", help="postgres: and Redis")
+    parser.add_argument("--faults", action="store_true", help="bend every column in turn: each must be noticed")
+    parser.add_argument(
+        "--bend", metavar="COLUMN", choices=bendable(), help="bend this column (calls.cost_usd): it must fail"
+    )
     parser.add_argument("--json", action="store_true", help="the figures as JSON")
     options = parser.parse_args()
     found = asyncio.run(_run(options))
@@ -51,38 +59,81 @@ def main() -> None:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
     else:
         _show(found)
-    sys.exit(not all(figure.holds for figure in found))
+    sys.exit(not (all(figure.holds for figure in found.figures) and all(fault.is_noticed for fault in found.faults)))
 
 
-async def _run(options: argparse.Namespace) -> list[Figure]:
+async def _run(options: argparse.Namespace) -> Outcome:
     calls = options.calls or (QUICK_CALLS if options.quick else CALLS)
     fleet = Fleet({persona.name: persona for persona in PERSONAS}, options.seed, options.shared)
-    todo = course(calls, fleet)
-    with tempfile.TemporaryDirectory() as name, Progress(console=Console(stderr=True)) as progress:
-        folder = Path(name)
-        task = progress.add_task("calls", total=todo.slow.stop)
-        port, fleet_port = free_port(), free_port()
-        config = write_config(folder, fleet, RACING, port, f"http://127.0.0.1:{fleet_port}")
-        async with serving(fleet, fleet_port):
-            quiet = {**environment(), "HOLESHOT_LAME_DUCK_S": "0"}
-            with running(gateway_command(config), quiet) as process:
-                await asyncio.to_thread(wait_until_listening, process, port)
-                await drive(port, todo, lambda: progress.advance(task))
-                await asyncio.sleep(3)  # audited losers outlive their calls, and rows follow a second later
-        return list(figures(Ledger(folder / "ledger.db", options.bend), fleet, todo))
+    ledger, made = await _play(calls, fleet, options.stores)
+    if options.bend:
+        ledger = bend(ledger, options.bend)
+
+    def compared(rows: Ledger, column: str | None = None) -> list[Figure]:
+        facts = join(rows, made, fleet)
+        return [*(figures(rows, facts) if column is None else ()), *columns(facts, column)]
+
+    found = compared(ledger)
+    if not options.faults:
+        return Outcome(found, [])
+    with Progress(console=Console(stderr=True)) as progress:
+        return Outcome(found, list(progress.track(plant(ledger, compared), len(bendable()) * 2, description="faults")))
 
 
-def _show(found: Sequence[Figure]) -> None:
+async def _play(calls: int, fleet: Fleet, stores: str) -> tuple[Ledger, list[Made]]:
+    """Run the fleet, the gateway and all clients; return what the ledger has in the end, and what the clients saw."""
+    todo = scenes(calls)
+    async with AsyncExitStack() as last_first:
+        folder = Path(last_first.enter_context(tempfile.TemporaryDirectory()))
+        database_url, redis_url = await last_first.enter_async_context(_stores(stores, folder))
+        progress = last_first.enter_context(Progress(console=Console(stderr=True)))
+        task = progress.add_task("calls", total=sum(scene.calls for scene in todo))
+        ports = free_port(), free_port()
+        config = write_config(folder, fleet, ports, database_url, redis_url)
+        await last_first.enter_async_context(serving(fleet, ports[1]))
+        quiet = {**environment(), "HOLESHOT_LAME_DUCK_S": "0"}
+        with running(gateway_command(config), quiet) as process:
+            await asyncio.to_thread(wait_until_listening, process, ports[0])
+            made = await drive(ports[0], todo, lambda: progress.advance(task))
+            await asyncio.sleep(3)  # audited losers outlive their calls, and rows follow a second later
+        engine = create_engine(database_url)
+        try:
+            return await read(engine), made
+        finally:
+            await engine.dispose()
+
+
+@asynccontextmanager
+async def _stores(name: str, folder: Path) -> AsyncIterator[tuple[str, str | None]]:
+    """Yield the URLs of the stores; a gateway that has Redis is told, one without keeps its standings to itself."""
+    if name == "sqlite":
+        yield f"sqlite:///{folder}/ledger.db", None
+        return
+    with postgres() as database_url, redis_server() as redis_url:
+        await migrate(database_url)
+        yield database_url, redis_url
+
+
+def _show(found: Outcome) -> None:
+    console = Console(width=130)
+    exact = [each for each in found.figures if each.holds and each.truth == each.measured == 0]
     table = Table(title="The ledger against the truth", title_justify="left")
     for column in ("figure", "truth", "ledger", "goal", ""):
         table.add_column(column, justify="left" if column == "figure" else "right")
-    for each in found:
-        mark = "ok" if each.holds else "[red]OFF[/red]"
-        table.add_row(each.name, f"{each.truth:.5g}", f"{each.measured:.5g}", each.goal, mark)
-    console = Console(width=120)
+    for each in found.figures:
+        if each not in exact:
+            mark = "ok" if each.holds else "[red]OFF[/red]"
+            table.add_row(each.name, f"{each.truth:.6g}", f"{each.measured:.6g}", each.goal, mark)
     console.print(table)
-    off = [each.name for each in found if not each.holds]
-    console.print(f"{len(found) - len(off)} of {len(found)} figures hold" + (f"; off: {', '.join(off)}" if off else ""))
+    off = [each.name for each in found.figures if not each.holds]
+    console.print(f"{len(found.figures) - len(off)} of {len(found.figures)} figures hold, {len(exact)} of them exactly")
+    if off:
+        console.print(f"off: {', '.join(off)}")
+    if found.faults:
+        passed = [each.name for each in found.faults if not each.is_noticed]
+        console.print(f"{len(found.faults) - len(passed)} of {len(found.faults)} planted faults are noticed")
+        if passed:
+            console.print(f"not noticed: {', '.join(passed)}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,12 @@
-"""The calls of one run: races, single calls at each provider, tools, and clients that give up waiting."""
+"""The calls of one run: races, single calls at each provider, trouble of many kinds, and clients that give up."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,73 +14,168 @@ import aiohttp
 import msgspec
 import yaml
 
-from benchmarks.truth.fleet import Fleet
+from benchmarks.truth.fleet import Fleet, Persona
 
 AT_ONCE = 12  # calls: more would measure this machine
 PATIENCE_S = 0.513  # of those who give up
 WAIT_S = 30.0
+LEAVE = 18  # of the calls of the slow
+HEDGE_S = 0.060
+MAX_TOKENS, TEMPERATURE = 200, 0.5
 FILLER = "word " * 26  # so that the prompt is as long as the fleet says
+REPLICA, REGION = "truth-1", "here"
+CLIENTS = {"ada": "hs-ada-0123456789", "bob": "hs-bob-0123456789"}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+RACING = ("steady", "swift", "chunky", "caching")
+PERSONAS = (
+    Persona("steady", 0.060),
+    Persona("swift", 0.050, per_chunk=2, bills_on=True),
+    Persona("chunky", 0.055, per_chunk=8, keys=("blue", "green")),
+    Persona("caching", 0.065, cached_usd=1e-7),
+    Persona("large", 0.050, per_chunk=32),
+    Persona("liar", 0.050, overstates=2.0),
+    Persona("slow", 0.500, sigma=0.4, bills_on=True),
+    Persona("thinker", 0.060, thinks=12),
+    Persona("ponder", 0.060, thinks=24),
+    Persona("speaker", 0.060, cached_usd=1e-7, write_usd=1.25e-6),
+    Persona("faulty", 0.040, plays=frozenset({"fails"})),
+    Persona("choked", 0.040, plays=frozenset({"limited"})),
+    Persona("broken", 0.040, plays=frozenset({"fails"})),
+    Persona("careless", 0.040, plays=frozenset({"reset"})),
+    Persona("narrow", 0.050),
+)
+POOL = ("steady", "swift", "chunky", "caching", "large", "liar")
 
 
-class Course(msgspec.Struct, frozen=True):
-    """Which call was what, by its number."""
+class Scene(msgspec.Struct, frozen=True):
+    """Calls of one sort: which model is asked, for what, by whom and how often."""
 
-    raced: range
-    alone: dict[str, range]  # by provider
-    tools: range
-    broken: range
-    cut: range
-    slow: range  # of which the first ``leave`` are given up
-    leave: int
+    name: str
+    calls: int
+    model: str
+    kind: str = "text"
+    only: str | None = None  # the provider that is to answer
+    path: str = "chat/completions"
+    leave: int = 0  # so many of them give up
+    streamed: bool = True
 
 
-def course(calls: int, fleet: Fleet) -> Course:
-    """Share out ``calls`` races, and some single calls of each kind after them."""
-    at = calls
-    alone = {}
-    for name in fleet.personas:
-        if name != "slow":
-            alone[name] = range(at, at + max(25, calls // 20))
-            at = alone[name].stop
-    some = max(8, calls // 100)
-    return Course(
-        range(calls),
-        alone,
-        range(at, at + some),
-        range(at + some, at + 2 * some),
-        range(at + 2 * some, at + 3 * some),
-        range(at + 3 * some, at + 3 * some + 30),
-        18,
+class Job(msgspec.Struct, frozen=True):
+    """One call to make."""
+
+    number: int
+    scene: Scene
+    client: str
+    tags: Mapping[str, str]
+    patience_s: float = WAIT_S
+
+
+class Made(msgspec.Struct):
+    """One call as its client saw it; instants are seconds on this machine's monotonic clock."""
+
+    job: Job
+    sent_at: float
+    sent: datetime
+    id: str | None = None  # as the gateway says
+    status: int = 499  # this client's own leaving
+    byte_at: float | None = None
+    first_at: float | None = None  # the first text
+    ended_at: float = math.inf
+    text: str = ""
+    reasoning: str = ""
+
+    @property
+    def provider(self) -> str | None:
+        """Who answered, by the words of the answer; else the one that alone could."""
+        words = self.text.replace('{"x": "', "").split()
+        told = words[0].rstrip(".") if words else ""
+        names = [persona.name for persona in PERSONAS if told.startswith(persona.name)]
+        return names[0] if names else self.job.scene.only
+
+
+def scenes(calls: int) -> Sequence[Scene]:
+    """Return what is played when ``calls`` are raced."""
+    some, more = max(8, calls // 100), max(25, calls // 20)
+    return (
+        Scene("race", calls, "race"),
+        *(Scene(f"alone {name}", more, "pool", only=name) for name in POOL),
+        Scene("whole", some, "pool", only="steady", streamed=False),
+        *(Scene(kind, some, "pool", kind, "steady") for kind in ("tool", "broken", "cut", "empty", "truncated")),
+        Scene("slow", 30, "slow", leave=LEAVE, only="slow"),
+        Scene("hedge", more, "hedged"),
+        Scene("think", more, "thoughtful"),
+        Scene("messages", some, "speaker", path="messages", only="speaker"),
+        Scene("fails", 8, "faulty", "fails"),
+        Scene("limited", 8, "choked", "limited"),
+        Scene("fallback", 8, "broken", "fails"),
+        Scene("reset", some, "careless", "reset", only="careless"),
+        Scene("narrow", some, "narrow", only="narrow"),
     )
 
 
-def write_config(folder: Path, fleet: Fleet, racing: list[str], port: int, origin: str) -> Path:
-    """Write a gateway's configuration: the model ``race``, one model for each provider, and one that is slow."""
+def jobs(todo: Sequence[Scene]) -> Iterator[Job]:
+    """Yield all calls, numbered."""
+    number = 0
+    for scene in todo:
+        for at in range(scene.calls):
+            client = list(CLIENTS)[number % 2]
+            tags = {"half": "odd" if number % 2 else "even"} if number % 3 else {}
+            yield Job(number, scene, client, tags, PATIENCE_S if at < scene.leave else WAIT_S)
+            number += 1
 
-    def deployment(name: str) -> dict[str, Any]:
-        persona = fleet.personas[name]
-        price = {"input": persona.input_usd * 1e6, "output": persona.output_usd * 1e6}
-        if persona.cached_usd is not None:
-            price["cached_input"] = persona.cached_usd * 1e6
-        return {"deployment": f"{name}/m", "price_per_mtok": price, "bills_after_disconnect": persona.bills_on}
 
+def write_config(
+    folder: Path, fleet: Fleet, ports: tuple[int, int], database_url: str, redis_url: str | None = None
+) -> Path:
+    """Write a gateway's configuration. ``ports`` are its own and the fleet's."""
+    port, fleet_port = ports
+
+    def deployments(*names: str, **more: Any) -> list[dict[str, Any]]:
+        return [{**_deployment(fleet.personas[name]), **more} for name in names]
+
+    def provider(persona: Persona) -> dict[str, Any]:
+        keys: dict[str, Any] = {"api_key": f"key-only-of-{persona.name}"}
+        if persona.keys:
+            keys = {"api_keys": {name: key_of(name, persona) for name in persona.keys}}
+        said: dict[str, Any] = {
+            "kind": "openai_compatible",
+            "base_url": f"http://127.0.0.1:{fleet_port}/{persona.name}/v1",
+        }
+        more: dict[str, dict[str, Any]] = {
+            "speaker": {"apis": ["chat", "messages"]},
+            "narrow": {"preset": "gemini"},
+        }  # which takes no seed
+        return said | keys | more.get(persona.name, {})
+
+    single = {"mode": "single"}
     race = {"mode": "race", "width": 2, "budget": 1.0, "audit_share": 0.3}
+    hedge = {"mode": "hedge", "hedge_delay_s": HEDGE_S, "budget": 1.0}
     config = {
         "host": "127.0.0.1",
         "port": port,
-        "database_url": f"sqlite:///{folder}/ledger.db",
+        "database_url": database_url,
+        **({"redis_url": redis_url} if redis_url is not None else {}),
         "spool_dir": f"{folder}/spool",
         "log_level": "warning",
-        "providers": {
-            name: {"kind": "openai_compatible", "base_url": f"{origin}/{name}/v1"} for name in fleet.personas
-        },
+        "replica": REPLICA,
+        "region": REGION,
+        "clients": {name: {"key_sha256": hashlib.sha256(key.encode()).hexdigest()} for name, key in CLIENTS.items()},
+        "providers": {name: provider(persona) for name, persona in fleet.personas.items()},
         "models": {
-            "race": {"deployments": [deployment(name) for name in racing], "race": race},
-            "pool": {
-                "deployments": [deployment(name) for name in fleet.personas if name != "slow"],
-                "race": {"mode": "single"},
+            "race": {"deployments": deployments(*RACING), "race": race},
+            "pool": {"deployments": deployments(*POOL), "race": single},
+            "slow": {"deployments": deployments("slow"), "race": single},
+            "hedged": {"deployments": deployments("steady", "swift"), "race": hedge},
+            "thoughtful": {"deployments": deployments("thinker", "ponder"), "race": race | {"win_on": "answer"}},
+            "speaker": {"deployments": deployments("speaker"), "race": single},
+            "faulty": {"deployments": deployments("faulty", "large"), "race": single},
+            "choked": {"deployments": deployments("choked", "large"), "race": single},
+            "broken": {"deployments": deployments("broken"), "race": single, "fallbacks": ["pool"]},
+            "careless": {"deployments": deployments("careless"), "race": single},
+            "narrow": {
+                "deployments": deployments("narrow", drop_params=True),
+                "race": single,
             },
-            "slow": {"deployments": [deployment("slow")], "race": {"mode": "single"}},
         },
     }
     path = folder / "gateway.yaml"
@@ -83,56 +183,109 @@ def write_config(folder: Path, fleet: Fleet, racing: list[str], port: int, origi
     return path
 
 
-class Job(msgspec.Struct, frozen=True):
-    """One call to make."""
-
-    model: str
-    number: int
-    kind: str = "text"
-    patience_s: float = WAIT_S
-    only: str | None = None  # the provider that is to answer
+def key_of(name: str, persona: Persona) -> str:
+    """Return one of a provider's keys."""
+    return f"key-{name}-of-{persona.name}"
 
 
-def jobs(todo: Course) -> Iterator[Job]:
-    """Yield all calls."""
-    yield from (Job("race", number) for number in todo.raced)
-    for name, numbers in todo.alone.items():
-        yield from (Job("pool", number, only=name) for number in numbers)
-    plain = next(iter(todo.alone))
-    for kind, numbers in (("tool", todo.tools), ("broken", todo.broken), ("cut", todo.cut)):
-        yield from (Job("pool", number, kind, only=plain) for number in numbers)
-    leaving = todo.slow.start + todo.leave
-    yield from (Job("slow", number, patience_s=PATIENCE_S if number < leaving else WAIT_S) for number in todo.slow)
+def prices(persona: Persona) -> dict[str, float]:
+    """Return what a provider charges, US dollars per million tokens."""
+    each = {
+        "input": persona.input_usd,
+        "output": persona.output_usd,
+        "cached_input": persona.cached_usd,
+        "cache_write": persona.write_usd,
+    }
+    return {kind: round(usd * 1e6, 9) for kind, usd in each.items() if usd is not None}
 
 
-async def drive(port: int, todo: Course, done: Callable[[], None]) -> None:
-    """Make all calls, some at a time; ``done`` hears of each."""
+def _deployment(persona: Persona) -> dict[str, Any]:
+    price = prices(persona)
+    return {"deployment": f"{persona.name}/m", "price_per_mtok": price, "bills_after_disconnect": persona.bills_on}
+
+
+async def drive(port: int, todo: Sequence[Scene], done: Callable[[], None]) -> list[Made]:
+    """Make all calls, some at a time; ``done`` hears of each. Return what their clients saw, in order."""
     waiting = jobs(todo)
+    made: list[Made] = []
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
         async def work() -> None:
             for job in waiting:
-                await _call(session, port, job)
+                made.append(await _call(session, port, job))
                 done()
 
         async with asyncio.TaskGroup() as group:
             for _ in range(AT_ONCE):
                 group.create_task(work())
+    return sorted(made, key=lambda one: one.job.number)
 
 
-async def _call(session: aiohttp.ClientSession, port: int, job: Job) -> None:
+def asks_tools(job: Job) -> bool:
+    """Return whether a call offers a tool."""
+    return job.scene.kind in {"tool", "broken"}
+
+
+async def _call(session: aiohttp.ClientSession, port: int, job: Job) -> Made:
+    scene = job.scene
     body: dict[str, Any] = {
-        "model": job.model,
-        "stream": True,
-        "max_tokens": 200,
-        "messages": [{"role": "user", "content": f"call {job.number} {job.kind} {FILLER}"}],
+        "model": scene.model,
+        "stream": scene.streamed,
+        "max_tokens": MAX_TOKENS,
+        "messages": [{"role": "user", "content": f"call {job.number} {scene.kind} {FILLER}"}],
     }
-    if job.only is not None:
-        body["provider"] = {"only": [job.only]}
-    headers = {"x-request-id": str(job.number)}
-    url = f"http://127.0.0.1:{port}/v1/chat/completions"
+    if job.number % 2:
+        body["temperature"] = TEMPERATURE
+    if asks_tools(job):
+        body["tools"] = [TOOL]
+    if scene.name == "narrow":
+        body["seed"] = 1
+    if scene.only is not None:
+        body["provider"] = {"only": [scene.only]}
+    headers = {"x-request-id": str(job.number), "authorization": f"Bearer {CLIENTS[job.client]}"}
+    if job.tags:
+        headers["x-holeshot-tags"] = ",".join(f"{tag}={value}" for tag, value in job.tags.items())
+    url = f"http://127.0.0.1:{port}/v1/{scene.path}"
+    data = json.dumps(body).encode()
+    headers["content-type"] = "application/json"
+    made = Made(job, time.monotonic(), datetime.now(UTC))
     try:
-        async with asyncio.timeout(job.patience_s), session.post(url, json=body, headers=headers) as response:
-            await response.read()
+        async with asyncio.timeout(job.patience_s), session.post(url, data=data, headers=headers) as response:
+            made.id = response.headers.get("x-holeshot-call-id")
+            await (_listen(response, made) if scene.streamed else _take(response, made))
+            made.status = response.status
     except TimeoutError:
         pass  # it has left
+    made.ended_at = time.monotonic()
+    return made
+
+
+async def _take(response: aiohttp.ClientResponse, made: Made) -> None:
+    told = await response.json()
+    made.byte_at = made.first_at = time.monotonic()
+    made.text = told["choices"][0]["message"]["content"]
+
+
+async def _listen(response: aiohttp.ClientResponse, made: Made) -> None:
+    async for line in response.content:
+        made.byte_at = made.byte_at or time.monotonic()
+        if not line.startswith(b"data: {"):
+            continue
+        text, reasoning = _texts(json.loads(line[6:]))
+        if (text or reasoning) and made.first_at is None:
+            made.first_at = time.monotonic()
+        made.text += text
+        made.reasoning += reasoning
+
+
+def _texts(event: dict[str, Any]) -> tuple[str, str]:
+    """Return what an event of either API adds to the answer, and to the reasoning before it."""
+    if event.get("type") == "content_block_delta":
+        return event["delta"].get("text", ""), ""
+    for choice in event.get("choices", ()):
+        delta = choice["delta"]
+        calls = delta.get("tool_calls") or ()
+        return "".join([delta.get("content") or "", *(one["function"]["arguments"] for one in calls)]), (
+            delta.get("reasoning_content") or ""
+        )
+    return "", ""
