@@ -187,7 +187,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     overtaken_at_ms: float | None = None  # its age then
     predicted_ms: float | None = None  # of an overtaken primary: when its first token was to be expected
     price: Mapping[str, float] | None = None  # that was applied: US dollars per million tokens
-    itl: Mapping[str, int] | None = None  # gaps between chunks by the leaderboard's buckets
+    itl: Mapping[str, int] | None = None  # gaps between chunks by number of the ledger's bucket, from -56
     retry_after_s: float | None = None  # what a 429 or 503 asked for; not a column, the cool-down needs it
     headroom: float | None = None  # 0 to 1, what the provider's rate limit still leaves; not a column either
 

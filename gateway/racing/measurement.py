@@ -5,14 +5,15 @@ taken per read, so deltas that arrive together share it.
 """
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from math import inf
 
 import msgspec
 
 from gateway.calls import TokensSource
 from gateway.racing.tool_calls import ToolCalls
 from gateway.steering.constants import BUCKETS
-from gateway.steering.histogram import bucket, edge_s
+from gateway.steering.histogram import ROUNDING, edge_s
 from providers.chunks import Chunk, Usage
 from providers.usage import completed
 
@@ -20,8 +21,13 @@ CHARS_PER_TOKEN = 4  # the usual rule of thumb, for answers whose provider repor
 BURST_S = 0.020  # deltas that all arrive within this come out of a buffer: their speed says nothing
 BURST_TPS = 5000.0  # likewise: faster than any provider decodes
 MOST_GAPS = 4096  # kept of one answer: 32 kB
+LEAST_BUCKET = -56  # of the ledger's, from 0.078 ms; shorter gaps, and those of no time, count in it too
 ONE_EACH = 0.1  # so far apart, as a share, may tokens and chunks be where each chunk is a token
 SUMMARY_CHARS_PER_TOKEN = 2  # fewer streamed characters per reasoning token: only a summary was streamed
+
+# Of the buckets from the least to the last: where each ends, and its number as JSON has it.
+_UPPER_EDGES_S = (*(edge_s(number - ROUNDING) for number in range(LEAST_BUCKET + 1, BUCKETS)), inf)
+_NAMES = tuple(str(number) for number in range(LEAST_BUCKET, BUCKETS))
 
 
 class Tokens(msgspec.Struct, frozen=True):
@@ -41,7 +47,7 @@ class Gaps(msgspec.Struct, frozen=True):
     p50_ms: float
     p95_ms: float
     max_ms: float
-    counts: dict[str, int]  # by number of the leaderboard's bucket
+    counts: dict[str, int]  # by number of the ledger's bucket
 
 
 def milliseconds(seconds: float) -> float:
@@ -216,12 +222,15 @@ class Measurement:
 
 
 def _counts(ordered: list[float], together: int) -> dict[str, int]:
-    """Return how many of the ``ordered`` gaps, seconds, fall into each bucket; ``together`` more are of no time."""
-    counts = {"0": together} if together else {}
-    at = 0
+    """Return how many of the ``ordered`` gaps, seconds, fall into each bucket; ``together`` more are of no time.
+
+    One look for each bucket that has any, not for each gap.
+    """
+    at = bisect_left(ordered, _UPPER_EDGES_S[0])
+    counts = {_NAMES[0]: at + together} if at + together else {}
     while at < len(ordered):
-        number = bucket(ordered[at])
-        after = bisect_left(ordered, edge_s(number + 1), at + 1) if number < BUCKETS - 1 else len(ordered)
-        counts[str(number)] = counts.get(str(number), 0) + after - at
+        number = bisect_right(_UPPER_EDGES_S, ordered[at])
+        after = bisect_left(ordered, _UPPER_EDGES_S[number], at + 1)
+        counts[_NAMES[number]] = after - at
         at = after
     return counts

@@ -6,14 +6,14 @@ from statistics import NormalDist
 
 from gateway.steering.constants import BUCKETS, BUCKETS_PER_OCTAVE, FIRST_EDGE_S
 
-_ROUNDING = 1e-9  # keeps an exact edge in its own bucket
+ROUNDING = 1e-9  # of a bucket: keeps an exact edge in its own bucket
 
 
 def bucket(seconds: float) -> int:
     """Return the bucket ``seconds`` falls into; what is beyond either end falls into the last one there."""
     if seconds <= FIRST_EDGE_S:
         return 0
-    return min(BUCKETS - 1, int(BUCKETS_PER_OCTAVE * log2(seconds / FIRST_EDGE_S) + _ROUNDING))
+    return min(BUCKETS - 1, int(BUCKETS_PER_OCTAVE * log2(seconds / FIRST_EDGE_S) + ROUNDING))
 
 
 def edge_s(index: float) -> float:

@@ -9,12 +9,16 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from gateway.calls import Outcome, Role
+from gateway.calls import AttemptStart, Call, Mode, Objective, Outcome, Role, WinOn
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.entries import Audited, Entry, Finished
 from gateway.ledger.inserts import insert
+from gateway.racing.measurement import Measurement
+from gateway.racing.recording import attempt_record
+from providers.chunks import read_chunk
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
+from tests.unit.racing.track import delta
 
 WITHIN = pytest.approx  # what is summed in another order differs in the last digits
 BUCKET = 0.05  # a quantile out of buckets 9 % wide
@@ -171,6 +175,48 @@ async def test_gaps_below_ten_milliseconds_are_told_apart(ledger_url: str) -> No
         (row,) = await rows(ledger_url, f"select * from {view}")
         assert (row["model"], row["deployment"], row["n"]) == ("llama", "groq/llama", 100)
         assert 2.5 <= row["itl_p50_ms"] <= row["itl_p95_ms"] <= 2.5 * 2 ** (1 / 8)
+
+
+def measured(at: datetime, *gaps_ms: float) -> Entry:
+    """Return a call as it is recorded when its answer's chunks come so far apart."""
+    now = 1000.0
+    measurement = Measurement(now)
+    for number, gap_ms in enumerate((200.0, *gaps_ms)):
+        now += gap_ms / 1000
+        if number % 2:
+            measurement.plain(1, 4, now)
+        else:
+            measurement.event(read_chunk(delta("four").removeprefix(b"data: ").strip()), now)
+    asked = Call(
+        id=new_id(), received_at=1000.0, started_at=at, client="anna", model="llama", endpoint="chat.completions",
+        streamed=True, mode=Mode.SINGLE, objective=Objective.FIRST_TOKEN, win_on=WinOn.ANY, prompt_class=0,
+        prompt_tokens=10, wants_usage=False, fields={}, headers={}, tags={}, replica="r1", region=None,
+    )  # fmt: skip
+    start = AttemptStart(new_id(), 1, at, Role.PRIMARY, "groq", "groq/llama", 0.0, model="llama")
+    record = attempt_record(
+        asked, start, Outcome.WON, measurement, exchange=None, sends=1, error=None, censored_at=None
+    )
+    return Finished(call(record, started_at=at, client="anna", model="llama"))
+
+
+@pytest.mark.parametrize("typical_ms", [0.1, 0.5, 2.0, 4.0, 9.9, 25.0])
+async def test_gaps_come_out_of_the_views_as_they_were_measured(ledger_url: str, typical_ms: float) -> None:
+    at = datetime.now(UTC) - timedelta(minutes=10)
+    spread = [typical_ms * 2.0**octaves for octaves in (-3, -2, -1, 0, 0, 0, 0, 1, 2, 3)]
+    await store(ledger_url, [measured(at, *random.Random(seed).sample(spread, 10)) for seed in range(30)])
+    (row,) = await rows(ledger_url, "select itl_p50_ms, itl_max_ms from attempts limit 1")
+    assert (row["itl_p50_ms"], row["itl_max_ms"]) == (WITHIN(typical_ms, abs=0.001), WITHIN(typical_ms * 8, abs=0.001))
+    for view in ("gaps_1h", "gaps_24h", "gaps_30d", "load_5m"):
+        (row,) = await rows(ledger_url, f"select itl_p50_ms, itl_p95_ms from {view}")
+        assert row["itl_p50_ms"] == WITHIN(typical_ms, rel=0.09), view
+        assert row["itl_p95_ms"] == WITHIN(typical_ms * 8, rel=0.09), view
+
+
+async def test_chunks_that_come_together_are_the_shortest_gaps_there_are(ledger_url: str) -> None:
+    await store(ledger_url, [measured(datetime.now(UTC), 0, 0, 0, 0, 0, 0, 3)])
+    (row,) = await rows(ledger_url, "select n, itl_p50_ms, itl_p99_ms from gaps_1h")
+    assert (row["n"], row["itl_p99_ms"]) == (7, WITHIN(3.0, rel=0.09))
+    assert row["itl_p50_ms"] < 0.09
 
 
 async def test_load_counts_calls_tokens_and_gaps_by_the_wall_clock(ledger_url: str) -> None:

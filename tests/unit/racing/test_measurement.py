@@ -1,10 +1,11 @@
 import random
+from collections import Counter
 
 import pytest
 
 from gateway.calls import TokensSource
 from gateway.racing.measurement import Measurement
-from gateway.steering.histogram import bucket
+from gateway.steering.histogram import bucket, edge_s
 from providers.chunks import read_chunk
 from tests.unit.racing.track import ROLE, delta, event, usage
 
@@ -142,10 +143,43 @@ def test_sounds_have_no_characters_and_only_their_first_chunk_is_taken_off() -> 
     assert tps(measurement) == pytest.approx(40)
 
 
-def test_gaps_are_counted_by_the_leaderboards_buckets() -> None:
+def counted(*gaps_s: float) -> dict[str, int]:
+    """Return how an answer's gaps are counted that are so long."""
+    measurement = Measurement(0.0)
+    measurement.gaps.extend(gaps_s)
+    gaps = measurement.itl()
+    assert gaps is not None
+    return gaps.counts
+
+
+def test_gaps_are_counted_by_the_ledgers_buckets() -> None:
     times = [0.5, 0.5, 0.505, 0.525, 0.545, 1.545, 1000.0]
     measurement = measured(*((at, delta("a")) for at in times))
     measurement.plain(3, 9, 1010.0)
     gaps = measurement.itl()
     assert gaps is not None
-    assert gaps.counts == {"0": 5, str(bucket(0.02)): 2, str(bucket(1.0)): 1, "111": 1}
+    assert gaps.counts == {"-56": 4, "-8": 1, str(bucket(0.02)): 2, str(bucket(1.0)): 1, "111": 1}
+
+
+def test_gaps_of_ten_milliseconds_and_more_are_counted_in_the_leaderboards_buckets() -> None:
+    chance = random.Random(1)
+    gaps_s = [0.01 * 2 ** chance.uniform(0, 16) for _ in range(2000)] + [edge_s(number) for number in range(112)]
+    assert counted(*gaps_s) == Counter(str(bucket(gap_s)) for gap_s in gaps_s)
+
+
+def test_a_shorter_gap_is_counted_in_the_bucket_that_it_lies_in() -> None:
+    for number in range(-56, 0):
+        assert counted(edge_s(number), edge_s(number + 0.99)) == {str(number): 2}
+
+
+@pytest.mark.parametrize("gap_s", [0.0, 1e-9, 0.00005, 0.01 * 2**-7])
+def test_what_is_too_short_to_tell_apart_is_counted_in_the_lowest_bucket(gap_s: float) -> None:
+    assert counted(gap_s) == {"-56": 1}
+
+
+def test_of_short_gaps_the_quantiles_of_an_answer_are_exact() -> None:
+    measurement = Measurement(0.0)
+    measurement.gaps.extend([0.001, 0.0021, 0.0034])
+    gaps = measurement.itl()
+    assert gaps is not None
+    assert (gaps.p50_ms, gaps.p95_ms, gaps.max_ms) == (2.1, 3.4, 3.4)
