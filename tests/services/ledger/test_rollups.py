@@ -14,8 +14,10 @@ from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.entries import Audited, Entry, Finished
 from gateway.ledger.inserts import insert
-from gateway.racing.measurement import Measurement
+from gateway.racing.measurement import LEAST_BUCKET, Measurement
 from gateway.racing.recording import attempt_record
+from gateway.steering.constants import BUCKETS
+from gateway.steering.histogram import edge_s
 from providers.chunks import read_chunk
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
 from tests.unit.racing.track import delta
@@ -217,6 +219,14 @@ async def test_chunks_that_come_together_are_the_shortest_gaps_there_are(ledger_
     (row,) = await rows(ledger_url, "select n, itl_p50_ms, itl_p99_ms from gaps_1h")
     assert (row["n"], row["itl_p99_ms"]) == (7, WITHIN(3.0, rel=0.09))
     assert row["itl_p50_ms"] < 0.09
+
+
+async def test_the_ledger_knows_the_edges_of_each_bucket_that_gaps_are_counted_in(ledger_url: str) -> None:
+    known = await rows(ledger_url, "select * from buckets order by bucket")
+    assert [row["bucket"] for row in known] == list(range(LEAST_BUCKET, BUCKETS))
+    for row in known:
+        edges_ms = (edge_s(row["bucket"]) * 1000, edge_s(row["bucket"] + 1) * 1000)
+        assert (row["from_ms"], row["to_ms"]) == WITHIN(edges_ms, rel=1e-9)
 
 
 async def test_load_counts_calls_tokens_and_gaps_by_the_wall_clock(ledger_url: str) -> None:
