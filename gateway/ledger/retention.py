@@ -21,7 +21,7 @@ from gateway.settings.model import LedgerSettings
 BATCH_ROWS = 2000  # deleted in one transaction: shipping never waits long for it
 PAUSE_S = 0.05  # between two of them, so that others come first
 
-ROLLUPS = ("rollup_attempts", "rollup_calls", "rollup_errors", "rollup_histograms")
+ROLLUPS = ("rollup_attempts", "rollup_calls", "rollup_errors", "rollup_histograms", "rollup_tags", "rollup_wide_tags")
 _LOCK = text("select pg_advisory_xact_lock(hashtext('holeshot.prune'))")
 Deleted = Callable[[str, int], None]
 

@@ -113,6 +113,32 @@ ADDED = (
     f"f.id <> coalesce(c.winner_attempt_id, f.call_id) and (f.role in {BESIDE} or (f.outcome in ('lost', 'superseded') "
     f"and w.number > 1 and w.outcome = 'won' and w.role in {BESIDE}))"
 )
+# Of calls by each of their tags. Of what is compared there are squares too, of which a variance is made.
+ANSWERED = "f.status_code = 200"
+TAG_FIGURES = {
+    "ttft": ("ttft_ms", "f.ttft_ms"),
+    "total": ("total_ms", "f.total_ms"),
+    "tokens": ("tokens", "cast(f.completion_tokens as double precision)"),
+    "cost": ("cost_usd", "f.cost_usd"),
+}
+TAG_SUMS = {
+    "n": CALL_SUMS["n"],
+    "n_failed": CALL_SUMS["n_failed"],
+    **{
+        column: expression
+        for short, (name, figure) in TAG_FIGURES.items()
+        for column, expression in (
+            (f"n_{short}", f"count({figure}) filter (where {ANSWERED})"),
+            (name, f"coalesce(sum({figure}) filter (where {ANSWERED}), 0)"),
+            (f"{name}_squared", f"coalesce(sum({figure} * {figure}) filter (where {ANSWERED}), 0)"),
+        )
+    },
+}
+# Of a day. A tag with more values is not added up, and with more pairs of tag and value no tag is: the views read the
+# rows of these instead, so that a client's ids in a tag cost no more than they did.
+MOST_VALUES = 1000
+MOST_PAIRS = 10_000
+LONGEST_PAIR = 256  # characters, as the gateway takes them: a key of an index has an end
 FAST = "f.outcome = 'won' and f.id = c.winner_attempt_id and f.tokens_source = 'reported'"
 
 
@@ -182,6 +208,11 @@ class Dialect:
         edge = f"{value} * 1.0000000001 order by from_ms desc limit 1"
         return f"coalesce((select bucket from buckets where from_ms <= {edge}), {LOWEST})"
 
+    def tagged(self, fresh: str) -> str:
+        """Return what yields calls (f) beside each of their tags (each), whose ``value`` is to be text."""
+        each = "jsonb_each_text(f.tags)" if self.is_postgres else "json_each(f.tags)"
+        return f"{fresh} cross join {each} as each where f.tags <> '{{}}' and each.value is not null"
+
     def pairs(self, json: str) -> str:
         """Return what yields the keys and values of a JSON object, to be joined."""
         return f"json_each_text({json})" if self.is_postgres else f"json_each({json})"
@@ -217,7 +248,7 @@ def downgrade() -> None:
         op.execute("drop view rollup_pending")
         op.execute("drop table rollup_fresh_attempts")
         op.execute("drop table rollup_fresh_calls")
-    for table in ("histograms", "errors", "calls", "attempts", "periods", "series"):
+    for table in ("wide_tags", "tags", "histograms", "errors", "calls", "attempts", "periods", "series"):
         op.drop_table(f"rollup_{table}")
     op.execute("delete from buckets where bucket < 0")
 
@@ -275,6 +306,9 @@ def _make_tables() -> None:
     ]
     sums = _sums(CALL_SUMS | RACE_SUMS, CALL_MONEY | RACE_MONEY)
     table("rollup_calls", [*who, *sums], "client", "model")
+    tag = [sa.Column(name, sa.Text, nullable=False) for name in ("tag", "value")]
+    table("rollup_tags", [*tag, *_sums(TAG_SUMS, {})], "tag", "value")
+    table("rollup_wide_tags", [sa.Column("tag", sa.Text, nullable=False)], "tag")
     op.bulk_insert(sa.table("buckets", sa.column("bucket"), sa.column("from_ms"), sa.column("to_ms")), FINER)
 
 
@@ -284,7 +318,7 @@ def _sums(always: Mapping[str, str], known: Mapping[str, str]) -> list[sa.Column
     def kind(expression: str) -> sa.types.TypeEngine[Any]:
         whole = (
             expression.startswith("count")
-            or "tokens" in expression
+            or ("tokens" in expression and "double" not in expression)
             or "chars" in expression
             or "launched" in expression
         )
@@ -318,6 +352,7 @@ def _statements(dialect: Dialect, table: str, fresh: str) -> list[str]:
             _series([(client, fresh, COMPARED)]),
             _add_up(dialect, "rollup_calls", ("client", "model"), sums, grouped),
             _histograms(dialect, points),
+            *_tags(dialect, fresh),
         ]
     return _attempt_statements(dialect, fresh, window)
 
@@ -439,6 +474,40 @@ def _histograms(dialect: Dialect, points: Sequence[Point]) -> str:
     grouped = f"select w, series_id, metric, bucket, sum(n) as n from ({every}) as each_one group by 1, 2, 3, 4"
     is_asked_for = "(p.minutes = 5 or g.metric <> 'load_itl')"
     return _add_up(dialect, "rollup_histograms", ("series_id", "metric", "bucket"), {"n": ""}, grouped, is_asked_for)
+
+
+def _tags(dialect: Dialect, fresh: str) -> list[str]:
+    """Return what adds up calls by tag, in windows of a day; first it notes the tags that have too many values for it.
+
+    A tag that is noted stays so for its day. Who has not seen the note yet adds to sums that nobody reads.
+    """
+    day = f"{dialect.epoch('f.started_at')} / 86400 * 86400"
+    window = dialect.instant("found.w")
+    found = (
+        f"select distinct {day} as w, each.key as tag, cast(each.value as text) as value from {dialect.tagged(fresh)}"
+    )
+    there = "select {} from rollup_tags as r where r.minutes = 1440 and r.window_start = {}"
+    noted = "select 1 from rollup_wide_tags as w where w.minutes = 1440 and w.window_start = {} and w.tag in ({}, '')"
+    new_ones = (
+        f"(select {window} as day, found.tag, found.value from ({found}) as found "
+        f"where not exists ({there.format('1', window)} and r.tag = found.tag and r.value = found.value) "
+        f"and not exists ({noted.format(window, 'found.tag')})) as new_ones"
+    )
+    there_already = there.format("count(*)", "new_ones.day")
+    too_many = f"count(*) + ({there_already} and r.tag = new_ones.tag) > {MOST_VALUES}"
+    far_too_many = f"count(*) + ({there_already}) > {MOST_PAIRS}"
+    too_long = f"max(length(new_ones.tag) + length(new_ones.value)) > {LONGEST_PAIR}"
+    note = "insert into rollup_wide_tags (minutes, window_start, tag) select 1440, day,"
+    grouped = (
+        f"select {day} as w, each.key as tag, cast(each.value as text) as value, {_named(TAG_SUMS)} "
+        f"from {dialect.tagged(fresh)} group by 1, 2, 3"
+    )
+    is_kept = f"p.minutes = 1440 and not exists ({noted.format(dialect.instant('g.w'), 'g.tag')})"
+    return [
+        f"{note} tag from {new_ones} group by day, tag having {too_many} order by 2, 3 on conflict do nothing",
+        f"{note} '' from {new_ones} group by day having {too_long} or {far_too_many} order by 2 on conflict do nothing",
+        _add_up(dialect, "rollup_tags", ("tag", "value"), TAG_SUMS, grouped, is_kept),
+    ]
 
 
 def _errors(dialect: Dialect, fresh: str, window: str) -> str:

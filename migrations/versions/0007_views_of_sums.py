@@ -26,6 +26,8 @@ VIEWS: dict[str, tuple[str, str | None]] = {
     **{f"cache_value_{span}": ("cache_value_sums", span) for span in SPANS},
     "speed_hours": ("speed", None),
     "speed_days": ("speed", None),
+    "tag_values_30d": ("tag_values_sums", "30d"),
+    "tag_differences": ("tag_differences", None),
     "load_5m": ("load_5m", None),
     "load_peaks": ("load_peaks", None),
 }
@@ -45,11 +47,18 @@ def downgrade() -> None:
         op.get_bind().exec_driver_sql(_samples("", ""))
     for name in reversed(VIEWS):
         op.execute(f"drop view {name}")
-    script = op.get_context().script
-    before: Any = script.get_revision("0004").module if script is not None else None
+    before = _revision("0004")
     for name in VIEWS:
         if name in before.VIEWS:
             before.create(name)
+
+
+def _revision(name: str) -> Any:
+    """Return the module of a revision."""
+    script = op.get_context().script
+    if script is None:
+        raise RuntimeError("a revision of its own has no others to ask")
+    return script.get_revision(name).module
 
 
 # The bucket of a sample: computed it takes a tenth of the time. Postgres's least() takes no notice of nulls.
@@ -75,6 +84,7 @@ def _create(name: str) -> None:
     is_postgres = op.get_bind().dialect.name == "postgresql"
     file, span = VIEWS[name]
     of_0004 = VIEWS_FOLDER / "0004" / op.get_bind().dialect.name
+    tag_sums = ", ".join(f"{expression} as {column}" for column, expression in _revision("0006").TAG_SUMS.items())
     path = VIEWS_FOLDER / revision / f"{file}.sql"
     definition = (path if path.exists() else of_0004 / f"{file}.sql").read_text(encoding="utf-8")
     race_value = (of_0004 / "race_value.sql").read_text(encoding="utf-8")
@@ -87,11 +97,15 @@ def _create(name: str) -> None:
         "minutes": "60" if name.endswith("hours") else "1440",
         "since": _instant(f"{{now}} - {8 * 86400 if name.endswith('hours') else 62 * 86400}"),
         "windows": "" if span is None else _windows(span),
+        "first": "" if span is None else _first(span),
+        "each tag": "jsonb_each_text(f.tags)" if is_postgres else "json_each(f.tags)",
+        "tag sums": tag_sums,
         # The estimate itself is that of the view over rows.
         "estimate": _between(race_value, "\nratio as (", "\n-- First tokens"),
         "quantiles": _between(race_value, "\nranked as (", "\ncounts as ("),
         "figures": _between(race_value, "\nselect\n  model,\n  calls,", None),
     }
+    definition = re.sub(r"\{variance (\w+) (\w+)\}", lambda found: _variance(found[1], found[2]), definition)
     definition = re.sub(r"\{quantile (\w+) ([\d.]+)\}", lambda found: _quantile(found[1], found[2]), definition)
     for word, text in words.items():
         definition = definition.replace(f"{{{word}}}", text)
@@ -110,6 +124,15 @@ def _quantile(metric: str, q: str) -> str:
     return f"max(case when {is_there} then {inside} end)"
 
 
+def _variance(figure: str, number: str) -> str:
+    """Return the sample variance out of sums; what is no more than their rounding is 0."""
+    squares = f"({figure}_squared - {figure} * {figure} / nullif({number}, 0))"
+    return (
+        f"case when {number} > 1 then case when {squares} > 1e-12 * {figure}_squared "
+        f"then {squares} / ({number} - 1) else 0.0 end end"
+    )
+
+
 def _instant(epoch: str) -> str:
     """Return what makes an instant of seconds since 1970; ``{now}`` are those of now."""
     if op.get_bind().dialect.name == "postgresql":
@@ -119,11 +142,17 @@ def _instant(epoch: str) -> str:
     return f"datetime({seconds}, 'unixepoch')"
 
 
+def _first(span: str) -> str:
+    """Return when the first window of the last hour, day or month begins."""
+    since = f"({{now}} - {SECONDS[span]})"
+    return _instant(f"{since} - {since} % {SPANS[span][0] * 60}")
+
+
 def _windows(span: str) -> str:
     """Return what is true of the windows (r) of the last hour, day or month: small ones until the first large one."""
     small, large = SPANS[span]
     since = f"({{now}} - {SECONDS[span]})"
-    first = _instant(f"{since} - {since} % {small * 60}")
+    first = _first(span)
     if small == large:
         return f"r.minutes = {small} and r.window_start >= {first}"
     turn = _instant(f"{since} - {since} % {large * 60} + {large * 60}")

@@ -268,3 +268,65 @@ async def test_postgres_adds_up_what_any_version_ships_and_asks_no_rights_for_it
         await connection.execute(text("drop role shipper_of_rows"))
     await engine.dispose()
     assert [row["n"] for row in await rows(postgres_url, "select n from client_usage_30d")] == [1]
+
+
+def tagged(tags: dict[str, str], number: int, seed: int = 1, days: float = 25.0) -> list[Entry]:
+    """Return calls of the last ``days`` with these tags, one in ten failed; a ``?`` becomes its number."""
+    draw = random.Random(seed)
+    made: list[Entry] = []
+    for each in range(number):
+        at = datetime.now(UTC) - timedelta(days=days * draw.random(), seconds=5)
+        facts: dict[str, Any] = {"total_ms": draw.uniform(100, 5000), "ttft_ms": draw.uniform(100, 500)}
+        facts |= {"completion_tokens": draw.choice([None, 50, 70_000]), "cost_usd": 0.002}
+        if draw.random() < 0.1:
+            facts = {"total_ms": 30_000.0, "status_code": 502, "error_kind": "all_failed"}
+        own = {name.replace("?", str(each)): value.replace("?", str(each)) for name, value in tags.items()}
+        made.append(Finished(call(won(new_id(), started_at=at), started_at=at, tags=own, **facts)))
+    return made
+
+
+async def wide(url: str) -> set[str]:
+    return {row["tag"] for row in await rows(url, "select tag from rollup_wide_tags")}
+
+
+async def test_tags_of_a_month_say_what_its_rows_say(ledger_url: str) -> None:
+    a, b = (tagged({"variant": value, "team": "s\u00e9arch"}, 300, seed) for seed, value in enumerate("ab"))
+    await store(ledger_url, a + b[:100], b[100:] + a[:50], tagged({}, 50), tagged({"variant": "once"}, 1))
+    await same(ledger_url, "tag_values_30d", "tag_values", "tag", "value")
+    assert not await wide(ledger_url)
+    await downgrade(ledger_url, "0005")  # what was there before is in the sums too
+    await migrate(ledger_url)
+    await same(ledger_url, "tag_values_30d", "tag_values", "tag", "value")
+
+
+async def test_figures_that_are_all_alike_have_no_variance(ledger_url: str) -> None:
+    await store(ledger_url, *([each] for each in tagged({"variant": "a"}, 40)))
+    (row,) = await rows(ledger_url, "select n_cost, cost_mean_usd, cost_variance from tag_values_30d")
+    assert row["n_cost"] > 30
+    assert (row["cost_mean_usd"], row["cost_variance"]) == (WITHIN(0.002), 0.0)
+
+
+async def test_a_tag_of_more_values_than_are_added_up_is_read_from_rows(ledger_url: str) -> None:
+    made = tagged({"user": "u?", "variant": "a"}, 1100, days=0.0)
+    await store(ledger_url, made[:600], made[600:], made[:50], tagged({"user": "u1", "variant": "b"}, 50, days=0.0))
+    assert await wide(ledger_url) == {"user"}
+    await same(ledger_url, "tag_values_30d", "tag_values", "tag", "value")
+    (kept,) = await rows(ledger_url, "select count(*) as n from rollup_tags where tag = 'user'")
+    assert kept["n"] <= 1000
+    (summed,) = await rows(ledger_url, "select sum(n) as n from rollup_tags where tag = 'variant'")
+    assert summed["n"] == 1150
+
+
+async def test_more_tags_than_are_added_up_are_all_read_from_rows(ledger_url: str) -> None:
+    many = tagged({f"tag ? {each}": "x" for each in range(16)}, 700, days=0.0)
+    await store(ledger_url, tagged({"variant": "a"}, 20, days=0.0), many[:300], many[300:600], many[600:])
+    assert "" in await wide(ledger_url)
+    await same(ledger_url, "tag_values_30d", "tag_values", "tag", "value")
+    (kept,) = await rows(ledger_url, "select count(*) as n from rollup_tags")
+    assert kept["n"] <= 10_000
+
+
+async def test_a_tag_too_long_for_an_index_is_read_from_rows(ledger_url: str) -> None:
+    value = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz", k=9000))
+    await store(ledger_url, tagged({"note": value}, 5, days=0.0))
+    await same(ledger_url, "tag_values_30d", "tag_values", "tag", "value")
