@@ -96,6 +96,9 @@ def _create(name: str) -> None:
         "ago 24 hours": _instant("{now} / 300 * 300 - 86400"),
         "minutes": "60" if name.endswith("hours") else "1440",
         "since": _instant(f"{{now}} - {8 * 86400 if name.endswith('hours') else 62 * 86400}"),
+        "wide": _WIDE[is_postgres],
+        "each is wide": _IS_WIDE[is_postgres],
+        "wide tags": "select r.tag from rollup_wide_tags as r where {windows}",
         "windows": "" if span is None else _windows(span),
         "first": "" if span is None else _first(span),
         "each tag": "jsonb_each_text(f.tags)" if is_postgres else "json_each(f.tags)",
@@ -122,6 +125,19 @@ def _quantile(metric: str, q: str) -> str:
     is_there = f"o.metric = '{metric}' and o.so_far >= {q} * o.total and o.so_far - o.n < {q} * o.total"
     inside = f"b.from_ms + (b.to_ms - b.from_ms) * ({q} * o.total - (o.so_far - o.n)) / o.n"
     return f"max(case when {is_there} then {inside} end)"
+
+
+# Tags that have too many values to be added up, unless all are read from rows. If there are none, neither database
+# reads a single call: SQLite because this comes first, Postgres because of exists(). Postgres reads none either when
+# only a tag that is not among them is asked for (wide.tag); the array spares it a join for each call.
+_WIDE = {
+    True: "(select distinct tags.tag from ({wide tags}) as tags where '' not in ({wide tags}))",
+    False: "(select 1 where exists ({wide tags}) and '' not in ({wide tags}))",
+}
+_IS_WIDE = {
+    True: "each.key = wide.tag and exists ({wide tags}) and each.key = any (array({wide tags}))",
+    False: "each.key in ({wide tags})",
+}
 
 
 def _variance(figure: str, number: str) -> str:

@@ -9,24 +9,19 @@ with summed as (
     cast(sum(r.n_cost) as bigint) as n_cost, sum(r.cost_usd) as cost_usd, sum(r.cost_usd_squared) as cost_usd_squared
   from rollup_tags as r
   where {windows}
-    and r.tag not in (select r.tag from rollup_wide_tags as r where {windows})
-    and '' not in (select r.tag from rollup_wide_tags as r where {windows})
+    and r.tag not in ({wide tags})
+    and '' not in ({wide tags})
   group by r.tag, r.value
   union all
   select each.key, cast(each.value as text), {tag sums}
-  from (
-    select distinct r.tag
-    from rollup_wide_tags as r
-    where {windows} and '' not in (select r.tag from rollup_wide_tags as r where {windows})
-  ) as wide
+  from {wide} as wide
   cross join calls as f
   cross join {each tag} as each
-  where f.started_at >= {first} and f.tags <> '{}' and each.key = wide.tag and each.value is not null
-    and exists (select 1 from rollup_wide_tags as r where {windows})  -- Postgres asks this before it reads any call
+  where f.started_at >= {first} and f.tags <> '{}' and each.value is not null and {each is wide}
   group by each.key, cast(each.value as text)
   union all
   select each.key, cast(each.value as text), {tag sums}
-  from (select distinct r.tag from rollup_wide_tags as r where {windows} and r.tag = '') as wide
+  from (select distinct tags.tag from ({wide tags}) as tags where tags.tag = '') as wide
   cross join calls as f
   cross join {each tag} as each
   where f.started_at >= {first} and f.tags <> '{}' and each.value is not null

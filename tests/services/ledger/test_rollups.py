@@ -307,9 +307,9 @@ async def test_figures_that_are_all_alike_have_no_variance(ledger_url: str) -> N
 
 
 async def test_a_tag_of_more_values_than_are_added_up_is_read_from_rows(ledger_url: str) -> None:
-    made = tagged({"user": "u?", "variant": "a"}, 1100, days=0.0)
+    made = tagged({"user": "u?", "session": "s?", "variant": "a"}, 1100, days=0.0)
     await store(ledger_url, made[:600], made[600:], made[:50], tagged({"user": "u1", "variant": "b"}, 50, days=0.0))
-    assert await wide(ledger_url) == {"user"}
+    assert await wide(ledger_url) == {"user", "session"}
     await same(ledger_url, "tag_values_30d", "tag_values", "tag", "value")
     (kept,) = await rows(ledger_url, "select count(*) as n from rollup_tags where tag = 'user'")
     assert kept["n"] <= 1000
