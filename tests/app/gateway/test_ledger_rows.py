@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Hang, RoleOnly, Status, Usage, answer
+from providers.simulator.script import Gate, Hang, RoleOnly, Status, Usage, answer
 from tests.app.gateway.stage import MODEL, Serve, Stage
 
 PRICE = {"input": 1.0, "output": 2.0}
@@ -57,6 +57,8 @@ async def test_the_figures_of_a_race_agree_with_each_other(serve: Serve, stream:
 async def test_tokens_and_dollars_of_winner_and_loser(serve: Serve) -> None:
     scripts = {"fast": [*answer("a", "b", "c")[:-2], Usage(100, 40)], "slow": [Hang()]}
     async with serve(**scripts, config=priced(*scripts)) as stage:
+        fast = stage["fast"]
+        fast.script = [Gate(stage["slow"].requested), *(fast.script or ())]  # else it may be cut before it is sent
         call, attempts = await race(stage)
     won, lost = sorted(attempts, key=lambda row: row["outcome"], reverse=True)
     assert (call["prompt_tokens"], call["completion_tokens"]) == (100, 40)

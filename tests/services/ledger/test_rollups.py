@@ -19,6 +19,7 @@ from gateway.racing.recording import attempt_record
 from gateway.steering.constants import BUCKETS
 from gateway.steering.histogram import edge_s
 from providers.chunks import read_chunk
+from providers.sendings import Sendings
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
 from tests.unit.racing.track import delta
 
@@ -196,7 +197,7 @@ def measured(at: datetime, *gaps_ms: float) -> Entry:
     )  # fmt: skip
     start = AttemptStart(new_id(), 1, at, Role.PRIMARY, "groq", "groq/llama", 0.0, model="llama")
     record = attempt_record(
-        asked, start, Outcome.WON, measurement, exchange=None, sends=1, error=None, censored_at=None
+        asked, start, Outcome.WON, measurement, exchange=None, sendings=Sendings(), error=None, censored_at=None
     )
     return Finished(call(record, started_at=at, client="anna", model="llama"))
 
