@@ -157,7 +157,9 @@ CALLS: Mapping[str, Sequence[Rule]] = {
     "prompt_class": [same(lambda _: 0)],
     "size_class": [same(lambda _: 0)],
     "win_on": [same(win_on)],
-    "launched": [same(lambda call: len(call.asked))],
+    "launched": [
+        same(lambda call: len(call.asked.keys() | {one.persona.name for one in call.attempts if not one.row["sends"]}))
+    ],
     "winner_attempt_id": [
         same(lambda call: None if _left_early(call) or call.winner is None else call.winner.row["id"])
     ],

@@ -20,6 +20,7 @@ UNSEEN_TOKENS = 32  # at most, that were generated when the server saw that one 
 LONGER = 4  # times the winner's answer, a loser's may be where neither the request nor the model sets a limit
 ANSWER_TOKENS = 4096  # likewise, where nobody has answered
 MISCOUNT = 2.0  # how far off a count may be, either way, that is only our guess
+FEW_TOKENS = 8  # of which the average may be as long as any: so many fewer there may be besides
 _REFUSED = frozenset(  # before anything was generated, if it arrived at all
     {
         ErrorKind.CONNECT_ERROR,
@@ -73,7 +74,7 @@ def bounds(
             return Bounds(low + answer, high + answer)
         low += answer  # some count with every event: it was not all yet
     else:
-        low += seen / MISCOUNT * min(price.output_usd, price.reasoning_usd or price.output_usd)
+        low += max(0, seen - FEW_TOKENS) / MISCOUNT * min(price.output_usd, price.reasoning_usd or price.output_usd)
     high += _most_tokens(record, deployment, winner, max_tokens) * max(price.output_usd, price.reasoning_usd or 0.0)
     is_maybe_free = not seen and (record.outcome in _FAILED or _is_unheard(record))
     return Bounds(0.0 if is_maybe_free else low, high)

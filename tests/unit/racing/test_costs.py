@@ -147,7 +147,7 @@ def test_a_winner_that_was_counted_has_one_cost() -> None:
 def test_a_guess_may_be_off_either_way() -> None:
     guessed = bill(won(prompt_tokens=None, tokens_source=TokensSource.ESTIMATED), price=PLAIN).attempts[0]
     assert guessed.cost_usd == pytest.approx(10e-3 + 1.0)
-    assert guessed.cost_low_usd == pytest.approx(5e-3 + 0.5)
+    assert guessed.cost_low_usd == pytest.approx(5e-3 + 0.46)  # and a few tokens may be long
     assert guessed.cost_high_usd == pytest.approx(20e-3 + 2.0)
 
 
