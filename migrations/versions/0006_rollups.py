@@ -254,12 +254,12 @@ def downgrade() -> None:
 
 
 def _make_tables() -> None:
-    def table(name: str, columns: list[sa.Column[Any]], *key: str) -> None:
+    def table(name: str, columns: list[sa.Column[Any]], *key: str, before: tuple[str, ...] = ()) -> None:
         window: list[sa.Column[Any]] = [
             sa.Column("minutes", sa.SmallInteger, nullable=False),
             sa.Column("window_start", sa.DateTime(timezone=True), nullable=False),
         ]
-        whole = sa.PrimaryKeyConstraint("minutes", "window_start", *key, name=f"{name}_pkey")
+        whole = sa.PrimaryKeyConstraint("minutes", *before, "window_start", *key, name=f"{name}_pkey")
         op.create_table(name, *window, *columns, whole, sqlite_with_rowid=False)
 
     def series() -> sa.Column[Any]:
@@ -298,7 +298,8 @@ def _make_tables() -> None:
             sa.Column("bucket", sa.SmallInteger, nullable=False),
             sa.Column("n", sa.BigInteger, nullable=False),
         ],
-        *("series_id", "metric", "bucket"),
+        *("series_id", "bucket"),
+        before=("metric",),  # who asks, asks for one or two of them
     )
     who: list[sa.Column[Any]] = [
         sa.Column("client", sa.Text, nullable=False),

@@ -24,7 +24,7 @@ VIEWS: dict[str, tuple[str, str | None]] = {
     "client_usage_30d": ("client_usage_sums", "30d"),
     **{f"gaps_{span}": ("gaps", span) for span in SPANS},
     **{f"cache_value_{span}": ("cache_value_sums", span) for span in SPANS},
-    "speed_hours": ("speed", None),
+    "speed_by_hour": ("speed", None),
     "speed_days": ("speed", None),
     "tag_values_30d": ("tag_values_sums", "30d"),
     "tag_differences": ("tag_differences", None),
@@ -73,6 +73,9 @@ _COMPUTED = """    when coalesce(token_ms, censored_ms) >= 10 then
       cast(least(111, floor(8 * ln(coalesce(token_ms, censored_ms) / 10) / ln(2) + 1e-9)) as smallint)
 """
 
+_OF_HOURS = {"minutes": "60", "since": "{the last week}", "slot": "{hour}", "named": "hour"}
+_OF_DAYS = {"minutes": "1440", "since": "{the last month}", "slot": "r.window_start", "named": "window_start"}
+
 
 def _samples(there: str, instead: str) -> str:
     """Return what makes the view anew that is there, with ``instead`` in the place of what is ``there``."""
@@ -88,14 +91,17 @@ def _create(name: str) -> None:
     path = VIEWS_FOLDER / revision / f"{file}.sql"
     definition = (path if path.exists() else of_0004 / f"{file}.sql").read_text(encoding="utf-8")
     race_value = (of_0004 / "race_value.sql").read_text(encoding="utf-8")
+    hour = "extract(hour from r.window_start at time zone 'UTC')" if is_postgres else "strftime('%H', r.window_start)"
     words = {
         "view": name,
         "day": "cast(r.window_start at time zone 'UTC' as date)" if is_postgres else "date(r.window_start)",
         "greatest": "greatest" if is_postgres else "max",
         "decimal": "numeric" if is_postgres else "real",
         "ago 24 hours": _instant("{now} / 300 * 300 - 86400"),
-        "minutes": "60" if name.endswith("hours") else "1440",
-        "since": _instant(f"{{now}} - {8 * 86400 if name.endswith('hours') else 62 * 86400}"),
+        **(_OF_HOURS if name == "speed_by_hour" else _OF_DAYS),
+        "hour": f"cast({hour} as integer)",
+        "the last week": _instant("{now} / 3600 * 3600 - 604800"),
+        "the last month": _instant("{now} / 86400 * 86400 - 2592000"),
         "wide": _WIDE[is_postgres],
         "each is wide": _IS_WIDE[is_postgres],
         "wide tags": "select r.tag from rollup_wide_tags as r where {windows}",

@@ -1,49 +1,52 @@
--- Per hour (speed_hours, of the last week) or day (speed_days, of the last two months), model and deployment, how fast it
--- was. Quantiles are of first tokens that came, out of buckets 9 % wide: where many attempts are raced the slow ones were
--- cut, so compare times, not deployments.
+-- Per hour of the day (speed_by_hour, of the last week) or day (speed_days, of the last 30), model and deployment, how fast
+-- it was. Quantiles are of first tokens that came, out of buckets 9 % wide: where many attempts are raced the slow ones
+-- were cut, so compare times, not deployments.
 create view {view} as
-with sums as (
+with groups as (  -- numbers are grouped in half the time that names take
+  select id, min(id) over (partition by model, deployment) as group_id from rollup_series
+),
+sums as (
   select
-    r.window_start, s.model, s.deployment, s.provider,
+    {slot} as {named}, g.group_id,
     cast(sum(r.n) as bigint) as n,
     cast(sum(r.n_first_token) as bigint) as n_first_token,
     cast(sum(r.n_errors) as bigint) as n_errors,
     cast(sum(r.n_rate_limited) as bigint) as n_rate_limited
   from rollup_attempts as r
-  join rollup_series as s on s.id = r.series_id
+  join groups as g on g.id = r.series_id
   where r.minutes = {minutes} and r.window_start >= {since}
-  group by r.window_start, s.model, s.deployment, s.provider
+  group by {slot}, g.group_id
 ),
 counts as (
-  select r.window_start, s.model, s.deployment, r.metric, r.bucket, cast(sum(r.n) as double precision) as n
+  select {slot} as {named}, g.group_id, r.metric, r.bucket, cast(sum(r.n) as double precision) as n
   from rollup_histograms as r
-  join rollup_series as s on s.id = r.series_id
+  join groups as g on g.id = r.series_id
   where r.minutes = {minutes} and r.window_start >= {since} and r.metric in ('ttft', 'tps')
-  group by r.window_start, s.model, s.deployment, r.metric, r.bucket
+  group by {slot}, g.group_id, r.metric, r.bucket
 ),
 ordered as (
   select
     *,
-    sum(n) over (partition by window_start, model, deployment, metric order by bucket) as so_far,
-    sum(n) over (partition by window_start, model, deployment, metric) as total
+    sum(n) over (partition by {named}, group_id, metric order by bucket) as so_far,
+    sum(n) over (partition by {named}, group_id, metric) as total
   from counts
 ),
 quantiles as (
   select
-    o.window_start, o.model, o.deployment,
+    o.{named}, o.group_id,
     {quantile ttft 0.50} as ttft_p50_ms,
     {quantile ttft 0.95} as ttft_p95_ms,
     {quantile tps 0.50} as decode_tps_p50,
     {quantile tps 0.05} as decode_tps_p95
   from ordered as o
   join buckets as b on b.bucket = o.bucket
-  group by o.window_start, o.model, o.deployment
+  group by o.{named}, o.group_id
 )
 select
-  sums.window_start,
-  sums.model,
-  sums.deployment,
-  sums.provider,
+  sums.{named},
+  s.model,
+  s.deployment,
+  s.provider,
   n,
   n_first_token,
   n_errors,
@@ -53,5 +56,5 @@ select
   decode_tps_p50,
   decode_tps_p95
 from sums
-left join quantiles
-  on quantiles.window_start = sums.window_start and quantiles.model = sums.model and quantiles.deployment = sums.deployment
+join rollup_series as s on s.id = sums.group_id
+left join quantiles on quantiles.{named} = sums.{named} and quantiles.group_id = sums.group_id

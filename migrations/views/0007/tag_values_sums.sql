@@ -17,14 +17,15 @@ with summed as (
   from {wide} as wide
   cross join calls as f
   cross join {each tag} as each
-  where f.started_at >= {first} and f.tags <> '{}' and each.value is not null and {each is wide}
+  where exists ({wide tags})  -- asked once: where no tag is wide, no call is read
+    and f.started_at >= {first} and f.tags <> '{}' and each.value is not null and {each is wide}
   group by each.key, cast(each.value as text)
   union all
   select each.key, cast(each.value as text), {tag sums}
   from (select distinct tags.tag from ({wide tags}) as tags where tags.tag = '') as wide
   cross join calls as f
   cross join {each tag} as each
-  where f.started_at >= {first} and f.tags <> '{}' and each.value is not null
+  where exists ({wide tags}) and f.started_at >= {first} and f.tags <> '{}' and each.value is not null
   group by each.key, cast(each.value as text)
 )
 select

@@ -230,6 +230,23 @@ async def test_the_ledger_knows_the_edges_of_each_bucket_that_gaps_are_counted_i
         assert (row["from_ms"], row["to_ms"]) == WITHIN(edges_ms, rel=1e-9)
 
 
+async def test_speed_is_told_by_the_hour_of_the_day_and_by_the_day(ledger_url: str) -> None:
+    noon = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
+    made: list[Entry] = []
+    for days, hour, ttft_ms in ((1, 3, 100.0), (2, 3, 100.0), (2, 15, 400.0), (20, 3, 900.0)):
+        at = noon.replace(hour=hour) - timedelta(days=days)
+        one: dict[str, Any] = {"started_at": at, "ttft_ms": ttft_ms, "token_ms": ttft_ms, "decode_tps": 50.0, "model": "llama"}
+        made += [Finished(call(won(new_id(), **one), started_at=at, model="llama")) for _ in range(5)]
+    await store(ledger_url, made)
+    hours = await rows(ledger_url, "select * from speed_by_hour order by hour")
+    days = await rows(ledger_url, "select * from speed_days order by window_start")
+    assert [(row["hour"], row["n"], row["ttft_p50_ms"]) for row in hours] == [
+        (3, 10, WITHIN(100, rel=0.09)),
+        (15, 5, WITHIN(400, rel=0.09)),
+    ]
+    assert [(row["n"], row["decode_tps_p50"]) for row in days] == [(n, WITHIN(50, rel=0.09)) for n in (5, 10, 5)]
+
+
 async def test_load_counts_calls_tokens_and_gaps_by_the_wall_clock(ledger_url: str) -> None:
     at = datetime.now(UTC) - timedelta(minutes=30)
     made: list[Entry] = [
