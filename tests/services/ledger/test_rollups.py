@@ -233,8 +233,8 @@ async def test_the_ledger_knows_the_edges_of_each_bucket_that_gaps_are_counted_i
 async def test_speed_is_told_by_the_hour_of_the_day_and_by_the_day(ledger_url: str) -> None:
     noon = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
     made: list[Entry] = []
-    for days, hour, ttft_ms in ((1, 3, 100.0), (2, 3, 100.0), (2, 15, 400.0), (20, 3, 900.0)):
-        at = noon.replace(hour=hour) - timedelta(days=days)
+    for age, hour, ttft_ms in ((1, 3, 100.0), (2, 3, 100.0), (2, 15, 400.0), (20, 3, 900.0)):
+        at = noon.replace(hour=hour) - timedelta(days=age)
         one: dict[str, Any] = {"started_at": at, "ttft_ms": ttft_ms, "token_ms": ttft_ms, "decode_tps": 50.0, "model": "llama"}
         made += [Finished(call(won(new_id(), **one), started_at=at, model="llama")) for _ in range(5)]
     await store(ledger_url, made)
