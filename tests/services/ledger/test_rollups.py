@@ -235,7 +235,13 @@ async def test_speed_is_told_by_the_hour_of_the_day_and_by_the_day(ledger_url: s
     made: list[Entry] = []
     for age, hour, ttft_ms in ((1, 3, 100.0), (2, 3, 100.0), (2, 15, 400.0), (20, 3, 900.0)):
         at = noon.replace(hour=hour) - timedelta(days=age)
-        one: dict[str, Any] = {"started_at": at, "ttft_ms": ttft_ms, "token_ms": ttft_ms, "decode_tps": 50.0, "model": "llama"}
+        one: dict[str, Any] = {
+            "started_at": at,
+            "ttft_ms": ttft_ms,
+            "token_ms": ttft_ms,
+            "decode_tps": 50.0,
+            "model": "llama",
+        }
         made += [Finished(call(won(new_id(), **one), started_at=at, model="llama")) for _ in range(5)]
     await store(ledger_url, made)
     hours = await rows(ledger_url, "select * from speed_by_hour order by hour")
