@@ -67,11 +67,13 @@ fmt: $(VENV)/.dev  ## format, and mend what can be mended
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-lock: $(VENV)/.made  ## pin and hash the dependencies anew
+lock: $(VENV)/.made  ## pin and hash the dependencies anew, and take the newest table of prices
 	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
-	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build -o requirements/runtime.lock
-	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev --extra parquet \
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra litellm -o requirements/runtime.lock
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev --extra litellm --extra parquet \
 	  -c requirements/runtime.lock -o requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/runtime.lock
+	PYTHONPATH=. $(BIN)/python requirements/extract_datasheets.py
 
 clean:  ## remove what was installed and cached, never your data in var/
 	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build

@@ -219,7 +219,7 @@ class Gateway:
             settings,
             self._catalog,
             open_upstream=self._upstreams.open,
-            find_datasheet=Datasheets(settings, self._catalog, DatasheetTable.installed()).of,
+            find_datasheet=Datasheets(settings, self._catalog, DatasheetTable.shipped()).of,
             previous=previous,
         )
 

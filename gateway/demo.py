@@ -1,13 +1,13 @@
 """The demo: five simulated providers over real HTTP in a process of their own, for those who have no key at hand."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 import msgspec
 import structlog
 
+from gateway import children
 from gateway.settings.model import Settings
 from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, EMBEDDING_MODEL
 
@@ -28,16 +28,12 @@ async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
 
     """
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",  # nothing is imported from the working directory
-        "-m",
-        "providers.simulator",
-        "--seed",
-        str(seed),
+        *children.command("providers.simulator", "--seed", str(seed)),
         start_new_session=True,  # Ctrl-C is for this process, which lets streams end and then ends the fleet
         stdin=asyncio.subprocess.PIPE,  # closing it, by whatever end of this process, ends the fleet
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,  # ours may be a pipe that nobody reads
+        env=children.environment(),
     )
     assert process.stdin is not None
     assert process.stdout is not None

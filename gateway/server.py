@@ -20,6 +20,7 @@ from pathlib import Path
 import structlog
 import uvloop
 
+from gateway import children
 from gateway.app import Gateway
 from gateway.connections.descriptors import descriptor_budget, raise_limit
 from gateway.connections.listener import listening
@@ -152,13 +153,9 @@ async def prepare_schema(url: str) -> None:
             raise
         # In a process of its own: what migrating imports, serving never needs.
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",  # -m alone would import from the working directory first, whoever may write there
-            "-m",
-            "gateway.cli",
-            "migrate",
+            *children.command("gateway.cli", "migrate"),
             stdout=asyncio.subprocess.DEVNULL,
-            env={**os.environ, "HOLESHOT_DATABASE_URL": url},
+            env={**children.environment(), "HOLESHOT_DATABASE_URL": url},
         )
         if await process.wait():
             raise

@@ -1,7 +1,8 @@
-"""What is known of vendors' models: the table that ships inside litellm, read as a file without importing litellm.
+"""What is known of vendors' models: prices and abilities, from an extract of litellm's table.
 
-Base prices only: its surcharges for very long prompts and for caches kept an hour, and its discounts for batches, are
-not applied.
+The extract, ``models.json``, says of which version it is and when it was made (requirements/extract_datasheets.py, by
+`make lock`). Base prices only: its surcharges for very long prompts and for caches kept an
+hour, and its discounts for batches, are not applied.
 
 A flag that is missing there says nothing: of gpt-3.5-turbo it leaves out that pictures are not taken, of many models
 that they know tools. Only what is written as false is a no. Where a row lists the kinds of input (``image``,
@@ -9,7 +10,6 @@ that they know tools. Only what is written as false is a no. Where a row lists t
 """
 
 from collections.abc import Iterable, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,7 @@ import msgspec
 from providers.capabilities import UNKNOWN, Capabilities
 from providers.prices import Price
 
-_TABLE = "model_prices_and_context_window_backup.json"
+_TABLE = Path(__file__).with_name("models.json")
 
 ModelKey = tuple[str, str]  # litellm's name of the vendor, the vendor's name of the model
 
@@ -84,29 +84,49 @@ class _Seller(msgspec.Struct, frozen=True):
     litellm_provider: str = ""
 
 
-_table_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+class Source(msgspec.Struct, frozen=True):
+    """Where the table comes from."""
+
+    name: str
+    version: str
+    date: str  # of the extract, ISO
+    url: str
+    license: str
+
+
+class _Table(msgspec.Struct):
+    source: Source
+    models: dict[str, msgspec.Raw]  # by model, or vendor/model
+
+
+class _Head(msgspec.Struct):
+    source: Source
+
+
+_table_decoder = msgspec.json.Decoder(_Table)
+_head_decoder = msgspec.json.Decoder(_Head)
 _seller_decoder = msgspec.json.Decoder(_Seller)
 _prices_decoder = msgspec.json.Decoder(_Prices)
 _abilities_decoder = msgspec.json.Decoder(_Abilities)
 
 
 class DatasheetTable:
-    """A table of models in litellm's format, kept on disk: it has thousands of rows, a gateway needs a handful.
+    """A table of models, its rows in litellm's format, kept on disk: it has thousands, a gateway needs a handful.
 
-    Each lookup reads the file (3 MB, some 5 ms) and keeps nothing of it, so look up all deployments at once.
+    Each lookup reads the file (1 MB, some 3 ms) and keeps nothing of it, so look up all deployments at once.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path  # None: nothing is known of any model
 
     @classmethod
-    def installed(cls) -> "DatasheetTable":
-        """Return the table of the installed litellm, an empty one where there is none."""
-        spec = find_spec("litellm")  # finds a top-level package without importing it
-        for folder in (spec.submodule_search_locations or ()) if spec else ():
-            if (path := Path(folder) / _TABLE).is_file():
-                return cls(path)
-        return cls(None)
+    def shipped(cls) -> "DatasheetTable":
+        """Return the table that ships with this version."""
+        return cls(_TABLE)
+
+    def source(self) -> Source | None:
+        """Return where the table comes from, and of when it is; None of an empty one."""
+        return _head_decoder.decode(self._path.read_bytes()).source if self._path else None
 
     def look_up(self, models: Iterable[ModelKey]) -> dict[ModelKey, Datasheet]:
         """Return the datasheet of each ``(litellm_prefix, model)``, ``UNLISTED`` where the table has none.
@@ -115,8 +135,13 @@ class DatasheetTable:
             OSError, msgspec.DecodeError: the table cannot be read.
 
         """
-        table = _table_decoder.decode(self._path.read_bytes()) if self._path else {}
+        table = _table_decoder.decode(self._path.read_bytes()).models if self._path else {}
         return {(prefix, model): _find(table, prefix, model) for prefix, model in models}
+
+
+def fields() -> tuple[str, ...]:
+    """Return what is read of a row, by litellm's names."""
+    return tuple(name for part in (_Seller, _Prices, _Abilities) for name in part.__struct_fields__)
 
 
 def _find(table: Mapping[str, msgspec.Raw], prefix: str, model: str) -> Datasheet:

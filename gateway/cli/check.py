@@ -85,7 +85,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
 
     catalog = load_catalog()
     providers = summary.provider_lines(settings, catalog)
-    deployments = summary.deployment_lines(settings, catalog, DatasheetTable.installed())
+    deployments = summary.deployment_lines(settings, catalog, DatasheetTable.shipped())
     fallbacks, policies = summary.fallback_lines(settings), summary.policy_lines(settings)
     liveness = _ask(settings, catalog) if live else {}
     notes = [*summary.warnings(settings, deployments), *_silent(liveness), *_absent(settings, catalog, liveness)]

@@ -50,7 +50,7 @@ def litellm(
     from providers.datasheets import DatasheetTable  # noqa: PLC0415 - likewise
 
     try:
-        converted = convert(source, os.environ, load_catalog(), DatasheetTable.installed())
+        converted = convert(source, os.environ, load_catalog(), DatasheetTable.shipped())
     except ConfigurationError as error:
         report(error)
         raise typer.Exit(FAILED) from None

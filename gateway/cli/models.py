@@ -52,7 +52,7 @@ def _show_configured(settings: "Settings", match: str | None, *, as_json: bool) 
     from providers.catalog import load_catalog  # noqa: PLC0415 - likewise
     from providers.datasheets import DatasheetTable  # noqa: PLC0415 - likewise
 
-    lines = deployment_lines(settings, load_catalog(), DatasheetTable.installed())
+    lines = deployment_lines(settings, load_catalog(), DatasheetTable.shipped())
     quantizations = {
         (name, item.name): item.quantization for name, model in settings.models.items() for item in model.deployments
     }

@@ -13,6 +13,7 @@ from gateway.settings.problems import Complaint, Place
 from gateway.settings.races import impossible
 from providers.catalog import Api, Kind
 from providers.datasheets import DatasheetTable
+from providers.extras import LITELLM, has_litellm
 from providers.http.message import checked
 
 _DATABASES = ("postgresql", "postgres", "postgresql+asyncpg", "sqlite", "sqlite+aiosqlite")
@@ -113,6 +114,8 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterat
         return
     kind = _kind(name, provider, catalog)
     yield from _apis((*place, "apis"), provider.apis, kind)
+    if kind == "litellm" and not has_litellm():
+        yield Complaint(place, f"is spoken to through litellm, which is not installed: {LITELLM}")
     known_url = provider.base_url or (vendor.base_url if vendor else None)
     if kind == "openai_compatible" and known_url is None:
         if vendor is not None:
@@ -252,7 +255,7 @@ def _races(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
         return datasheets.of(vendor, item).price is not None
 
     by_cost = any(model.race.objective is Objective.COST for model in settings.models.values())
-    datasheets = Datasheets(settings, catalog, DatasheetTable.installed() if by_cost else DatasheetTable(None))
+    datasheets = Datasheets(settings, catalog, DatasheetTable.shipped() if by_cost else DatasheetTable(None))
     for name, model in settings.models.items():
         yield from impossible(name, model, is_priced)
 

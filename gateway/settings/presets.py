@@ -6,6 +6,7 @@ from pydantic import SecretStr
 
 from gateway.settings.model import ProviderSettings, Settings
 from providers.catalog import Vendor
+from providers.extras import has_litellm
 
 Catalog = Mapping[str, Vendor]
 
@@ -39,7 +40,7 @@ def complete(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -
 def found_vendors(environ: Mapping[str, str], catalog: Catalog) -> Iterator[Vendor]:
     """Yield the vendors that can be used with nothing but the variables that are set."""
     for vendor in catalog.values():
-        if usual_key(vendor, environ) and (vendor.base_url or vendor.kind == "litellm"):
+        if usual_key(vendor, environ) and (vendor.base_url or (vendor.kind == "litellm" and has_litellm())):
             yield vendor
 
 

@@ -51,7 +51,8 @@ ROWS: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def table(tmp_path: Path) -> DatasheetTable:
     path = tmp_path / "models.json"
-    path.write_text(json.dumps(ROWS))
+    source = {"name": "litellm", "version": "1", "date": "2026-01-01", "url": "", "license": "MIT"}
+    path.write_text(json.dumps({"source": source, "models": ROWS}))
     return DatasheetTable(path)
 
 
@@ -113,7 +114,7 @@ def test_without_a_table_nothing_is_known() -> None:
     assert found(DatasheetTable(None), "groq", "llama") == UNLISTED
 
 
-def test_the_installed_table_knows_what_the_catalog_s_vendors_sell() -> None:
+def test_the_shipped_table_knows_what_the_catalog_s_vendors_sell() -> None:
     catalog = load_catalog()
     sold = [
         ("openai", "gpt-4o"),
@@ -123,7 +124,7 @@ def test_the_installed_table_knows_what_the_catalog_s_vendors_sell() -> None:
         ("anthropic", "claude-sonnet-4-5"),
     ]
     wanted = [(catalog[vendor].litellm_prefix or "", model) for vendor, model in sold]
-    for key, sheet in DatasheetTable.installed().look_up(wanted).items():
+    for key, sheet in DatasheetTable.shipped().look_up(wanted).items():
         price, can = sheet.price, sheet.capabilities
         assert price is not None, key
         assert 0 < price.input_usd <= price.output_usd < 1e-3, key
@@ -132,8 +133,8 @@ def test_the_installed_table_knows_what_the_catalog_s_vendors_sell() -> None:
         assert can.context_tokens >= 100_000, key
 
 
-def test_in_the_installed_table_anthropic_s_cache_is_dearer_to_write_and_cheaper_to_read() -> None:
-    price = found(DatasheetTable.installed(), "anthropic", "claude-sonnet-4-5").price
+def test_in_the_shipped_table_anthropic_s_cache_is_dearer_to_write_and_cheaper_to_read() -> None:
+    price = found(DatasheetTable.shipped(), "anthropic", "claude-sonnet-4-5").price
     assert price is not None
     assert price.cached_input_usd is not None
     assert price.cache_write_usd is not None
@@ -143,15 +144,15 @@ def test_in_the_installed_table_anthropic_s_cache_is_dearer_to_write_and_cheaper
 @pytest.mark.parametrize(
     ("prefix", "model"), [("openai", "gpt-4o"), ("gemini", "gemini-2.5-pro"), ("anthropic", "claude-sonnet-4-5")]
 )
-def test_the_installed_table_knows_who_takes_pictures_and_documents(prefix: str, model: str) -> None:
-    can = found(DatasheetTable.installed(), prefix, model).capabilities
+def test_the_shipped_table_knows_who_takes_pictures_and_documents(prefix: str, model: str) -> None:
+    can = found(DatasheetTable.shipped(), prefix, model).capabilities
     assert (can.vision, can.documents) == (True, True)
 
 
 def test_looking_up_datasheets_imports_no_litellm() -> None:
     program = (
         "import sys; from providers.datasheets import DatasheetTable;"
-        "assert DatasheetTable.installed().look_up([('openai', 'gpt-4o')])['openai', 'gpt-4o'].price;"
+        "assert DatasheetTable.shipped().look_up([('openai', 'gpt-4o')])['openai', 'gpt-4o'].price;"
         "assert 'litellm' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3])

@@ -24,7 +24,7 @@ def imported(tmp_path: Path) -> Import:
     def convert_and_load(text: str, environ: Mapping[str, str] | None = None) -> tuple[Settings, Converted]:
         source = tmp_path / "config.yaml"
         source.write_text(text, encoding="utf-8")
-        converted = convert(source, environ or {}, load_catalog(), DatasheetTable.installed())
+        converted = convert(source, environ or {}, load_catalog(), DatasheetTable.shipped())
         written = tmp_path / "gateway.yaml"
         written.write_text(converted.text, encoding="utf-8")
         return load(written, {name: _value(name) for name in converted.variables}), converted
@@ -576,7 +576,7 @@ def test_what_is_no_configuration_at_all_is_refused(imported: Import, text: str)
         imported(text)
 
 
-EXAMPLES = Path(str(DatasheetTable.installed()._path)).parent / "proxy"
+EXAMPLES = Path(str(DatasheetTable.shipped()._path)).parent / "proxy"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,121 @@
+"""The wheel, where others have packages of the same names, and without litellm: from installing to a raced answer."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[3]
+STRANGER = "raise SystemExit('this is somebody else')\n"
+PATIENCE_S = 30
+STARTED = re.compile(r"http://127\.0\.0\.1:(\d+)/v1")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel of this checkout, with what is installed."""
+    folder = tmp_path_factory.mktemp("dist")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--no-build-isolation", "--wheel-dir", str(folder), str(CHECKOUT)], check=True)
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install it where packages ``gateway`` and ``providers`` of others are, beside the dependencies but litellm."""
+    home = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    site = next(home.glob("lib/python*/site-packages"))
+    for name in ("gateway", "providers"):
+        (site / f"{name}.py").write_text(STRANGER)
+    without = "import sys; sys.modules['litellm'] = None"  # a line of a .pth that begins so is run at the start
+    (site / "others.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
+    (site / "without.pth").write_text(f"{without}\n")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(home / "bin" / "python")]
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
+    return home / "bin" / "holeshot"
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """Return a folder in which somebody has files of our packages' names."""
+    for name in ("gateway.py", "providers.py", "holeshot.py"):
+        (tmp_path / name).write_text(STRANGER)
+    return tmp_path
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    return {"HOME": str(folder), "PATH": os.environ["PATH"], **more}
+
+
+def test_it_takes_no_name_but_its_own(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"holeshot"}
+    assert {"holeshot/_lib/gateway/app.py", "holeshot/_lib/gateway/migrations/env.py"} < set(names)
+    assert {"holeshot/_lib/providers/vendors.toml", "holeshot/_lib/providers/models.json"} < set(names)
+    assert not [name for name in names if "tests/" in name or name.endswith((".pyc", ".db"))]
+
+
+def test_it_is_not_somebody_elses(installed: Path, elsewhere: Path) -> None:
+    for command in ([str(installed), "version"], [str(installed.parent / "python"), "-P", "-m", "holeshot", "version"]):
+        said = subprocess.run(command, cwd=elsewhere, env=environment(elsewhere), capture_output=True, check=False)
+        assert said.stdout.startswith(b"holeshot "), said
+
+
+def test_what_needs_litellm_says_what_to_type(installed: Path, elsewhere: Path) -> None:
+    (elsewhere / "gateway.yaml").write_text("models: {m: {deployments: [bedrock/x]}}\n")
+    command = [str(installed), "check", "--config", "gateway.yaml"]
+    said = subprocess.run(command, cwd=elsewhere, env=environment(elsewhere), capture_output=True, check=False)
+    assert said.returncode == 1
+    assert b"pip install 'holeshot[litellm]'" in said.stdout + said.stderr
+
+
+def test_it_knows_prices_without_litellm(installed: Path, elsewhere: Path) -> None:
+    (elsewhere / "gateway.yaml").write_text("models: {m: {deployments: [openai/gpt-4o]}}\n")
+    command = [str(installed), "check", "--config", "gateway.yaml", "--json"]
+    environ = environment(elsewhere, OPENAI_API_KEY="sk-made-up-for-this-test")
+    said = subprocess.run(command, cwd=elsewhere, env=environ, capture_output=True, check=True)
+    [deployment] = json.loads(said.stdout)["deployments"]
+    assert deployment["input_usd"] > 0
+
+
+def test_the_first_raced_answer(installed: Path, elsewhere: Path) -> None:
+    environ = environment(elsewhere, HOLESHOT_PORT="0", HOLESHOT_LAME_DUCK_S="0", PYTHONUNBUFFERED="1")
+    said = elsewhere / "said"
+    with said.open("wb") as file:
+        process = subprocess.Popen([str(installed), "serve"], cwd=elsewhere, env=environ, stdout=file, stderr=file)
+    try:
+        port = listening(said)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+        body = {"model": "demo-chat", "messages": [{"role": "user", "content": "Why race?"}]}
+        headers = {"content-type": "application/json"}
+        connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+        answer = connection.getresponse()
+        told = json.loads(answer.read())
+        assert (answer.status, int(answer.headers["x-holeshot-launched"])) >= (200, 2), told
+        assert told["choices"][0]["message"]["content"]
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE_S)
+    sql = [str(installed), "sql", "select status_code from calls"]
+    rows = subprocess.run(sql, cwd=elsewhere, env=environment(elsewhere), capture_output=True, check=True).stdout
+    assert rows.split() == [b"status_code", b"200"]
+
+
+def listening(said: Path) -> int:
+    """Return the port that a gateway says it listens on."""
+    until = time.monotonic() + PATIENCE_S
+    while not (found := STARTED.search(said.read_text())):
+        assert time.monotonic() < until, said.read_text()
+        time.sleep(0.05)
+    return int(found[1])
