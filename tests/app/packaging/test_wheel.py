@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import time
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -96,12 +97,12 @@ def test_the_first_raced_answer(installed: Path, elsewhere: Path) -> None:
         process = subprocess.Popen([str(installed), "serve"], cwd=elsewhere, env=environ, stdout=file, stderr=file)
     try:
         port = listening(said)
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
         body = {"model": "demo-chat", "messages": [{"role": "user", "content": "Why race?"}]}
         headers = {"content-type": "application/json"}
-        connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
-        answer = connection.getresponse()
-        told = json.loads(answer.read())
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)) as connection:
+            connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+            answer = connection.getresponse()
+            told = json.loads(answer.read())
         assert (answer.status, int(answer.headers["x-holeshot-launched"])) >= (200, 2), told
         assert told["choices"][0]["message"]["content"]
     finally:
