@@ -31,7 +31,8 @@ _STRUCTURE_BYTES = 2**18  # of JSON at a time of which the strings are taken out
 _INSIDE = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'  # of a string; nothing is tried twice
 _QUOTE = ord('"')
 _STRING = re.compile(rb'"%b"' % _INSIDE, re.DOTALL)
-_WHOLE_STRINGS = re.compile(rb'(?:[^"]*+"%b")*+[^"]*+' % _INSIDE, re.DOTALL)
+# Not `)*+`, which Python before 3.11.5 gets wrong where what is inside may fail.
+_WHOLE_STRINGS = re.compile(rb'(?:[^"]*+"%b")*[^"]*+' % _INSIDE, re.DOTALL)
 _REST_OF_STRING = re.compile(_INSIDE, re.DOTALL)
 
 
