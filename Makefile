@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test test-real test-servers test-clients fuzz bench bench-peers bench-instructions bench-edge bench-ledger bench-truth profile bench-fleet bench-steering fmt lock clean
+.PHONY: help run install test test-real test-servers test-clients fuzz bench bench-peers bench-instructions bench-edge bench-ledger bench-truth profile bench-fleet bench-steering fmt lock release clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -72,8 +72,15 @@ lock: $(VENV)/.made  ## pin and hash the dependencies anew, and take the newest 
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra litellm -o requirements/runtime.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev --extra litellm --extra parquet \
 	  -c requirements/runtime.lock -o requirements/dev.lock
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group build --group release \
+	  -c requirements/dev.lock -o requirements/release.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/runtime.lock
 	PYTHONPATH=. $(BIN)/python requirements/extract_datasheets.py
+
+release: $(VENV)/.dev  ## build sdist, wheel and SBOM into dist/, check them, and install them in an empty environment
+	@$(PYTHON) -m venv $(VENV)/release
+	@$(VENV)/release/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/release.lock
+	$(VENV)/release/bin/python requirements/release.py
 
 clean:  ## remove what was installed and cached, never your data in var/
 	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build
