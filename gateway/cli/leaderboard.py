@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -11,30 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_database_url
-from gateway.cli.terminal import MISUSED, console, fail, table, write_json
+from gateway.cli.ranking import Models, ranking
+from gateway.cli.terminal import MISUSED, console, fail, write_json
 from gateway.terminal_text import visible
-
-Models = Sequence[Mapping[str, Any]]
-
-# The gateway's words, and ours above the column; a gateway of another version may send more or fewer.
-_COLUMNS = {
-    "deployment": "deployment",
-    "n": "n",
-    "censored": "cut",
-    "ttft_p50_ms": "p50",
-    "ttft_p50_interval": "95 %",
-    "ttft_p95_ms": "p95",
-    "ttft_p99_ms": "p99",
-    "decode_tps": "tok/s",
-    "e2e_tps": "e2e",
-    "win_share": "won",
-    "error_rate": "errors",
-    "rate_limited": "429s",
-    "state": "state",
-    "in_flight": "now",
-    "notes": "notes",
-}
-_NOTES = {"biased": "too high?", "buffered": "buffered"}  # too few audits of the cut; answers come at once: e2e counts
 
 _SINCE = re.compile(r"(\d+)([smhd])")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -82,23 +61,24 @@ def leaderboard(  # noqa: PLR0917 - options are named on the command line
         write_json({"models": models})
     elif watch:
         with suppress(KeyboardInterrupt):
-            _watch(read, _render(models), interval_s)
+            _watch(read, models, interval_s)
     else:
-        console().print(_render(models))
+        screen = console()
+        screen.print(ranking(models, screen.width))
 
 
-def _watch(fetch: Callable[[], Models], first: Any, interval_s: float) -> None:
+def _watch(fetch: Callable[[], Models], first: Models, interval_s: float) -> None:
     """Show ``first``, then what ``fetch`` gives, until interrupted; a gateway that is away is waited for."""
     from rich.live import Live  # noqa: PLC0415 - only where it is needed
 
     from gateway.cli.remote import GatewayError  # noqa: PLC0415 - likewise
 
     screen = console()
-    with Live(first, console=screen, auto_refresh=False, screen=screen.is_terminal) as live:
+    with Live(ranking(first, screen.width), console=screen, auto_refresh=False, screen=screen.is_terminal) as live:
         while True:
             time.sleep(interval_s)
             try:
-                shown = _render(fetch())
+                shown = ranking(fetch(), screen.width)
             except GatewayError as error:
                 shown = visible(str(error), lines=True)
             live.update(shown, refresh=True)
@@ -163,44 +143,3 @@ def _seconds(since: str) -> int:
     if match is None:
         fail(f"--since {since!r} is no length of time; write 90s, 10m, 1h or 2d", MISUSED)
     return int(match[1]) * _UNIT_S[match[2]]
-
-
-def _render(models: Models) -> Any:
-    from rich.console import Group  # noqa: PLC0415 - only where it is needed
-
-    if not models:
-        return "the leaderboard is empty: it fills with calls"
-    return Group(*(_ranking(model) for model in models))
-
-
-def _ranking(model: Mapping[str, Any]) -> Any:
-    deployments = [_told(row) for row in model.get("deployments", []) if isinstance(row, Mapping)]
-    shown = [name for name in _COLUMNS if any(row.get(name) is not None for row in deployments)] or ["deployment"]
-    rows = [[_figure(name, row.get(name)) for name in shown] for row in deployments]
-    title = f"{model.get('model', '?')}: first token in ms, speed in tok/s"
-    window_s = model.get("window_s")
-    if isinstance(window_s, int | float):
-        title += f", over {window_s / 60:g} min"
-    return table([_COLUMNS[name] for name in shown], rows, title=title)
-
-
-def _told(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with what its figures say together."""
-    told = dict(row)
-    low, high = row.get("ttft_p50_low_ms"), row.get("ttft_p50_high_ms")
-    if low is not None:
-        told["ttft_p50_interval"] = f"{low:.0f} to {high:.0f}" if high is not None else f"over {low:.0f}"
-    if notes := [words for name, words in _NOTES.items() if row.get(name)]:
-        told["notes"] = ", ".join(notes)
-    return told
-
-
-def _figure(name: str, value: object) -> object:
-    """Return ``value`` rounded as far as its column deserves."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return value
-    if name in ("error_rate", "win_share"):
-        return f"{value:.1%}"
-    if name.endswith("_ms"):
-        return round(value)
-    return f"{value:.1f}" if name in {"decode_tps", "e2e_tps"} else value

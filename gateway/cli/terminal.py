@@ -1,5 +1,6 @@
 """How a verb speaks: results on standard output, tables for a person's eyes, errors in one line on standard error."""
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,7 @@ MISUSED = 2  # a wrong option or, for `serve`, an unusable configuration; click'
 _NARROWEST = 24  # characters a column of names keeps
 _PIPE_WIDTH = 250
 _ENDLESS = 100_000
-_FIGURE = re.compile(r"-?[\d,]+(\.\d+)?(e-?\d+)?%?")
+_FIGURE = re.compile(r"-?[\d,]+(\.\d+)?(e-?\d+)?%?[?*]?")  # the last is a mark that a legend explains
 
 UNKNOWN = "–"  # noqa: RUF001 - the dash STEERING prints where a figure is not known
 
@@ -58,7 +59,7 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
     """
     screen = console()
     for heads in (columns, [column.replace(" ", "\n") for column in columns]):
-        widths = _widths(heads, rows, screen.width)
+        widths = fitting_widths(heads, rows, screen.width)
         if widths is not None or not rows:
             screen.print(table(heads, rows, title=title, widths=widths))
             return
@@ -70,10 +71,11 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
 
 
 def console() -> Any:
-    """Return the console on standard output; what is not read by a person has room for every column."""
+    """Return the console on standard output, as wide as the terminal or COLUMNS; a pipe has room for every column."""
     from rich.console import Console  # noqa: PLC0415 - as above
 
-    return Console(width=None if on_a_terminal() else _PIPE_WIDTH, markup=False, emoji=False)
+    known = on_a_terminal() or "COLUMNS" in os.environ  # as set by hand, or by `watch` for what it runs
+    return Console(width=None if known else _PIPE_WIDTH, markup=False, emoji=False)
 
 
 def table(
@@ -110,6 +112,29 @@ def table(
     for row in shown:
         result.add_row(*map(Text, row))
     return result
+
+
+def fitting_widths(
+    heads: Sequence[str], rows: Sequence[Sequence[object]], screen: int, *, narrowest: int = _NARROWEST
+) -> list[int] | None:
+    """Return how wide each column is to be, None where ``screen`` characters are too few for them.
+
+    Figures are kept whole, and of words and names ``narrowest`` characters; the widest columns give way first.
+    """
+    widths, least = [], []
+    for index, head in enumerate(heads):
+        texts = [cell(row[index], head) for row in rows]
+        lines = [*texts, *head.split("\n")]
+        widths.append(max(map(len, lines)))
+        words = [word for line in lines for word in line.split()]
+        least.append(widths[-1] if _are_figures(texts) else min(narrowest, max(map(len, words), default=0)))
+    excess = sum(widths) + 2 * len(widths) - screen  # a space at the edges, two between columns
+    for _ in range(excess):
+        yielding = [index for index, width in enumerate(widths) if width > least[index]]
+        if not yielding:
+            return None
+        widths[max(yielding, key=widths.__getitem__)] -= 1
+    return widths
 
 
 def cell(value: object, column: str = "") -> str:
@@ -152,27 +177,6 @@ def _is_figure(value: object) -> bool:
 def _are_figures(texts: Iterable[str]) -> bool:
     known = [text for text in texts if text != UNKNOWN]
     return bool(known) and all(map(_FIGURE.fullmatch, known))
-
-
-def _widths(heads: Sequence[str], rows: Sequence[Sequence[object]], screen: int) -> list[int] | None:
-    """Return how wide each column is to be, None where ``screen`` characters are too few for them.
-
-    Figures are kept whole, and of words and names as much as can be read; the widest give way first.
-    """
-    widths, least = [], []
-    for index, head in enumerate(heads):
-        texts = [cell(row[index], head) for row in rows]
-        lines = [*texts, *head.split("\n")]
-        widths.append(max(map(len, lines)))
-        words = [word for line in lines for word in line.split()]
-        least.append(widths[-1] if _are_figures(texts) else min(_NARROWEST, max(map(len, words), default=0)))
-    excess = sum(widths) + 2 * len(widths) - screen  # a space at the edges, two between columns
-    for _ in range(excess):
-        yielding = [index for index, width in enumerate(widths) if width > least[index]]
-        if not yielding:
-            return None
-        widths[max(yielding, key=widths.__getitem__)] -= 1
-    return widths
 
 
 def _on_its_side(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> Any:

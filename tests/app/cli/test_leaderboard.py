@@ -1,6 +1,7 @@
 """holeshot leaderboard, asking a gateway over a real socket, or the ledger."""
 
 import asyncio
+import itertools
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -39,6 +40,96 @@ def test_each_model_is_a_table_of_what_the_gateway_sent(holeshot: Holeshot, site
         assert words in result.output
     assert "errors" in result.output
     assert "won" not in result.output  # nobody sent it
+
+
+def full_row(name: str, **changed: object) -> dict[str, object]:
+    """A row as a gateway sends it after many calls."""
+    row = {
+        "rank": 1,
+        "deployment": name,
+        "state": "ok",
+        "n": 12_345,
+        "events": 12_000,
+        "censored": 345,
+        "biased": False,
+    }
+    row |= {"ttft_p50_ms": 212.4, "ttft_p50_low_ms": 200.1, "ttft_p50_high_ms": 220.9, "ttft_p95_ms": 2310.0}
+    row |= {"ttft_p99_ms": 4410.0, "decode_tps": 112.3, "e2e_tps": 81.4, "win_share": 0.312, "error_rate": 0.0833}
+    return row | {"rate_limited": 17, "in_flight": 3, "buffered": False} | changed
+
+
+FULL = {
+    "model": "m",
+    "window_s": 600.0,
+    "deployments": [
+        full_row("together/meta-llama/Llama-3.3-70B-Instruct-Turbo"),
+        full_row("groq/x", rank=2, state="cooling 12.5 s", biased=True),
+        full_row("dead/x", rank=None, state="out", ttft_p50_ms=None, ttft_p95_ms=None, reason="the key is refused"),
+    ],
+}
+ALWAYS = ("#", "deployment", "p50", "p95", "errors", "429s", "state")
+
+
+@pytest.mark.parametrize("width", [60, 70, 80, 100, 120])
+def test_what_matters_is_there_on_every_screen_and_the_title_names_the_rest(
+    holeshot: Holeshot, site: Any, width: int
+) -> None:
+    site.answers["/leaderboard"] = {"models": [FULL]}
+
+    lines = holeshot("leaderboard", "--url", site.url, COLUMNS=str(width)).output.splitlines()
+
+    assert max(map(len, lines)) <= width
+    heads = next(line for line in lines if " deployment " in line).replace("95 %", "95%").split()
+    title = " ".join(" ".join(itertools.takewhile(str.strip, lines)).split()).replace("95 %", "95%")
+    left_out = title.partition("no room for ")[2].split(", ") if "no room" in title else []
+    everything = "# deployment n cut p50 95% p95 p99 tok/s e2e won errors 429s state now"
+    assert set(ALWAYS) <= set(heads)
+    assert sorted([*heads, *left_out]) == sorted(everything.split())
+    cells = next(line for line in lines if "groq/x" in line).split()
+    assert {"2", "212?", "2310?", "8.3%", "17", "cooling"} <= set(cells)
+
+
+def test_figures_that_may_be_too_high_are_marked_and_the_mark_is_explained_once(holeshot: Holeshot, site: Any) -> None:
+    rows = [full_row("a/x", biased=True), full_row("b/x", biased=True, ttft_p50_ms=None), full_row("c/x")]
+    site.answers["/leaderboard"] = {"models": [{"model": "m", "deployments": rows}]}
+
+    output = holeshot("leaderboard", "--url", site.url).output
+
+    assert output.count("212?") == 1
+    assert output.count("? may be too high") == 1
+
+
+def test_a_mark_that_no_figure_has_is_not_explained(holeshot: Holeshot, site: Any) -> None:
+    site.answers["/leaderboard"] = {"models": [{"model": "m", "deployments": [full_row("a/x")]}]}
+
+    assert "may be" not in holeshot("leaderboard", "--url", site.url).output
+
+
+def test_answers_out_of_a_buffer_have_no_decode_speed_and_say_why(holeshot: Holeshot, site: Any) -> None:
+    rows = [full_row("a/x", buffered=True)]
+    site.answers["/leaderboard"] = {"models": [{"model": "m", "deployments": rows}]}
+
+    output = holeshot("leaderboard", "--url", site.url).output
+
+    assert "112.3*" in output
+    assert "* not the decode speed" in output
+
+
+def test_what_is_out_says_why(holeshot: Holeshot, site: Any) -> None:
+    site.answers["/leaderboard"] = {"models": [FULL]}
+
+    assert "dead/x is out: the key is refused" in holeshot("leaderboard", "--url", site.url, COLUMNS="60").output
+
+
+def test_before_the_first_figure_every_heading_has_its_column(holeshot: Holeshot, site: Any) -> None:
+    rows = [{"deployment": "a/x", "n": 0, "censored": 1, "biased": True, "state": "ok", "in_flight": 0}]
+    site.answers["/leaderboard"] = {"models": [{"model": "m", "deployments": rows}]}
+
+    lines = holeshot("leaderboard", "--url", site.url, COLUMNS="80").output.splitlines()
+
+    heads, _, row = (line.split() for line in lines[2:5])
+    assert heads == ["#", "deployment", "n", "cut", "p50", "p95", "errors", "429s", "state", "now"]
+    assert len(row) == len(heads)
 
 
 def test_json_is_what_the_gateway_sent(holeshot: Holeshot, site: Any) -> None:

@@ -1,0 +1,119 @@
+"""The leaderboard on a terminal: a table for each model, as many of its columns as the screen has room for."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gateway.cli.terminal import fitting_widths, table
+from gateway.terminal_text import visible
+
+Models = Sequence[Mapping[str, Any]]
+Cells = Mapping[str, Sequence[object]]  # by column, a cell for each deployment
+
+# The gateway's names, and the heading of each column; a gateway of another version may send more or fewer.
+_COLUMNS = {
+    "rank": "#",
+    "deployment": "deployment",
+    "n": "n",
+    "censored": "cut",
+    "ttft_p50_ms": "p50",
+    "ttft_p50_interval": "95 %",
+    "ttft_p95_ms": "p95",
+    "ttft_p99_ms": "p99",
+    "decode_tps": "tok/s",
+    "e2e_tps": "e2e",
+    "win_share": "won",
+    "error_rate": "errors",
+    "rate_limited": "429s",
+    "state": "state",
+    "in_flight": "now",
+}
+_ALWAYS = ("rank", "deployment", "ttft_p50_ms", "ttft_p95_ms", "error_rate", "rate_limited")  # also while unknown
+# Which columns go first where the screen is narrow. Those of _ALWAYS never do, nor does the state.
+_LEAST_IMPORTANT = (
+    "ttft_p50_interval",
+    "ttft_p99_ms",
+    "e2e_tps",
+    "in_flight",
+    "censored",
+    "n",
+    "win_share",
+    "decode_tps",
+)
+_SHORTEST_NAME = 8  # characters a line of a deployment's name keeps where even the other columns are too wide
+
+_BIASED, _BUFFERED = "?", "*"  # behind a figure that is not quite what its column says
+_LEGEND = {
+    _BIASED: "may be too high: attempts were cut before their first token, and too few of those were audited",
+    _BUFFERED: "not the decode speed: the answers come at once, out of a buffer; compare e2e (also in --json)",
+}
+
+
+def ranking(models: Models, width: int) -> Any:
+    """Return a ``rich`` renderable of ``models``, as the gateway sent them, for a screen of ``width`` characters."""
+    from rich.console import Group  # noqa: PLC0415 - only where it is needed
+
+    if not models:
+        return "the leaderboard is empty: it fills with calls"
+    return Group(*(part for model in models for part in _parts(model, width)))
+
+
+def _parts(model: Mapping[str, Any], width: int) -> Iterator[Any]:
+    """Yield a model's title, its table, and what explains the table."""
+    from rich.text import Text  # noqa: PLC0415 - only where it is needed
+
+    rows = [row for row in model.get("deployments", []) if isinstance(row, Mapping)]
+    cells = {name: [_figure(name, row) for row in rows] for name in _COLUMNS}
+    known = [name for name in _COLUMNS if name in _ALWAYS or any(value is not None for value in cells[name])]
+    shown, widths = _fitting(known, cells, width)
+    yield Text(_title(model, [_COLUMNS[name] for name in known if name not in shown]), style="bold")
+    yield table(
+        [_COLUMNS[name] for name in shown], list(zip(*(cells[name] for name in shown), strict=True)), widths=widths
+    )
+    marks = {str(value)[-1:] for name in shown for value in cells[name] if value is not None and name != "deployment"}
+    notes = [f"{mark} {meaning}" for mark, meaning in _LEGEND.items() if mark in marks]
+    notes += [f"{row.get('deployment')} is {row.get('state')}: {row['reason']}" for row in rows if row.get("reason")]
+    for note in notes:
+        yield Text(visible(note))
+    if notes:
+        yield ""
+
+
+def _title(model: Mapping[str, Any], left_out: Sequence[str]) -> str:
+    title = f"{model.get('model', '?')}: first token in ms, speed in tok/s"
+    window_s = model.get("window_s")
+    if isinstance(window_s, int | float):
+        title += f", over {window_s / 60:g} min"
+    if left_out:
+        title += f"; no room for {', '.join(left_out)}"
+    return visible(title)
+
+
+def _fitting(known: Sequence[str], cells: Cells, width: int) -> tuple[list[str], list[int] | None]:
+    """Return the columns that fit into ``width`` characters, and how wide each is to be."""
+    shown = list(known)
+    droppable = [name for name in _LEAST_IMPORTANT if name in known]
+    while (widths := _widths(shown, cells, width)) is None and droppable:
+        shown.remove(droppable.pop(0))
+    return shown, widths or _widths(shown, cells, width, narrowest=_SHORTEST_NAME)
+
+
+def _widths(shown: Sequence[str], cells: Cells, width: int, **options: int) -> list[int] | None:
+    heads = [_COLUMNS[name] for name in shown]
+    return fitting_widths(heads, list(zip(*(cells[name] for name in shown), strict=True)), width, **options)
+
+
+def _figure(name: str, row: Mapping[str, Any]) -> object:
+    """Return what a column says of a deployment: rounded as far as it deserves, and marked where it needs a note."""
+    if name == "ttft_p50_interval":
+        low, high = row.get("ttft_p50_low_ms"), row.get("ttft_p50_high_ms")
+        return None if low is None else f"{low:.0f} to {high:.0f}" if high is not None else f"over {low:.0f}"
+    value = row.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return value
+    if name in {"error_rate", "win_share"}:
+        return f"{value:.1%}"
+    if name.endswith("_ms"):
+        return f"{value:.0f}{_BIASED}" if row.get("biased") else round(value)
+    if name == "decode_tps":
+        return f"{value:.1f}{_BUFFERED if row.get('buffered') else ''}"
+    return f"{value:.1f}" if name == "e2e_tps" else value
