@@ -1,5 +1,7 @@
 """The command ``holeshot``: its verbs, in the order in which a new user needs them."""
 
+from typing import Annotated
+
 import typer
 
 from gateway.cli.check import check
@@ -41,7 +43,7 @@ def application() -> typer.Typer:
         name="holeshot",
         help=_HELP,
         no_args_is_help=True,
-        add_completion=False,
+        callback=_options,
         rich_markup_mode=None,  # plain help: `rich` alone would take longer to import than all else
         pretty_exceptions_enable=False,  # it would print local variables, keys among them
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -61,6 +63,25 @@ def application() -> typer.Typer:
     app.command()(explain)
     app.command()(version)
     return app
+
+
+def _options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            is_eager=True,
+            callback=lambda asked: _print_version() if asked else None,
+            help="Print the version, and the Python it runs on.",
+        ),
+    ] = False,
+) -> None:
+    """Take the options before a verb: completion's are typer's own."""
+
+
+def _print_version() -> None:
+    version()
+    raise typer.Exit
 
 
 def main() -> None:

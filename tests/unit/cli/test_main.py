@@ -1,0 +1,43 @@
+"""The command line as a whole: its version, and what a shell completes."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from typer.testing import Result
+
+Holeshot = Callable[..., Result]
+
+
+def test_the_option_prints_what_the_verb_prints(holeshot: Holeshot) -> None:
+    asked = holeshot("--version")
+
+    assert (asked.exit_code, asked.stdout) == (0, holeshot("version").stdout)
+    assert asked.stdout.startswith("holeshot ")
+
+
+def test_without_a_verb_the_help_is_shown(holeshot: Holeshot) -> None:
+    assert "First steps:" in holeshot().output
+
+
+def test_a_shell_completes_verbs_and_options(holeshot: Holeshot) -> None:
+    def completed(words: str) -> list[str]:
+        environ = {"_HOLESHOT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        return holeshot(**environ).output.split()
+
+    assert completed("holeshot lead") == ["leaderboard"]
+    assert completed("holeshot sql --par") == ["--parquet"]
+
+
+def test_the_script_of_completion_asks_this_program(holeshot: Holeshot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shellingham.detect_shell", lambda: ("bash", "/bin/bash"))  # whatever runs the tests
+
+    assert "_HOLESHOT_COMPLETE=complete_bash" in holeshot("--show-completion").output
+
+
+def test_starting_imports_nothing_that_draws_or_serves() -> None:
+    slow = "{'rich', 'pydantic', 'aiohttp', 'sqlalchemy', 'litellm'}"
+    code = f"from gateway.cli.main import application; application(); import sys; print({slow} & set(sys.modules))"
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"set()\n"
