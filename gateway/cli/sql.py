@@ -66,14 +66,22 @@ def sql(
     lists and objects JSON. Control characters are shown, not sent. CSV, lines of JSON and Parquet are written as they
     come, so that millions of rows take no memory. A Parquet file has the columns' types: instants are UTC, numerics
     doubles, UUIDs and JSON text; it is there only once all of it is. SQLite has no types: it is asked twice.
-    Tables: calls, attempts, buckets. Views: leaderboard, race_value, slo, throughput, throughput_5m, provider_errors,
-    client_usage, tag_values, tag_differences, load_5m, load_peaks, cache_value, samples; race_value, throughput,
-    provider_errors, client_usage and tag_values also with _1h, _24h and _30d. docs/sql.md tells what each column means.
+
+    docs/sql.md tells what each column means.
+
+    \b
+    Tables: calls, attempts, buckets, and sums of calls and attempts, rollup_...
+    Views: leaderboard, samples, throughput_5m, load_5m, load_peaks,
+      tag_differences, speed_by_hour, speed_days, rollup_pending
+    Views of all time: race_value, slo, throughput, provider_errors,
+      client_usage, tag_values, cache_value
+    The same of the last hour, day or month: add _1h, _24h or _30d.
+      Of these alone: gaps_1h, gaps_24h, gaps_30d
 
     Example: holeshot sql "select * from race_value_24h"
 
     Example: holeshot sql --parquet attempts.parquet "select * from attempts"
-    """
+    """  # noqa: D301 - what keeps the lines of the list is the character \b itself
     if as_json + as_jsonl + as_csv + (parquet is not None) > 1:
         fail("one of --json, --jsonl, --csv and --parquet", MISUSED)
     if query is None and not reader_role:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from typer.testing import Result
 
 Holeshot = Callable[..., Result]
 
+NAME = re.compile(r"[a-z]\w+")
 LEDGER = {"HOLESHOT_DATABASE_URL": "sqlite:///ledger.db"}
 
 
@@ -23,6 +25,21 @@ def test_migrate_makes_the_ledger_and_sql_asks_it(holeshot: Holeshot) -> None:
     assert migrated.output.startswith("the ledger's schema is ")
     asked = holeshot("sql", "select count(*) as n, null as missing from calls", **LEDGER)
     assert list(csv.reader(io.StringIO(asked.output))) == [["n", "missing"], ["0", ""]]
+
+
+def test_the_help_of_sql_lists_every_view_there_is(holeshot: Holeshot) -> None:
+    holeshot("migrate", **LEDGER)
+    asked = holeshot("sql", "select name from sqlite_master where type = 'view'", "--json", **LEDGER)
+    made = {row["name"] for row in json.loads(asked.output)}
+
+    listed = holeshot("sql", "--help").output.partition("Views: ")[2].partition("Example:")[0]
+    of_now, _, rest = listed.partition("Views of all time: ")
+    of_all_time, _, rest = rest.partition("The same of the last hour, day or month: add _1h, _24h or _30d.")
+    names = set(NAME.findall(of_now)) | set(NAME.findall(rest.partition("Of these alone: ")[2].partition("Opt")[0]))
+    for name in NAME.findall(of_all_time):
+        names |= {name, *(f"{name}_{window}" for window in ("1h", "24h", "30d"))}
+
+    assert names == made
 
 
 def test_sql_reads_the_question_from_standard_input(holeshot: Holeshot) -> None:
