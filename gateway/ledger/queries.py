@@ -12,8 +12,8 @@ import asyncpg
 import msgspec
 from sqlalchemy.engine import URL
 
-from gateway.ledger.database import DATABASE_ERRORS, create_engine, is_sqlite, parse_url, unreachable
-from gateway.ledger.errors import DatabaseUnreachableError, QueryError
+from gateway.ledger.database import DATABASE_ERRORS, check_schema, create_engine, is_sqlite, parse_url, unreachable
+from gateway.ledger.errors import DatabaseUnreachableError, QueryError, SchemaTooNewError
 from gateway.ledger.guards import SqliteGuard, refuse_side_effects
 from gateway.ledger.roles import powers
 
@@ -56,6 +56,7 @@ async def asked(
         QueryError: it would write, could do more than read, is no query, is more than one statement, is wrong, or
             takes longer than ``timeout_s`` (None: it may take as long as it does).
         DatabaseUnreachableError: there is no database to ask.
+        SchemaOutdatedError: it names a table or view that the database lacks for want of a migration.
         DatabaseUrlError: as ``parse_url``.
 
     """
@@ -70,6 +71,20 @@ async def asked(
                     yield answer
     except TimeoutError as error:
         raise QueryError(f"the query took longer than {timeout_s:g} s and was stopped") from error
+    except QueryError as error:
+        if isinstance(error.__cause__, asyncpg.UndefinedTableError):
+            await _look_at_schema(url)
+        raise
+
+
+async def _look_at_schema(url: str) -> None:
+    """Raise SchemaOutdatedError where a migration is missing; return where the server's own words say more."""
+    engine = create_engine(url)
+    try:
+        with suppress(DatabaseUnreachableError, SchemaTooNewError):
+            await check_schema(engine)
+    finally:
+        await engine.dispose()
 
 
 @asynccontextmanager

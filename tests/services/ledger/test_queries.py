@@ -10,7 +10,8 @@ import asyncpg
 import pytest
 
 from gateway.ledger import queries
-from gateway.ledger.errors import DatabaseUnreachableError, QueryError
+from gateway.ledger.database import downgrade, migrate
+from gateway.ledger.errors import DatabaseUnreachableError, QueryError, SchemaOutdatedError
 
 
 async def test_an_answer_has_names_and_rows(ledger_url: str) -> None:
@@ -44,6 +45,26 @@ async def test_what_writes_is_several_or_wrong_is_refused(ledger_url: str, sql: 
     with pytest.raises(QueryError):
         await queries.run(ledger_url, sql)
     assert (await queries.run(ledger_url, "select count(*) from alembic_version")).rows == [(1,)]
+
+
+@pytest.mark.parametrize("name", ["calls", "race_value_24h"])
+async def test_before_the_first_migration_the_command_to_run_is_named(empty_postgres_url: str, name: str) -> None:
+    with pytest.raises(SchemaOutdatedError, match=r"the database has no ledger yet; run: holeshot migrate"):
+        await queries.run(empty_postgres_url, f"select * from {name}")
+
+
+async def test_after_an_older_migration_a_newer_view_names_the_command_too(empty_postgres_url: str) -> None:
+    await migrate(empty_postgres_url)
+    await downgrade(empty_postgres_url, "0003")
+
+    assert (await queries.run(empty_postgres_url, "select count(*) from calls")).rows == [(0,)]
+    with pytest.raises(SchemaOutdatedError, match=r"schema is 0003, this version needs .*; run: holeshot migrate"):
+        await queries.run(empty_postgres_url, "select * from race_value_24h")
+
+
+async def test_a_name_that_no_migration_makes_is_the_server_s_to_refuse(postgres_url: str) -> None:
+    with pytest.raises(QueryError, match='relation "nowhere" does not exist'):
+        await queries.run(postgres_url, "select * from nowhere")
 
 
 @pytest.fixture
