@@ -1,4 +1,4 @@
-"""Text for a terminal: what would steer it, or turn its letters around, is shown and not sent."""
+"""Text for a terminal: what would steer it, or turn its letters around, is shown and not sent; numbers of things."""
 
 _TAB, _LINE_FEED, _ONE_BYTE = 0x09, 0x0A, 0xFF
 _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -18,6 +18,11 @@ def visible(text: str, *, lines: bool = False) -> str:
     if text.isprintable():
         return text
     return text.translate(_BUT_LAYOUT if lines else _AS_PYTHON)
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return ``1 model`` or ``3 models``; ``plural`` is for nouns that do not just add an s."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def visible_json(text: str) -> str:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from gateway.settings.model import Settings
+from gateway.terminal_text import counted
 
 
 def welcome(settings: Settings, url: str) -> str:
@@ -48,7 +49,10 @@ def _who_races(settings: Settings) -> str:
             f"No provider keys were found, so {number} simulated providers race, over real HTTP on loopback.\n"
             "For real ones set, say, GROQ_API_KEY and CEREBRAS_API_KEY, then run `holeshot init`.\n"
         )
-    return f"{number} providers race for {len(settings.models)} models.\n"
+    if not settings.models:
+        return f"{counted(number, 'provider')} and no model: name deployments directly, as provider/model.\n"
+    verb = "answers" if number == 1 else "race"
+    return f"{counted(number, 'provider')} {verb} for {counted(len(settings.models), 'model')}.\n"
 
 
 def _program(name: str) -> str:

@@ -306,7 +306,8 @@ class KeyRing:
         said = f"; the last one asked: {last.message}" if last is not None else ""
         if waits_s:
             refused = len(self._keys) - len(waits_s)
-            told = f"{len(waits_s)} of {len(self._keys)} keys are rate-limited" + (
+            are = "is" if len(waits_s) == 1 else "are"
+            told = f"{len(waits_s)} of {len(self._keys)} keys {are} rate-limited" + (
                 f", {refused} refused" if refused else ""
             )
             message = f"provider {self._provider!r}: {told}{said}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.terminal import FAILED, say
+from gateway.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.settings import ConfigurationError, Settings
@@ -51,7 +52,6 @@ def read_database_url(config: Path | None) -> str:
 
 def report(error: "ConfigurationError") -> None:
     """Print every problem, one a line, on standard error."""
-    count = len(error.problems)
-    say(f"holeshot: the configuration has {count} problem{'' if count == 1 else 's'}", err=True)
+    say(f"holeshot: the configuration has {counted(len(error.problems), 'problem')}", err=True)
     for problem in error.problems:
         say(f"  {problem}", err=True)

@@ -8,6 +8,7 @@ import typer
 
 from gateway.cli.configuration import report
 from gateway.cli.terminal import FAILED, fail, say, write_json
+from gateway.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.settings import Problem
@@ -96,8 +97,8 @@ def _tell_people(converted: "Converted", output: Path, problems: "list[Problem]"
     if output == _STANDARD_OUTPUT:
         return
     say(
-        f"wrote {output}: {_count(converted.models, 'model')} at {_count(converted.providers, 'provider')},"
-        f" {_count(converted.notes, 'remark')}"
+        f"wrote {output}: {counted(len(converted.models), 'model')} at {counted(len(converted.providers), 'provider')},"
+        f" {counted(len(converted.notes), 'remark')}"
     )
     if problems:
         say("before `holeshot serve`:", err=True)
@@ -122,7 +123,3 @@ def _tell_machines(converted: "Converted", output: Path, problems: "list[Problem
 
 def _plain(problem: "Problem") -> dict[str, object]:
     return {"message": problem.message, "file": problem.file, "line": problem.line}
-
-
-def _count(things: tuple[object, ...], word: str) -> str:
-    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"

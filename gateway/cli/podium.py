@@ -6,6 +6,7 @@ from typing import Any
 
 from gateway.calls import AttemptRecord, CallRecord, Outcome
 from gateway.cli.terminal import table
+from gateway.terminal_text import counted
 
 _CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED})
 _COLUMNS = ("deployment", "launched", "won", "cancelled", "failed", "ttft_p50_ms", "decode_p50_tps")
@@ -13,7 +14,7 @@ _COLUMNS = ("deployment", "launched", "won", "cancelled", "failed", "ttft_p50_ms
 
 def podium(calls: Sequence[CallRecord]) -> Any:
     """Return a ``rich`` table of ``calls``."""
-    return table(_COLUMNS, rows(calls), title=f"{len(calls)} races, TTFT and speed of the wins")
+    return table(_COLUMNS, rows(calls), title=f"{counted(len(calls), 'race')}, TTFT and speed of the wins")
 
 
 def rows(calls: Sequence[CallRecord]) -> list[tuple[object, ...]]:

@@ -10,6 +10,7 @@ import typer
 
 from gateway.cli.configuration import ConfigOption, read_settings
 from gateway.cli.terminal import FAILED, say, write_json, write_table
+from gateway.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.cli.live import Liveness
@@ -135,6 +136,6 @@ def _keys(row: ProviderRow) -> object:
 
 def _live_cells(row: ProviderRow) -> list[object]:
     answer = row.state or ("not asked: no list" if row.kind == "litellm" else "not asked")
-    if row.state == "reachable" and row.latency_ms is not None:
-        answer = f"{row.models} models in {row.latency_ms:.0f} ms"
+    if row.state == "reachable" and row.models is not None and row.latency_ms is not None:
+        answer = f"{counted(row.models, 'model')} in {row.latency_ms:.0f} ms"
     return [answer, None if row.headroom is None else f"{row.headroom:.0%}"]

@@ -9,6 +9,7 @@ import typer
 
 from gateway.cli.configuration import ConfigOption, read_settings
 from gateway.cli.terminal import fail, say, write_json
+from gateway.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.ledger.retention import Retention
@@ -45,7 +46,7 @@ def prune(
         write_json({"dry_run": dry_run, "rows": counts})
         return
     for table, number in counts.items():
-        say(f"{table}: {number} rows {'would go' if dry_run else 'deleted'}")
+        say(f"{table}: {counted(number, 'row')} {'would go' if dry_run else 'deleted'}")
 
 
 async def _prune(url: str, retention: "Retention", *, dry_run: bool) -> dict[str, int] | None:
@@ -59,7 +60,7 @@ async def _prune(url: str, retention: "Retention", *, dry_run: bool) -> dict[str
     def tell(table: str, number: int) -> None:
         gone[table] = gone.get(table, 0) + number
         if sys.stderr.isatty():
-            sys.stderr.write(f"\r{table}: {gone[table]} rows ")
+            sys.stderr.write(f"\r{table}: {counted(gone[table], 'row')} ")
 
     try:
         return await (rows.expired(engine, retention, now) if dry_run else rows.prune(engine, retention, now, tell))

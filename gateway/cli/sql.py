@@ -19,7 +19,7 @@ from gateway.cli.parquet import (
     write_parquet,
 )
 from gateway.cli.terminal import MISUSED, fail, json_text, on_a_terminal, say, write_json, write_table
-from gateway.terminal_text import visible
+from gateway.terminal_text import counted, visible
 
 if TYPE_CHECKING:
     from gateway.ledger.queries import Answer
@@ -101,7 +101,7 @@ def sql(
             return
         statement = sys.stdin.read() if query == "-" else str(query)
         if parquet is not None:
-            say(f"{asyncio.run(_export(url, statement, parquet))} rows in {parquet}", err=True)
+            say(f"{counted(asyncio.run(_export(url, statement, parquet)), 'row')} in {parquet}", err=True)
             return
         form = "json" if as_json else "jsonl" if as_jsonl else "csv" if as_csv or not on_a_terminal() else "table"
         asyncio.run(_answer(url, statement, form, limit))
@@ -166,7 +166,7 @@ async def _write_table(answer: "Answer", limit: int) -> None:
         shown += batch[: limit - len(shown)] if limit else batch
     write_table(answer.columns, shown)
     if hidden := number - len(shown):
-        say(f"{hidden} more rows; --limit 0 shows all")
+        say(f"{counted(hidden, 'more row')}; --limit 0 shows all")
 
 
 def _csv_cell(value: object) -> object:

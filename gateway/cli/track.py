@@ -9,7 +9,7 @@ from rich.text import Text
 from gateway.calls import CallRecord, Outcome
 from gateway.cli.lanes import Lane, Lanes
 from gateway.cli.terminal import UNKNOWN
-from gateway.terminal_text import visible
+from gateway.terminal_text import counted, visible
 
 _NAME_SHARE = 0.4  # of the width, at most
 _NARROWEST_BAR = 12
@@ -95,7 +95,7 @@ def summary(record: CallRecord) -> str:
         f"TTFT {_ms(record.ttft_ms)}",
         f"total {_ms(record.total_ms)}",
         f"{UNKNOWN if winner is None or winner.decode_tps is None else format(winner.decode_tps, '.1f')} tok/s",
-        f"{UNKNOWN if tokens is None else tokens} tokens",
+        f"{UNKNOWN} tokens" if tokens is None else counted(tokens, "token"),
         f"{record.launched} launched",
     ]
     if record.cost_usd is not None:

@@ -64,7 +64,7 @@ def test_sql_writes_a_parquet_file(holeshot: Holeshot) -> None:
 
     result = holeshot("sql", "select 'a' as letter", "--parquet", "letters.parquet", **LEDGER)
 
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "1 rows in letters.parquet\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "1 row in letters.parquet\n")
     assert parquet.read_table("letters.parquet").to_pylist() == [{"letter": "a"}]
 
 

@@ -51,7 +51,7 @@ def test_the_table_shows_the_same_and_never_a_key(holeshot: Holeshot, site: Any)
 
     output = holeshot("providers", *CONFIG).output
 
-    for words in ("mine", "1 models in", "25%", "chat"):
+    for words in ("mine", "1 model in", "25%", "chat"):
         assert words in output
     assert "sk-secret" not in output
 

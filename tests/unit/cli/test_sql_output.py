@@ -40,5 +40,5 @@ def test_lines_of_json_are_an_object_each(capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_table_counts_what_it_does_not_show(capsys: pytest.CaptureFixture[str]) -> None:
     text = written(answer(("a",), [(1,), (2,)], [(3,), (4,)]), "table", capsys, limit=3)
-    assert "1 more rows" in text
+    assert "1 more row;" in text
     assert "4" not in text

@@ -288,7 +288,7 @@ async def test_a_key_limited_for_less_time_than_the_others_took_counts_as_limite
         stand.now_s += 10
 
     stand.keys[1].meanwhile = take_long
-    with pytest.raises(UpstreamError, match="1 of 3 keys are rate-limited, 2 refused") as raised:
+    with pytest.raises(UpstreamError, match="1 of 3 keys is rate-limited, 2 refused") as raised:
         await stand.ask()
     assert (raised.value.kind, raised.value.retry_after_s) == (ErrorKind.RATE_LIMITED, 0)
 

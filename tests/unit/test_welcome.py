@@ -1,0 +1,28 @@
+"""What a person reads when the gateway has started."""
+
+import pytest
+
+from gateway.settings.model import Settings
+from gateway.welcome import welcome
+
+DEPLOYMENTS = {"deployments": ["a/x"]}
+
+
+@pytest.mark.parametrize(
+    ("providers", "models", "first"),
+    [
+        (["a", "b", "c"], ["m"], "3 providers race for 1 model."),
+        (["a", "b"], ["m", "n"], "2 providers race for 2 models."),
+        (["a"], ["m"], "1 provider answers for 1 model."),
+        (["a", "b"], [], "2 providers and no model: name deployments directly, as provider/model."),
+    ],
+)
+def test_one_thing_is_not_called_several(providers: list[str], models: list[str], first: str) -> None:
+    settings = Settings.model_validate(
+        {
+            "providers": {name: {"base_url": "http://127.0.0.1:1/v1"} for name in providers},
+            "models": dict.fromkeys(models, DEPLOYMENTS),
+        }
+    )
+
+    assert welcome(settings, "http://127.0.0.1:4000").splitlines()[1] == first
