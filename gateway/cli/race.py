@@ -41,7 +41,8 @@ def race(  # noqa: PLR0917 - options are named on the command line
     """Race a prompt and watch.
 
     Runs in this process, from the same configuration as `serve`, and into the same ledger and leaderboard; on simulated
-    providers where no key is set. When piped, standard output has the answer and nothing else.
+    providers where no key is set. When piped, standard output has the answer and nothing else; progress goes to
+    standard error, where that is a terminal.
 
     The first race pays for connecting; -n 5 shows what it is like once that is done.
 
@@ -115,7 +116,7 @@ def _view(*, as_json: bool, times: int) -> "View":
         return JsonView()
     if on_a_terminal() and os.environ.get("TERM") not in ("dumb", "unknown"):
         return DrawnView(brief=times > 1)
-    return PlainView()
+    return PlainView(progress=sys.stderr.isatty())
 
 
 def _tell_of_the_demo() -> None:

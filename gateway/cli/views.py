@@ -1,4 +1,4 @@
-"""The ways to watch a race: drawn on a terminal, told in lines for a pipe, or as JSON."""
+"""The ways to watch a race: drawn on a terminal, the answer alone for a pipe, or as JSON."""
 
 import sys
 from collections.abc import Sequence
@@ -79,21 +79,36 @@ class DrawnView:
 
 
 class PlainView:
-    """The answer, and nothing else, on standard output; what happens in the lanes line by line on standard error."""
+    """The answer, and nothing else, on standard output; how it ended, if badly, on standard error.
+
+    With ``progress``, what happens in the lanes is told on standard error too, line by line. Both may end on one
+    terminal, as in ``holeshot race ... | cat``, so no line is written while the answer is.
+    """
+
+    def __init__(self, *, progress: bool = False) -> None:
+        self._progress = progress
+        self._held: list[str] = []
+        self._answering = False
 
     def begins(self, lanes: Lanes) -> None:
         """Remember whose lanes they are."""
         self._lanes = lanes
+        self._answering = False
 
     def changed(self, lane: Lane, at_ms: float) -> None:
-        """Tell it."""
+        """Tell it, or keep it until the answer has ended."""
+        if not self._progress:
+            return
         words = "won" if lane.won and lane.record is None else state(lane, self._lanes)
         if lane.record is not None and lane.record.ttft_ms is None:
             words += f" after {clock_ms(lane, self._lanes):.0f} ms"
-        say(f"{at_ms:8.0f} ms  {lane.deployment} ({lane.start.role}): {words}", err=True)
+        self._held.append(f"{at_ms:8.0f} ms  {lane.deployment} ({lane.start.role}): {words}")
+        if not self._answering:
+            self._tell()
 
     def said(self, text: str) -> None:
         """Pass it on: as it is, unless it goes to a terminal."""
+        self._answering = True
         sys.stdout.write(visible(text, lines=True) if sys.stdout.isatty() else text)
         sys.stdout.flush()
 
@@ -101,9 +116,15 @@ class PlainView:
         """End the line, and tell the figures."""
         if lanes.answer and not lanes.answer.endswith("\n"):
             self.said("\n")
-        if lanes.record is not None:
+        self._tell()
+        if self._progress and lanes.record is not None:
             say(summary(lanes.record), err=True)
         _complain(lanes)
+
+    def _tell(self) -> None:
+        for line in self._held:
+            say(line, err=True)
+        self._held.clear()
 
     def sums_up(self, calls: Sequence[CallRecord]) -> None:
         """Tell the table."""

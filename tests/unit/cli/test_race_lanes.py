@@ -12,6 +12,7 @@ from gateway.cli.heat import Question
 from gateway.cli.lanes import Lane, Lanes, read_text
 from gateway.cli.podium import rows
 from gateway.cli.track import Track, summary
+from gateway.cli.views import PlainView
 from gateway.racing.reading import Block, Part
 from gateway.racing.sink import ClientGone, Winner
 from tests.unit.ledger.records import NOON, call, failed, lost, start_of, won
@@ -272,3 +273,20 @@ def test_a_call_that_was_stopped_says_so() -> None:
     scene.lanes.attempt_ended("llama", 0, gone)
 
     assert scene.drawn()[0].endswith("stopped")
+
+
+def test_no_line_of_progress_stands_within_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    scene = Scene()
+    fast, slow = scene.lanes.lanes
+    view = PlainView(progress=True)
+    view.begins(scene.lanes)
+    view.changed(fast, 1.0)
+    assert FAST in capsys.readouterr().err
+
+    view.said("Hel")
+    view.changed(slow, 2.0)
+    view.said("lo")
+    assert capsys.readouterr() == ("Hello", "")
+
+    view.ends(scene.lanes)
+    assert SLOW in capsys.readouterr().err
