@@ -28,7 +28,7 @@ def _keys() -> None:
 
 def new(
     name: Annotated[str, typer.Argument(help="Who will use it; shows up in the ledger.")],
-    admin: Annotated[bool, typer.Option("--admin", help="May read /metrics, /leaderboard and the dashboard.")] = False,
+    admin: Annotated[bool, typer.Option("--admin", help="May read /metrics and /leaderboard.")] = False,
     adhoc: Annotated[bool, typer.Option("--adhoc", help="May name provider/model and comma lists directly.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as an object.")] = False,
 ) -> None:
@@ -41,7 +41,7 @@ def new(
     key = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
     digest = hashlib.sha256(key.encode()).hexdigest()
     if as_json:
-        write_json({"name": name, "key": key, "key_sha256": digest})
+        write_json({"name": name, "key": key, "key_sha256": digest, "admin": admin, "adhoc": adhoc})
         return
     say(f"The key of {name}, shown this once:\n\n  {key}\n\nPaste into the configuration:\n")
     say(_entry(name, digest, admin=admin, adhoc=adhoc))

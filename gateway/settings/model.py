@@ -269,7 +269,7 @@ class ClientSettings(Section):
     """Someone who may call, known by the SHA-256 of a key."""
 
     key_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-    admin: bool = False  # may read /metrics, /leaderboard and /
+    admin: bool = False  # may read /metrics and /leaderboard
     adhoc: bool = False  # may name provider/model and comma lists directly
     max_width: Annotated[int, Field(ge=1, le=8)] = 2  # the widest race a request of theirs may ask for
     profile: Profile | None = None  # how their calls are raced, over the model's own settings

@@ -225,6 +225,17 @@ def test_no_two_keys_are_alike(holeshot: Holeshot) -> None:
     assert first["key_sha256"] == hashlib.sha256(first["key"].encode()).hexdigest()
 
 
+@pytest.mark.parametrize("rights", [[], ["--admin"], ["--adhoc"], ["--admin", "--adhoc"]])
+def test_what_a_key_may_do_is_in_the_object_too(holeshot: Holeshot, rights: list[str]) -> None:
+    told = json.loads(holeshot("keys", "new", "a", "--json", *rights).output)
+
+    assert {f"--{name}" for name in ("admin", "adhoc") if told[name]} == set(rights)
+
+
+def test_no_dashboard_is_promised_before_there_is_one(holeshot: Holeshot) -> None:
+    assert "dashboard" not in holeshot("keys", "new", "--help").output
+
+
 def test_a_clients_name_must_be_a_word(holeshot: Holeshot) -> None:
     assert holeshot("keys", "new", "a b").exit_code == 2
 
