@@ -15,6 +15,7 @@ from gateway.cli.models import models
 from gateway.cli.providers import providers
 from gateway.cli.prune import prune
 from gateway.cli.race import race
+from gateway.cli.schema import schema
 from gateway.cli.serve import serve
 from gateway.cli.sql import sql
 from gateway.cli.version import version
@@ -51,6 +52,7 @@ def application() -> typer.Typer:
     app.command()(serve)
     app.command()(init)
     app.command()(check)
+    app.command()(schema)
     app.command()(providers)
     app.command()(models)
     app.add_typer(importing(), name="import")

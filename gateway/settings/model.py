@@ -13,6 +13,11 @@ from providers.catalog import Api, Kind
 Seconds = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
+# What the file may hold before a validator has made it what its field is: for the JSON Schema.
+_DeploymentName = Annotated[str, Field(pattern="^[^/]+/.+")]
+_HttpVersion = Literal["auto", "1.1", "2"] | Annotated[float, Field(json_schema_extra={"enum": [1.1, 2]})]
+_TlsVersion = Literal["1.2", "1.3"] | Annotated[float, Field(json_schema_extra={"enum": [1.2, 1.3]})]
+
 
 def _without_nulls(value: object) -> object:
     """Drop keys with nothing behind them, like ``race:`` with every line commented out: as if they were left out."""
@@ -90,7 +95,7 @@ class ProviderSettings(Section):
         """What the operator calls each of several keys; None where it has a place in a list only."""
         return tuple(name if isinstance(name, str) else None for name in self.api_keys)
 
-    @field_validator("api_keys", mode="before")
+    @field_validator("api_keys", mode="before", json_schema_input_type=list[SecretStr] | dict[str, SecretStr])
     @classmethod
     def _by_place_or_name(cls, value: object) -> object:
         if isinstance(value, list | tuple):
@@ -105,7 +110,7 @@ class ProviderSettings(Section):
             raise ValueError("has api_key and api_keys: put all keys into api_keys")
         return self
 
-    @field_validator("http_version", mode="before")
+    @field_validator("http_version", mode="before", json_schema_input_type=_HttpVersion)
     @classmethod
     def _as_written(cls, value: object) -> object:
         """Take the number that YAML makes of it."""
@@ -250,14 +255,18 @@ class ModelSettings(Section):
     maximums: dict[str, Annotated[float, Field(ge=0)]] = {}  # and the most they may say: {max_tokens: 4000}
     system_prefix: str | None = None  # said before every request's own system prompt
 
-    @field_validator("fallbacks", mode="before")
+    @field_validator("fallbacks", mode="before", json_schema_input_type=tuple[str | FallbackSettings, ...])
     @classmethod
     def _accept_plain_models(cls, value: object) -> object:
         if isinstance(value, list | tuple):
             return [{"model": item} if isinstance(item, str) else item for item in value]
         return value
 
-    @field_validator("deployments", mode="before")
+    @field_validator(
+        "deployments",
+        mode="before",
+        json_schema_input_type=Annotated[tuple[_DeploymentName | DeploymentSettings, ...], Field(min_length=1)],
+    )
     @classmethod
     def _accept_plain_names(cls, value: object) -> object:
         if isinstance(value, list | tuple):
@@ -287,7 +296,7 @@ class TlsSettings(Section):
     key: str  # of the certificate, without a passphrase
     min_version: Literal["1.2", "1.3"] = "1.2"  # 1.0 and 1.1 are broken
 
-    @field_validator("min_version", mode="before")
+    @field_validator("min_version", mode="before", json_schema_input_type=_TlsVersion)
     @classmethod
     def _as_written(cls, value: object) -> object:
         """Take the number that YAML makes of it."""

@@ -25,14 +25,14 @@ providers:
 
 _MORE_PROVIDERS = """\
   # my-vllm: { base_url: "http://10.0.0.5:8000/v1" }     # any OpenAI-compatible server
-  # groq-2: { preset: groq, api_key: ${GROQ_2_API_KEY} } # the same vendor under another key
+  # groq-2: { preset: groq, api_key: "${GROQ_2_API_KEY}" }  # the same vendor under another key
 """
 
 _NO_PROVIDERS = """
 # Who can be asked. No key was found in the environment, so `holeshot serve` starts simulated providers.
 # providers:
-#   groq: { api_key: ${GROQ_API_KEY} }
-#   cerebras: { api_key: ${CEREBRAS_API_KEY} }
+#   groq: { api_key: "${GROQ_API_KEY}" }
+#   cerebras: { api_key: "${CEREBRAS_API_KEY}" }
 #   my-vllm: { base_url: "http://10.0.0.5:8000/v1" }     # any OpenAI-compatible server
 """
 
@@ -90,7 +90,7 @@ def starter(found: Sequence[Vendor], environ: Mapping[str, str], market: Market 
 def _provider(vendor: Vendor, environ: Mapping[str, str], market: Market | None) -> str:
     silence = market.silent.get(vendor.name) if market is not None else None
     note = f"  # {silence}" if silence else ""
-    return f"  {vendor.name}: {{ api_key: ${{{usual_key(vendor, environ)}}} }}{note}\n"
+    return f'  {vendor.name}: {{ api_key: "${{{usual_key(vendor, environ)}}}" }}{note}\n'
 
 
 def _models_section(vendors: Sequence[str], market: Market | None) -> str:

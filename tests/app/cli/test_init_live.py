@@ -92,7 +92,7 @@ def test_a_vendor_that_does_not_answer_is_kept_and_says_why(
 ) -> None:
     write_configuration(PATH, KEYS, catalog, top=1)
 
-    assert re.search(r"mistral: \{ api_key: \$\{MISTRAL_API_KEY\} \}  # did not tell its models", PATH.read_text())
+    assert re.search(r'mistral: \{ api_key: "\$\{MISTRAL_API_KEY\}" \}  # did not tell its models', PATH.read_text())
     told = capsys.readouterr().out
     assert "1 raced, 2 more in comments" in told
     assert "note: mistral: did not tell its models" in told

@@ -12,6 +12,7 @@ from typer.testing import Result
 
 from gateway.cli.terminal import UNKNOWN
 from gateway.settings import load
+from gateway.settings.schema import json_schema
 
 Holeshot = Callable[..., Result]
 
@@ -32,7 +33,7 @@ def test_help_shows_the_first_steps_and_every_verb(holeshot: Holeshot) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["serve", "check", "init", "providers", "models", "migrate", "sql", "leaderboard", "explain"]
+    "verb", ["serve", "check", "init", "providers", "models", "migrate", "sql", "leaderboard", "explain", "schema"]
 )
 def test_every_verb_has_an_example(holeshot: Holeshot, verb: str) -> None:
     result = holeshot(verb, "--help")
@@ -49,6 +50,10 @@ def test_init_writes_a_configuration_that_check_accepts(holeshot: Holeshot) -> N
     assert checked.exit_code == 0, checked.output
     assert "config/gateway.yaml: ok" in checked.output
     assert "gsk-1" not in checked.output + Path("config/gateway.yaml").read_text()
+
+
+def test_schema_prints_the_schema_of_the_configuration(holeshot: Holeshot) -> None:
+    assert json.loads(holeshot("schema").output) == json_schema()
 
 
 def test_init_overwrites_nothing_unless_forced(holeshot: Holeshot) -> None:
