@@ -14,6 +14,7 @@ ApiError                        status, type, code, and a sentence that helps
 ├── BodyTooLarge                413
 ├── UnsupportedMediaType        415
 ├── ExpectationFailed           417
+├── NoWebSocket                 426  a WebSocket is asked for where requests are sent by POST
 ├── HeadersTooLarge             431
 ├── ClientDisconnected          499  never sent; the status of the call's row
 │   └── ClientStalled           499  likewise; the client took nothing of its answer, and was cut
@@ -185,6 +186,14 @@ class ExpectationFailed(ApiError):
     status = 417
     type = "invalid_request_error"
     code = "expectation_failed"
+
+
+class NoWebSocket(ApiError):
+    """A client tries a WebSocket. After a 426 Codex goes on with POST; after a 405 it tries again for seconds."""
+
+    status = 426
+    type = "invalid_request_error"
+    code = "websocket_not_supported"
 
 
 class HeadersTooLarge(ApiError):

@@ -6,7 +6,7 @@ from functools import partial
 from aiohttp import HttpVersion11, web
 from aiohttp.hdrs import METH_ALL
 
-from gateway.errors import ApiError, InternalError, InvalidRequest, MethodNotAllowed, NotFound
+from gateway.errors import ApiError, InternalError, InvalidRequest, MethodNotAllowed, NotFound, NoWebSocket
 from gateway.ingress import headers
 from gateway.ingress.addresses import FORWARDED_FOR, Trust
 from gateway.ingress.answering import answering
@@ -15,6 +15,7 @@ from gateway.ingress.bodies.unwanted import answer_first
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.kept_responses import kept_response
 from gateway.ingress.models import get_model, is_anthropics, list_models
+from gateway.ingress.paths import nearest_path
 from gateway.ingress.phase import Phase
 from gateway.ingress.refusals import Refused
 from gateway.ingress.relayed.apis import (
@@ -126,7 +127,10 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
 
 def _refusal(request: web.Request, error: ApiError) -> web.Response:
     request.app[CONTEXT].refusals.hear(error, lambda: _facts(request))
-    return _response(request, error)
+    response = _response(request, error)
+    if isinstance(error, NoWebSocket):
+        response.force_close()  # what follows a handshake is no HTTP
+    return response
 
 
 def _facts(request: web.Request) -> Refused:
@@ -143,10 +147,13 @@ def _facts(request: web.Request) -> Refused:
 def _translate(request: web.Request, error: web.HTTPException) -> ApiError:
     match error:
         case web.HTTPNotFound():
-            paths = ", ".join(route.path for route in ROUTES)
-            return NotFound(f"there is no {redact(request.path)!r} here; there are {paths}")
+            meant = nearest_path(request.path, _PATHS)
+            hint = f"did you mean {meant}?" if meant else f"chat is at {_CHAT}, the list of models at /v1/models"
+            return NotFound(f"there is no {redact(request.path)[:_LONGEST_PATH]!r} here; {hint}")
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
+            if request.headers.get("upgrade", "").lower() == "websocket" and "POST" in error.allowed_methods:
+                return NoWebSocket(f"{redact(request.path)!r} is not served over a WebSocket: send a POST request")
             return MethodNotAllowed(
                 f"{redact(request.path)!r} takes {allowed}, not {request.method}", headers={"allow": allowed}
             )
@@ -165,5 +172,8 @@ def _response(request: web.Request, error: ApiError) -> web.Response:
     return web.Response(body=body, status=error.status_code, content_type="application/json", headers=error.headers)
 
 
+_CHAT = "/v1/chat/completions"
+_PATHS = tuple(dict.fromkeys(route.path for route in ROUTES if "{" not in route.path))
+_LONGEST_PATH = 200  # characters of one that is not here: the client chose it
 _ANTHROPICS = "/v1/messages"
 _SHARED = "/v1/models"  # which both vendors have

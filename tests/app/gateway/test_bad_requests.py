@@ -156,6 +156,26 @@ async def test_a_path_that_is_not_there_is_404_in_json(serve: Serve, path: str) 
     async with serve() as stage, stage.get(path) as response:
         error = await refused(stage, response, 404, "/v1/chat/completions")
     assert error["type"] == "invalid_request_error"
+    assert len(error["message"]) < 150
+    assert "{" not in error["message"]
+
+
+async def test_a_long_path_is_not_repeated_whole(serve: Serve) -> None:
+    async with serve() as stage, stage.get("/" + "a" * 5000) as response:
+        error = await refused(stage, response, 404, "there is no")
+    assert len(error["message"]) < 400
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions"])
+async def test_a_websocket_is_refused_at_once_and_told_to_use_post(serve: Serve, path: str) -> None:
+    handshake = {"connection": "Upgrade", "upgrade": "WebSocket", "sec-websocket-version": "13"}
+    async with serve() as stage:
+        async with stage.get(path, headers=handshake) as response:
+            error = await refused(stage, response, 426, "POST")
+            assert response.headers["connection"] == "close"
+        async with stage.get(path) as response:
+            assert response.status == 405
+    assert error["code"] == "websocket_not_supported"
 
 
 @pytest.mark.parametrize(
