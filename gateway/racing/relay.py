@@ -239,7 +239,7 @@ class Relay:
             call=self._call,
             provider=start.provider,
             deployment=start.deployment,
-            launched=self._launched,
+            launched=start.number,
             ttft_ms=self._since_received_ms(),
             answer=answer,
         )

@@ -101,6 +101,7 @@ async def test_json_passes_untouched_and_is_recorded(
     assert response.headers["x-holeshot-upstream-request-id"] == "up-1"
     assert response.headers["x-ratelimit-remaining-requests"] == "9"
     assert response.headers["x-holeshot-deployment"] == "alpha/m"
+    assert response.headers["x-holeshot-launched"] == "1"
     assert (call["endpoint"], call["status_code"], call["error_kind"]) == (endpoint, 200, None)
     assert (call["request_id"], call["launched"], call["mode"]) == ("mine-1", 1, "single")
     assert (attempt["outcome"], attempt["role"]) == ("won", "primary")
@@ -132,6 +133,7 @@ async def test_a_failure_is_replaced_by_the_next_deployment(  # noqa: PLR0917 - 
     async with opened(alpha=[failure], beta=[says(answer)], config=config) as (stage, _):
         async with stage.post({"model": MODEL, **body, **in_order("alpha", "beta")}, path=path) as response:
             assert (response.status, await response.json()) == (200, answer)
+            assert response.headers["x-holeshot-launched"] == "2"
         expected = "timeout" if failure is hangs else "failed"
         assert await stage.outcomes() == {"alpha": expected, "beta": "won"}
         assert (await stage.call())["endpoint"] == endpoint
