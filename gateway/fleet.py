@@ -13,7 +13,7 @@ from math import inf
 
 import msgspec
 
-from gateway.errors import ModelNotFound
+from gateway.errors import Forbidden, ModelNotFound
 from gateway.parameters import Parameters
 from gateway.settings.datasheets import bills_on
 from gateway.settings.joint import joined
@@ -37,6 +37,9 @@ from providers.prices import Price
 
 _PASSED_AS_THEY_COME = frozenset({Dialect.CHAT, Dialect.COMPLETIONS})  # of others, thoughts may have to be left out
 _DIALECTS = (Dialect.CHAT, Dialect.RESPONSES, Dialect.MESSAGES, Dialect.COMPLETIONS)
+_FACTS = frozenset(
+    {"bills_after_disconnect", "capabilities", "price_per_mtok"}
+)  # of a deployment, whichever model has it
 ADHOC_KEPT = 256  # ad-hoc names remembered: they come from clients, so their number must be bounded
 
 # Takes also what must not show up in a message, besides the provider's own secrets.
@@ -163,10 +166,17 @@ class Fleet:
 
         Raises:
             ModelNotFound: with the nearest known names.
+            Forbidden: it names deployments, without ``adhoc``.
             InvalidRequest: models that cannot be asked as one.
 
         """
         model = self.models.get(name) or self._joint_model(name) or (self._adhoc_model(name) if adhoc else None)
+        if model is None and not adhoc and self._deployments_in(name):
+            raise Forbidden(
+                f"this key may not name deployments directly, as {name!r} does: ask for one of GET /v1/models, or have"
+                " the operator set 'adhoc: true' for it",
+                param="model",
+            )
         if model is None:
             raise ModelNotFound(self._explain_unknown(name, adhoc=adhoc), param="model")
         return model
@@ -310,13 +320,32 @@ class Fleet:
     def _adhoc_model(self, name: str) -> Model | None:
         if (known := self._adhoc.get(name)) is not None:
             return known
-        parts = [part.strip() for part in name.split(",")]
+        parts = self._deployments_in(name)
+        if not parts:
+            return None
+        settings = ModelSettings.model_validate({"deployments": [self._facts_of(part) for part in parts]})
+        return self._remembered(name, settings)
+
+    def _deployments_in(self, name: str) -> list[str]:
+        """Return the deployments that a list of ``provider/model`` names, each once; none if it is no such list."""
+        parts = list(dict.fromkeys(part.strip() for part in name.split(",")))
         for part in parts:
             provider, _, name_there = part.partition("/")
             if not name_there or provider not in self._settings.providers:
-                return None
-        settings = ModelSettings.model_validate({"deployments": list(dict.fromkeys(parts))})
-        return self._remembered(name, settings)
+                return []
+        return parts
+
+    def _facts_of(self, deployment: str) -> DeploymentSettings:
+        """Return a deployment that is named directly, with what the configuration says it costs and can do.
+
+        One that is configured under another name (``as``) is a deployment of its own, with other facts.
+        """
+        for model in self._settings.models.values():
+            for each in model.deployments:
+                if each.name == each.deployment == deployment and each.model_fields_set & _FACTS:
+                    facts = {field: getattr(each, field) for field in _FACTS & each.model_fields_set}
+                    return DeploymentSettings(deployment=deployment, **facts)
+        return DeploymentSettings(deployment=deployment)
 
     def _explain_unknown(self, name: str, *, adhoc: bool) -> str:
         near = difflib.get_close_matches(name, self.models, n=3, cutoff=0.5)

@@ -84,7 +84,11 @@ async def test_a_race_wider_than_the_key_may_start_is_refused(serve: Serve) -> N
 
 async def test_ad_hoc_models_need_a_key_that_may(serve: Serve) -> None:
     async with serve(config=clients(plain={}, admin={"adhoc": True})) as stage:
-        assert await status_and_code(stage.chat(key_of("plain"), model="alpha/x")) == (404, "model_not_found")
+        async with stage.chat(key_of("plain"), model="alpha/x") as response:
+            error = (await response.json())["error"]
+            assert (response.status, error["code"], error["param"]) == (403, "forbidden", "model")
+            assert "may not name deployments directly" in error["message"]
+        assert await status_and_code(stage.chat(key_of("plain"), model="nobody/x")) == (404, "model_not_found")
         assert stage.requests == 0
         async with stage.chat(key_of("admin"), model="alpha/x") as response:
             assert response.status == 200

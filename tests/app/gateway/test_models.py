@@ -178,3 +178,14 @@ async def test_a_page_that_is_not_there_is_refused(serve: Serve, query: str) -> 
     async with serve(alpha=None) as stage, stage.get(f"/v1/models?{query}", headers=ANTHROPIC) as response:
         assert response.status == 400
         assert query.partition("=")[0] in await response.text()
+
+
+async def test_a_deployment_that_is_named_directly_costs_what_is_configured(serve: Serve) -> None:
+    as_another = {**priced("alpha/a", 7, 7), "as": "another"}
+    config = serving(first=[as_another], second=[priced("alpha/a", 1, 2, context_tokens=32_000)])
+    async with serve(alpha=None, config=config) as stage:
+        model = await told(stage, "/v1/models/alpha/a")
+        async with stage.chat(model="alpha/a") as response:
+            assert float(response.headers["x-holeshot-cost-usd"]) > 0
+        assert (await stage.call())["cost_usd"] > 0
+    assert (model["context_length"], model["pricing"]["prompt"]) == (32_000, "0.000001")
