@@ -27,16 +27,23 @@ ApiError                        status, type, code, and a sentence that helps
     │   └── AtCapacity               as many in flight as max_in_flight allows, and no room in time
     ├── OutOfResources          503  this machine lacks descriptors, ports or memory to ask anybody
     ├── AllTimedOut             504
+    ├── ProviderMisconfigured   424  the operator's to mend, so SDKs do not retry it; by code each provider
+    │                                refuses the key (provider_auth), does not know the model (provider_not_found)
+    │                                or the path (no_such_api), or several of these (provider_misconfigured)
     └── AllProvidersFailed      502  names each with its cause
+
+Where all that were asked have failed, those that were not (out, cooling down, broken) are named too, and why.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
 
 from providers.errors import ErrorKind, UpstreamError
 
+# What is wrong with a provider's entry in the configuration, and stays wrong until that is changed.
+OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API})
 RETRY_FULL_S = 1.0  # a call that found no room comes back so much later: it has waited here before
 _TIMEOUTS = frozenset(
     {ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT}
@@ -247,8 +254,32 @@ class RaceFailed(ApiError):
     code = "all_providers_failed"
 
 
+class NotAsked(msgspec.Struct, frozen=True):
+    """A deployment that a call passed over, for what happened there before."""
+
+    deployment: str
+    reason: str  # its state and its last error: "out: provider_auth: Invalid API key"
+    for_good: bool  # until the operator has changed its configuration
+
+    def __str__(self) -> str:
+        return f"{self.deployment}: not asked, {self.reason}"
+
+
 class AllProvidersFailed(RaceFailed):
     """Each attempt failed, for reasons of the providers' own."""
+
+
+class ProviderMisconfigured(RaceFailed):
+    """Each deployment needs its operator: the key, the model's name there or the base URL is wrong."""
+
+    status = 424
+    type = "provider_configuration_error"
+    code = "provider_misconfigured"
+
+    def __init__(self, message: str, kinds: Collection[ErrorKind]) -> None:
+        super().__init__(message)
+        if len(kinds) == 1:
+            self.code = _CODES_OF_OPERATORS[next(iter(kinds))]
 
 
 class AllTimedOut(RaceFailed):
@@ -337,16 +368,30 @@ class RejectedByProvider(RaceFailed):
         return self._body or super().body()
 
 
-def race_failed(model: str, failures: Sequence[tuple[str, UpstreamError]], *, full: Sequence[str] = ()) -> RaceFailed:
+def all_cooling(model: str, out: Sequence[NotAsked], retry_after_s: float) -> AllRateLimited:
+    """Return the error of a call for which nobody may be asked now."""
+    causes = f" ({'; '.join(map(str, out))})" if out else ""
+    return AllRateLimited(f"every deployment of {model!r} is cooling down{causes}", retry_after_s=retry_after_s)
+
+
+def race_failed(
+    model: str,
+    failures: Sequence[tuple[str, UpstreamError]],
+    *,
+    full: Sequence[str] = (),
+    out: Sequence[NotAsked] = (),
+    adhoc: bool = False,
+) -> RaceFailed:
     """Return the one error that stands for ``failures``, pairs of a deployment's name and what went wrong there.
 
     ``full`` are deployments that were not asked, for there was no room under their ``max_in_flight`` in time: the call
-    may well succeed a little later, whatever the others said.
+    may well succeed a little later, whatever the others said. ``out`` are those that were passed over;
+    ``adhoc``: the request names the deployments itself.
     """
     for _, error in failures:
         if error.kind is ErrorKind.BAD_REQUEST:
             return RejectedByProvider(error)
-    causes = "; ".join(f"{name}: {error.kind}: {error.message}" for name, error in failures)
+    causes = "; ".join([*(f"{name}: {error.kind}: {error.message}" for name, error in failures), *map(str, out)])
     kinds = {error.kind for _, error in failures}
     if ErrorKind.LOCAL_RESOURCES in kinds:
         return OutOfResources(f"the gateway is short of descriptors, ports or memory; call again soon ({causes})")
@@ -359,9 +404,23 @@ def race_failed(model: str, failures: Sequence[tuple[str, UpstreamError]], *, fu
         return AtCapacity(message, retry_after_s=RETRY_FULL_S)
     if kinds == {ErrorKind.RATE_LIMITED}:
         least = min(error.retry_after_s or 1.0 for _, error in failures)
-        return AllRateLimited(f"every deployment of {model!r} is rate-limited ({causes})", retry_after_s=least)
+        whoever = "is rate-limited" if not out else "that may be asked is rate-limited"
+        return AllRateLimited(f"every deployment of {model!r} {whoever} ({causes})", retry_after_s=least)
+    if kinds and kinds <= OPERATORS and all(each.for_good for each in out):
+        fault = _FAULT_OF_CALLER if adhoc else _LACKING if kinds == {ErrorKind.NO_SUCH_API} else _FAULT_OF_OPERATOR
+        return ProviderMisconfigured(f"no deployment of {model!r} {fault} ({causes})", kinds)
     message = f"every deployment of {model!r} failed ({causes})"
-    failed = AllTimedOut(message) if kinds and kinds <= _TIMEOUTS else AllProvidersFailed(message)
-    if kinds == {ErrorKind.PROVIDER_AUTH}:
-        failed.code = ErrorKind.PROVIDER_AUTH  # the operator's key is at fault, never the client's
-    return failed
+    return AllTimedOut(message) if kinds and kinds <= _TIMEOUTS else AllProvidersFailed(message)
+
+
+_FAULT_OF_OPERATOR = (
+    "can answer until the gateway's operator has corrected its configuration (key, model name or base_url);"
+    " your request and your key are not at fault"
+)
+_FAULT_OF_CALLER = "can answer: the request names what the provider does not have, or the operator's key is refused"
+_LACKING = "has this API: ask another model, or have the gateway's operator correct 'base_url' or 'apis'"
+_CODES_OF_OPERATORS = {
+    ErrorKind.PROVIDER_AUTH: ErrorKind.PROVIDER_AUTH,
+    ErrorKind.NOT_FOUND: "provider_not_found",  # not_found is a path of ours
+    ErrorKind.NO_SUCH_API: ErrorKind.NO_SUCH_API,
+}

@@ -52,6 +52,7 @@ class Entry(msgspec.Struct, frozen=True):
     plan: Plan
     told: dict[str, str]  # response headers that say what the gateway made of the request
     prefix: Prefix | None
+    names: tuple[str, ...]  # of the deployments that can answer it, also those that are out
 
 
 def enter(
@@ -103,7 +104,7 @@ def enter(
     )
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(model.name, names, model.race, terms, call.prompt_class, explain=origin.explain)
-    return Entry(call, model, wished.kept_in(plan), wished.told, prefix)
+    return Entry(call, model, wished.kept_in(plan), wished.told, prefix, tuple(names))
 
 
 def resolved(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:
@@ -157,6 +158,7 @@ def lined_up(
         utc_now=context.utc_now,
         cancelled_as=partial(context.cancelled_as, request),
         falls_back=falls_back,
+        not_asked=partial(steering.not_asked, entry.names),
         earlier=earlier,
     )
 

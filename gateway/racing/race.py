@@ -7,14 +7,14 @@ everybody who may be asked has as many attempts in flight as ``max_in_flight`` a
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 import structlog
 
 from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, Outcome, Recorder, Role
-from gateway.errors import AllRateLimited, ApiError, ClientDisconnected, InternalError, race_failed
+from gateway.errors import ApiError, ClientDisconnected, InternalError, NotAsked, all_cooling, race_failed
 from gateway.fleet import Deployment, Model
 from gateway.racing.alone import UNKNOWN, alone
 from gateway.racing.attempt import Attempt
@@ -44,7 +44,8 @@ class Race:
     """Runs one plan for one call. Use once: ``await Race(...).run()``.
 
     Where nobody answers, ``falls_back`` is asked whether another model is to be tried: then the call goes on, and is
-    not recorded yet; ``behind`` is what the next race has to be told. ``full`` hears of extra launches that find no
+    not recorded yet; ``behind`` is what the next race has to be told. ``not_asked`` says of everybody but those it is
+    given who was passed over, and why. ``full`` hears of extra launches that find no
     room under ``max_in_flight``.
     """
 
@@ -65,6 +66,7 @@ class Race:
         full: Callable[[Launch], None] = lambda _: None,
         cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
         falls_back: Callable[[ApiError], bool] = lambda _: False,
+        not_asked: Callable[[Collection[str]], Sequence[NotAsked]] = lambda _: (),
         earlier: Earlier | None = None,
     ) -> None:
         self.behind: Earlier | None = None
@@ -80,6 +82,7 @@ class Race:
         self._new_id = new_id
         self._utc_now = utc_now
         self._falls_back = falls_back
+        self._not_asked = not_asked
         self._cancelled_as = cancelled_as  # why a cancelled call is: its client has gone, or the gateway is stopping
         self.loop = asyncio.get_running_loop()  # asked for once: on Python 3.11 each time costs a system call
         self._over: asyncio.Future[None] = self.loop.create_future()
@@ -125,7 +128,7 @@ class Race:
     async def _run(self) -> CallRecord:
         if not self._plan.launches:
             wait_s = self._plan.retry_after_s or 1.0
-            error = AllRateLimited(f"every deployment of {self.call.model!r} is cooling down", retry_after_s=wait_s)
+            error = all_cooling(self.call.model, self._not_asked(()), wait_s)
             self._give_up(error)
             raise error
         try:
@@ -321,7 +324,9 @@ class Race:
 
     def _fail(self) -> None:
         """End the race: nobody has answered, and nobody is left to be asked."""
-        error = self._error = race_failed(self.call.model, self._failures, full=self._grid.full())
+        full = self._grid.full()
+        out = self._not_asked({*full, *(attempt.deployment.name for attempt in self._attempts)})
+        error = self._error = race_failed(self.call.model, self._failures, full=full, out=out, adhoc=self._model.adhoc)
         self._give_up(error)
         self._finish()
 

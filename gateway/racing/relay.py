@@ -1,7 +1,7 @@
 """A relay: one deployment after the other until one has answered, for requests that are routed but not raced."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
 import msgspec
@@ -15,7 +15,15 @@ from gateway.calls import (
     Recorder,
     Role,
 )
-from gateway.errors import AllRateLimited, ApiError, ClientDisconnected, InternalError, RaceFailed, race_failed
+from gateway.errors import (
+    ApiError,
+    ClientDisconnected,
+    InternalError,
+    NotAsked,
+    RaceFailed,
+    all_cooling,
+    race_failed,
+)
 from gateway.fleet import Deployment, Model
 from gateway.racing.measurement import milliseconds
 from gateway.racing.outlet import Outlet, Relayed
@@ -49,7 +57,8 @@ class Relay:
     """Runs one call along a plan's deployments. Use once: ``await Relay(...).run(outlet)``.
 
     Where nobody answers, ``falls_back`` is asked whether the call goes on elsewhere: it is not recorded then, and
-    ``behind`` is what the next relay has to be told.
+    ``behind`` is what the next relay has to be told. ``not_asked`` says of everybody but those it is given who
+    was passed over, and why.
     """
 
     def __init__(
@@ -67,6 +76,7 @@ class Relay:
         utc_now: Callable[[], datetime],
         cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
         falls_back: Callable[[ApiError], bool] = lambda _: False,
+        not_asked: Callable[[Collection[str]], Sequence[NotAsked]] = lambda _: (),
         earlier: Earlier | None = None,
     ) -> None:
         self.behind: Earlier | None = None
@@ -79,6 +89,7 @@ class Relay:
         self._utc_now = utc_now
         self._cancelled_as = cancelled_as
         self._falls_back = falls_back
+        self._not_asked = not_asked
         self._earlier = earlier or Earlier()
         self._clock = clock
         self._attempts: list[AttemptRecord] = []
@@ -106,8 +117,7 @@ class Relay:
         names = [launch.deployment for launch in self._plan.launches] + list(self._plan.rest)
         if not names:
             wait_s = self._plan.retry_after_s or 1.0
-            message = f"every deployment of {self._call.model!r} is cooling down"
-            raise self._give_up(AllRateLimited(message, retry_after_s=wait_s))
+            raise self._give_up(all_cooling(self._call.model, self._not_asked(()), wait_s))
         failures: list[tuple[str, UpstreamError]] = []
         full: Sequence[str] = ()
         while names:
@@ -132,10 +142,9 @@ class Relay:
                 return await self._answered(attempt, answer, outlet)
             if sum(error.kind is ErrorKind.BAD_REQUEST for _, error in failures) >= MAX_CLIENT_FAULTS:
                 break
-        failed = race_failed(self._call.model, failures, full=full)
-        if {error.kind for _, error in failures} == {ErrorKind.NO_SUCH_API}:
-            failed.code = ErrorKind.NO_SUCH_API  # as against a provider that is not well
-        raise self._give_up(failed)
+        out = self._not_asked({*full, *(name for name, _ in failures)})
+        adhoc = self._model.adhoc
+        raise self._give_up(race_failed(self._call.model, failures, full=full, out=out, adhoc=adhoc))
 
     def answered_here(self) -> CallRecord:
         """Record a call that nobody answered, and that ``falls_back`` kept open, as answered by the gateway itself."""

@@ -22,8 +22,17 @@ from gateway.steering.constants import (
     UNPROBED_S,
 )
 from gateway.steering.load import Load
+from providers.errors import ErrorKind
 
 _LONG_AGO_S = float("-inf")
+# Of other errors a provider's words may quote the prompt that failed, which is not the next caller's to read.
+_SAYS_NOTHING_OF_REQUESTS = frozenset({
+    ErrorKind.PROVIDER_AUTH,
+    ErrorKind.NOT_FOUND,
+    ErrorKind.RATE_LIMITED,
+    ErrorKind.CONNECT_ERROR,
+    ErrorKind.CONNECT_TIMEOUT,
+})  # fmt: skip
 
 
 class State(StrEnum):
@@ -48,6 +57,26 @@ class Condition(msgspec.Struct, eq=False):
     crowding: float = 1.0  # by what the load there multiplies the time to first token that counts
 
 
+class Trouble(msgspec.Struct, frozen=True):
+    """What last went wrong at a deployment."""
+
+    kind: str
+    status: int | None = None
+    message: str | None = None  # the provider's words, without secrets
+
+    def __str__(self) -> str:
+        return f"{self._head}: {self.message}" if self.message else self._head
+
+    @property
+    def for_others(self) -> str:
+        """What other callers may read: words about the operator's key, model name or limits, none about a request."""
+        return str(self) if self.kind in _SAYS_NOTHING_OF_REQUESTS else self._head
+
+    @property
+    def _head(self) -> str:
+        return self.kind if self.status is None else f"{self.kind} ({self.status})"
+
+
 class Health:
     """What happened to one deployment here. Instants are seconds of any one monotonic clock."""
 
@@ -65,11 +94,13 @@ class Health:
         "calm",
         "in_flight",
         "load",
+        "trouble",
     )
 
     def __init__(self) -> None:
         self.in_flight = 0
         self.load = Load()
+        self.trouble: Trouble | None = None  # the last, until it answers again
         self.calm: Condition | None = None  # the last condition, while nothing has happened and nothing is to pass
         self._headroom = 1.0
         self._headroom_at_s = _LONG_AGO_S
@@ -160,6 +191,7 @@ class Health:
     def delivered(self, ttft_s: float, q95_s: float, now_s: float) -> bool:
         """Take a first token; return whether that ended a bad time."""
         self._strikes = 0
+        self.trouble = None
         recovered, self._out = self._out, False
         if self._open_until_s is not None:
             if ttft_s <= PROBE_FACTOR * q95_s:

@@ -18,7 +18,7 @@ from gateway.steering.constants import (
     SLOTS_KEPT,
 )
 from gateway.steering.fair import Fair, fair_quantiles
-from gateway.steering.health import Condition, State
+from gateway.steering.health import Condition, State, Trouble
 from gateway.steering.intervals import Quantile, quantiles
 from gateway.steering.survival import dense
 from gateway.steering.tally import Counts, Tally, add_counts, merged, read_tallies
@@ -32,6 +32,7 @@ class Row(msgspec.Struct, frozen=True):
     rank: int | None  # by TTFT: the median, then the p95
     deployment: str
     state: str | None  # "ok", "cooling 3.2 s", "open", "half-open", "out"
+    reason: str | None  # why it is in another state than ok: its last error, as far as it is known
     headroom: float | None  # 0 to 1, what the provider's rate limit should leave by now
     score: float | None  # what the policy expects of it, in seconds: decayed, with its prior and the price of scarcity
     n: int  # attempts that ended with a first token or an error
@@ -95,7 +96,14 @@ def read_window(slots: Mapping[int, Mapping[str, float]]) -> Window:
     return Window(tallies, _buffered(slots), won=sum(tally.won for tally in tallies.values()))
 
 
-def row(deployment: str, window: Window, *, score_s: float | None = None, condition: Condition | None = None) -> Row:
+def row(
+    deployment: str,
+    window: Window,
+    *,
+    score_s: float | None = None,
+    condition: Condition | None = None,
+    trouble: Trouble | None = None,
+) -> Row:
     """Describe a deployment; it gets its ranks from ``rank``."""
     tally = window.tallies.get(deployment) or Tally()
     events, censored = dense(merged(tally.events.values())), dense(merged(tally.censored.values()))
@@ -105,7 +113,8 @@ def row(deployment: str, window: Window, *, score_s: float | None = None, condit
     return Row(
         rank=None,
         deployment=deployment,
-        state=_state(condition) if condition is not None else None,
+        state=state_of(condition) if condition is not None else None,
+        reason=str(trouble) if trouble and condition is not None and condition.state is not State.OK else None,
         headroom=round(condition.headroom, 3) if condition is not None else None,
         score=round(score_s, 4) if score_s is not None else None,
         n=round(tally.n),
@@ -209,7 +218,8 @@ def _last(value: float | None) -> float:
     return inf if value is None else value
 
 
-def _state(condition: Condition) -> str:
+def state_of(condition: Condition) -> str:
+    """Return a deployment's state in words; of a cool-down how long it still lasts."""
     if condition.state is State.COOLING:
         return f"{State.COOLING} {condition.cooling_s:.1f} s"
     return str(condition.state)

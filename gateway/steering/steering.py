@@ -5,7 +5,7 @@ through the ``Recorder`` protocol. Nothing in it waits; the clocks and the rando
 drive it through a day in seconds.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
 from random import Random
 
@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, Outcome, Role
+from gateway.errors import NotAsked
 from gateway.settings.model import RaceSettings
 from gateway.steering import planner
 from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix
@@ -22,8 +23,8 @@ from gateway.steering.candidates import Terms, costs_usd, expected_tokens
 from gateway.steering.constants import OTHER_CLASSES_FROM
 from gateway.steering.explainer import explained
 from gateway.steering.explanation import Explanation
-from gateway.steering.health import Health
-from gateway.steering.leaderboard import WINDOW_S, Leaderboard, rank, read_window, row
+from gateway.steering.health import Health, State, Trouble
+from gateway.steering.leaderboard import WINDOW_S, Leaderboard, rank, read_window, row, state_of
 from gateway.steering.lineup import Lineups
 from gateway.steering.planner import Launch, Plan
 from gateway.steering.samples import BROKEN, CUT, of_end, of_token
@@ -204,6 +205,22 @@ class Steering:
         """Return the ids of the attempts that are under way at ``deployment``, for whichever model."""
         return tuple(each for each, launched in self._launched.items() if launched.deployment == deployment)
 
+    def not_asked(self, deployments: Iterable[str], asked: Collection[str]) -> tuple[NotAsked, ...]:
+        """Return who of ``deployments``, beside the ``asked``, is out, cooling down or broken, and why."""
+        now_s, found = self._clock(), []
+        for name in deployments:
+            health = self._health.get(name)
+            if health is None or name in asked:
+                continue
+            condition = health.condition(now_s)
+            if condition.state is State.OK:
+                continue
+            reason = state_of(condition)
+            if health.trouble is not None:
+                reason += f": {health.trouble.for_others}"
+            found.append(NotAsked(name, reason, for_good=condition.state is State.OUT))
+        return tuple(found)
+
     def leaderboard(self, model: str) -> Leaderboard:
         """Return what is published of one model, up to this instant."""
         now_s = self._clock()
@@ -215,7 +232,7 @@ class Steering:
             health = self._health.get(name) or Health()
             condition = health.condition(now_s)
             score_s = standings.of(name).score_s + condition.price_s
-            rows.append(row(name, window, score_s=score_s, condition=condition))
+            rows.append(row(name, window, score_s=score_s, condition=condition, trouble=health.trouble))
         return Leaderboard(model, WINDOW_S, prompt_class, rank(rows))
 
     def leaderboards(self) -> tuple[Leaderboard, ...]:
@@ -277,18 +294,22 @@ class Steering:
 
     def _broken(self, model: str, prompt_class: int, attempt: AttemptRecord, health: Health) -> None:
         name, kind, now_s = attempt.deployment, attempt.error_kind, self._clock()
-        if kind in _NOBODYS:
+        if kind is None or kind in _NOBODYS:
             return
+        trouble = Trouble(kind, attempt.status_code, attempt.error_message)
         if kind == ErrorKind.RATE_LIMITED:
+            health.trouble = trouble
             health.rate_limited(attempt.retry_after_s, now_s)
             return
         if kind in _OPERATORS:
             # That a model makes no vectors or pictures, as 403 and 404 may say, keeps nobody from its answers.
             if prompt_class >= OTHER_CLASSES_FROM and attempt.status_code != _UNAUTHORIZED:
                 return
+            health.trouble = trouble
             if health.refuse(now_s):
                 _log.warning("steering.out", model=model, deployment=name, kind=kind, hint=_HINTS[ErrorKind(kind)])
             return
+        health.trouble = trouble
         if attempt.retry_after_s is not None:
             health.cool(attempt.retry_after_s, now_s)  # a 503 that says when to come back
         if attempt.ttft_ms is None:

@@ -170,5 +170,6 @@ class RelayedWay:
             utc_now=context.utc_now,
             cancelled_as=partial(context.cancelled_as, self._request),
             falls_back=falls_back,
+            not_asked=partial(context.steering.not_asked, entry.names),
             earlier=earlier,
         )

@@ -23,6 +23,7 @@ _STATUS_OF_TYPE: Mapping[str, int] = {
 _TYPE_OF_STATUS: Mapping[int, str] = {
     **{status: type_ for type_, status in _STATUS_OF_TYPE.items()},
     408: "timeout_error",
+    424: "api_error",  # the operator's settings are at fault, not the request
     503: "overloaded_error",
 }
 _FIRST_SERVER_STATUS = 500

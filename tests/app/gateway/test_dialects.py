@@ -177,7 +177,7 @@ async def test_errors_have_the_shape_of_anthropic(serve: Serve, status: int) -> 
         assert said["type"] == "error"
         assert set(said["error"]) >= {"type", "message"}
         assert said["request_id"] == response.headers["request-id"]
-        assert response.status == {401: 502, 404: 502, 500: 502, 503: 502}.get(status, status)
+        assert response.status == {401: 424, 404: 424, 500: 502, 503: 502}.get(status, status)
 
 
 async def test_requests_that_make_no_sense_are_told_in_the_dialects_own_shape(serve: Serve) -> None:
@@ -251,7 +251,8 @@ async def test_a_path_the_provider_does_not_have_does_not_put_its_chat_out(serve
     async with serve(alpha=None, **providers(alpha=speaking("chat", "responses"))) as stage:
         stage["alpha"].once([Status(404, {"detail": "Not Found"})])
         async with stage.post({"model": MODEL, "input": "Hi"}, path="/v1/responses") as response:
-            assert response.status == 502
+            assert response.status == 424
+            assert "correct 'base_url' or 'apis'" in (await response.json())["error"]["message"]
         async with stage.chat() as response:
             assert response.status == 200
         board = stage.gateway.steering.leaderboard(MODEL).deployments

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import re
 
 import openai
 import pytest
@@ -77,11 +78,74 @@ async def test_all_silent_beyond_their_clock_is_a_504(serve: Serve) -> None:
     assert outcomes == {"alpha": "timeout", "beta": "timeout"}
 
 
-async def test_the_providers_own_401_is_our_502_and_never_the_clients(serve: Serve) -> None:
-    async with serve(alpha=[Status(401)]) as stage:
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        ((401, 401), "provider_auth"),
+        ((403, 401), "provider_auth"),
+        ((404, 404), "provider_not_found"),
+        ((401, 404), "provider_misconfigured"),
+    ],
+)
+async def test_what_only_the_operator_can_mend_is_not_retried_and_not_blamed_on_the_client(
+    serve: Serve, statuses: tuple[int, int], code: str
+) -> None:
+    first, second = statuses
+    async with serve(alpha=[Status(first)], beta=[Status(second)]) as stage:
         with pytest.raises(openai.APIStatusError) as caught:
+            await stage.sdk.with_options(max_retries=3).chat.completions.create(model=MODEL, messages=PROMPT)
+        [call] = await stage.rows("select * from calls")
+    assert (caught.value.status_code, caught.value.code, caught.value.type) == (
+        424, code, "provider_configuration_error",
+    )  # fmt: skip
+    assert not isinstance(caught.value, openai.AuthenticationError | openai.NotFoundError | openai.InternalServerError)
+    assert "your request and your key are not at fault" in caught.value.message
+    assert (call["status_code"], call["error_kind"]) == (424, code)
+
+
+async def test_a_model_the_request_names_itself_may_be_the_requests_mistake(serve: Serve) -> None:
+    async with serve(alpha=[Status(404)]) as stage:
+        with pytest.raises(openai.APIStatusError, match="the request names what the provider does not have") as caught:
+            await stage.sdk.chat.completions.create(model="alpha/x", messages=PROMPT)
+    assert (caught.value.status_code, caught.value.code) == (424, "provider_not_found")
+
+
+async def test_a_later_error_names_who_was_not_asked_and_why(serve: Serve) -> None:
+    refused, unknown = {"error": {"message": "Invalid API key"}}, {"error": {"message": "no model m"}}
+    scripts = {"alpha": [Status(401, refused)], "beta": [Status(404, unknown)], "gamma": [Status(503)]}
+    async with serve(**scripts) as stage:
+        with pytest.raises(openai.InternalServerError):
             await ask(stage)
-    assert (caught.value.status_code, caught.value.code) == (502, "provider_auth")
+        with pytest.raises(openai.InternalServerError) as caught:
+            await ask(stage)
+        with pytest.raises(openai.InternalServerError) as relayed:
+            await stage.sdk.embeddings.create(model=MODEL, input="one")
+        async with stage.get("/leaderboard") as response:
+            [model] = (await response.json())["models"]
+    for error in (caught.value, relayed.value):
+        assert "gamma/m: server_error: Status 503" in error.message
+        assert "alpha/m: not asked, out: provider_auth (401): Invalid API key" in error.message
+        assert "beta/m: not asked, out: not_found (404): no model m" in error.message
+    states = {row["deployment"]: (row["state"], row["reason"]) for row in model["deployments"]}
+    assert states == {
+        "alpha/m": ("out", "provider_auth (401): Invalid API key"),
+        "beta/m": ("out", "not_found (404): no model m"),
+        "gamma/m": ("ok", None),
+    }
+
+
+async def test_when_all_cool_down_or_are_out_the_error_says_why(serve: Serve) -> None:
+    limited = Status(429, {"error": {"message": "too many"}}, headers={"retry-after": "30"})
+    async with serve(alpha=[limited], beta=[Status(401)]) as stage:
+        with pytest.raises(openai.InternalServerError):
+            await ask(stage)
+        with pytest.raises(openai.RateLimitError) as caught:
+            await ask(stage)
+        with pytest.raises(openai.RateLimitError) as relayed:
+            await stage.sdk.embeddings.create(model=MODEL, input="one")
+    for error in (caught.value, relayed.value):
+        assert re.search(r"alpha/m: not asked, cooling \d+\.\d s: rate_limited \(429\): too many", error.message)
+        assert "beta/m: not asked, out: provider_auth (401)" in error.message
 
 
 async def test_an_error_in_the_middle_of_a_stream_raises_where_it_happens(serve: Serve) -> None:

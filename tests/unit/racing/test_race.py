@@ -3,7 +3,14 @@ import asyncio
 import pytest
 
 from gateway.calls import Outcome, Role, WinOn
-from gateway.errors import AllProvidersFailed, AllRateLimited, AllTimedOut, RejectedByProvider, ShuttingDown
+from gateway.errors import (
+    AllProvidersFailed,
+    AllRateLimited,
+    AllTimedOut,
+    ProviderMisconfigured,
+    RejectedByProvider,
+    ShuttingDown,
+)
 from gateway.fleet import Clocks
 from gateway.racing.gather import GatheringSink
 from gateway.racing.reading import Block
@@ -134,10 +141,12 @@ def test_when_everybody_fails_the_error_names_each_with_its_cause() -> None:
     assert track.recorder.records[0].status_code == 502
 
 
-def test_the_providers_own_401_is_our_502_never_the_clients_401() -> None:
-    with pytest.raises(AllProvidersFailed) as caught:
-        run(Track(refuses("a", ErrorKind.PROVIDER_AUTH, 401)).run())
-    assert (caught.value.status_code, caught.value.code) == (502, "provider_auth")
+def test_the_providers_own_401_is_the_operators_never_the_clients() -> None:
+    track = Track(refuses("a", ErrorKind.PROVIDER_AUTH, 401))
+    with pytest.raises(ProviderMisconfigured) as caught:
+        run(track.run())
+    assert (caught.value.status_code, caught.value.code) == (424, "provider_auth")
+    assert track.recorder.records[0].status_code == 424
 
 
 def test_all_rate_limited_is_429_with_the_least_retry_after() -> None:

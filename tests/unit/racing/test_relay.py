@@ -395,7 +395,7 @@ async def test_after_two_that_hung_through_the_clock_nobody_else_is_tried() -> N
 @in_virtual_time
 async def test_an_api_that_everybody_lacks_is_told_from_providers_that_are_not_well() -> None:
     error = await Room(Speaker(0.1, LACKING), Speaker(0.1, LACKING)).fail()
-    assert (error.code, error.status_code) == ("no_such_api", 502)
+    assert (error.code, error.status_code) == ("no_such_api", 424)
     assert (await Room(Speaker(0.1, LACKING), Speaker(0.1, SLOW)).fail()).code == "all_providers_failed"
 
 

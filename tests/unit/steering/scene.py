@@ -111,12 +111,19 @@ class Scene:
         ttft_ms: float | None = None,
         role: Role = Role.PRIMARY,
         status_code: int | None = None,
+        message: str | None = None,
         prompt_class: int = 0,
     ) -> AttemptRecord:
         """Run an attempt that fails."""
         outcome = Outcome.TIMEOUT if kind is ErrorKind.TTFT_TIMEOUT else Outcome.FAILED
         start = self.launch(deployment, role)
-        facts = {"error_kind": kind, "retry_after_s": retry_after_s, "ttft_ms": ttft_ms, "status_code": status_code}
+        facts = {
+            "error_kind": kind,
+            "retry_after_s": retry_after_s,
+            "ttft_ms": ttft_ms,
+            "status_code": status_code,
+            "error_message": message,
+        }
         return self._end(start, outcome, prompt_class, **facts)
 
     def finish(self, *attempts: AttemptRecord, completion_tokens: int | None = 100) -> None:

@@ -158,6 +158,32 @@ def test_a_refused_key_or_unknown_model_puts_the_deployment_out_loudly_and_once(
     assert "a" not in {*(launch.deployment for launch in scene.plan().launches), *scene.plan().rest}
 
 
+def test_who_is_not_asked_is_told_with_its_last_error_until_it_answers_again() -> None:
+    scene = Scene(("a", "b", "c"))
+    scene.fail("a", ErrorKind.PROVIDER_AUTH, status_code=401, message="bad key")
+    scene.fail("b", ErrorKind.RATE_LIMITED, status_code=429, retry_after_s=5.0)
+    out = scene.steering.not_asked(("a", "b", "c"), ())
+    assert [(each.deployment, each.reason, each.for_good) for each in out] == [
+        ("a", "out: provider_auth (401): bad key", True),
+        ("b", "cooling 5.0 s: rate_limited (429)", False),
+    ]
+    assert [each.deployment for each in scene.steering.not_asked(("a", "b", "c"), {"a"})] == ["b"]
+    scene.win("a")
+    assert [each.deployment for each in scene.steering.not_asked(("a", "c"), ())] == []
+    assert row_of(scene.steering.leaderboard(MODEL), "a").reason is None
+
+
+def test_another_caller_is_not_told_words_that_may_quote_a_prompt() -> None:
+    scene = Scene(("a",))
+    scene.plan()
+    for _ in range(4):
+        scene.fail("a", status_code=500, message="cannot read: my secret prompt")
+    [out] = scene.steering.not_asked(("a",), ())
+    assert out.reason == "open: server_error (500)"
+    row = row_of(scene.steering.leaderboard(MODEL), "a")
+    assert (row.state, row.reason) == ("open", "server_error (500): cannot read: my secret prompt")
+
+
 def test_a_model_that_makes_no_vectors_is_asked_for_answers_all_the_same() -> None:
     scene = Scene(("a", "b"))
     scene.warm_up(a=0.2, b=0.9)
