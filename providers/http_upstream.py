@@ -2,6 +2,7 @@
 
 import base64
 import functools
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -43,6 +44,8 @@ _CONNECT_S = 5.0
 _SUCCESS = range(200, 300)
 _OPENAIS = frozenset({Dialect.CHAT, Dialect.COMPLETIONS})  # whose parameters the quirks are about
 _CLIENT_ERROR = 400
+_NO_SUCH_PATH = frozenset({404, 405})
+_VERSION = re.compile(r"/v\d")
 
 _options_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -66,6 +69,7 @@ class HttpUpstream:
         secrets: Sequence[str] = (),  # besides the key, what must not show up in a message
         versions: Versions = "auto",
         tls: TlsContexts | None = None,
+        is_own_url: bool = False,  # the operator's, who may have mistyped it
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.hears_everything = quirks is None or not quirks.drop
@@ -86,6 +90,7 @@ class HttpUpstream:
         }
         self._quirks = quirks or Quirks()
         self._secrets = (*([api_key] if api_key else []), *secrets)
+        self._is_own_url = is_own_url
         self._wall_clock = wall_clock
         self._fixed_headers = self._headers(api_key, auth, headers or {})
         self._client = Client(self._base_url, headers=self._fixed_headers, versions=versions, tls=tls)
@@ -103,12 +108,7 @@ class HttpUpstream:
         """
         dialect = request.dialect
         head = self._head("POST", dialect, request.model, packed=False, own=request.own_headers)
-        try:
-            response = await self._ask(head, request, streamed_body(request, self._quirks))
-        except UpstreamError as error:
-            if error.kind is ErrorKind.NOT_FOUND and dialect is not Dialect.CHAT and "model" not in error.message:
-                error.kind = ErrorKind.NO_SUCH_API  # the model may be well, and asked in chat
-            raise
+        response = await self._ask(head, dialect, request, streamed_body(request, self._quirks))
         exchange = HttpExchange(response, self._secrets, TONGUES[dialect].events_of_answer)
         repairs = repairs_of(self._quirks.repairs) if dialect is Dialect.CHAT else []
         return TranslatedExchange(exchange, repairs) if repairs else exchange
@@ -134,12 +134,7 @@ class HttpUpstream:
             own = (*request.own_headers, ("content-type", form.content_type))
             head = self._build_head("POST", path, request.model, packed=packed, own=own)
             body = form.worded(request.model, request.extra_body)
-        try:
-            response = await self._ask(head, request, body)
-        except UpstreamError as error:
-            if error.kind is ErrorKind.NOT_FOUND and "model" not in error.message:
-                error.kind = ErrorKind.NO_SUCH_API
-            raise
+        response = await self._ask(head, path, request, body)
         headers_ms = (perf_counter() - started) * 1000
         rest: HttpRest | None = None
         try:
@@ -178,19 +173,39 @@ class HttpUpstream:
             response = await self._checked(await self._client.send(HttpRequest(head, (), None), connect_timeout_s))
             return await self._read_whole(response, may_be_array=True), response.headers
 
-        return await read_pages(read_page)
+        try:
+            return await read_pages(read_page)
+        except UpstreamError as error:
+            self._name_url(error, "models", "")
+            raise
 
     async def aclose(self) -> None:
         """Drop kept connections."""
         await self._client.aclose()
 
-    async def _ask(self, head: Head, request: Request, body: bytes) -> Body:
+    async def _ask(self, head: Head, path: str, request: Request, body: bytes) -> Body:
         fixed = {**self._fixed_headers, **dict(request.own_headers)} if request.own_headers else self._fixed_headers
         asked = {name: value for name, value in request.headers.items() if name.lower() not in fixed}
         sendings = request.sendings
         sendings.number = 0  # under another key it may have been refused
         sent = HttpRequest(head, checked(asked) if asked else (), body, once=request.once, sendings=sendings)
-        return await self._checked(await self._client.send(sent, request.connect_timeout_s))
+        response = await self._client.send(sent, request.connect_timeout_s)
+        try:
+            return await self._checked(response)
+        except UpstreamError as error:
+            if error.kind is ErrorKind.NOT_FOUND and path != Dialect.CHAT and "model" not in error.message:
+                error.kind = ErrorKind.NO_SUCH_API  # the model may be well, and asked in chat
+            self._name_url(error, path, request.model)
+            raise
+
+    def _name_url(self, error: UpstreamError, path: str, model: str) -> None:
+        """Say in an error that may be about the path which URL was asked: whoever wrote the base URL can tell then."""
+        if error.status not in _NO_SUCH_PATH or "model" in error.message:
+            return
+        url = self._url(path, model).with_user(None).with_query(None)
+        lacks_version = self._is_own_url and _VERSION.search(self._base_url.path) is None
+        hint = "; is /v1 missing at the end of its base_url?" if lacks_version else ""
+        error.message = redact(f"{error.message} (asked was {url}{hint})", self._secrets)
 
     async def _checked(self, response: Response) -> Body:
         """Return a response's body if its status is 2xx, and raise what it says otherwise."""
@@ -258,12 +273,13 @@ class HttpUpstream:
 
         The fields ``own`` are over the provider's.
         """
-        template = self._paths.get(path, path)
-        filled = template.replace("{model}", quote(model, safe=""))
-        url = self._base_url.joinpath(*filled.split("/"), encoded=True)
-        url = url.with_query({**self._base_url.query, **self._query, **query})
+        url = self._url(path, model).with_query({**self._base_url.query, **self._query, **query})
         headers = {**_COMPRESSED, **dict(own)} if packed else dict(own)
         return self._client.head(method, url.raw_path_qs, headers)
+
+    def _url(self, path: str, model: str) -> URL:
+        filled = self._paths.get(path, path).replace("{model}", quote(model, safe=""))
+        return self._base_url.joinpath(*filled.split("/"), encoded=True)
 
 
 def streamed_body(request: Request, quirks: Quirks) -> bytes:

@@ -43,6 +43,7 @@ def open_upstream(
     """
     kind = kind or (vendor.kind if vendor is not None else "openai_compatible")
     row = vendor or Vendor(name=name, title=name)
+    is_own_url = base_url is not None
     base_url = base_url or row.base_url
     if kind == "anthropic":
         base_url = base_url or _ANTHROPIC_URL
@@ -79,6 +80,7 @@ def open_upstream(
             secrets=(*own.values(), *secrets),
             versions=versions,
             tls=tls,
+            is_own_url=is_own_url,
         )
 
     if len(api_keys) > 1:

@@ -9,15 +9,22 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from gateway.cli.own_urls import AtOwnUrl
 from gateway.settings.model import ProviderSettings, Settings
 from gateway.settings.presets import Catalog, vendor_of
 from gateway.upstreams import Upstreams
+from providers.catalog import Vendor, apis_of
 from providers.errors import ErrorKind, UpstreamError
+from providers.http_upstream import HttpUpstream
 from providers.listings import Listed, Listing
 from providers.rate_limits import headroom
 
 _TIMEOUT_S = 15.0
-_STATES = {ErrorKind.PROVIDER_AUTH: "unauthorised", ErrorKind.NOT_FOUND: "no model list"}
+_STATES = {
+    ErrorKind.PROVIDER_AUTH: "unauthorised",
+    ErrorKind.NOT_FOUND: "no model list",
+    ErrorKind.NO_SUCH_API: "wrong base_url",
+}
 
 
 @runtime_checkable
@@ -37,7 +44,7 @@ class Liveness(msgspec.Struct, frozen=True):
     ``latency_ms`` includes the connection, and every page of the list.
     """
 
-    state: str  # "reachable", "unauthorised", "no model list", or the kind of error
+    state: str  # "reachable", "unauthorised", "no model list", "wrong base_url", or the kind of error
     latency_ms: float | None = None
     message: str | None = None
     listed: tuple[Listed, ...] = ()
@@ -97,12 +104,27 @@ def open_lists(providers: Mapping[str, ProviderSettings], catalog: Catalog) -> L
             single = provider.model_copy(update={"api_key": key, "api_keys": {}})
             upstream: object
             try:
-                upstream = upstreams.open(name, single, vendor)
+                upstream = _opened(upstreams, name, single, vendor)
             except ValueError as error:
                 upstream = Unopened(str(error))
             if isinstance(upstream, ListsModels):
                 opened.setdefault(name, []).append(upstream)
     return opened
+
+
+def _opened(upstreams: Upstreams, name: str, provider: ProviderSettings, vendor: Vendor | None) -> object:
+    """Return the upstream of a provider; at an address of the operator's own, one that looks whether that is right."""
+    upstream = upstreams.open(name, provider, vendor)
+    by_model = vendor is not None and "{model}" in vendor.chat_path  # without a model's name there is no such path
+    if provider.base_url is None or by_model or not isinstance(upstream, HttpUpstream):
+        return upstream
+
+    def opened(base_url: str) -> HttpUpstream:
+        other = upstreams.open(name, provider.model_copy(update={"base_url": base_url}), vendor)
+        assert isinstance(other, HttpUpstream)
+        return other
+
+    return AtOwnUrl(provider.base_url, provider.apis or apis_of(vendor, provider.kind), upstream, opened)
 
 
 async def ask(open_upstreams: OpenLists, heard: Heard = _ignored) -> dict[str, Liveness]:

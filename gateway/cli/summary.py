@@ -1,11 +1,11 @@
 """What a configuration amounts to: its providers, and for each model the deployments with what is known of them."""
 
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 import msgspec
 
 from gateway.settings import checks, races
+from gateway.settings.base_urls import without_secrets
 from gateway.settings.datasheets import Datasheets, bills_on
 from gateway.settings.model import Settings
 from gateway.settings.presets import Catalog, vendor_of
@@ -71,11 +71,12 @@ def provider_lines(settings: Settings, catalog: Catalog) -> list[ProviderLine]:
     for name, provider in settings.providers.items():
         vendor = vendor_of(name, provider, catalog)
         needed = vendor.key_required if vendor else False
+        base_url = provider.base_url or (vendor.base_url if vendor else None)
         lines.append(
             ProviderLine(
                 provider=name,
                 kind=provider.kind or (vendor.kind if vendor else "openai_compatible"),
-                base_url=_without_secrets(provider.base_url or (vendor.base_url if vendor else None)),
+                base_url=None if base_url is None else without_secrets(base_url),
                 key="set" if provider.keys else "not set" if needed else "not needed",
             )
         )
@@ -157,14 +158,6 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine]) -> list[str]:
     for name, model in settings.models.items():
         found += races.doubtful(name, model, priced=name in priced)
     return [*found, *checks.doubtful(settings)]
-
-
-def _without_secrets(base_url: str | None) -> str | None:
-    """Return an address without what may be a password before its host or a key behind its question mark."""
-    if base_url is None:
-        return None
-    parts = urlsplit(base_url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def _per_mtok(usd_per_token: float | None) -> float | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from gateway.calls import Objective
+from gateway.settings.base_urls import path_of_one_api, without_api, without_secrets
 from gateway.settings.datasheets import Datasheets
 from gateway.settings.explain import nearest
 from gateway.settings.model import DeploymentSettings, ModelSettings, ProviderSettings, Settings, profile_timeouts
@@ -106,6 +107,13 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterat
         yield Complaint((*place, "base_url"), "must begin with http:// or https://")
     elif provider.base_url is not None and not _has_host(provider.base_url):
         yield Complaint((*place, "base_url"), "is no address: write it like https://api.example.com/v1")
+    elif (
+        provider.base_url is not None
+        and _kind(name, provider, catalog) != "litellm"
+        and (path := path_of_one_api(provider.base_url)) is not None
+    ):
+        right = without_secrets(without_api(provider.base_url))
+        yield Complaint((*place, "base_url"), f"ends with {path}, which the gateway adds itself: write {right}")
     vendor = vendor_of(name, provider, catalog)
     if provider.preset is not None and vendor is None:
         yield Complaint(

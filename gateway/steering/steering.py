@@ -374,5 +374,5 @@ class Steering:
 
 _HINTS = {
     ErrorKind.PROVIDER_AUTH: "the provider refuses the key: set a valid one and reload",
-    ErrorKind.NOT_FOUND: "the provider does not know this model: correct its name and reload",
+    ErrorKind.NOT_FOUND: "the provider does not know this model or the path: correct its name or base_url and reload",
 }

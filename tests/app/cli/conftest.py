@@ -34,6 +34,7 @@ class Site:
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
         self.headers: dict[str, str] = {}
+        self.posts: dict[str, int] = {}  # the status of answers to POST, 404 elsewhere
         self.asked: list[str] = []
         self.key: str | None = None  # the only one that is admitted, None: no key is needed
         site = self
@@ -52,6 +53,12 @@ class Site:
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)
+
+            def do_POST(self) -> None:
+                site.asked.append(f"POST {self.path}")
+                self.send_response(site.posts.get(self.path, 404))
+                self.send_header("content-length", "0")
+                self.end_headers()
 
             def log_message(self, *_: object) -> None:
                 """Stay quiet."""

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import Result
 
 Holeshot = Callable[..., Result]
 
 
-def configure(url: str, key: str = "sk-secret") -> None:
-    provider = f"{{ base_url: '{url}/v1', api_key: {key} }}"
+def configure(url: str, key: str = "sk-secret", *, path: str = "/v1") -> None:
+    provider = f"{{ base_url: '{url}{path}', api_key: {key} }}"
     Path("gateway.yaml").write_text(
         f"providers: {{ mine: {provider} }}\nmodels: {{ m: {{ deployments: [mine/here, mine/gone] }} }}\n"
     )
@@ -41,12 +42,54 @@ def test_a_key_that_is_refused_is_a_failure_and_not_shown(holeshot: Holeshot, si
 
 
 def test_a_provider_without_a_model_list_still_works(holeshot: Holeshot, site: Any) -> None:
+    site.posts["/v1/chat/completions"] = 400
     configure(site.url)
 
     result = holeshot("check", "--config", "gateway.yaml", "--live", "--json")
 
     assert result.exit_code == 0
     assert json.loads(result.stdout)["live"]["mine"]["state"] == "no model list"
+
+
+@pytest.mark.parametrize("path", ["", "/", "/api", "/v2"])
+@pytest.mark.parametrize("lists", [True, False])
+def test_a_base_url_that_is_wrong_is_a_failure_with_the_right_one(
+    holeshot: Holeshot, site: Any, path: str, *, lists: bool
+) -> None:
+    if lists:
+        site.answers["/v1/models"] = {"object": "list", "data": [{"id": "here"}]}
+    site.posts["/v1/chat/completions"] = 400
+    configure(site.url, path=path)
+
+    result = holeshot("check", "--config", "gateway.yaml", "--live", "--json")
+
+    live = json.loads(result.stdout)["live"]["mine"]
+    assert (result.exit_code, live["state"]) == (1, "wrong base_url")
+    assert live["message"] == (
+        f"{site.url}{path.rstrip('/')}/models answers 404 and there is no chat/completions beside it;"
+        f" set base_url: {site.url}/v1"
+    )
+
+
+def test_an_address_below_which_there_is_no_api_at_all_is_a_failure(holeshot: Holeshot, site: Any) -> None:
+    configure(site.url, path="/somewhere/v1")
+
+    result = holeshot("check", "--config", "gateway.yaml", "--live", "--json")
+
+    live = json.loads(result.stdout)["live"]["mine"]
+    assert (result.exit_code, live["state"]) == (1, "wrong base_url")
+    assert f"{site.url}/somewhere/v1/models answers 404" in live["message"]
+
+
+@pytest.mark.parametrize("api", ["chat/completions", "completions", "responses", "messages", "embeddings/"])
+def test_a_base_url_with_the_path_of_one_api_is_refused_without_asking(holeshot: Holeshot, site: Any, api: str) -> None:
+    configure(site.url, path=f"/v1/{api}")
+
+    result = holeshot("check", "--config", "gateway.yaml")
+
+    assert result.exit_code == 1
+    assert f"which the gateway adds itself: write {site.url}/v1\n" in result.output
+    assert site.asked == []
 
 
 def test_a_provider_that_is_not_there_is_a_failure(holeshot: Holeshot) -> None:

@@ -101,6 +101,7 @@ def test_each_of_several_keys_is_tried_and_the_refused_one_is_named_by_its_numbe
 
 
 def test_a_provider_without_a_list_of_models_is_no_failure(holeshot: Holeshot, site: Any) -> None:
+    site.posts["/v1/chat/completions"] = 422
     configure(f"providers: {{ mine: {{ base_url: '{site.url}/v1' }} }}\n")
 
     result = holeshot("providers", *CONFIG, "--json")

@@ -293,6 +293,22 @@ async def test_a_400_carries_the_providers_error_for_the_client(origin: Origin, 
     assert msgspec.json.decode(error.body) == msgspec.json.decode(body)
 
 
+async def test_a_path_that_is_not_there_is_told_with_its_address_and_without_secrets(
+    origin: Origin, upstreams: list[HttpUpstream]
+) -> None:
+    for base_url, hint in (("", "; is /v1 missing at the end of its base_url?"), ("/v1", "")):
+        own = HttpUpstream(
+            provider="own",
+            base_url=f"http://me:secret-word@localhost:{origin.port}{base_url}?key=secret-word",
+            api_key=None,
+            is_own_url=True,
+        )
+        upstreams.append(own)
+        error = await refusal(origin, own, response(b'{"detail":"Not Found"}', status="404 Not Found"))
+        url = f"http://localhost:{origin.port}{base_url}/chat/completions"
+        assert (error.kind, error.message) == (ErrorKind.NOT_FOUND, f"Not Found (asked was {url}{hint})")
+
+
 async def test_an_error_in_a_json_array_is_read(origin: Origin, upstream: HttpUpstream) -> None:
     body = b'[{"error":{"code":404,"message":"models/x is not found","status":"NOT_FOUND"}}]'
     error = await refusal(origin, upstream, response(body, status="404 Not Found"))
