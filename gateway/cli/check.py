@@ -88,7 +88,12 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     deployments = summary.deployment_lines(settings, catalog, DatasheetTable.shipped())
     fallbacks, policies = summary.fallback_lines(settings), summary.policy_lines(settings)
     liveness = _ask(settings, catalog) if live else {}
-    notes = [*summary.warnings(settings, deployments), *_silent(liveness), *_absent(settings, catalog, liveness)]
+    notes = [
+        *summary.warnings(settings, deployments),
+        *summary.withheld(settings, os.environ, catalog),
+        *_silent(liveness),
+        *_absent(settings, catalog, liveness),
+    ]
     works = all(answer.works for answer in liveness.values())
     if as_json:
         write_json(
@@ -105,7 +110,8 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
             }
         )
         return OK if works else FAILED
-    say(f"{_name(path) or 'no file: environment and defaults'}: ok")
+    state = "ok" if works else "usable, but not every provider works: see the notes"
+    say(f"{_name(path) or 'no file: environment and defaults'}: {state}")
     _write_providers(providers, liveness)
     _write_deployments(deployments, fallbacks)
     _write_policies(policies)

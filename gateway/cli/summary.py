@@ -1,6 +1,6 @@
 """What a configuration amounts to: its providers, and for each model the deployments with what is known of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -8,7 +8,7 @@ from gateway.settings import checks, races
 from gateway.settings.base_urls import without_secrets
 from gateway.settings.datasheets import Datasheets, bills_on
 from gateway.settings.model import Settings
-from gateway.settings.presets import Catalog, vendor_of
+from gateway.settings.presets import Catalog, vendor_of, withheld_keys
 from providers.capabilities import Capabilities
 from providers.catalog import Api, apis_of
 from providers.datasheets import DatasheetTable
@@ -158,6 +158,15 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine]) -> list[str]:
     for name, model in settings.models.items():
         found += races.doubtful(name, model, priced=name in priced)
     return [*found, *checks.doubtful(settings)]
+
+
+def withheld(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> list[str]:
+    """Return a note for each provider that is sent no key although its usual variable is set."""
+    return [
+        f"{name}: {variable} is set, but not sent to a base_url of your own: write api_key: ${{{variable}}} if it is"
+        " meant for that address"
+        for name, variable in withheld_keys(settings, environ, catalog)
+    ]
 
 
 def _per_mtok(usd_per_token: float | None) -> float | None:

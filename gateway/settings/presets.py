@@ -37,6 +37,14 @@ def complete(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -
     return settings.model_copy(update={"providers": providers})
 
 
+def withheld_keys(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> Iterator[tuple[str, str]]:
+    """Yield the providers that are sent no key although their vendor's usual variable is set, each with that."""
+    for name, provider in settings.providers.items():
+        vendor = vendor_of(name, provider, catalog)
+        if vendor is not None and not provider.keys and (variable := usual_key(vendor, environ)) is not None:
+            yield name, variable
+
+
 def found_vendors(environ: Mapping[str, str], catalog: Catalog) -> Iterator[Vendor]:
     """Yield the vendors that can be used with nothing but the variables that are set."""
     for vendor in catalog.values():

@@ -81,6 +81,16 @@ def test_check_prints_every_problem_and_ends_with_1(holeshot: Holeshot) -> None:
     ]
 
 
+def test_check_says_that_a_usual_key_is_not_sent_to_an_address_of_ones_own(holeshot: Holeshot) -> None:
+    mine = "groq: { base_url: 'http://10.0.0.5/v1' }"
+    told = "base_url of your own: write api_key: ${GROQ_API_KEY} if it is meant for that address"
+    for providers, is_noted in ((mine, True), (mine.replace(" }", ", api_key: x }"), False), ("groq: {}", False)):
+        Path("own.yaml").write_text(f"providers: {{ {providers} }}\n")
+        result = holeshot("check", "--config", "own.yaml", GROQ_API_KEY="gsk-1")
+        assert result.exit_code == 0
+        assert (told in " ".join(result.output.split())) is is_noted
+
+
 def test_check_tells_machines_file_and_line(holeshot: Holeshot) -> None:
     Path("bad.yaml").write_text("prot: 1\n")
 
