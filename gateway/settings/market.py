@@ -76,7 +76,9 @@ def market(
         if same.kind == "chat" and kept.is_shared and _WRITABLE.fullmatch(name) and name not in names:
             names.add(name)
             sold.append(Sold(name, kept))
-    return Market(tuple(sold[:top]), tuple(sold[top:]), {key: _in_one_line(why) for key, why in silent.items()}, listed)
+    raced = [each for each in sold if each.same.is_certain][:top]  # of the others people make sure themselves
+    others = [each for each in sold if each not in raced]
+    return Market(tuple(raced), tuple(others), {key: _in_one_line(why) for key, why in silent.items()}, listed)
 
 
 def _entry(offer: Offer) -> str:

@@ -23,6 +23,7 @@ class ModelName(msgspec.Struct, frozen=True):
     quantization: str | None = None  # as the name tells: "fp8", "q4_k_m"
     serving: str | None = None  # the vendor's word for how it serves it: "turbo"
     certain: bool = True  # False: it says too little to be taken for the same as another
+    moving: bool = False  # what it means changes: "auto", "latest"
 
 
 # Who publishes a family, under the names vendors put before it. Another one's model of that name is another model.
@@ -143,7 +144,8 @@ def understood(name: str, *, trained: bool = False, told: ModelKind | None = Non
     model = "-".join(tokens)
     if owner is not None and not _is_owner(owner, family, quantized=quantization is not None):
         model = f"{owner}/{model}"
-    return ModelName(model, kind, quantization, serving, certain=_is_certain(tokens))
+    moving = not _MOVING.isdisjoint(tokens)
+    return ModelName(model, kind, quantization, serving, certain=_is_certain(tokens) and not moving, moving=moving)
 
 
 def _parted(name: str) -> tuple[str | None, str]:
@@ -263,4 +265,4 @@ def _is_owner(owner: str, family: str | None, *, quantized: bool) -> bool:
 def _is_certain(tokens: list[str]) -> bool:
     """Tell whether a name says which model it is: its version or its size, and whether it is trained."""
     numbered = any(any(map(str.isdigit, word)) for word in tokens)
-    return numbered and not _MOVING & set(tokens) and not _is_unsaid(tokens)
+    return numbered and not _is_unsaid(tokens)

@@ -52,29 +52,39 @@ class SameModel(msgspec.Struct, frozen=True):
         return len(self.providers) > 1
 
     @property
+    def is_certain(self) -> bool:
+        """Its names say which model it is."""
+        return all(offer.name.certain for offer in self.offers)
+
+    @property
     def note(self) -> str | None:
         """What to mind before its offers are raced as one."""
         told = self.quantizations
-        if len(told) > 1:
-            return f"different quantization: {', '.join(told)}"
         untold = [offer.provider for offer in self.offers if offer.quantization is None]
-        if told and untold:
-            return f"quantization is {told[0]} where told; not told by {', '.join(dict.fromkeys(untold))}"
-        return None
+        notes = []
+        if self.is_shared and not self.is_certain:
+            notes.append("the names are alike but do not say which model it is: make sure that it is the same")
+        if len(told) > 1:
+            notes.append(f"different quantization: {', '.join(told)}")
+        elif told and untold:
+            notes.append(f"quantization is {told[0]} where told; not told by {', '.join(dict.fromkeys(untold))}")
+        return "; ".join(notes) or None
 
 
 def same_models(lists: Mapping[str, Sequence[Listed]], trained_only: frozenset[str] = frozenset()) -> list[SameModel]:
     """Return all models of ``lists``, by provider: those most providers offer first, the newest of them before others.
 
-    ``trained_only``: the providers that sell no base models. A name that says too little to be sure of stands alone,
-    as does an adapter, whatever it is called.
+    ``trained_only``: the providers that sell no base models. Names that say too little to be sure of come together when
+    they are identical, with a note. A name whose meaning changes stands alone, as does an adapter.
     """
     found: dict[tuple[str, ModelKind], list[Offer]] = {}
     for provider, models in lists.items():
         for listed in models:
             name = understood(listed.id, trained=provider in trained_only, told=_kind_told(listed))
-            alone = not name.certain or _is_adapter(listed)
-            key = f"{provider}/{listed.id}" if alone else name.model
+            if name.moving or _is_adapter(listed):
+                key = f"{provider}/{listed.id}"
+            else:
+                key = name.model if name.certain else f"={listed.id.lower()}"
             found.setdefault((key, name.kind), []).append(Offer(provider, listed, name))
     order = {provider: number for number, provider in enumerate(lists)}
 

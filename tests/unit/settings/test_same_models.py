@@ -1,5 +1,6 @@
 """Which offers of several providers are one model, and what is proposed of them."""
 
+from gateway.settings.market import market
 from gateway.settings.same_models import SameModel, same_models
 from providers.listings import Listed
 
@@ -46,8 +47,22 @@ def test_a_vendor_that_sells_no_base_models_means_the_trained_one() -> None:
     assert len(models(other=["llama-3.1-8b"], together=["meta-llama/Llama-3.1-8B-Instruct"])) == 2
 
 
-def test_names_that_say_too_little_stand_alone_even_beside_their_like() -> None:
-    assert len(models(a=["auto", "llama-3.1-8b"], b=["auto", "llama-3.1-8b"])) == 4
+def test_a_name_whose_meaning_changes_stands_alone_even_beside_its_like() -> None:
+    assert len(models(a=["auto", "mistral-latest"], b=["auto", "mistral-latest"])) == 4
+
+
+def test_identical_names_that_say_too_little_come_together_with_a_note() -> None:
+    for name, other in (("demo-chat", "Demo-Chat"), ("llama-3.1-8b", "llama-3.1-8b")):
+        (same,) = models(a=[name], b=[other])
+        assert deployments(same) == [f"a/{name}", f"b/{other}"]
+        assert same.note == "the names are alike but do not say which model it is: make sure that it is the same"
+    assert len(models(a=["demo-chat"], b=["demo_chat"], c=["acme/demo-chat"])) == 3
+
+
+def test_what_is_not_certainly_one_model_is_proposed_for_no_race() -> None:
+    proposed = market(models(a=["demo-chat", "qwen3-8b"], b=["demo-chat", "qwen3-8b"]), 5, {}, {})
+    assert [sold.name for sold in proposed.raced] == ["qwen-3-8b"]
+    assert [sold.name for sold in proposed.others] == ["demo-chat"]
 
 
 def test_an_adapter_is_nobody_else_s_model() -> None:
