@@ -1,12 +1,18 @@
 """The container files, held against what they call: no container engine is needed to see them drift."""
 
+import importlib.metadata
 import json
 import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 from typer.main import get_command
 
 from gateway.cli.main import application
@@ -17,6 +23,9 @@ from gateway.settings.model import Settings
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, Any] = COMPOSE["services"]
+CONFIG = ROOT / "config" / "compose.yaml"
+MAKE_SECRETS = ROOT / "config" / "container" / "make_secrets.py"
+SECRETS = "/etc/holeshot/secrets"
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 VERBS = set(get_command(application()).commands)  # type: ignore[attr-defined]  # the application is a group of verbs
 
@@ -28,12 +37,37 @@ def instruction(name: str) -> list[str]:
 
 
 def environment_of(service: str) -> dict[str, str]:
-    """The variables of a service, as compose would fill them in."""
-    made_up = {"POSTGRES_PASSWORD": "secret", "OWNER_KEY_SHA256": "a" * 64}
+    """The variables of a service, as compose would fill them in where nobody has given any."""
     return {
-        name: re.sub(r"\$\{(\w+):\?[^}]*\}", lambda match: made_up[match[1]], value)
-        for name, value in SERVICES[service]["environment"].items()
+        name: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value) for name, value in SERVICES[service]["environment"].items()
     }
+
+
+def made_secrets(folder: Path, **given: str) -> str:
+    """Run the script of the service make-secrets on ``folder``; return what it said."""
+    command = [sys.executable, "-I", str(MAKE_SECRETS), str(folder)]
+    return subprocess.run(command, env=given, check=True, capture_output=True, text=True).stdout
+
+
+def loaded(folder: Path, **given: str) -> Settings:
+    """The gateway's settings at the first start: secrets made in ``folder``, and what .env says."""
+    made_secrets(folder)
+    path = folder / "compose.yaml"
+    path.write_text(CONFIG.read_text(encoding="utf-8").replace(SECRETS, str(folder)), encoding="utf-8")
+    return load(path, environment_of("gateway") | given)
+
+
+def test_the_compose_file_is_valid() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        "--builtin-schema",
+        "vendor.compose-spec",
+        "docker-compose.yml",
+    ]
+    checked = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
 
 
 def test_every_variable_of_ours_is_a_setting() -> None:
@@ -42,13 +76,56 @@ def test_every_variable_of_ours_is_a_setting() -> None:
         assert {name.lower() for name in ours - NOT_SETTINGS} <= set(Settings.model_fields)
 
 
-def test_the_gateway_starts_with_the_mounted_configuration() -> None:
-    settings = load(ROOT / "config" / "compose.yaml", environment_of("gateway") | {"GROQ_API_KEY": "k"})
+def test_the_gateway_starts_with_the_mounted_configuration_and_the_secrets_that_were_made(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, GROQ_API_KEY="k")
 
     assert (settings.host, settings.port) == ("0.0.0.0", 4000)
     assert list(settings.providers) == ["groq"]
     assert settings.clients["owner"].admin
-    assert settings.database_url.get_secret_value() == "postgresql://holeshot:secret@postgres:5432/holeshot"
+    password = (tmp_path / "postgres_password").read_text()
+    assert settings.database_url.get_secret_value() == f"postgresql://holeshot:{password}@postgres:5432/holeshot"
+
+
+def test_nothing_has_to_be_given_before_the_first_start() -> None:
+    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    assert re.findall(r"\$\{\w+(?!\w|:-)", text) == []
+    assert SERVICES["gateway"]["env_file"] == [{"path": ".env", "required": False}]
+
+
+def test_secrets_are_made_once(tmp_path: Path) -> None:
+    assert "owner_key" in made_secrets(tmp_path)
+    made = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert set(made) == {"postgres_password", "database_url", "owner_key", "owner_key_sha256"}
+    assert len(made["postgres_password"]) >= 32
+
+    assert made_secrets(tmp_path) == ""
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == made
+
+
+def test_secrets_that_are_given_go_before_those_that_were_made(tmp_path: Path) -> None:
+    made_secrets(tmp_path)
+    made_secrets(tmp_path, POSTGRES_PASSWORD="p@ss/word", OWNER_KEY_SHA256="a" * 64)
+
+    assert (tmp_path / "postgres_password").read_text() == "p@ss/word"
+    assert "p%40ss%2Fword@" in (tmp_path / "database_url").read_text()
+    assert (tmp_path / "owner_key_sha256").read_text() == "a" * 64
+
+
+def test_only_the_password_is_readable_for_postgres(tmp_path: Path) -> None:
+    made_secrets(tmp_path)
+    assert {path.name for path in tmp_path.iterdir() if path.stat().st_mode & 0o077} == {"postgres_password"}
+
+
+def test_secrets_are_read_where_they_are_made(tmp_path: Path) -> None:
+    assert f"secrets:{SECRETS}" in SERVICES["make-secrets"]["volumes"]
+    assert SERVICES["make-secrets"]["command"] == [SECRETS]
+    for service in ("gateway", "migrate"):
+        assert f"secrets:{SECRETS}:ro" in SERVICES[service]["volumes"]
+    folder, name = SERVICES["postgres"]["environment"]["POSTGRES_PASSWORD_FILE"].rsplit("/", 1)
+    assert f"secrets:{folder}:ro" in SERVICES["postgres"]["volumes"]
+    made_secrets(tmp_path)
+    assert (tmp_path / name).is_file()
+    assert f"install --directory --owner 10001 --group 10001 {SECRETS}" in DOCKERFILE  # whose the volume then is
 
 
 def test_the_mounted_configuration_is_the_one_the_gateway_reads() -> None:
@@ -65,6 +142,7 @@ def test_commands_are_verbs_of_the_command_line() -> None:
 
 
 def test_the_schema_is_migrated_before_the_gateway_starts() -> None:
+    assert SERVICES["postgres"]["depends_on"]["make-secrets"]["condition"] == "service_completed_successfully"
     assert SERVICES["migrate"]["depends_on"]["postgres"]["condition"] == "service_healthy"
     assert SERVICES["gateway"]["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
     assert SERVICES["gateway"]["depends_on"]["redis"]["condition"] == "service_healthy"
@@ -74,6 +152,12 @@ def test_the_schema_is_migrated_before_the_gateway_starts() -> None:
 def test_nobody_runs_as_root_or_may_become_it(service: str) -> None:
     assert SERVICES[service]["user"] not in ("root", "0", "0:0")
     assert "no-new-privileges:true" in SERVICES[service]["security_opt"]
+
+
+@pytest.mark.parametrize("service", list(SERVICES))
+def test_everything_has_limits_and_a_log_that_does_not_grow_for_ever(service: str) -> None:
+    assert set(SERVICES[service]["deploy"]["resources"]["limits"]) == {"cpus", "memory", "pids"}
+    assert set(SERVICES[service]["logging"]["options"]) == {"max-size", "max-file"}
 
 
 def test_the_image_runs_as_the_user_compose_names() -> None:
@@ -91,23 +175,27 @@ def test_what_lasts_is_in_named_volumes() -> None:
 def test_ports_are_published_on_loopback_only() -> None:
     published = [port for service in SERVICES.values() for port in service.get("ports", [])]
 
-    assert published == ["127.0.0.1:4000:4000"]
+    assert published == ["127.0.0.1:${HOLESHOT_PORT:-4000}:${HOLESHOT_PORT:-4000}"]
+    assert SERVICES["gateway"]["environment"]["HOLESHOT_PORT"] == "${HOLESHOT_PORT:-4000}"
 
 
-def test_health_is_asked_for_at_the_route_the_gateway_has() -> None:
-    assert "http://127.0.0.1:4000/health/ready" in DOCKERFILE
+def test_health_is_asked_for() -> None:
+    assert re.findall(r"^HEALTHCHECK .* CMD (\[.*\])$", DOCKERFILE, re.MULTILINE) == [
+        '["python", "-I", "/opt/holeshot/container/health.py"]'
+    ]
+    assert "COPY config/container /opt/holeshot/container" in DOCKERFILE
     assert all("healthcheck" in SERVICES[service] for service in ("postgres", "redis"))
 
 
-def test_a_gateway_that_is_told_to_stop_has_time_for_its_calls_and_its_rows() -> None:
-    settings = load(ROOT / "config" / "compose.yaml", environment_of("gateway") | {"GROQ_API_KEY": "k"})
+def test_a_gateway_that_is_told_to_stop_has_time_for_its_calls_and_its_rows(tmp_path: Path) -> None:
+    settings = loaded(tmp_path)
     seconds = float(SERVICES["gateway"]["stop_grace_period"].removesuffix("s"))
 
     assert seconds >= settings.lame_duck_s + settings.shutdown_grace_s + 5
 
 
 def test_no_secret_has_a_default() -> None:
-    assert SERVICES["postgres"]["environment"]["POSTGRES_PASSWORD"].startswith("${POSTGRES_PASSWORD:?")
+    assert set(environment_of("make-secrets").values()) == {""}
     example = (ROOT / "config" / "compose.env.example").read_text(encoding="utf-8")
     assert re.findall(r"^#?(\w+)=(.+)$", example, re.MULTILINE) == []
 
@@ -124,3 +212,40 @@ def test_what_the_image_copies_is_not_ignored() -> None:
     copied = " ".join(re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)).split()
 
     assert all(any(Path(source).match(pattern) for pattern in kept) for source in copied)
+
+
+def needed(names: Iterable[str]) -> set[str]:
+    """The distributions that ``names`` need, and they themselves, as far as they are installed."""
+    found: set[str] = set()
+    waiting = [Requirement(name) for name in names]
+    seen: set[str] = set()
+    while waiting:
+        wanted = waiting.pop()
+        key = f"{normal(wanted.name)}{sorted(wanted.extras)}"
+        if key in seen or (wanted.marker and not wanted.marker.evaluate({"extra": ""})):
+            continue
+        seen.add(key)
+        found.add(normal(wanted.name))
+        for text in importlib.metadata.requires(wanted.name) or ():
+            further = Requirement(text)
+            if further.marker is None or any(
+                further.marker.evaluate({"extra": extra}) for extra in wanted.extras | {""}
+            ):
+                further.marker = None
+                waiting.append(further)
+    return found
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_what_builds_the_wheel_is_not_in_the_image() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = [name for names in project["project"]["optional-dependencies"].values() for name in names]
+    tools = needed(project["dependency-groups"]["build"]) - needed([*project["project"]["dependencies"], *extras])
+    [removed] = re.findall(r"/opt/holeshot/bin/pip uninstall --yes (.+)$", DOCKERFILE, re.MULTILINE)
+
+    assert "hatchling" in tools
+    assert set(removed.split()) - {"pip"} == tools
+    assert "python -m pip uninstall" in DOCKERFILE.rsplit("FROM", 1)[1]
