@@ -207,6 +207,14 @@ def test_what_the_image_copies_exists() -> None:
         assert (ROOT / source).exists(), source
 
 
+def test_the_image_copies_what_the_wheel_is_built_of() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"][
+        "wheel"
+    ]
+    folders = {*build.get("packages", ()), *build.get("only-include", ()), *build.get("force-include", ())}
+    assert {folder for folder in folders if f"COPY {folder} {folder}" not in DOCKERFILE} == set()
+
+
 def test_what_the_image_copies_is_not_ignored() -> None:
     kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     copied = " ".join(re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)).split()

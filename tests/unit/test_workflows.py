@@ -1,0 +1,89 @@
+"""The forge's workflow files, held against its schema and against what they call."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+NAMES = [path.stem for path in FILES]
+MOVING_TAG = re.compile(r"[\w.-]+/[\w./-]+@(v\d+(\.\d+)*|release/v\d+|[0-9a-f]{40})|\./\.github/workflows/\w+\.yml")
+
+
+def read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((ROOT / ".github" / "workflows" / f"{name}.yml").read_text(encoding="utf-8"))
+    return found
+
+
+def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
+    return [step for job in workflow["jobs"].values() for step in job.get("steps", [])]
+
+
+def test_the_workflows_are_valid() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        "--builtin-schema",
+        "vendor.github-workflows",
+        *map(str, FILES),
+    ]
+    checked = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_a_workflow_with_a_misspelt_key_is_not_valid(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yml"
+    path.write_text(FILES[0].read_text(encoding="utf-8").replace("runs-on:", "run-on:"), encoding="utf-8")
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(path)]
+    assert subprocess.run(command, check=False, capture_output=True).returncode != 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_action_is_pinned_to_a_major_version_at_least(name: str) -> None:
+    workflow = read(name)
+    used = [each["uses"] for each in [*steps(workflow), *workflow["jobs"].values()] if "uses" in each]
+    assert [action for action in used if not MOVING_TAG.fullmatch(action)] == []
+    local = [ROOT / action for action in used if action.startswith("./")]
+    assert all(path.is_file() for path in local)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_job_may_write_only_what_it_publishes(name: str) -> None:
+    workflow = read(name)
+    assert workflow["permissions"] == {"contents": "read"}
+    granted = {
+        job: {what for what, how in content.get("permissions", {}).items() if how == "write"}
+        for job, content in workflow["jobs"].items()
+    }
+    assert {job: scopes for job, scopes in granted.items() if scopes} == (
+        {"publish": {"id-token"}} if name == "release" else {"publish": {"packages"}} if name == "image" else {}
+    )
+
+
+def test_nothing_is_published_untested() -> None:
+    release, image = read("release")["jobs"], read("image")["jobs"]
+    assert (release["publish"]["needs"], release["build"]["needs"]) == ("build", "test")
+    assert image["publish"]["needs"] == ["start", "test"]
+    assert {jobs["test"]["uses"] for jobs in (release, image)} == {"./.github/workflows/tests.yml"}
+
+
+def test_every_python_that_is_promised_is_tested() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    promised = [entry.rpartition(" ")[2] for entry in project["classifiers"] if "Python :: 3." in entry]
+    assert read("tests")["jobs"]["test"]["strategy"]["matrix"]["python"] == promised
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_made_is_a_verb_of_the_makefile(name: str) -> None:
+    verbs = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    made = {
+        verb for step in steps(read(name)) for verb in re.findall(r"^make ([a-z-]+)", step.get("run", ""), re.MULTILINE)
+    }
+    assert made <= verbs
