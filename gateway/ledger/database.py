@@ -147,7 +147,11 @@ async def check_schema(engine: AsyncEngine) -> None:
     if found < needed:
         raise SchemaOutdatedError(f"the ledger's schema is {found}, this version needs {needed}; run: holeshot migrate")
     if found > needed and not await _takes(engine, needed):
-        raise SchemaTooNewError(f"the ledger's schema is {found}, newer than this version's {needed}; upgrade Holeshot")
+        raise SchemaTooNewError(
+            f"the ledger's schema is {found}, newer than this version's {needed}, and not usable for it; start the "
+            "version of Holeshot that migrated it, "
+            f"or go back with that version: holeshot migrate --down-to {needed}"
+        )
 
 
 async def _takes(engine: AsyncEngine, revision: str) -> bool:

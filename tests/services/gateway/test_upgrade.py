@@ -1,0 +1,196 @@
+"""An upgrade under load, from the schema of the version before: no call fails, and every row gets there.
+
+The version before is here as what it does to the database: it ships the columns that it knows.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import asyncpg
+
+from gateway.ledger.database import create_engine, current_revision, downgrade, head_revision
+from gateway.ledger.entries import Finished
+from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, attempt_rows, call_rows
+from providers.simulator.script import Gate, answer
+from providers.simulator.scripted import ScriptedProvider
+from tests.app.gateway.balancer import Balancer
+from tests.app.gateway.process import CHECKOUT, COMMAND, GatewayProcess, launched, started
+from tests.app.gateway.stage import chat_body, configuration
+from tests.services.ledger.test_schema import OF_0003
+from tests.unit.ledger.records import raced_call
+
+BEFORE = "0003"
+CALLERS = 4
+LAME_DUCK_S = 2.0
+LIMIT_S = 120.0
+COLUMNS = {"calls": CALL_COLUMNS, "attempts": ATTEMPT_COLUMNS}
+
+
+class VersionBefore:
+    """Ships a call after the other, as a replica of the version before does; ``shipped`` has their ids."""
+
+    def __init__(self, url: str, pace: asyncio.Event) -> None:
+        self.shipped: list[str] = []
+        self._url = url
+        self._pace = pace
+
+    async def ship_for_ever(self) -> None:
+        connection = await asyncpg.connect(self._url, statement_cache_size=0)
+        try:
+            while True:
+                call = raced_call(started_at=datetime.now(UTC))
+                await self._ship(connection, call)
+                self.shipped.append(str(call.id))
+                await self._pace.wait()
+        finally:
+            connection.terminate()
+
+    async def _ship(self, connection: Any, call: Any) -> None:
+        rows = {"calls": call_rows([Finished(call)]), "attempts": attempt_rows([Finished(call)])}
+        known = {table: columns.split() for table, columns in OF_0003.items()}
+        records = {
+            table: [tuple(row[COLUMNS[table].index(name)] for name in known[table]) for row in rows[table]]
+            for table in rows
+        }
+        while True:
+            try:
+                async with connection.transaction():
+                    for table in rows:
+                        await connection.execute(
+                            f"create temporary table incoming_{table} (like {table} including defaults) on commit drop"
+                        )
+                    for table in rows:
+                        await connection.copy_records_to_table(
+                            f"incoming_{table}", records=records[table], columns=known[table]
+                        )
+                    for table in rows:
+                        names = ", ".join(known[table])
+                        await connection.execute(
+                            f"insert into {table} ({names}) select {names} from incoming_{table} on conflict do nothing"
+                        )
+            except asyncpg.PostgresError:
+                await self._pace.wait()  # as a replica does: its rows wait, and are sent again
+            else:
+                return
+
+
+@asynccontextmanager
+async def loaded(folder: Path, url: str) -> AsyncIterator[tuple[Balancer, VersionBefore]]:
+    """Two replicas that started on this schema and then find that of the version before, and their clients."""
+    async with ScriptedProvider([]) as provider:
+        config = configuration(folder, {"alpha": provider.base_url}, database_url=url, lame_duck_s=LAME_DUCK_S)
+        config["models"]["llama"]["race"] = {"mode": "single"}
+        balancer = Balancer(config, folder)
+        before = VersionBefore(url, balancer.pace)
+        provider.script = [Gate(balancer.pace), *answer("Hello")]
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            for name in ("one", "two"):
+                await balancer.start(name)
+            await downgrade(url, BEFORE)
+            tasks.append(asyncio.create_task(balancer.probe()))
+            await balancer.ready("one", "two")
+            tasks += [asyncio.create_task(balancer.call_for_ever(number)) for number in range(CALLERS)]
+            tasks.append(asyncio.create_task(before.ship_for_ever()))
+            yield balancer, before
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+            await balancer.close()
+    assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
+
+
+async def migrate(url: str) -> None:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, "migrate", cwd=CHECKOUT, env={**environ, "HOLESHOT_DATABASE_URL": url}
+    )
+    assert await process.wait() == 0
+
+
+async def fetched(url: str, query: str) -> list[Any]:
+    connection = await asyncpg.connect(url)
+    try:
+        return [row[0] for row in await connection.fetch(query)]
+    finally:
+        await connection.close()
+
+
+async def revision(url: str) -> str | None:
+    engine = create_engine(url)
+    try:
+        return await current_revision(engine)
+    finally:
+        await engine.dispose()
+
+
+async def test_no_call_fails_and_no_row_is_lost_while_the_schema_and_then_the_replicas_are_upgraded(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        async with loaded(tmp_path, postgres_url) as (balancer, before):
+            await balancer.more(2 * CALLERS)
+            assert await revision(postgres_url) == BEFORE
+            assert await fetched(postgres_url, "select id::text from calls where replica <> 'r1'") == []  # they wait
+            answered, shipped = len(balancer.answered), len(before.shipped)
+            assert shipped
+            await migrate(postgres_url)
+            assert len(balancer.answered) > answered
+            await balancer.more(2 * CALLERS)
+            assert len(before.shipped) > shipped
+            for name in ("one", "two"):
+                await balancer.restart(name)
+                await balancer.ready(name)
+            await balancer.more(2 * CALLERS)
+        assert balancer.failed == []
+        assert await revision(postgres_url) == head_revision()
+        stored = await fetched(postgres_url, "select id::text from calls")
+        attempts = await fetched(postgres_url, "select call_id::text from attempts where outcome = 'won'")
+    assert {*balancer.answered, *before.shipped} <= set(stored)
+    assert set(attempts) >= {*balancer.answered, *before.shipped}
+    assert len(stored) == len(set(stored))
+
+
+async def newer(url: str, oldest: str) -> None:
+    """Make the schema one of a later version, which only versions from ``oldest`` on may use."""
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute("update alembic_version set version_num = '9999'")
+        await connection.execute("update ledger_readers set oldest = $1", oldest)
+    finally:
+        await connection.close()
+
+
+async def test_a_replica_starts_again_and_ships_after_the_migration_of_a_later_version(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    async with ScriptedProvider() as provider, aiohttp.ClientSession() as http:
+        config = configuration(tmp_path, {"alpha": provider.base_url}, database_url=postgres_url)
+        await newer(postgres_url, oldest=head_revision())
+        async with started(config, tmp_path) as replica:
+            async with http.post(f"{replica.url}/v1/chat/completions", json=chat_body()) as response:
+                assert response.status == 200
+            replica.send(signal.SIGTERM)
+            assert await replica.ended() == 0
+    assert await fetched(postgres_url, "select id::text from calls") == [response.headers["x-holeshot-call-id"]]
+
+
+async def test_a_replica_that_a_later_schema_does_not_take_says_in_which_order_to_go_on(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    await newer(postgres_url, oldest="9999")
+    config = configuration(tmp_path, {"alpha": "http://127.0.0.1:9"}, database_url=postgres_url)
+    refused = GatewayProcess(await launched(config, tmp_path))
+    assert await refused.ended() == 1
+    said = refused.stderr.decode()
+    assert f"the ledger's schema is 9999, newer than this version's {head_revision()}" in said
+    assert "start the version of Holeshot that migrated it" in said
+    assert f"or go back with that version: holeshot migrate --down-to {head_revision()}" in said
