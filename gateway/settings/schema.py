@@ -57,7 +57,7 @@ def _loosen(node: dict[str, Any]) -> None:
 def _allow(node: dict[str, Any], alternative: dict[str, Any]) -> None:
     """Make ``node`` take ``alternative`` too."""
     if "anyOf" not in node:
-        about = {key: node.pop(key) for key in ("description", "default", "title") if key in node}
+        about: dict[str, Any] = {key: node.pop(key) for key in ("description", "default", "title") if key in node}
         before = dict(node)
         node.clear()
         node |= {**about, "anyOf": [before]}
