@@ -10,13 +10,14 @@ RUN python -m venv /opt/holeshot
 COPY requirements/runtime.lock requirements/
 RUN /opt/holeshot/bin/pip install --require-hashes -r requirements/runtime.lock
 COPY pyproject.toml README.md LICENSE ./
+COPY holeshot holeshot
 COPY gateway gateway
 COPY providers providers
 COPY migrations migrations
 # without isolation: what builds the wheel is pinned by the same lock, and is removed once it has
 RUN /opt/holeshot/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
  && /opt/holeshot/bin/pip install --no-deps --no-index dist/*.whl \
- && /opt/holeshot/bin/pip uninstall --yes editables hatchling pathspec pluggy tomlkit trove-classifiers pip
+ && /opt/holeshot/bin/pip uninstall --yes editables hatch-fancy-pypi-readme hatchling pathspec pluggy tomlkit trove-classifiers pip
 
 FROM python:${PYTHON}
 RUN python -m pip uninstall --yes --root-user-action ignore pip \
