@@ -46,7 +46,7 @@ def race(  # noqa: PLR0917 - options are named on the command line
 
     The first race pays for connecting; -n 5 shows what it is like once that is done.
 
-    Example: holeshot race "Why is the sky blue?" -m groq/llama-3.3-70b-versatile,cerebras/llama-3.3-70b --width 2
+    Example: holeshot race "Why is the sky blue?" -m groq/openai/gpt-oss-120b,cerebras/gpt-oss-120b --width 2
     """
     if width is not None and mode not in (None, "race"):
         fail(f"--width goes with --mode race, not {mode}", MISUSED)

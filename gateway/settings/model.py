@@ -178,9 +178,7 @@ class DeploymentSettings(Section):
     def _names_provider_and_model(cls, value: str) -> str:
         provider, slash, model = value.partition("/")
         if not (provider and slash and model):
-            raise ValueError(
-                f"{value!r} is no deployment; write provider/model, for example groq/llama-3.3-70b-versatile"
-            )
+            raise ValueError(f"{value!r} is no deployment; write provider/model, for example groq/openai/gpt-oss-120b")
         return value
 
     @property
