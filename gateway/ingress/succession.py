@@ -1,6 +1,7 @@
 """A call's entries, one after the other: for the model it names, then for those asked where that could not answer."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from gateway.calls import Call
 from gateway.errors import ApiError
@@ -9,6 +10,9 @@ from gateway.ingress.causes import cause_of
 from gateway.ingress.entry import Entry
 from gateway.ingress.plan_header import PLAN_HEADER, written
 from gateway.ingress.wishes.preferences import is_passed_on
+
+if TYPE_CHECKING:
+    from gateway.settings.model import Cause
 
 FALLBACK = "x-holeshot-fallback"  # the model that was asked in place of the one the request names
 
@@ -19,7 +23,8 @@ Enter = Callable[[str, Call | None], Entry]
 class Succession:
     """Whose turn it is to answer a call. Each model is asked once.
 
-    In place of one that could not answer come the request's own, whatever the cause, then those configured for it.
+    In place of one that could not answer come the request's own, whatever the cause, then those configured for it, then
+    those configured for these.
     """
 
     def __init__(
@@ -39,6 +44,7 @@ class Succession:
         self._enter = enter
         self._may_fall_back = may_fall_back
         self._tried = {asked}
+        self._failed: list[tuple[str, Cause]] = []  # models that could not answer, and why
         self._next: Entry | None = None
         self._first_call: Call | None = None  # whose id and times every further one keeps
         try:
@@ -84,9 +90,11 @@ class Succession:
             return
         if self._first_call is None or not is_passed_on(self.entry.model):  # or its provider sees to the request's own
             yield from self._wanted
-        model = self._fleet.models.get(failed)
-        if model is not None:
-            yield from (each.model for each in model.fallbacks if cause in each.causes)
+        self._failed.append((failed, cause))
+        for name, why in self._failed:  # the first one's list to its end, before those of its fallbacks
+            model = self._fleet.models.get(name)
+            if model is not None:
+                yield from (each.model for each in model.fallbacks if why in each.causes)
 
     def _tell(self, entry: Entry) -> None:
         self.told.clear()

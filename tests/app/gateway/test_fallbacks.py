@@ -87,6 +87,27 @@ async def test_when_the_fallback_fails_as_well_the_client_hears_of_its_failure(s
         assert (call["model"], call["answered_model"], call["launched"]) == (MODEL, None, 2)
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
+async def test_fallbacks_are_tried_in_order_until_one_answers_each_once(serve: Serve, path: str) -> None:
+    def only_at(provider: str, *fallbacks: Any) -> dict[str, Any]:
+        return {"deployments": [f"{provider}/m"], "fallbacks": list(fallbacks), "race": {"mode": "single"}}
+
+    third = {"model": "third", "causes": ["failed"]}
+    models = {
+        MODEL: only_at("alpha", "second", third),
+        "second": only_at("beta", "fourth", MODEL),
+        "third": only_at("gamma"),
+        "fourth": only_at("delta"),
+    }
+    broken = [Status(500)]
+    async with serve(alpha=broken, beta=broken, gamma=broken, delta=broken, config={"models": models}) as stage:
+        body = {"model": MODEL, "input": "Hi", "messages": [{"role": "user", "content": "Hi"}]}
+        async with stage.post(body, path=path) as response:
+            assert response.status == 502
+        rows = await stage.rows("select model from attempts order by number")
+    assert [row["model"] for row in rows] == [MODEL, "second", "third", "fourth"]
+
+
 async def test_after_the_first_byte_nobody_else_answers(serve: Serve) -> None:
     async with serve(alpha=[Delta("Hel"), Drop()], beta=None, config=falling_back()) as stage:
         async with stage.chat(stream=True) as response:
