@@ -146,11 +146,18 @@ class Models:
 
 
 def _named_apart(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return ``rows`` without those there twice; different ones of the same deployment get names of their own."""
+    """Return ``rows`` without those there twice; different ones of the same deployment get names of their own.
+
+    LiteLLM limits what is in flight for each entry: the deployment that two of them become may have as much as both.
+    """
     kept: list[dict[str, Any]] = []
-    for row in rows:
-        if row in kept:
+    places: dict[int, int] = {}  # among the kept, by number of the row
+    for number, row in enumerate(rows):
+        if (first := rows.index(row)) < number:
+            if isinstance(limit := row.get("max_in_flight"), int):
+                kept[places[first]]["max_in_flight"] += limit
             continue
+        places[number] = len(kept)
         twins = sum(other["deployment"] == row["deployment"] for other in kept)
         name = {"deployment": row["deployment"], "as": f"{row['deployment']}#{twins + 1}"} if twins else {}
         kept.append({**name, **row})

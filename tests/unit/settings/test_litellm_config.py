@@ -616,3 +616,11 @@ def test_what_makes_no_sense_is_remarked_on_not_a_crash(imported: Import, entry:
 def test_an_address_that_is_none_is_a_problem_of_the_file_that_is_written(imported: Import) -> None:
     with pytest.raises(ConfigurationError, match="base_url: is no address"):
         imported("model_list: [{ model_name: m, litellm_params: { model: openai/x, api_base: 'http://[::1' } }]\n")
+
+
+def test_entries_that_become_one_deployment_may_have_as_much_in_flight_as_all_of_them(imported: Import) -> None:
+    params = "model: groq/x, api_key: os.environ/{}, max_parallel_requests: 5"
+    entries = [f"  - {{ model_name: m, litellm_params: {{ {params.format(key)} }} }}\n" for key in ("A", "B", "C")]
+    settings, _ = imported("model_list:\n" + "".join(entries))
+    (deployment,) = settings.models["m"].deployments
+    assert (len(settings.providers["groq"].keys), deployment.max_in_flight) == (3, 15)
