@@ -58,14 +58,17 @@ ATTEMPT_MONEY = {
     "cache_saved_usd": "sum(f.cache_saved_usd) filter (where f.outcome = 'won')",
 }
 RACED = "f.endpoint in ('chat.completions', 'completions', 'messages', 'responses')"
-FAILED = "f.error_kind is not null and f.status_code not between 400 and 428 and f.status_code not between 430 and 499"
-OWN_FAULT = "(f.status_code between 400 and 428 or f.status_code between 430 and 498)"
+# 424: the operator's fault; 429: nobody's, and no answer all the same.
+FAILED = "f.error_kind is not null and (f.status_code in (424, 429) or f.status_code not between 400 and 499)"
+OWN_FAULT = "(f.status_code between 400 and 498 and f.status_code not in (424, 429))"
 GONE = "f.status_code = 499 and f.ttft_ms is null and f.total_ms"
 JUDGED = f"{RACED} and not {OWN_FAULT} and ({FAILED} or ({GONE} >= 500) or f.ttft_ms is not null)"
 COMPARED = "f.ttft_ms is not null and (f.alone_ms is not null or f.alone_age_ms is not null)"
 CALL_SUMS = {
     "n": "count(*)",
-    "n_failed": "count(*) filter (where f.error_kind is not null and (f.status_code = 429 or f.status_code >= 500))",
+    "n_failed": (
+        "count(*) filter (where f.error_kind is not null and (f.status_code in (424, 429) or f.status_code >= 500))"
+    ),
     "n_left": "count(*) filter (where f.status_code = 499)",
     "n_raced": "count(*) filter (where f.launched > 1)",
     "launched": "sum(f.launched)",

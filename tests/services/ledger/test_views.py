@@ -197,11 +197,12 @@ async def test_slo_counts_failures_against_ttft_and_the_clients_own_faults_nowhe
         call(failed(new_id())),
         call(failed(new_id()), status_code=400, error_kind="bad_request"),
         call(failed(new_id()), status_code=429, error_kind="rate_limited"),
+        call(failed(new_id()), status_code=424, error_kind="provider_auth"),  # the operator's fault is a failure
         call(won(new_id(), ttft_ms=100.0), started_at=NOON + minutes(24 * 60)),
     )
     first, second = rows
-    assert (str(first["day"]), first["model"], first["n"], first["n_failed"]) == ("2026-03-04", "llama", 6, 2)
-    assert (first["n_ttft"], first["ttft_ok_share"]) == (5, pytest.approx(2 / 5))
+    assert (str(first["day"]), first["model"], first["n"], first["n_failed"]) == ("2026-03-04", "llama", 7, 3)
+    assert (first["n_ttft"], first["ttft_ok_share"]) == (6, pytest.approx(2 / 6))
     assert (first["n_tps"], first["tps_ok_share"]) == (2, pytest.approx(1 / 2))
     assert (str(second["day"]), second["ttft_ok_share"]) == ("2026-03-05", 1)
 

@@ -8,7 +8,7 @@ select
   client,
   model,
   count(*) as n,
-  count(*) filter (where error_kind is not null and (status_code = 429 or status_code >= 500)) as n_failed,
+  count(*) filter (where error_kind is not null and (status_code in (424, 429) or status_code >= 500)) as n_failed,
   count(*) filter (where status_code = 499) as n_left,
   count(*) filter (where launched > 1) as n_raced,
   avg(ttft_ms) as ttft_mean_ms,

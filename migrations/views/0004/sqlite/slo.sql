@@ -2,7 +2,7 @@
 --
 -- A failed call is bad for TTFT, and so is one whose client left after 500 ms without a token (n_gave_up). Who left sooner
 -- (n_left) is censored: nobody knows what it would have been, so it counts in neither, nor do the client's own faults (4xx
--- but 429) or a figure that is null. A client that leaves an answer that has begun had its first token. Speeds are of
+-- but 424 and 429) or a figure that is null. A client that leaves an answer that has begun had its first token. Speeds are of
 -- answers whose provider counted the tokens. Only calls that are raced have these figures.
 create view slo as
 with judged as (
@@ -12,9 +12,9 @@ with judged as (
     calls.ttft_ms,
     calls.status_code = 499 and calls.ttft_ms is null and calls.total_ms >= 500 as gave_up,
     calls.status_code = 499 and calls.ttft_ms is null and calls.total_ms < 500 as has_left,
-    calls.error_kind is not null and calls.status_code not between 400 and 428
-      and calls.status_code not between 430 and 499 as is_failed,
-    calls.status_code between 400 and 428 or calls.status_code between 430 and 498 as is_clients_own,
+    calls.error_kind is not null
+      and (calls.status_code in (424, 429) or calls.status_code not between 400 and 499) as is_failed,
+    calls.status_code between 400 and 498 and calls.status_code not in (424, 429) as is_clients_own,
     case when winner.tokens_source = 'reported' then winner.decode_tps end as decode_tps
   from calls
   left join attempts as winner on winner.id = calls.winner_attempt_id
