@@ -14,6 +14,7 @@ COPY holeshot holeshot
 COPY gateway gateway
 COPY providers providers
 COPY migrations migrations
+COPY config/gateway.example.yaml config/
 # without isolation: what builds the wheel is pinned by the same lock, and is removed once it has
 RUN /opt/holeshot/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
  && /opt/holeshot/bin/pip install --no-deps --no-index dist/*.whl \

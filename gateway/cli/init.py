@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.terminal import MISUSED, fail, say
+from gateway.cli.terminal import MISUSED, as_json, fail, say
 
 if TYPE_CHECKING:
     from gateway.settings.market import Market
     from gateway.settings.presets import Catalog
 
 _MOST_RACED = 10
+_PATH = Path("config/gateway.yaml")
+_EXAMPLE_PATH = Path("config/gateway.example.yaml")
 
 
 def init(
-    path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("config/gateway.yaml"),
+    path: Annotated[
+        Path | None,
+        typer.Argument(help=f"Where to write it. [default: {_PATH}; with --example {_EXAMPLE_PATH}]"),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
     live: Annotated[
         bool, typer.Option("--live", help="Ask the providers what they sell, and propose what several of them do.")
@@ -25,11 +30,17 @@ def init(
     top: Annotated[
         int | None, typer.Option("--top", min=1, help=f"With --live: models to propose. [default: {_MOST_RACED}]")
     ] = None,
+    example: Annotated[
+        bool, typer.Option("--example", help="Write every setting there is, with its default and what it is for.")
+    ] = False,
 ) -> None:
     """Write a configuration from the keys in your environment.
 
     It is commented. Keys are written as ${NAME}, never their values. A model that several of your providers sell is
     proposed as a race; with --live the providers are asked what that is, else well-known names are taken.
+
+    Beside it a JSON Schema is written, and named in its first line: editors that speak YAML's language server then
+    complete keys and mark mistakes. With --example the file shows every setting, to copy from.
 
     Example: GROQ_API_KEY=... CEREBRAS_API_KEY=... holeshot init --live
     """
@@ -37,7 +48,21 @@ def init(
 
     if top is not None and not live:
         fail("--top goes with --live: it is about what providers sell", MISUSED)
-    write_configuration(path, os.environ, load_catalog(), force=force, top=(top or _MOST_RACED) if live else None)
+    if example:
+        if live:
+            fail("--example goes without --live: it asks nobody", MISUSED)
+        write_example(path or _EXAMPLE_PATH, force=force)
+        return
+    top = (top or _MOST_RACED) if live else None
+    write_configuration(path or _PATH, os.environ, load_catalog(), force=force, top=top)
+
+
+def write_example(path: Path, *, force: bool = False) -> None:
+    """Write the example configuration. Ends the command where that cannot be done."""
+    from gateway.settings.example import example  # noqa: PLC0415 - pydantic only where it is needed
+
+    _write(path, example(), force=force)
+    say(f"wrote {path}\nevery setting is in it, with made-up values: copy what you need to {_PATH}")
 
 
 def write_configuration(
@@ -54,14 +79,7 @@ def write_configuration(
         fail(f"{path} is there already; --force overwrites it")
     found = list(found_vendors(environ, catalog))
     market = None if top is None else _ask(environ, catalog, top)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(starter(found, environ, market))
-    except FileExistsError:
-        fail(f"{path} is there already; --force overwrites it")
-    except OSError as error:
-        fail(f"{path} cannot be written: {error.strerror}")
+    _write(path, starter(found, environ, market), force=force)
     names = (
         ", ".join(vendor.name for vendor in found)
         or "none: set one such as GROQ_API_KEY and run it again, or edit the file"
@@ -76,6 +94,30 @@ def write_configuration(
         for name, why in market.silent.items():
             say(f"note: {name}: {why}")
     say("next: holeshot check --live, then holeshot serve")
+
+
+def _write(path: Path, text: str, *, force: bool) -> None:
+    """Write a configuration, and beside it the schema that its first line names."""
+    from gateway.settings.schema import EDITOR_LINE, FILE_NAME, json_schema  # noqa: PLC0415 - as above
+
+    _write_file(path, EDITOR_LINE + text, force=force)
+    schema_path, schema = path.with_name(FILE_NAME), as_json(json_schema()) + "\n"
+    if schema_path.exists() and not force:
+        if schema_path.read_text(encoding="utf-8", errors="replace") != schema:
+            say(f"note: {schema_path} is there already and stays; `holeshot schema` prints this version's")
+        return
+    _write_file(schema_path, schema, force=force)
+
+
+def _write_file(path: Path, text: str, *, force: bool) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        fail(f"{path} is there already; --force overwrites it")
+    except OSError as error:
+        fail(f"{path} cannot be written: {error.strerror}")
 
 
 def _ask(environ: Mapping[str, str], catalog: "Catalog", top: int) -> "Market":

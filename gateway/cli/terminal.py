@@ -41,9 +41,14 @@ def on_a_terminal() -> bool:
 
 def write_json(value: Any) -> None:
     """Write ``value`` as indented JSON; what JSON has no word for (a date, a UUID) as text."""
+    typer.echo(as_json(value))
+
+
+def as_json(value: Any) -> str:
+    """Return ``value`` as ``write_json`` writes it."""
     import msgspec  # noqa: PLC0415 - heavy imports belong to the verb that runs
 
-    typer.echo(visible_json(msgspec.json.format(_encoded(value), indent=2).decode()))
+    return visible_json(msgspec.json.format(_encoded(value), indent=2).decode())
 
 
 def json_text(value: Any) -> str:

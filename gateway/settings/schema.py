@@ -9,6 +9,8 @@ from typing import Any
 
 from gateway.settings.model import Settings
 
+FILE_NAME = "gateway.schema.json"  # beside the configuration
+EDITOR_LINE = f"# yaml-language-server: $schema={FILE_NAME}\n"  # a configuration's first: editors look for it
 DIALECT = "http://json-schema.org/draft-07/schema#"  # all editors know it
 _REFERENCE = "Reference"
 _REFERENCES: dict[str, Any] = {

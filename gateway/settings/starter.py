@@ -8,8 +8,8 @@ from gateway.settings.presets import usual_key
 from providers.catalog import Vendor
 
 _HEAD = """\
-# Holeshot's configuration, written by `holeshot init`; `holeshot check` validates it, config/gateway.example.yaml in
-# the repository shows every setting. ${NAME} is taken from the environment, so no key stands in this file.
+# Holeshot's configuration, written by `holeshot init`; `holeshot check` validates it, `holeshot init --example` writes
+# a file that shows every setting. ${NAME} is taken from the environment, so no key stands in this file.
 
 # Where calls and attempts are logged. In production: postgresql://user:password@host/holeshot
 database_url: sqlite:///var/holeshot.db

@@ -56,6 +56,38 @@ def test_schema_prints_the_schema_of_the_configuration(holeshot: Holeshot) -> No
     assert json.loads(holeshot("schema").output) == json_schema()
 
 
+def test_init_names_the_schema_beside_what_it_writes(holeshot: Holeshot) -> None:
+    holeshot("init")
+    holeshot("init", "elsewhere/mine.yaml")
+
+    for path in (Path("config/gateway.yaml"), Path("elsewhere/mine.yaml")):
+        comment, _, name = path.read_text().partition("\n")[0].partition("$schema=")
+        assert comment == "# yaml-language-server: "
+        assert json.loads((path.parent / name).read_text()) == json_schema()
+
+
+def test_init_leaves_another_schema_alone_unless_forced(holeshot: Holeshot) -> None:
+    Path("gateway.schema.json").write_text("{}")
+
+    kept = holeshot("init", "mine.yaml")
+
+    assert "note: gateway.schema.json is there already and stays" in kept.output
+    assert Path("gateway.schema.json").read_text() == "{}"
+    assert "note" not in holeshot("init", "mine.yaml", "--force").output
+    assert json.loads(Path("gateway.schema.json").read_text()) == json_schema()
+    assert "note" not in holeshot("init", "another.yaml").output  # it is this version's
+
+
+def test_init_writes_the_example_of_every_setting(holeshot: Holeshot) -> None:
+    written = holeshot("init", "--example")
+
+    assert written.output.startswith("wrote config/gateway.example.yaml\n")
+    text = Path("config/gateway.example.yaml").read_text()
+    assert text.startswith("# yaml-language-server: $schema=gateway.schema.json\n# Every setting of Holeshot")
+    assert holeshot("init", "--example").exit_code == 1
+    assert holeshot("init", "--example", "--live").exit_code == 2
+
+
 def test_init_overwrites_nothing_unless_forced(holeshot: Holeshot) -> None:
     Path("mine.yaml").write_text("port: 1\n")
 
