@@ -23,7 +23,7 @@ test: $(VENV)/.dev  ## everything that must pass; brings its own Postgres and Re
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
 
-test-real: $(VENV)/.dev  ## race two real LLM servers on loopback (compiles llama.cpp, once)
+test-real: $(VENV)/.dev  ## race two real LLM servers on loopback (compiles llama.cpp, once: up to twenty minutes)
 	$(BIN)/python tests/real/run.py
 
 test-servers: $(VENV)/.dev  ## our HTTP client against real servers: nginx, HAProxy, Envoy and what else is installed (six minutes)

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from tests.real.programs import running
+from tests.real.progress import on_standard_output, run
 from tests.services.servers import free_port
 
 HERE = Path(__file__).resolve().parent
@@ -41,8 +42,11 @@ def install(folder: Path) -> Path:
     wanted = hashlib.sha256(b"".join(lock.read_bytes() for lock in LOCKS)).hexdigest()
     if stamp.exists() and stamp.read_text() == wanted:
         return python
-    _say("llama.cpp comes as source: compiling it, once, takes five to ten minutes on two cores ...")
+    log = folder.with_name("install.log")
+    log.write_text("")
+    _say(f"llama.cpp comes as source: compiling it, once, takes five to twenty minutes; its output is in {log}")
     started = time.monotonic()
+    progress = on_standard_output()
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     environ = {
@@ -50,10 +54,12 @@ def install(folder: Path) -> Path:
         "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
         "CMAKE_ARGS": "-DLLAVA_BUILD=OFF -DGGML_OPENMP=OFF",  # no images, and no threads that spin while they wait
     }
-    install_ = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r"]
+    install_ = [str(python), "-m", "pip", "install", "--verbose", "--disable-pip-version-check"]
+    install_ += ["--require-hashes", "-r"]
     build, packages = LOCKS
-    subprocess.run([*install_, str(build)], check=True, env=environ)
-    subprocess.run([*install_, str(packages), "--no-build-isolation"], check=True, env=environ)
+    run([*install_, str(build)], environ, log, progress)
+    run([*install_, str(packages), "--no-build-isolation"], environ, log, progress)
+    progress.ends()
     stamp.write_text(wanted)
     _say(f"installed in {time.monotonic() - started:.0f} s")
     return python
