@@ -76,8 +76,8 @@ def run(command: Sequence[str], environ: Mapping[str, str], log: Path, progress:
                 last = [*last[1 - _LAST_LINES :], line]
                 if words := stage(line):
                     progress.says(words)
-        except BaseException:  # Ctrl-C: compilers are not left running
-            os.killpg(process.pid, signal.SIGKILL)
+        except BaseException:  # Ctrl-C; ninja, asked to end, ends its compilers
+            os.killpg(process.pid, signal.SIGTERM)
             raise
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} failed ({log} has all it said):\n{''.join(last)}")
