@@ -47,6 +47,13 @@ _LEGEND = {
     _BUFFERED: "not the decode speed: the answers come at once, out of a buffer; compare e2e (also in --json)",
 }
 
+_STATES = {
+    "cooling": "it was rate-limited",
+    "open": "it failed too often, and is left alone for a while",
+    "half-open": "it failed too often, and is tried again, one call at a time",
+    "out": "it refuses the key or does not know the model",
+}
+
 
 def ranking(models: Models, width: int) -> Any:
     """Return a ``rich`` renderable of ``models``, as the gateway sent them, for a screen of ``width`` characters."""
@@ -71,11 +78,18 @@ def _parts(model: Mapping[str, Any], width: int) -> Iterator[Any]:
     )
     marks = {str(value)[-1:] for name in shown for value in cells[name] if value is not None and name != "deployment"}
     notes = [f"{mark} {meaning}" for mark, meaning in _LEGEND.items() if mark in marks]
-    notes += [f"{row.get('deployment')} is {row.get('state')}: {row['reason']}" for row in rows if row.get("reason")]
+    notes += [f"{row.get('deployment')}: {why}" for row in rows if (why := _why(row))]
     for note in notes:
         yield Text(visible(note))
     if notes:
         yield ""
+
+
+def _why(row: Mapping[str, Any]) -> str | None:
+    """Return why a deployment is in another state than ok: as the gateway says, else what the state means."""
+    state = str(row.get("state") or "")
+    reason = row.get("reason") or _STATES.get(state.partition(" ")[0])
+    return f"{state}, {reason}" if state and reason else None
 
 
 def _title(model: Mapping[str, Any], left_out: Sequence[str]) -> str:

@@ -115,10 +115,14 @@ def test_answers_out_of_a_buffer_have_no_decode_speed_and_say_why(holeshot: Hole
     assert "* not the decode speed" in output
 
 
-def test_what_is_out_says_why(holeshot: Holeshot, site: Any) -> None:
+def test_each_state_but_ok_has_its_reason(holeshot: Holeshot, site: Any) -> None:
     site.answers["/leaderboard"] = {"models": [FULL]}
 
-    assert "dead/x is out: the key is refused" in holeshot("leaderboard", "--url", site.url, COLUMNS="60").output
+    lines = holeshot("leaderboard", "--url", site.url).output.splitlines()
+
+    assert lines[-4].startswith("? ")  # the one that is ok has no line
+    assert lines[-3] == "groq/x: cooling 12.5 s, it was rate-limited"  # what the state means
+    assert lines[-2] == "dead/x: out, the key is refused"  # what the gateway says
 
 
 def test_before_the_first_figure_every_heading_has_its_column(holeshot: Holeshot, site: Any) -> None:
