@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
+READ_BY_PEOPLE := *.md Makefile docs config gateway providers holeshot migrations requirements
 
 .DEFAULT_GOAL := help
 .PHONY: help run install test test-real test-servers test-clients fuzz bench bench-peers bench-instructions bench-edge bench-ledger bench-truth profile bench-fleet bench-steering fmt lock release clean
@@ -21,6 +22,7 @@ test: $(VENV)/.dev  ## everything that must pass; brings its own Postgres and Re
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell -D - -D requirements/words.txt $(READ_BY_PEOPLE)
 	$(BIN)/python -m pytest
 
 test-real: $(VENV)/.dev  ## race two real LLM servers on loopback (compiles llama.cpp, once: up to twenty minutes)
@@ -67,7 +69,7 @@ fmt: $(VENV)/.dev  ## format, and mend what can be mended
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-lock: $(VENV)/.made  ## pin and hash the dependencies anew, and take the newest table of prices
+lock: $(VENV)/.made  ## pin and hash the dependencies again, and take the newest table of prices
 	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra litellm -o requirements/runtime.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev --extra litellm --extra parquet \

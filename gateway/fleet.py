@@ -101,7 +101,7 @@ class Common(msgspec.Struct, frozen=True):
     def of(cls, deployments: Iterable[Deployment]) -> "Common":
         """Return what ``deployments`` have in common."""
         each = list(deployments)
-        spoken = [set(one.speaks) if one.upstream.hears_everything else set() for one in each]
+        spoken = [set(one.speaks) if one.upstream.accepts_all_parameters else set() for one in each]
         return cls(
             frozenset(set.intersection(*spoken) & _PASSED_AS_THEY_COME) if spoken else frozenset(),
             min((one.capabilities.context_tokens or inf for one in each), default=inf),

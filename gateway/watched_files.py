@@ -1,4 +1,4 @@
-"""Files that are looked at again and again, to be read anew when they have changed."""
+"""Files that are looked at again and again, to be read again when they have changed."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -111,7 +111,9 @@ class Exchange(Protocol):
 class Upstream(Protocol):
     """A provider that can be asked. Cancelling a task inside any method aborts its request at the provider."""
 
-    hears_everything: bool  # nothing of a request in a dialect it speaks is lost on it: ``losses`` is always empty
+    accepts_all_parameters: (
+        bool  # nothing of a request in a dialect it speaks is lost on it: ``losses`` is always empty
+    )
 
     async def stream(self, request: Request) -> Exchange:
         """Ask for an answer in events; return when the response's headers say 2xx.
@@ -122,7 +124,7 @@ class Upstream(Protocol):
         """
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
-        """Return what of a request, worded in a ``dialect`` it speaks, this provider would not hear. Asks nobody."""
+        """Return what of a request, rendered in a ``dialect`` it speaks, this provider would not hear. Asks nobody."""
 
     async def send(self, path: str, request: Request) -> Answer:
         """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun well.

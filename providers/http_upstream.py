@@ -14,7 +14,7 @@ from yarl import URL
 
 from providers.catalog import Auth
 from providers.dialects.dialect import Dialect, Loss
-from providers.dialects.tongues import TONGUES
+from providers.dialects.event_codecs import CODECS
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
@@ -72,7 +72,7 @@ class HttpUpstream:
         is_own_url: bool = False,  # the operator's, who may have mistyped it
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self.hears_everything = quirks is None or not quirks.drop
+        self.accepts_all_parameters = quirks is None or not quirks.drop
         self._provider = provider
         self._base_url = URL(base_url)
         if self._base_url.user is not None and api_key:
@@ -109,7 +109,7 @@ class HttpUpstream:
         dialect = request.dialect
         head = self._head("POST", dialect, request.model, packed=False, own=request.own_headers)
         response = await self._ask(head, dialect, request, streamed_body(request, self._quirks))
-        exchange = HttpExchange(response, self._secrets, TONGUES[dialect].events_of_answer)
+        exchange = HttpExchange(response, self._secrets, CODECS[dialect].events_of_answer)
         repairs = repairs_of(self._quirks.repairs) if dialect is Dialect.CHAT else []
         return TranslatedExchange(exchange, repairs) if repairs else exchange
 
@@ -133,7 +133,7 @@ class HttpUpstream:
         else:
             own = (*request.own_headers, ("content-type", form.content_type))
             head = self._build_head("POST", path, request.model, packed=packed, own=own)
-            body = form.worded(request.model, request.extra_body)
+            body = form.rendered(request.model, request.extra_body)
         response = await self._ask(head, path, request, body)
         headers_ms = (perf_counter() - started) * 1000
         rest: HttpRest | None = None

@@ -149,7 +149,7 @@ class KeyRing:
         self._provider = provider
         named = zip(keys, key_names(keys, names), strict=True)
         self._keys = [_Key(number, name, opened(key)) for number, (key, name) in enumerate(named, 1)]
-        self.hears_everything = all(key.upstream.hears_everything for key in self._keys)
+        self.accepts_all_parameters = all(key.upstream.accepts_all_parameters for key in self._keys)
         self._clock = clock
         self._turn = 0
 

@@ -71,7 +71,7 @@ _DEFAULTS: Mapping[str, Any] = {
 _LONGEST_DEFAULT_BYTES = 32
 _MARKER = b'"cache_control"'
 _KEEP_MARKERS = frozenset({"anthropic", "bedrock", "databricks", "gemini", "vertex_ai"})
-_MOST_MODELS = 1000  # a client may name any; what is known of them is learnt anew when there are more
+_MOST_MODELS = 1000  # a client may name any; what is known of them is learnt again when there are more
 
 
 class Hearing:

@@ -82,7 +82,7 @@ class LiteLLM:
 class LiteLLMUpstream:
     """One provider behind litellm, as an ``Upstream``. The key shows in no repr, error or log."""
 
-    hears_everything = False
+    accepts_all_parameters = False
 
     def __init__(
         self,

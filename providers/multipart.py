@@ -81,7 +81,7 @@ class Form(msgspec.Struct, frozen=True):
         body = self._spliced([(part.at, part.next_at, b"") for part in self.parts if part.name in gone])
         return _read(self.boundary, body)
 
-    def worded(self, model: str, extra: Mapping[str, msgspec.Raw]) -> bytes:
+    def rendered(self, model: str, extra: Mapping[str, msgspec.Raw]) -> bytes:
         """Return the body that asks ``model``, with ``extra`` fields in place of the sender's own.
 
         Every part called ``model`` gets the name: a server may heed any of them.

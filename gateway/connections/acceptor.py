@@ -1,6 +1,6 @@
 """Accepting: a bounded batch of connections in each turn of the loop that finds some, however busy it is.
 
-libuv, and so uvloop's own servers, accepts one connection per turn: under load a turn takes long, and who comes anew
+libuv, and so uvloop's own servers, accepts one connection per turn: under load a turn takes long, and a new connection
 waits for as many turns as others came before.
 """
 

@@ -15,10 +15,10 @@ from gateway.ingress.body import read_tags
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.entry import Entry, Origin, enter, lined_up
 from gateway.ingress.plan_header import is_wanted
+from gateway.ingress.preferences.override import HEADER
 from gateway.ingress.streaming import StreamingSink
 from gateway.ingress.succession import Succession
 from gateway.ingress.surfaces.surface import Surface
-from gateway.ingress.wishes.override import HEADER
 from gateway.racing.gather_events import gathering_sink
 from gateway.racing.sink import Sink
 

@@ -8,9 +8,9 @@ import msgspec
 
 from gateway.errors import InvalidRequest
 from gateway.ingress.body import CHARS_PER_TOKEN, Contents, decoded, is_set, prompt_class, read_model
+from gateway.ingress.preferences.override import RaceOverride, read_override
+from gateway.ingress.preferences.provider_preferences import Preferences, read_preferences
 from gateway.ingress.survey import Media, survey
-from gateway.ingress.wishes.override import RaceOverride, read_override
-from gateway.ingress.wishes.preferences import Preferences, read_preferences
 from providers.dialects.dialect import Dialect
 
 _TOKENS_PER_PAYLOAD = 1000  # about those of a picture

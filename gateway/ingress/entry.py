@@ -13,8 +13,8 @@ from gateway.ingress.admission import Client
 from gateway.ingress.asked import Asked
 from gateway.ingress.context import Context
 from gateway.ingress.headers import NARROWED
-from gateway.ingress.wishes.override import as_asked
-from gateway.ingress.wishes.wished import Wished
+from gateway.ingress.preferences.override import as_asked
+from gateway.ingress.preferences.resolved_model import ResolvedModel
 from gateway.racing.race import Earlier, Race
 from gateway.racing.seats import MAX_IN_FLIGHT
 from gateway.racing.sink import Sink
@@ -79,22 +79,24 @@ def enter(
     """
     origin.client.check_model(name)
     found = (fleet or context.fleet).find(name, adhoc=origin.client.adhoc)
-    wished = Wished(allow(as_asked(found, asked.race, origin.client, stateful=asked.stateful)), asked, origin.client)
+    resolved = ResolvedModel(
+        allow(as_asked(found, asked.race, origin.client, stateful=asked.stateful)), asked, origin.client
+    )
     if made_by is not None:
-        wished.keep_to(made_by)
-    fitting = wished.fitted(origin.client)
-    model = wished.model
+        resolved.keep_to(made_by)
+    fitting = resolved.fitted(origin.client)
+    model = resolved.model
     if len(fitting.deployments) == 1 < len(found.deployments) and model.race.mode in _RACING:
         # Only a model that has one deployment to begin with may race it against itself.
         model = msgspec.structs.replace(model, race=model.race.model_copy(update={"mode": Mode.SINGLE}))
     call = _call(context, asked, origin, model, instead_of=instead_of)
-    if wished.fields is not asked.fields or fitting.wordings or fitting.dropped:
-        call = msgspec.structs.replace(call, fields=wished.fields, wordings=fitting.wordings, dropped=fitting.dropped)
-    prefix = _prefix(wished.fields, asked) if model.race.cache_affinity else None
+    if resolved.fields is not asked.fields or fitting.wordings or fitting.dropped:
+        call = msgspec.structs.replace(call, fields=resolved.fields, wordings=fitting.wordings, dropped=fitting.dropped)
+    prefix = _prefix(resolved.fields, asked) if model.race.cache_affinity else None
     terms = Terms(
         call.objective,
         call.prompt_tokens,
-        wished.needs.max_tokens,
+        resolved.needs.max_tokens,
         model.prices,
         model.limits,
         model.weights or None,
@@ -104,7 +106,7 @@ def enter(
     )
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(model.name, names, model.race, terms, call.prompt_class, explain=origin.explain)
-    return Entry(call, model, wished.kept_in(plan), wished.told, prefix, tuple(names))
+    return Entry(call, model, resolved.kept_in(plan), resolved.told, prefix, tuple(names))
 
 
 def resolved(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:

@@ -12,7 +12,7 @@ from gateway.ingress.body import CHARS_PER_TOKEN, prompt_class
 from gateway.ingress.context import Context
 from gateway.ingress.entry import resolved
 from gateway.ingress.fitting import Question, fitted
-from gateway.ingress.wishes.override import RaceOverride, as_asked
+from gateway.ingress.preferences.override import RaceOverride, as_asked
 from gateway.settings.profiles import Profile
 from gateway.steering.candidates import Terms
 from gateway.steering.explanation import Explanation

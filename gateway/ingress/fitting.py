@@ -9,10 +9,10 @@ from gateway.fleet import Deployment
 from gateway.ingress.asked import Needs
 from gateway.settings.model import DataPolicy
 from providers.dialects.dialect import Dialect, Malformed, Wording
+from providers.dialects.event_codecs import rendered
 from providers.dialects.messages.habits import Habits, habits_of
 from providers.dialects.messages.thoughts import without_unsigned_thoughts
 from providers.dialects.responses.thoughts import without_translated_thoughts
-from providers.dialects.tongues import worded
 
 Fields = Mapping[str, msgspec.Raw]
 
@@ -158,7 +158,7 @@ class _Words:
 
     def _made(self, spoken: Dialect, habits: Habits) -> Wording:
         try:
-            return worded(self._fields, self._dialect, spoken, habits)
+            return rendered(self._fields, self._dialect, spoken, habits)
         except Malformed as malformed:
             self.malformed = malformed
             self.malformed_for += 1

@@ -12,7 +12,7 @@ from gateway.ingress import headers
 from gateway.racing.reading import Block
 from gateway.racing.sink import ClientGone, Forward, Winner
 from providers.dialects.dialect import Dialect
-from providers.dialects.tongues import TONGUES
+from providers.dialects.event_codecs import CODECS
 from providers.errors import UpstreamError
 
 Keep = Callable[[bytes, str], Awaitable[None]]
@@ -74,7 +74,7 @@ class StreamingSink:
 
     async def fail(self, error: UpstreamError) -> None:
         """Send an error event and end there, so that SDKs raise and take no half for a whole."""
-        await self._finish(TONGUES[self._call.dialect].failure(error.kind, error.message))
+        await self._finish(CODECS[self._call.dialect].failure(error.kind, error.message))
 
     async def refused(self, error: ApiError) -> bool:
         """Send an error of the gateway's own in the stream, if that has begun; return whether it had."""
@@ -82,7 +82,7 @@ class StreamingSink:
         if self.response is None:
             return False
         with suppress(ClientGone):
-            await self._finish(TONGUES[self._call.dialect].failure(error.kind, error.message))
+            await self._finish(CODECS[self._call.dialect].failure(error.kind, error.message))
         return True
 
     async def close(self) -> None:

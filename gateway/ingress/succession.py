@@ -9,7 +9,7 @@ from gateway.fleet import Fleet
 from gateway.ingress.causes import cause_of
 from gateway.ingress.entry import Entry
 from gateway.ingress.plan_header import PLAN_HEADER, written
-from gateway.ingress.wishes.preferences import is_passed_on
+from gateway.ingress.preferences.provider_preferences import is_passed_on
 
 if TYPE_CHECKING:
     from gateway.settings.model import Cause

@@ -186,7 +186,7 @@ def check_file(connection: AsyncConnection) -> None:
     """See that SQLite's file is still the one that ``connection`` has open: into a deleted one it writes all the same.
 
     Raises:
-        FileNotFoundError: it is not; the next connection looks for the file anew.
+        FileNotFoundError: it is not; the next connection looks for the file again.
 
     """
     path = str(connection.engine.url.database)

@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 
 LOCK_NAME = "lock"
-_NAMES_TRIED = 20  # for a folder made anew while others hold those of its name
+_NAMES_TRIED = 20  # for a folder made again while others hold those of its name
 _MOVED = b"moved\n"
 _SEGMENT_NAME = re.compile(r"\d{8}\.jsonl")
 
@@ -58,7 +58,7 @@ def make_locked(folder: Path) -> int:
 
 
 def claim(folder: Path) -> tuple[Path, int]:
-    """Make ``folder`` anew for its owner, who has lost it or its lock; return it, and its lock's descriptor.
+    """Make ``folder`` again for its owner, who has lost it or its lock; return it, and its lock's descriptor.
 
     If there is a folder of this name without a lock, or with one that nobody holds (restored from a copy), it is
     taken over. If somebody else holds it, it is left to them, and the name gets a number.

@@ -21,7 +21,7 @@ DAY = timedelta(days=1)
 LONG_KEPT_DAYS = 92.0  # a table that is kept for longer has a partition a week: thousands of them make planning slow
 # Whoever waits for the lock keeps everybody behind it waiting: rather another time.
 LOCK_TIMEOUT = "set local lock_timeout = '3s'"
-# A transaction's lock, taken anew for each step: a session's would outlive a failure, or be left behind in a pooler.
+# A transaction's lock, taken again for each step: a session's would outlive a failure, or be left behind in a pooler.
 ELECTED = text("select pg_try_advisory_xact_lock(hashtext('holeshot.prune'))")
 _IN_TURN = "select pg_advisory_xact_lock(hashtext('holeshot.partitions'))"
 
@@ -88,7 +88,7 @@ async def drop(connection: AsyncConnection, part: Part) -> int:
 
 
 async def _at_once(connection: AsyncConnection, *statements: str) -> None:
-    """Run ``statements`` in one transaction and one message: a gateway that hangs or dies amid it holds no lock."""
+    """Run ``statements`` in one transaction and one message: a gateway that hangs or dies within it holds no lock."""
     await connection.commit()
     raw = await connection.get_raw_connection()
     driver: Any = raw.driver_connection

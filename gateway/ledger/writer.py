@@ -266,7 +266,7 @@ class Ledger:
         batch = self._spool.take_latest(self._shipped_spooled, BATCH_MAX_ENTRIES)
         if batch is not None:
             return batch
-        self._reader.folder = self._spool.folder  # it may have been made anew elsewhere
+        self._reader.folder = self._spool.folder  # it may have been made again elsewhere
         held = self._spool.files.open_from(self._reader.segment)
         return await asyncio.to_thread(self._reader.read, BATCH_MAX_ENTRIES, held)
 

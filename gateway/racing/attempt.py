@@ -16,7 +16,7 @@ from gateway.racing.reading import AnswerReader, Block, joined
 from gateway.racing.recording import attempt_record, outcome_of
 from gateway.racing.seats import Line
 from gateway.racing.sink import ClientGone, Forward
-from providers.dialects.tongues import TONGUES, translations
+from providers.dialects.event_codecs import CODECS, translations
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
 from providers.http_exchange import TranslatedExchange
@@ -183,7 +183,7 @@ class Attempt:
             self.measurement,
             clocks,
             exchange.secrets,
-            read_event=TONGUES[call.dialect].read_event,
+            read_event=CODECS[call.dialect].read_event,
             drop_usage=call.streamed and not call.wants_usage,
         )
         while not reader.done:
@@ -367,7 +367,7 @@ class Attempt:
         self._finish(Outcome.WON)
         if self.line is not None and self.exchange is not None and self.exchange.ended:
             self.stand_up()  # the provider is done, however slowly the client reads
-        last = self._last or Block(TONGUES[self._call.dialect].ending, ())  # what the provider forgot
+        last = self._last or Block(CODECS[self._call.dialect].ending, ())  # what the provider forgot
         await self._race.complete(self, last)
 
     async def _failed(self, error: UpstreamError) -> None:

@@ -312,7 +312,7 @@ class LedgerSettings(Section):
 class ConnectionSettings(Section):
     """How many connections without an admitted request there may be; in each process, if there are several workers.
 
-    Beyond a limit the one that has been silent for longest is closed, so that who comes anew is always heard.
+    Beyond a limit the one that has been silent for longest is closed, so that a new connection is always served.
     """
 
     max: Annotated[int, Field(ge=1)] = 4096  # some 20 kB each

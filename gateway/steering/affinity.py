@@ -32,7 +32,7 @@ def prefix_of(parts: Iterable[bytes | memoryview | msgspec.Raw], key: str | None
     grow. A conversation's array of messages begins with that of the turn before, but for its closing bracket: so the
     last byte does not count. ``key`` is the client's own ``prompt_cache_key``, by which providers keep caches apart.
 
-    The hash is Python's own for bytes: keyed anew in each process, so that nobody can make prompts that collide, and
+    The hash is Python's own for bytes: keyed again in each process, so that nobody can make prompts that collide, and
     several times as fast as those for good. 16 KB take 6 µs.
     """
     head = _head(parts, PREFIX_BYTES[-1] + 1)
@@ -84,8 +84,8 @@ class Affinity:
     def served(self, model: str, prefix: Prefix, deployment: str, cached_tokens: int | None, now_s: float) -> None:
         """Take an answer: ``cached_tokens`` of its prompt came from the cache, None where the provider does not say.
 
-        A hit prolongs as reading anew does. Of a beginning missed twice in a row where it should have been warm nothing
-        is expected there any more: not every provider caches without being asked to.
+        A hit keeps the entry alive as long as a new one. A prefix that missed twice in a row where it should have been
+        warm is not expected there any more: not every provider caches without being asked to.
         """
         if cached_tokens:
             self._cachers.add(deployment)

@@ -31,7 +31,7 @@ class Load:
     def __init__(self) -> None:
         self._by_class: dict[int, _Moments] = {}
         self._at_s = 0.0  # of the last first token
-        self._fit: tuple[float, float] | None = (0.0, 0.0)  # b and the usual ln(1 + in flight); None: to be made anew
+        self._fit: tuple[float, float] | None = (0.0, 0.0)  # b and the usual ln(1 + in flight); None: to be made again
         self._surprise = 0.0  # by how much, in ln(ttft), the first tokens of the last seconds missed the fit: their sum
         self._surprised = 0.0  # and their number
 

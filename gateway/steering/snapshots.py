@@ -1,4 +1,4 @@
-"""Snapshots: the standings as the hot path reads them, made anew when the board changed, at most once a second."""
+"""Snapshots: the standings as the hot path reads them, made again when the board changed, at most once a second."""
 
 from collections.abc import Callable
 

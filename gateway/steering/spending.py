@@ -46,7 +46,7 @@ class Spending:
             self._others[model] = others_usd
 
     def _turn(self) -> None:
-        """Begin anew with each day."""
+        """Begin again with each day."""
         day = datetime.fromtimestamp(self._unix_clock(), UTC).date().isoformat()
         if day != self._day:
             self._day, self._own, self._others = day, {}, {}

@@ -61,7 +61,7 @@ class Lines:
         self._thread: threading.Thread | None = None
 
     def _begin_again(self) -> None:
-        """Begin anew in a forked process: the thread, and whoever held the lock, are its parent's."""
+        """Begin again in a forked process: the thread, and whoever held the lock, are its parent's."""
         self.dropped = 0
         self._begin()
 

@@ -214,7 +214,7 @@ class Metrics:
         return found
 
     def _look_again(self) -> None:
-        """Look everything up anew once there is another configuration."""
+        """Look everything up again once there is another configuration."""
         known = self._known_models()
         if known is not self._looked_up_in:
             self._looked_up_in = known

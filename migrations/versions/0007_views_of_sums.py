@@ -78,7 +78,7 @@ _OF_DAYS = {"minutes": "1440", "since": "{the last month}", "slot": "r.window_st
 
 
 def _samples(there: str, instead: str) -> str:
-    """Return what makes the view anew that is there, with ``instead`` in the place of what is ``there``."""
+    """Return what makes the view again that is there, with ``instead`` in the place of what is ``there``."""
     definition = (VIEWS_FOLDER / "0004" / "postgresql" / "samples.sql").read_text(encoding="utf-8")
     return definition.replace("create view", "create or replace view").replace(there, instead)
 

@@ -1,4 +1,4 @@
-"""1,000 kept connections that call without a pause, a race of two each, and strangers who come anew meanwhile."""
+"""1,000 kept connections that call without a pause, a race of two each, and new connections meanwhile."""
 
 import asyncio
 import contextlib

@@ -14,7 +14,7 @@ from benchmarks.edge.figure import Figure
 DESCRIPTORS = 1024  # what a shell gives
 CROWDS = ((1100, False), (5000, False), (1100, True))  # how many, and whether the limit cannot be raised
 OTHER = "127.0.0.2"
-LOOK_S = 20.0  # that long somebody comes anew
+LOOK_S = 20.0  # that long new connections are made
 EACH_S = 0.5
 GIVEN_UP_S = LOOK_S
 

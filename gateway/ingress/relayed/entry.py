@@ -11,11 +11,11 @@ from gateway.ingress.body import CHARS_PER_TOKEN
 from gateway.ingress.context import Context
 from gateway.ingress.entry import Entry, Origin
 from gateway.ingress.fitting import against_policy
+from gateway.ingress.preferences.override import as_asked
+from gateway.ingress.preferences.provider_preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
+from gateway.ingress.preferences.resolved_model import IGNORED, in_order
 from gateway.ingress.relayed.apis import RelayedApi
 from gateway.ingress.relayed.request import RelayedRequest
-from gateway.ingress.wishes.override import as_asked
-from gateway.ingress.wishes.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
-from gateway.ingress.wishes.wished import IGNORED, in_order
 from gateway.settings.model import DataPolicy
 from gateway.steering.candidates import Terms
 

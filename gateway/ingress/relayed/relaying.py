@@ -15,13 +15,13 @@ from gateway.ingress.body import read_tags
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.entry import Entry, Origin
 from gateway.ingress.plan_header import is_wanted
+from gateway.ingress.preferences.override import HEADER
 from gateway.ingress.relayed.apis import RelayedApi, default_model
 from gateway.ingress.relayed.entry import enter_relay
 from gateway.ingress.relayed.outlet import ResponseOutlet, relayed_headers
 from gateway.ingress.relayed.request import RelayedRequest, read_json, read_multipart
 from gateway.ingress.succession import Succession
 from gateway.ingress.survey import Media
-from gateway.ingress.wishes.override import HEADER
 from gateway.racing.race import Earlier
 from gateway.racing.relay import Asking, Relay
 

@@ -6,10 +6,10 @@ import msgspec
 
 from gateway.errors import InvalidRequest
 from gateway.ingress.body import Contents, decoded, is_set, read_model
+from gateway.ingress.preferences.override import RaceOverride, read_override
+from gateway.ingress.preferences.provider_preferences import CONSUMED, Preferences, read_preferences
 from gateway.ingress.relayed.apis import RelayedApi
 from gateway.ingress.survey import Survey
-from gateway.ingress.wishes.override import RaceOverride, read_override
-from gateway.ingress.wishes.preferences import CONSUMED, Preferences, read_preferences
 from providers.dialects.dialect import Malformed
 from providers.multipart import Form, read_form
 

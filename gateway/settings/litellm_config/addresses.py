@@ -40,7 +40,7 @@ class Addresses:
         self._variables = variables
         self._notes = notes
         self._served: dict[Address, dict[str | None, list[Hashable]]] = {}  # what is asked there, by key
-        self._wished: dict[tuple[Address, str | None], str] = {}
+        self._preferred: dict[tuple[Address, str | None], str] = {}
         self._names: dict[tuple[Address, str | None], str] = {}
         self.providers: dict[str, dict[str, Any]] = {}
 
@@ -77,9 +77,9 @@ class Addresses:
         """Note that ``what`` is asked at ``address`` with ``key``."""
         self._served.setdefault(address, {}).setdefault(key, []).append(what)
 
-    def wish(self, address: Address, key: str | None, name: str) -> None:
+    def prefer(self, address: Address, key: str | None, name: str) -> None:
         """Have the provider at ``address`` called ``name``, because clients say it."""
-        self._wished.setdefault((address, key), name)
+        self._preferred.setdefault((address, key), name)
 
     def name_all(self) -> None:
         """Give every address and key a provider; keys that serve the very same become one provider's ``api_keys``."""
@@ -134,8 +134,8 @@ class Addresses:
         return None if version == sent else version
 
     def _free(self, address: Address, keys: list[str | None]) -> str:
-        wished = next((self._wished[address, key] for key in keys if (address, key) in self._wished), None)
-        wanted = wished or address.vendor or address.prefix
+        preferred = next((self._preferred[address, key] for key in keys if (address, key) in self._preferred), None)
+        wanted = preferred or address.vendor or address.prefix
         if wanted is None:
             wanted = "server" if is_reference(address.base_url) else server_name(address.base_url or "")
             wanted = f"{wanted}-server" if wanted in self._catalog else wanted

@@ -119,7 +119,7 @@ class _Conversion:
         prefix, slash, rest = entry.name.partition("/")
         place = (*entry.place, "model_name")
         if slash and "*" not in prefix and rest == "*":
-            self._addresses.wish(entry.address, entry.key, prefix)
+            self._addresses.prefer(entry.address, entry.key, prefix)
             self._notes.add(
                 place, f"became provider {prefix!r}: clients with `adhoc: true` name any model, {prefix}/MODEL"
             )

@@ -1,4 +1,4 @@
-"""What is lost while one request is worded anew, gathered field by field; and the raw values it is read from."""
+"""What is lost while one request is rendered again, gathered field by field; and the raw values it is read from."""
 
 from collections.abc import Container, Mapping
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""A chat completion, worded as a Responses request."""
+"""A chat completion, rendered as a Responses request."""
 
 from collections.abc import Mapping
 from typing import Any

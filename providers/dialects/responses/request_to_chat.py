@@ -1,4 +1,4 @@
-"""A Responses request, worded as a chat completion."""
+"""A Responses request, rendered as a chat completion."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -99,7 +99,7 @@ async def test_without_any_enabled_deployment_a_model_says_so(serve: Serve) -> N
 
 
 @pytest.mark.parametrize(
-    ("wish", "expected"),
+    ("preference", "expected"),
     [
         ({"zdr": True}, "alpha"),
         ({"quantizations": ["fp8"]}, "beta"),
@@ -108,14 +108,14 @@ async def test_without_any_enabled_deployment_a_model_says_so(serve: Serve) -> N
     ],
 )
 async def test_a_request_is_shown_only_to_who_it_may_be_shown_to(
-    serve: Serve, wish: dict[str, Any], expected: str
+    serve: Serve, preference: dict[str, Any], expected: str
 ) -> None:
     config = deployments(
         {"deployment": "alpha/m", "zdr": True, "quantization": "fp16"},
         {"deployment": "beta/m", "quantization": "fp8", "region": "eu"},
     )
     async with serve(alpha=None, beta=None, config=config) as stage:
-        async with stage.chat(provider=wish) as response:
+        async with stage.chat(provider=preference) as response:
             assert (response.status, response.headers["x-holeshot-provider"]) == (200, expected)
         other = "beta" if expected == "alpha" else "alpha"
         assert len(stage[other].received) == 0

@@ -9,7 +9,7 @@ from gateway.calls import Mode, Objective, WinOn
 from gateway.errors import Forbidden, InvalidRequest
 from gateway.fleet import Model
 from gateway.ingress.admission import Client
-from gateway.ingress.wishes.override import NOTHING, RaceOverride, as_asked, read_override
+from gateway.ingress.preferences.override import NOTHING, RaceOverride, as_asked, read_override
 from gateway.settings.model import RaceSettings
 from gateway.settings.profiles import Profile
 

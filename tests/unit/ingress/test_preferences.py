@@ -9,8 +9,8 @@ from gateway.calls import Mode, Objective
 from gateway.errors import Forbidden, InvalidRequest
 from gateway.fleet import Clocks, Deployment, Model
 from gateway.ingress.admission import Client
-from gateway.ingress.wishes.openrouter import MOST_SLUGS, MaxPrice
-from gateway.ingress.wishes.preferences import (
+from gateway.ingress.preferences.openrouter import MOST_SLUGS, MaxPrice
+from gateway.ingress.preferences.provider_preferences import (
     CONSUMED,
     MOST_MODELS,
     NOTHING,
@@ -28,7 +28,7 @@ from providers.prices import Price
 class Nobody:
     """An upstream that is never asked."""
 
-    hears_everything = True
+    accepts_all_parameters = True
 
     async def stream(self, request: Request) -> Exchange:
         raise AssertionError(request)

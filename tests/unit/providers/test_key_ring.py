@@ -50,7 +50,7 @@ class Answering:
 class OneKey:
     """A provider under one key: it answers what it is told to, and counts."""
 
-    hears_everything = True
+    accepts_all_parameters = True
 
     def __init__(self, key: str) -> None:
         self.key = key

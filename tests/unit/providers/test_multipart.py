@@ -22,14 +22,14 @@ FORM = body(part("file", FILE, b"Content-Type: audio/wav\r\n"), part("model", b"
 
 
 def test_every_byte_but_the_models_name_stays() -> None:
-    assert read_form(TYPE, FORM).worded("m", {}) == FORM.replace(b"\r\n\r\nllama\r\n", b"\r\n\r\nm\r\n")
+    assert read_form(TYPE, FORM).rendered("m", {}) == FORM.replace(b"\r\n\r\nllama\r\n", b"\r\n\r\nm\r\n")
 
 
 @pytest.mark.parametrize("epilogue", [b"", b"\r\n", b"\r\nthe end", b" and more"])
 @pytest.mark.parametrize("preamble", [b"", b"\r\n", b"for old mailers\r\n"])
 def test_what_stands_around_the_parts_is_not_passed_on(preamble: bytes, epilogue: bytes) -> None:
     odd = body(part("model", b"llama"), preamble=preamble, epilogue=epilogue)
-    assert read_form(TYPE, odd).worded("m", {}) == body(part("model", b"m"))
+    assert read_form(TYPE, odd).rendered("m", {}) == body(part("model", b"m"))
 
 
 def test_one_boundary_is_declared_upstream() -> None:
@@ -39,20 +39,20 @@ def test_one_boundary_is_declared_upstream() -> None:
 
 
 def test_a_form_without_a_model_is_given_one() -> None:
-    worded = read_form(TYPE, body(part("file", FILE))).worded("m", {})
-    form = read_form(TYPE, worded)
+    rendered = read_form(TYPE, body(part("file", FILE))).rendered("m", {})
+    form = read_form(TYPE, rendered)
     assert (form.text("model"), form.names) == ("m", {"file", "model"})
-    assert worded.startswith(part("file", FILE))
+    assert rendered.startswith(part("file", FILE))
 
 
 def test_every_model_in_a_form_is_the_deployments() -> None:
-    assert b"llama" not in read_form(TYPE, body(part("model", b"llama"), part("model", b"llama"))).worded("m", {})
+    assert b"llama" not in read_form(TYPE, body(part("model", b"llama"), part("model", b"llama"))).rendered("m", {})
 
 
 def test_a_deployments_own_fields_replace_the_senders() -> None:
     extra = {"x": msgspec.Raw(b'"new"'), "y": msgspec.Raw(b"0.5"), "model": msgspec.Raw(b'"no"')}
     form = read_form(
-        TYPE, read_form(TYPE, body(part("x", b"1"), part("model", b"a"), part("x", b"2"))).worded("m", extra)
+        TYPE, read_form(TYPE, body(part("x", b"1"), part("model", b"a"), part("x", b"2"))).rendered("m", extra)
     )
     assert [(each.name, form.text(each.name)) for each in form.parts] == [("model", "m"), ("x", "new"), ("y", "0.5")]
 

@@ -67,7 +67,7 @@ class TimedRest:
 class Speaker:
     """An upstream that answers after so many seconds: all of it, how it begins and the rest, or an error."""
 
-    hears_everything = True
+    accepts_all_parameters = True
 
     def __init__(self, after_s: float, answer: bytes | UpstreamError, rest: TimedRest | None = None) -> None:
         self.requests: list[tuple[str, Request]] = []

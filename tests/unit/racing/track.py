@@ -112,7 +112,7 @@ class Timetable:
     ``headers_at`` is when the response's headers come; an ``UpstreamError`` before that time is raised instead of them.
     """
 
-    hears_everything = True
+    accepts_all_parameters = True
 
     def __init__(self, name: str, *timetables: Sequence[tuple[float, Step]], headers_at: float = 0.0) -> None:
         self.name = name

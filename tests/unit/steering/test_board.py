@@ -92,13 +92,13 @@ def test_the_sum_kept_up_to_date_is_the_sum_of_all_slots(
             slots.drop(slot)
         else:
             slots.sum_into({}, 20 + slot % 2, 120.0)
-    kept, anew = dict[str, float](), dict[str, float]()
+    kept, again = dict[str, float](), dict[str, float]()
     slots.sum_into(kept, 21, 120.0)
     for slot, counts in slots.items():
         if slot > 1:
-            add_weighted(anew, counts, 0.5 ** (30 * max(0, 21 - slot) / 120))
+            add_weighted(again, counts, 0.5 ** (30 * max(0, 21 - slot) / 120))
     assert {field: amount for field, amount in kept.items() if amount > 1e-9} == pytest.approx(
-        {field: amount for field, amount in anew.items() if amount}
+        {field: amount for field, amount in again.items() if amount}
     )
 
 

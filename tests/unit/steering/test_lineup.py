@@ -118,16 +118,16 @@ def test_a_kept_order_is_the_one_that_would_be_made_anew() -> None:
         known = conditions(healths, now_s)
         kept = lineups.of(KIND, known, table, (race, terms))
         everyone = candidates(conditions(healths, now_s), table, race, terms)
-        anew = line_up(everyone, [each for each in everyone if each.canary])
+        again = line_up(everyone, [each for each in everyone if each.canary])
         for one, other in (
-            (kept.ranked, anew.ranked),
-            (kept.near, anew.near),
-            (kept.tripped, anew.tripped),
-            (kept.reserve, anew.reserve),
-            (kept.canaries, anew.canaries),
+            (kept.ranked, again.ranked),
+            (kept.near, again.near),
+            (kept.tripped, again.tripped),
+            (kept.reserve, again.reserve),
+            (kept.canaries, again.canaries),
         ):
             assert [told(each) for each in one] == [told(each) for each in other]
-        assert kept.weights_up_to == anew.weights_up_to
+        assert kept.weights_up_to == again.weights_up_to
 
 
 def test_orders_of_calls_that_different_deployments_can_answer_are_kept_beside_each_other(

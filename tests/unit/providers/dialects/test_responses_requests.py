@@ -1,4 +1,4 @@
-"""Requests worded as Responses and as chat completions, and what is lost between the two."""
+"""Requests rendered as Responses and as chat completions, and what is lost between the two."""
 
 from typing import Any
 

@@ -7,15 +7,15 @@ import pytest
 
 from providers.catalog import load_catalog
 from providers.dialects.dialect import Dialect, Wording
+from providers.dialects.event_codecs import rendered
 from providers.dialects.messages.habits import Habits
-from providers.dialects.tongues import worded
 
 THINKS = Habits(takes_thoughts=True)
 
 
 def wording(source: Dialect, habits: Habits, **fields: Any) -> Wording:
     raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in {"model": "m", **fields}.items()}
-    return worded(raw, source, Dialect.CHAT, habits)
+    return rendered(raw, source, Dialect.CHAT, habits)
 
 
 def said(one: Wording) -> list[dict[str, Any]]:

@@ -4,8 +4,8 @@ LiteLLM's ``fastest_response`` makes a comma list of models a race of all of the
 one after the other; its ``provider`` says who may answer, in which order, and what matters. For a model of ours all of
 it is consumed; a call that names a deployment at OpenRouter directly takes it along untouched (``is_passed_on``).
 
-A wish that narrows (who may see the prompt, what it may cost) is kept or the request is refused. A wish about speed is
-a change of the race, within what the client may ask for.
+A preference that narrows (who may see the prompt, what it may cost) is kept or the request is refused. A preference
+about speed is a change of the race, within what the client may ask for.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +18,8 @@ from gateway.errors import Forbidden
 from gateway.fleet import Deployment, Model
 from gateway.ingress.admission import Client
 from gateway.ingress.body import LONGEST_MODEL
-from gateway.ingress.wishes.openrouter import OPENROUTER, UNKNOWN_QUANTIZATION, MaxPrice, Provider, refuse, unmet
-from gateway.ingress.wishes.slugs import Match, matches
+from gateway.ingress.preferences.openrouter import OPENROUTER, UNKNOWN_QUANTIZATION, MaxPrice, Provider, refuse, unmet
+from gateway.ingress.preferences.slugs import Match, matches
 from gateway.settings.model import DataPolicy, RaceSettings
 from gateway.settings.profiles import PROFILES, Profile
 
@@ -43,7 +43,7 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True):
     max_price: MaxPrice | None = None
     require_parameters: bool = False  # nothing of the request may be left out, not even where drop_params allows it
     unmet: tuple[str, ...] = ()  # demands that cannot be met here
-    unheard: tuple[str, ...] = ()  # wishes that change nothing here
+    unheard: tuple[str, ...] = ()  # preferences that change nothing here
 
 
 NOTHING = Preferences()

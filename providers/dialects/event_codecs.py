@@ -32,7 +32,7 @@ class ToChat(Protocol):
         """Return the request; with ``thoughts``, what the model thought before is said again."""
 
 
-class Tongue(msgspec.Struct, frozen=True):
+class EventCodec(msgspec.Struct, frozen=True):
     """How one dialect's answers are read, ended and broken off."""
 
     read_event: ReadEvent
@@ -41,18 +41,18 @@ class Tongue(msgspec.Struct, frozen=True):
     failure: Callable[[str, str], bytes]  # the event of an error, of its kind and message
 
 
-TONGUES: Mapping[Dialect, Tongue] = {
-    Dialect.CHAT: Tongue(read_chunk, events_of_answer, chat.ENDING, chat.failure),
-    Dialect.COMPLETIONS: Tongue(
+CODECS: Mapping[Dialect, EventCodec] = {
+    Dialect.CHAT: EventCodec(read_chunk, events_of_answer, chat.ENDING, chat.failure),
+    Dialect.COMPLETIONS: EventCodec(
         completions_events.read_event, completions_answers.events_of_answer, chat.ENDING, chat.failure
     ),
-    Dialect.MESSAGES: Tongue(
+    Dialect.MESSAGES: EventCodec(
         messages_events.read_event,
         messages_answers.events_of_answer,
         messages_answers.ENDING,
         messages_answers.failure,
     ),
-    Dialect.RESPONSES: Tongue(
+    Dialect.RESPONSES: EventCodec(
         responses_events.read_event,
         responses_answers.events_of_answer,
         responses_answers.ENDING,
@@ -80,7 +80,7 @@ _STREAM_FROM_CHAT: Mapping[Dialect, Callable[[Fields, Sequence[str]], Translatio
 }
 
 
-def worded(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -> Wording:
+def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -> Wording:
     """Return a request of ``source`` as ``target`` says it, by way of chat; ``habits`` are those of who is asked.
 
     Raises:

@@ -109,7 +109,7 @@ class Provider(msgspec.Struct):
 
     @property
     def unheard(self) -> tuple[str, ...]:
-        """Wishes that change nothing here."""
+        """Preferences that change nothing here."""
         return ("provider.sort",) if isinstance(self.sort, _Sort) and self.sort.partition == "none" else ()
 
 

@@ -8,16 +8,16 @@ from gateway.fleet import Deployment, Model
 from gateway.ingress.admission import Client
 from gateway.ingress.asked import Asked
 from gateway.ingress.fitting import Fitting, Question, fitted
-from gateway.ingress.wishes.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
+from gateway.ingress.preferences.provider_preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.parameters import Parameters
 from gateway.steering.explanation import Start
 from gateway.steering.planner import Launch, Plan
 
-IGNORED = "x-holeshot-ignored"  # wishes that change nothing here
+IGNORED = "x-holeshot-ignored"  # preferences that change nothing here
 LOWERED = "x-holeshot-lowered"  # parameters that were above the model's maximum
 
 
-class Wished:
+class ResolvedModel:
     """A model as one request wants it: who may answer, with what parameters, and what is told of it."""
 
     def __init__(self, model: Model, asked: Asked, client: Client) -> None:
@@ -48,7 +48,7 @@ class Wished:
             )
 
     def fitted(self, client: Client) -> Fitting:
-        """Return who can answer, of those the request's own wishes leave; with every reason against the others."""
+        """Return who can answer, of those the request's own preferences leave; with every reason against the others."""
         common, needs = self.model.common, self.needs
         if (
             self._chosen is None
