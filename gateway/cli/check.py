@@ -85,7 +85,9 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
 
     catalog = load_catalog()
     providers = summary.provider_lines(settings, catalog)
-    deployments = summary.deployment_lines(settings, catalog, DatasheetTable.shipped())
+    table = DatasheetTable.shipped()
+    source = table.source()
+    deployments = summary.deployment_lines(settings, catalog, table)
     fallbacks, policies = summary.fallback_lines(settings), summary.policy_lines(settings)
     liveness = _ask(settings, catalog) if live else {}
     notes = [
@@ -106,6 +108,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
                 "deployments": deployments,
                 "fallbacks": fallbacks,
                 "policies": policies,
+                "prices": source,
                 "live": {name: _answer(answer) for name, answer in liveness.items()} if live else None,
             }
         )
@@ -115,6 +118,8 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     _write_providers(providers, liveness)
     _write_deployments(deployments, fallbacks)
     _write_policies(policies)
+    if deployments and source is not None:
+        say(f"prices and abilities that the file does not give: {source.name} {source.version}, of {source.date}")
     for note in notes:
         say(f"note: {note}")
     return OK if works else FAILED

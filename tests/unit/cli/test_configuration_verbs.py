@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -233,6 +234,8 @@ def test_check_tells_machines_how_deployments_are_asked(holeshot: Holeshot) -> N
     assert (second["apis"], second["canary"], second["drop_params"]) == (["chat"], 0.05, True)
     assert (first["enabled"], third["enabled"]) == (True, False)
     assert told["fallbacks"][1] == {"model": "big", "fallback": "other", "causes": ["context"]}
+    assert told["prices"]["name"] == "litellm"
+    assert date.fromisoformat(told["prices"]["date"]) >= date(2026, 11, 21)
     assert told["policies"] == [{"client": "team", "zdr": True, "regions": ["eu"], "quantizations": None}]
 
 
