@@ -212,7 +212,9 @@ def test_the_image_copies_what_the_wheel_is_built_of() -> None:
         "wheel"
     ]
     folders = {*build.get("packages", ()), *build.get("only-include", ()), *build.get("force-include", ())}
-    assert {folder for folder in folders if f"COPY {folder} {folder}" not in DOCKERFILE} == set()
+    files = {path for path in folders if Path(path).suffix}
+    assert {folder for folder in folders - files if f"COPY {folder} {folder}" not in DOCKERFILE} == set()
+    assert {path for path in files if f"COPY {path} {Path(path).parent}/" not in DOCKERFILE} == set()
 
 
 def test_what_the_image_copies_is_not_ignored() -> None:

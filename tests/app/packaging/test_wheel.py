@@ -73,6 +73,12 @@ def test_it_is_not_somebody_elses(installed: Path, elsewhere: Path) -> None:
         assert said.stdout.startswith(b"holeshot "), said
 
 
+def test_the_example_ships(installed: Path, elsewhere: Path) -> None:
+    subprocess.run([str(installed), "init", "--example"], cwd=elsewhere, env=environment(elsewhere), check=True)
+    written = (elsewhere / "config" / "gateway.example.yaml").read_text()
+    assert written.endswith((CHECKOUT / "config" / "gateway.example.yaml").read_text())
+
+
 def test_what_needs_litellm_says_what_to_type(installed: Path, elsewhere: Path) -> None:
     (elsewhere / "gateway.yaml").write_text("models: {m: {deployments: [bedrock/x]}}\n")
     command = [str(installed), "check", "--config", "gateway.yaml"]

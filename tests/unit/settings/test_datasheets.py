@@ -28,7 +28,8 @@ ROW = {
 @pytest.fixture
 def table(tmp_path: Path) -> DatasheetTable:
     path = tmp_path / "models.json"
-    path.write_text(json.dumps({"acme_ai/big": ROW}))
+    source = {"name": "litellm", "version": "1", "date": "2026-01-01", "url": "", "license": "MIT"}
+    path.write_text(json.dumps({"source": source, "models": {"acme_ai/big": ROW}}))
     return DatasheetTable(path)
 
 
