@@ -34,7 +34,7 @@ for chunk in client.chat.completions.create(
     print(chunk.choices[0].delta.content or "", end="", flush=True)
 PY
 
-Then ask who was fast:
+Then ask which provider was fast:
 
   {holeshot} leaderboard{f" --url {url}" if not (url.startswith("http:") and url.endswith(":4000")) else ""}
   {holeshot} sql "select * from throughput"
@@ -47,7 +47,7 @@ def _who_races(settings: Settings) -> str:
     if all(name.startswith("sim-") for name in settings.providers):
         return (
             f"No provider keys were found, so {number} simulated providers race, over real HTTP on loopback.\n"
-            "For real ones set, say, GROQ_API_KEY and CEREBRAS_API_KEY, then run `holeshot init`.\n"
+            "To use real providers, set for example GROQ_API_KEY and CEREBRAS_API_KEY, then run `holeshot init`.\n"
         )
     if not settings.models:
         return f"{counted(number, 'provider')} and no model: name deployments directly, as provider/model.\n"

@@ -34,11 +34,11 @@ def check(
     live: Annotated[
         bool, typer.Option("--live", help="Also ask each provider for its models; costs no tokens.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as one object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Validate the configuration, starting nothing.
+    """Validate the configuration; start nothing.
 
-    Ends with exit code 1 and every problem when it is not usable, else with what is configured, and what is unknown.
+    If it is not usable, print every problem and exit with code 1. Else print what is configured, and what is unknown.
 
     Example: holeshot check --live
     """
@@ -119,7 +119,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     _write_deployments(deployments, fallbacks)
     _write_policies(policies)
     if deployments and source is not None:
-        say(f"prices and abilities that the file does not give: {source.name} {source.version}, of {source.date}")
+        say(f"prices and abilities that are not in the file: {source.name} {source.version}, of {source.date}")
     for note in notes:
         say(f"note: {note}")
     return OK if works else FAILED
@@ -166,7 +166,7 @@ def _write_deployments(deployments: "list[DeploymentLine]", fallbacks: "list[Fal
     if deployments:
         _write_models(deployments, fallbacks)
         prices = [name for name, usd in _PRICES.items() if name in _ALWAYS or any(map(usd, deployments))]
-        columns = ["model", "deployment", *prices, "bills after hang-up"]
+        columns = ["model", "deployment", *prices, "bills after cancel"]
         write_table(columns, [_price_cells(line, prices) for line in deployments])
         _write_asking(deployments)
         _write_abilities(deployments)
@@ -181,7 +181,7 @@ def _write_models(deployments: "list[DeploymentLine]", fallbacks: "list[Fallback
         causes = "" if len(line.causes) == len(Cause) else f" ({', '.join(line.causes)})"
         others.setdefault(line.model, []).append(f"{line.fallback}{causes}")
     raced = dict.fromkeys((line.model, line.mode, line.objective, f"{line.budget:g}") for line in deployments)
-    rows = [[*cells, *([", ".join(others.get(cells[0], ["nobody"]))] if others else [])] for cells in raced]
+    rows = [[*cells, *([", ".join(others.get(cells[0], ["none"]))] if others else [])] for cells in raced]
     write_table(["model", "mode", "objective", "budget", *(["falls back to"] if others else [])], rows)
 
 

@@ -18,7 +18,7 @@ ConfigOption = Annotated[
     typer.Option(
         "--config",
         "-c",
-        help="Configuration file. [default: $HOLESHOT_CONFIG, else config/gateway.yaml where it exists]",
+        help="Configuration file. [default: $HOLESHOT_CONFIG, else config/gateway.yaml if it exists]",
     ),
 ]
 

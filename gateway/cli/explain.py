@@ -39,15 +39,15 @@ _SHARES = frozenset({"draw", "error_rate", "headroom", "canary"})
 
 
 def explain(  # noqa: PLR0917 - options are named on the command line
-    model: Annotated[str, typer.Argument(help="The model that would be asked for.")],
-    prompt_tokens: Annotated[int, typer.Option(min=1, help="Size of the prompt.")] = 700,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of the answer, at most.")] = None,
-    stream: Annotated[bool, typer.Option(help="Does somebody read along?")] = True,
-    tools: Annotated[bool, typer.Option("--tools", help="Suppose that it calls tools.")] = False,
+    model: Annotated[str, typer.Argument(help="The model of the request.")],
+    prompt_tokens: Annotated[int, typer.Option(min=1, help="Size of the prompt, in tokens.")] = 700,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Maximum number of tokens in the answer.")] = None,
+    stream: Annotated[bool, typer.Option(help="Whether the answer is streamed.")] = True,
+    tools: Annotated[bool, typer.Option("--tools", help="Assume that the request has tools.")] = False,
     json_schema: Annotated[
-        bool, typer.Option("--json-schema", help="Suppose that it asks for JSON by a schema.")
+        bool, typer.Option("--json-schema", help="Assume that the request has a JSON schema.")
     ] = False,
-    vision: Annotated[bool, typer.Option("--vision", help="Suppose that it shows a picture.")] = False,
+    vision: Annotated[bool, typer.Option("--vision", help="Assume that the request has a picture.")] = False,
     objective: Annotated[
         Literal["auto", "first_token", "completion", "cost"] | None, typer.Option(help="[default: the model's]")
     ] = None,
@@ -57,17 +57,19 @@ def explain(  # noqa: PLR0917 - options are named on the command line
     mode: Annotated[
         Literal["single", "race", "hedge", "auto"] | None, typer.Option(help="[default: the model's]")
     ] = None,
-    url: Annotated[str, typer.Option(envvar="HOLESHOT_URL", help="The running gateway.")] = "http://127.0.0.1:4000",
+    url: Annotated[
+        str, typer.Option(envvar="HOLESHOT_URL", help="URL of the running gateway.")
+    ] = "http://127.0.0.1:4000",
     key: Annotated[
         str | None,
-        typer.Option(envvar="HOLESHOT_KEY", show_envvar=True, help="An admin client's key, where clients are set up."),
+        typer.Option(envvar="HOLESHOT_KEY", show_envvar=True, help="An admin client's key, if clients are configured."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As the gateway sends it.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the gateway's JSON.")] = False,
 ) -> None:
     """Explain the plan of the next call.
 
-    Who would run, with what delay and why, the numbers it follows from, and who could not answer it, from the running
-    gateway. Nothing is asked of any provider.
+    It shows which deployments would run, with what delay and why, the numbers behind this, and which deployments
+    cannot answer. It asks the running gateway; no provider is called.
 
     Example: holeshot explain llama-70b --profile voice --tools
     """
@@ -110,7 +112,7 @@ def _fetch(url: str, key: str | None, asked: Mapping[str, object]) -> Mapping[st
         [explained] = msgspec.json.decode(body, type=dict[str, list[dict[str, Any]]])["models"]
         return explained | {"explanation": msgspec.convert(explained["explanation"], dict[str, Any])}
     except (msgspec.DecodeError, KeyError, ValueError):
-        raise GatewayError(f"{address} does not answer as a gateway does") from None
+        raise GatewayError(f"{address} does not answer like a Holeshot gateway") from None
 
 
 def _write(explained: Mapping[str, Any]) -> None:
@@ -125,11 +127,11 @@ def _write(explained: Mapping[str, Any]) -> None:
     if plan.get("launches"):
         _write_rows("Who runs", _LAUNCHES, plan["launches"])
     elif plan.get("retry_after_s") is not None:
-        say(f"nobody runs: asked again in {_said(plan, 'retry_after_s')} s")
+        say(f"no deployment runs: retry in {_said(plan, 'retry_after_s')} s")
     else:
-        say("nobody runs: there is nobody to ask")
+        say("no deployment runs: none can answer")
     if plan.get("rest"):
-        say(f"when all of them fail: {', '.join(plan['rest'])}\n")
+        say(f"if all of them fail: {', '.join(plan['rest'])}\n")
     _write_rows("Deployments, best first", _DEPLOYMENTS, plan.get("deployments", ()))
     for name, why in plan.get("excluded", {}).items():
         say(f"not asked: {name} {why}")

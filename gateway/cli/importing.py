@@ -31,17 +31,17 @@ def _import() -> None:
 
 def litellm(
     source: Annotated[Path, typer.Argument(help="The configuration of a LiteLLM proxy.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write it; - is standard output.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write; - is standard output.")] = Path(
         "config/gateway.yaml"
     ),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="What was done and is left, as an object.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result and the notes as one JSON object.")] = False,
 ) -> None:
     """Write a configuration from that of a LiteLLM proxy.
 
-    Models, router groups, fallbacks, keys as references to variables, Redis and the master key are taken over. What has
-    no counterpart is listed with its place, on standard error and at the end of the file. A secret that stands in the
-    source in the clear is never copied: it becomes a ${NAME}.
+    Models, router groups, fallbacks, Redis and the master key are converted; keys become references to variables.
+    Settings without a counterpart are listed with their place, on standard error and at the end of the file. A secret
+    in clear text is never copied: it becomes a ${NAME}.
 
     Example: holeshot import litellm config.yaml -o config/gateway.yaml
     """
@@ -73,7 +73,7 @@ def _write(text: str, output: Path, *, force: bool, to_standard_output: bool) ->
         with output.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        fail(f"{output} is there already; --force overwrites it")
+        fail(f"{output} already exists; --force overwrites it")
     except OSError as error:
         fail(f"{output} cannot be written: {error.strerror}")
 
@@ -91,7 +91,7 @@ def _problems(output: Path) -> "list[Problem]":
 
 def _tell_people(converted: "Converted", output: Path, problems: "list[Problem]") -> None:
     if converted.notes:
-        say("left to be done, or done differently:", err=True)
+        say("to be done by hand, or converted differently:", err=True)
     for note in converted.notes:
         say(f"  {note}", err=True)
     if output == _STANDARD_OUTPUT:
@@ -101,7 +101,7 @@ def _tell_people(converted: "Converted", output: Path, problems: "list[Problem]"
         f" {counted(len(converted.notes), 'remark')}"
     )
     if problems:
-        say("before `holeshot serve`:", err=True)
+        say("to correct before `holeshot serve`:", err=True)
         for problem in problems:
             say(f"  {problem}", err=True)
     say("next: holeshot check --live, then holeshot serve")

@@ -23,34 +23,35 @@ def init(
         Path | None,
         typer.Argument(help=f"Where to write it. [default: {_PATH}; with --example {_EXAMPLE_PATH}]"),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Ask the providers what they sell, and propose what several of them do.")
+        bool, typer.Option("--live", help="Ask the providers for their models, and propose those that several sell.")
     ] = False,
     top: Annotated[
-        int | None, typer.Option("--top", min=1, help=f"With --live: models to propose. [default: {_MOST_RACED}]")
+        int | None,
+        typer.Option("--top", min=1, help=f"With --live: number of models to propose. [default: {_MOST_RACED}]"),
     ] = None,
     example: Annotated[
-        bool, typer.Option("--example", help="Write every setting there is, with its default and what it is for.")
+        bool, typer.Option("--example", help="Write an example with every setting, its default and its purpose.")
     ] = False,
 ) -> None:
     """Write a configuration from the keys in your environment.
 
-    It is commented. Keys are written as ${NAME}, never their values. A model that several of your providers sell is
-    proposed as a race; with --live the providers are asked what that is, else well-known names are taken.
+    The file has comments. Keys are written as ${NAME}, never as values. A model that several of your providers sell is
+    proposed as a race. With --live the providers are asked for their models; else well-known names are used.
 
-    Beside it a JSON Schema is written, and named in its first line: editors that speak YAML's language server then
-    complete keys and mark mistakes. With --example the file shows every setting, to copy from.
+    A JSON Schema is written beside the file, and the file's first line names it: editors with a YAML language server
+    then complete keys and mark mistakes. With --example the file shows every setting.
 
     Example: GROQ_API_KEY=... CEREBRAS_API_KEY=... holeshot init --live
     """
     from providers.catalog import load_catalog  # noqa: PLC0415 - only where it is needed
 
     if top is not None and not live:
-        fail("--top goes with --live: it is about what providers sell", MISUSED)
+        fail("--top needs --live: it limits the models that are proposed", MISUSED)
     if example:
         if live:
-            fail("--example goes without --live: it asks nobody", MISUSED)
+            fail("--example cannot be used with --live: it asks no provider", MISUSED)
         write_example(path or _EXAMPLE_PATH, force=force)
         return
     top = (top or _MOST_RACED) if live else None
@@ -76,7 +77,7 @@ def write_configuration(
     from gateway.settings.starter import starter  # noqa: PLC0415 - likewise
 
     if path.exists() and not force:  # before anybody is asked
-        fail(f"{path} is there already; --force overwrites it")
+        fail(f"{path} already exists; --force overwrites it")
     found = list(found_vendors(environ, catalog))
     market = None if top is None else _ask(environ, catalog, top)
     _write(path, starter(found, environ, market), force=force)
@@ -87,7 +88,7 @@ def write_configuration(
     say(f"wrote {path}\nproviders found in the environment: {names}")
     if market is not None:
         say(
-            f"models several of them sell: {len(market.raced)} raced, {len(market.others)} more in comments"
+            f"models that several of them sell: {len(market.raced)} raced, {len(market.others)} more in comments"
             if market.raced
             else "no two of them sell the same model"
         )
@@ -104,7 +105,10 @@ def _write(path: Path, text: str, *, force: bool) -> None:
     schema_path, schema = path.with_name(FILE_NAME), as_json(json_schema()) + "\n"
     if schema_path.exists() and not force:
         if schema_path.read_text(encoding="utf-8", errors="replace") != schema:
-            say(f"note: {schema_path} is there already and stays; `holeshot schema` prints this version's")
+            say(
+                f"note: {schema_path} already exists and was not changed;"
+                " `holeshot schema` prints this version's schema"
+            )
         return
     _write_file(schema_path, schema, force=force)
 
@@ -115,7 +119,7 @@ def _write_file(path: Path, text: str, *, force: bool) -> None:
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        fail(f"{path} is there already; --force overwrites it")
+        fail(f"{path} already exists; --force overwrites it")
     except OSError as error:
         fail(f"{path} cannot be written: {error.strerror}")
 
@@ -130,13 +134,16 @@ def _ask(environ: Mapping[str, str], catalog: "Catalog", top: int) -> "Market":
 
     usable = found(found_vendors(environ, catalog), environ)
     if not usable:
-        fail("nobody to ask: set a key such as GROQ_API_KEY, or leave out --live")
+        fail("no provider to ask: set a key such as GROQ_API_KEY, or leave out --live")
     answers = ask_with_progress({each.name: each.settings for each in usable}, catalog)
     if not any(answer.listed for answer in answers.values()):
         told = "; ".join(f"{name}: {answer.message or answer.state}" for name, answer in answers.items())
-        fail(f"no provider told its models ({told or 'none of them has a list'}); leave out --live to start without")
+        fail(
+            f"no provider listed its models ({told or 'none of them has a list'});"
+            " leave out --live to write a file without them"
+        )
     silent = {
-        name: f"did not tell its models: {answer.message or answer.state}"
+        name: f"did not list its models: {answer.message or answer.state}"
         for name, answer in answers.items()
         if not answer.listed
     }

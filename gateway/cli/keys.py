@@ -27,23 +27,23 @@ def _keys() -> None:
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="Who will use it; shows up in the ledger.")],
+    name: Annotated[str, typer.Argument(help="Name of the client; the ledger shows it.")],
     admin: Annotated[bool, typer.Option("--admin", help="May read /metrics and /leaderboard.")] = False,
     adhoc: Annotated[bool, typer.Option("--adhoc", help="May name provider/model and comma lists directly.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as an object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Make a key and print it once; the configuration gets its SHA-256 only.
 
     Example: holeshot keys new my-team
     """
     if not _NAME.fullmatch(name):
-        fail(f"{name!r} is no client's name: letters, digits, dots, dashes and underscores", MISUSED)
+        fail(f"{name!r} is not a valid client name: use letters, digits, dots, dashes and underscores", MISUSED)
     key = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
     digest = hashlib.sha256(key.encode()).hexdigest()
     if as_json:
         write_json({"name": name, "key": key, "key_sha256": digest, "admin": admin, "adhoc": adhoc})
         return
-    say(f"The key of {name}, shown this once:\n\n  {key}\n\nPaste into the configuration:\n")
+    say(f"The key of {name}, shown only once:\n\n  {key}\n\nPaste into the configuration:\n")
     say(_entry(name, digest, admin=admin, adhoc=adhoc))
 
 

@@ -21,23 +21,25 @@ _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 def leaderboard(  # noqa: PLR0917 - options are named on the command line
     model: Annotated[str | None, typer.Argument(help="Only this model.")] = None,
-    url: Annotated[str, typer.Option(envvar="HOLESHOT_URL", help="The running gateway.")] = "http://127.0.0.1:4000",
+    url: Annotated[
+        str, typer.Option(envvar="HOLESHOT_URL", help="URL of the running gateway.")
+    ] = "http://127.0.0.1:4000",
     key: Annotated[
         str | None,
-        typer.Option(envvar="HOLESHOT_KEY", show_envvar=True, help="An admin client's key, where clients are set up."),
+        typer.Option(envvar="HOLESHOT_KEY", show_envvar=True, help="An admin client's key, if clients are configured."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As the gateway sends it.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the gateway's JSON.")] = False,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="1h", help="From the ledger instead: so long back (s, m, h, d).")
+        str | None, typer.Option("--since", metavar="1h", help="Read the ledger instead, this far back (s, m, h, d).")
     ] = None,
     config: ConfigOption = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Keep it on the screen, fresh, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep it on the screen and refresh it, until Ctrl-C.")] = False,
     interval_s: Annotated[float, typer.Option("--interval", min=0.2, help="Seconds between refreshes.")] = 1.0,
 ) -> None:
-    """Show who is fast now.
+    """Show which deployments are fast now.
 
-    Each model's deployments over the last ten minutes, losers of races included, ranked by what the policy predicts for
-    the next call; with --since over another time, ranked by their time to first token.
+    It shows each model's deployments over the last ten minutes, with losers of races, ranked by the prediction for
+    the next call. With --since: over another time, ranked by their time to first token.
 
     Example: holeshot leaderboard --watch
     """
@@ -99,7 +101,7 @@ def _fetch(url: str, key: str | None, model: str | None) -> Models:
     try:
         models = msgspec.json.decode(get(address, key), type=dict[str, list[dict[str, Any]]])["models"]
     except (msgspec.DecodeError, KeyError):
-        raise GatewayError(f"{address} does not answer as a gateway does") from None
+        raise GatewayError(f"{address} does not answer like a Holeshot gateway") from None
     return _wanted(models, model)
 
 
@@ -141,5 +143,5 @@ def _wanted(models: Models, model: str | None) -> Models:
 def _seconds(since: str) -> int:
     match = _SINCE.fullmatch(since)
     if match is None:
-        fail(f"--since {since!r} is no length of time; write 90s, 10m, 1h or 2d", MISUSED)
+        fail(f"--since {since!r} is not a duration; write 90s, 10m, 1h or 2d", MISUSED)
     return int(match[1]) * _UNIT_S[match[2]]

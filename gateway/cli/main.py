@@ -27,14 +27,14 @@ The first token wins, the losers are cancelled, and every attempt is a row in SQ
 \b
 First steps:
   holeshot init --live    a configuration from the keys in your environment
-  holeshot check --live   does every provider answer, and take its key?
+  holeshot check --live   does every provider answer, and accept its key?
   holeshot serve          then point any OpenAI SDK at http://127.0.0.1:4000/v1
   holeshot race "Hello!"  watch one race, without a server
-  holeshot leaderboard    who is fast now
-  holeshot explain MODEL  who would run the next call, and why
+  holeshot leaderboard    which deployments are fast now
+  holeshot explain MODEL  what would run for the next call, and why
   holeshot sql "select * from throughput"
 
-Each verb has an example: holeshot VERB --help
+Each command has an example: holeshot COMMAND --help
 """
 
 

@@ -18,8 +18,8 @@ def migrate(
 ) -> None:
     """Bring the ledger's tables and views up to date.
 
-    Run it before `serve` on Postgres, once per release; SQLite is migrated by `serve` itself. Only database_url is
-    read, so no provider's key has to be present.
+    Run it before `serve` on Postgres, once per release; `serve` itself migrates SQLite. It reads only database_url, so
+    it needs no provider's key.
 
     Example: HOLESHOT_DATABASE_URL=postgresql://... holeshot migrate
     """

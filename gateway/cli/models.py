@@ -22,24 +22,27 @@ def models(
     live: Annotated[
         bool, typer.Option("--live", help="Ask the providers for their own lists, and show which models are the same.")
     ] = False,
-    match: Annotated[str | None, typer.Option("--match", metavar="TEXT", help="Only those with it in a name.")] = None,
+    match: Annotated[
+        str | None, typer.Option("--match", metavar="TEXT", help="Only models with this text in their name.")
+    ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="With --live: also what a single provider sells, and what does not chat.")
+        bool,
+        typer.Option("--all", help="With --live: also models of a single provider, and models that are not for chat."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as one object; with --live, all of it.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object; with --live, all models.")] = False,
     config: ConfigOption = None,
 ) -> None:
     """Show the configured models, or with --live what providers sell.
 
-    Of the configured ones: their deployments, prices and contexts.
+    Configured models are shown with their deployments, prices and contexts.
 
-    With --live every provider is asked for its own list, and the models that several sell are put side by side. Names
-    are compared with care: family, version, size and kind must agree. Where quantization is told, it is shown.
+    With --live every provider is asked for its list, and models that several providers sell are shown side by side. Two
+    names match only if family, version, size and kind agree. Quantization is shown if the provider gives it.
 
     Example: holeshot models --live --match llama
     """
     if everything and not live:
-        fail("--all goes with --live: it is about what providers sell", MISUSED)
+        fail("--all needs --live: it shows more of what providers sell", MISUSED)
     settings, _ = read_settings(config)
     if live:
         _show_sold(settings, match, everything=everything, as_json=as_json)
@@ -102,7 +105,7 @@ def _show_sold(settings: "Settings", match: str | None, *, everything: bool, as_
     catalog = load_catalog()
     usable = reachable(settings, os.environ, catalog)
     if not usable:
-        fail("nobody to ask: set a key such as GROQ_API_KEY, or configure a provider")
+        fail("no provider to ask: set a key such as GROQ_API_KEY, or configure a provider")
     answers = ask_with_progress({each.name: each.settings for each in usable}, catalog)
     trained = frozenset(each.name for each in usable if each.vendor is not None and each.vendor.name in TRAINED_ONLY)
     sold = same_models({name: answer.listed for name, answer in answers.items()}, trained)
@@ -112,7 +115,7 @@ def _show_sold(settings: "Settings", match: str | None, *, everything: bool, as_
     else:
         _write_sold(matching, answers, match, everything=everything)
     if not any(answer.listed for answer in answers.values()):
-        fail("no provider told its models", FAILED)
+        fail("no provider listed its models", FAILED)
 
 
 def _write_sold(
@@ -131,7 +134,7 @@ def _write_sold(
         if not answer.listed or not answer.works:
             say(f"note: {name}: {answer.message or answer.state}")
     if hidden := len(matching) - len(shown):
-        say(f"{hidden} more that one provider sells, or that do not chat: --all shows them")
+        say(f"{hidden} more of one provider only, or not for chat: --all shows them")
 
 
 def _offer_cells(offer: "Offer") -> list[object]:

@@ -54,7 +54,7 @@ class AtOwnUrl:
                 raise UpstreamError(ErrorKind.NO_SUCH_API, f"{self._wrong(error)}; set base_url: {right}") from None
             if not is_there:
                 raise UpstreamError(
-                    ErrorKind.NO_SUCH_API, f"{self._wrong(error)}; correct its base_url (mostly it ends in /v1)"
+                    ErrorKind.NO_SUCH_API, f"{self._wrong(error)}; correct its base_url (it usually ends in /v1)"
                 ) from None
             raise
 
@@ -64,7 +64,7 @@ class AtOwnUrl:
 
     def _wrong(self, error: UpstreamError) -> str:
         asked = f"{without_secrets(self._base_url).rstrip('/')}/models"
-        said = error.status if error.kind is not ErrorKind.INVALID_RESPONSE else "something else than a list of models"
+        said = error.status if error.kind is not ErrorKind.INVALID_RESPONSE else "something other than a list of models"
         also = "" if self._api is None else f" and there is no {_ASKED[self._api]} beside it"
         return f"{asked} answers {said}{also}"
 

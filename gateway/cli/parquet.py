@@ -75,7 +75,7 @@ async def write_parquet(answer: "Answer", kinds: Sequence[Kind], path: Path) -> 
 
     twice = sorted({name for name in answer.columns if answer.columns.count(name) > 1})
     if twice:
-        raise ParquetError(f"several columns are called {', '.join(twice)}: name them apart with AS")
+        raise ParquetError(f"several columns are named {', '.join(twice)}: rename them with AS")
     types = {Kind.INSTANT: pa.timestamp("us", tz="UTC"), Kind.DATE: pa.date32(), Kind.TEXT: pa.string()} | {
         Kind.INTEGER: pa.int64(),
         Kind.FLOAT: pa.float64(),
@@ -121,7 +121,7 @@ def _array(pa: Any, field: Any, kind: Kind, values: Sequence[Any]) -> Any:
     try:
         return pa.array([None if value is None else as_kind(value) for value in values], type=field.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise ParquetError(f"column {field.name!r} holds something else than {kind}: {error}") from error
+        raise ParquetError(f"column {field.name!r} has a value that is not {kind}: {error}") from error
 
 
 def _instant(value: datetime | str) -> datetime:

@@ -42,13 +42,13 @@ class ProviderRow(msgspec.Struct, frozen=True):
 def providers(
     config: ConfigOption = None,
     offline: Annotated[bool, typer.Option("--offline", help="Ask nobody.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as one object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show who can be asked, and whether they answer.
+    """Show the providers, and whether they answer.
 
-    That is every provider that is configured, or that the environment has a key of. Each is asked for its own list of
-    models, which costs no tokens: is it reachable, how fast, and how much of its rate limits is left, where its headers
-    tell. Ends with exit code 1 when a configured one does not answer.
+    These are the providers that are configured, or whose key is in the environment. Each is asked for its list of
+    models, which costs no tokens: is it reachable, how fast, and how much of its rate limits is left, if its headers
+    say so. The exit code is 1 if a configured provider does not answer.
 
     Example: holeshot providers --offline
     """

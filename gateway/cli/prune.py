@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def prune(
     config: ConfigOption = None,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the rows that would go.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The counts as JSON.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the rows that would be deleted.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
     """Take away what is older than `ledger.keep_calls_days`, `keep_attempts_days` and `keep_rollups_days` allow.
 
@@ -46,7 +46,7 @@ def prune(
         write_json({"dry_run": dry_run, "rows": counts})
         return
     for table, number in counts.items():
-        say(f"{table}: {counted(number, 'row')} {'would go' if dry_run else 'deleted'}")
+        say(f"{table}: {counted(number, 'row')} {'would be deleted' if dry_run else 'deleted'}")
 
 
 async def _prune(url: str, retention: "Retention", *, dry_run: bool) -> dict[str, int] | None:

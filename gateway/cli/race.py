@@ -21,7 +21,7 @@ STOPPED = 130  # by Ctrl-C; what a shell says of it
 
 
 def race(  # noqa: PLR0917 - options are named on the command line
-    prompt: Annotated[str, typer.Argument(help="What to ask; - reads it from standard input.")],
+    prompt: Annotated[str, typer.Argument(help="The prompt; - reads it from standard input.")],
     model: Annotated[
         str | None,
         typer.Option("--model", "-m", help="A model, or provider/model,provider/model. [default: the first model]"),
@@ -30,21 +30,23 @@ def race(  # noqa: PLR0917 - options are named on the command line
         Literal["single", "race", "hedge", "auto"] | None, typer.Option(help="[default: the model's]")
     ] = None,
     width: Annotated[
-        int | None, typer.Option(min=1, max=8, help="How many start at once; implies --mode race.")
+        int | None, typer.Option(min=1, max=8, help="Attempts that start at once; implies --mode race.")
     ] = None,
     system: Annotated[str | None, typer.Option(help="A system prompt.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of the answer, at most.")] = None,
-    times: Annotated[int, typer.Option("-n", min=1, help="Races, one after the other, and who won how often.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a race, on a line of its own.")] = False,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Maximum number of tokens in the answer.")] = None,
+    times: Annotated[
+        int, typer.Option("-n", min=1, help="Number of races, one after the other; then print the wins of each.")
+    ] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per race, one per line.")] = False,
     config: ConfigOption = None,
 ) -> None:
     """Race a prompt and watch.
 
-    Runs in this process, from the same configuration as `serve`, and into the same ledger and leaderboard; on simulated
-    providers where no key is set. When piped, standard output has the answer and nothing else; progress goes to
-    standard error, where that is a terminal.
+    It runs in this process, with the same configuration, ledger and leaderboard as `serve`. Without keys, simulated
+    providers race. When piped, standard output has only the answer; progress goes to standard error, if that is a
+    terminal.
 
-    The first race pays for connecting; -n 5 shows what it is like once that is done.
+    The first race includes the time to connect; -n 5 shows races without it.
 
     Example: holeshot race "Why is the sky blue?" -m groq/openai/gpt-oss-120b,cerebras/gpt-oss-120b --width 2
     """
@@ -95,7 +97,7 @@ async def _race(settings: "Settings", question: "Question", view: "View", times:
     if times > 1:
         view.sums_up([lanes.record for lanes in heats if lanes.record is not None])
     if gateway.ledger.pending:
-        say(f"holeshot: the database is out of reach; the rows wait in {settings.spool_dir}", err=True)
+        say(f"holeshot: the database is unreachable; the rows wait in {settings.spool_dir}", err=True)
     return all(lanes.error is None for lanes in heats)
 
 

@@ -43,13 +43,13 @@ _SHORTEST_NAME = 8  # characters a line of a deployment's name keeps where even 
 
 _BIASED, _BUFFERED = "?", "*"  # behind a figure that is not quite what its column says
 _LEGEND = {
-    _BIASED: "may be too high: attempts were cut before their first token, and too few of those were audited",
-    _BUFFERED: "not the decode speed: the answers come at once, out of a buffer; compare e2e (also in --json)",
+    _BIASED: "may be too high: attempts were cancelled before their first token, and too few of them were audited",
+    _BUFFERED: "not the decode speed: the answers come all at once, from a buffer; compare e2e (also in --json)",
 }
 
 _STATES = {
     "cooling": "it was rate-limited",
-    "open": "it failed too often, and is left alone for a while",
+    "open": "it failed too often, and gets no calls for a while",
     "half-open": "it failed too often, and is tried again, one call at a time",
     "out": "it refuses the key or does not know the model",
 }

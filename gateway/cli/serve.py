@@ -15,16 +15,18 @@ from gateway.cli.terminal import MISUSED, fail
 
 def serve(
     config: ConfigOption = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on; other than loopback needs clients.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; any other than loopback needs clients.")
+    ] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on. [default: 4000]")] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes; more than one needs Postgres and Redis.")
+        int | None, typer.Option(min=1, help="Number of processes; more than one needs Postgres and Redis.")
     ] = None,
 ) -> None:
     """Start the gateway.
 
-    Without a configuration file, providers whose keys are in the environment are usable at once as provider/model;
-    without any key, a fleet of simulated providers is started.
+    Without a configuration file, each provider whose key is in the environment can be called as provider/model.
+    Without any key, simulated providers are started.
 
     Example: GROQ_API_KEY=gsk-... holeshot serve --port 4000
     """
@@ -61,9 +63,9 @@ def _explained(error: OSError) -> str:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return f"{limit} open files are too few for the gateway: raise the limit, for example with `ulimit -n 4096`"
     if error.errno == errno.ENFILE:
-        return "this machine has no more open files to give: raise fs.file-max, or stop what holds so many"
+        return "this machine has no open files left: raise fs.file-max, or stop programs that hold many"
     if error.errno == errno.ENOSPC:
-        return f"there is no space left on the disk{_of(error)}: make some, and start again"
+        return f"there is no space left on the disk{_of(error)}: free some, and start again"
     return f"the gateway cannot start: {error.strerror or error}{_of(error)}"
 
 

@@ -34,40 +34,40 @@ def sql(
         typer.Option(
             envvar="HOLESHOT_SQL_URL",
             metavar="URL",
-            help="Whom to ask as, instead of database_url; in the variable others do not see its password.",
+            help="Used instead of database_url; in the variable, other users cannot see its password.",
         ),
     ] = None,
     reader_role: Annotated[
         bool, typer.Option("--reader-role", help="Print the SQL that makes a Postgres role which can only read.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A list of objects.")] = False,
-    as_jsonl: Annotated[bool, typer.Option("--jsonl", help="An object a line, as they come; no time limit.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of objects.")] = False,
+    as_jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="Print one JSON object per line, streamed; no time limit.")
+    ] = False,
     as_csv: Annotated[
         bool,
-        typer.Option(
-            "--csv", help="Comma-separated, with a header, as they come; no time limit. The default when piped."
-        ),
+        typer.Option("--csv", help="Print CSV with a header, streamed; no time limit. The default when piped."),
     ] = False,
     parquet: Annotated[
         Path | None,
         typer.Option(
             "--parquet",
             metavar="FILE",
-            help="Into a Parquet file, as they come; no time limit. Needs: pip install 'holeshot[parquet]'",
+            help="Write a Parquet file, streamed; no time limit. Needs: pip install 'holeshot[parquet]'",
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=0, help="Rows shown in a table; 0 shows all.")] = 200,
 ) -> None:
-    """Ask the ledger in SQL, read-only: no function that does more is run, and no other file of SQLite's.
+    """Query the ledger in SQL, read-only: no function with side effects is run, and no other SQLite file is opened.
 
-    On Postgres, ask as a role that can only read: --reader-role prints the SQL for one, HOLESHOT_SQL_URL uses it.
+    On Postgres, use a role that can only read: --reader-role prints the SQL for one, HOLESHOT_SQL_URL uses it.
 
-    A table on a terminal, CSV when piped, so that `| head` and `> file` do what they should; nulls are empty in CSV,
-    lists and objects JSON. Control characters are shown, not sent. CSV, lines of JSON and Parquet are written as they
-    come, so that millions of rows take no memory. A Parquet file has the columns' types: instants are UTC, numerics
-    doubles, UUIDs and JSON text; it is there only once all of it is. SQLite has no types: it is asked twice.
+    On a terminal it prints a table; when piped, CSV, so that `| head` and `> file` work. In CSV, nulls are empty, lists
+    and objects are JSON. Control characters are shown as text. CSV, JSON lines and Parquet are streamed, so millions of
+    rows need no memory. A Parquet file has the columns' types: times are UTC, numerics doubles, UUIDs and JSON text;
+    the file appears when it is complete. SQLite has no types, so the query runs twice.
 
-    docs/sql.md tells what each column means.
+    docs/sql.md explains each column.
 
     \b
     Tables: calls, attempts, buckets, and sums of calls and attempts, rollup_...
@@ -76,7 +76,7 @@ def sql(
     Views of all time: race_value, slo, throughput, provider_errors,
       client_usage, tag_values, cache_value
     The same of the last hour, day or month: add _1h, _24h or _30d.
-      Of these alone: gaps_1h, gaps_24h, gaps_30d
+      Only for these: gaps_1h, gaps_24h, gaps_30d
 
     Example: holeshot sql "select * from race_value_24h"
 
@@ -96,7 +96,7 @@ def sql(
     try:
         if reader_role:
             if is_sqlite(parsed := parse_url(url)):
-                fail("SQLite has no roles; its file is opened for reading alone", MISUSED)
+                fail("SQLite has no roles; its file is opened read-only", MISUSED)
             typer.echo(roles.reader_sql(parsed), nl=False)
             return
         statement = sys.stdin.read() if query == "-" else str(query)
@@ -135,7 +135,10 @@ async def _answer(url: str, statement: str, form: str, limit: int) -> None:
 
 def _warn_of_role(answer: "Answer") -> None:
     if answer.role_may is not None:
-        typer.echo(f"holeshot: {answer.role_may}; ask as a reader: holeshot sql --reader-role makes one", err=True)
+        typer.echo(
+            f"holeshot: {answer.role_may}; use a reader role: holeshot sql --reader-role prints the SQL for one",
+            err=True,
+        )
 
 
 async def _write(answer: "Answer", form: str, limit: int) -> None:

@@ -152,7 +152,8 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine]) -> list[str]:
     unpriced = [line.deployment for line in lines if line.input_usd is None]
     if unpriced:
         found.append(
-            f"price unknown, so the cost of calls is, too; set price_per_mtok: {', '.join(dict.fromkeys(unpriced))}"
+            "price unknown, so the cost of calls is unknown too; set price_per_mtok:"
+            f" {', '.join(dict.fromkeys(unpriced))}"
         )
     priced = {line.model for line in lines if line.input_usd is not None}
     for name, model in settings.models.items():
@@ -163,8 +164,8 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine]) -> list[str]:
 def withheld(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> list[str]:
     """Return a note for each provider that is sent no key although its usual variable is set."""
     return [
-        f"{name}: {variable} is set, but not sent to a base_url of your own: write api_key: ${{{variable}}} if it is"
-        " meant for that address"
+        f"{name}: {variable} is set, but not sent to your own base_url: write api_key: ${{{variable}}} if this"
+        " key is for that address"
         for name, variable in withheld_keys(settings, environ, catalog)
     ]
 

@@ -92,10 +92,10 @@ def test_a_vendor_that_does_not_answer_is_kept_and_says_why(
 ) -> None:
     write_configuration(PATH, KEYS, catalog, top=1)
 
-    assert re.search(r'mistral: \{ api_key: "\$\{MISTRAL_API_KEY\}" \}  # did not tell its models', PATH.read_text())
+    assert re.search(r'mistral: \{ api_key: "\$\{MISTRAL_API_KEY\}" \}  # did not list its models', PATH.read_text())
     told = capsys.readouterr().out
     assert "1 raced, 2 more in comments" in told
-    assert "note: mistral: did not tell its models" in told
+    assert "note: mistral: did not list its models" in told
 
 
 def test_a_vendor_without_a_list_is_no_second_model_of_a_name(catalog: Mapping[str, Vendor]) -> None:
@@ -141,7 +141,7 @@ def test_when_nobody_answers_nothing_is_written(
         write_configuration(PATH, {"MISTRAL_API_KEY": "k"}, catalog, top=1)
 
     assert not PATH.exists()
-    assert "leave out --live to start without" in capsys.readouterr().err
+    assert "leave out --live to write a file without them" in capsys.readouterr().err
 
 
 def test_what_a_list_says_cannot_become_anything_but_a_name_or_a_comment(

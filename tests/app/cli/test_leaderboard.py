@@ -178,7 +178,7 @@ def test_an_empty_leaderboard_says_so(holeshot: Holeshot, site: Any) -> None:
 def test_something_else_on_the_port_is_not_taken_for_a_gateway(holeshot: Holeshot, site: Any) -> None:
     site.answers["/leaderboard"] = ["surprise"]
 
-    assert "does not answer as a gateway does" in holeshot("leaderboard", "--url", site.url).stderr
+    assert "does not answer like a Holeshot gateway" in holeshot("leaderboard", "--url", site.url).stderr
 
 
 def test_since_answers_from_the_ledger_without_a_gateway(holeshot: Holeshot, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_the_help_of_sql_lists_every_view_there_is(holeshot: Holeshot) -> None:
     listed = holeshot("sql", "--help").output.partition("Views: ")[2].partition("Example:")[0]
     of_now, _, rest = listed.partition("Views of all time: ")
     of_all_time, _, rest = rest.partition("The same of the last hour, day or month: add _1h, _24h or _30d.")
-    names = set(NAME.findall(of_now)) | set(NAME.findall(rest.partition("Of these alone: ")[2].partition("Opt")[0]))
+    names = set(NAME.findall(of_now)) | set(NAME.findall(rest.partition("Only for these: ")[2].partition("Opt")[0]))
     for name in NAME.findall(of_all_time):
         names |= {name, *(f"{name}_{window}" for window in ("1h", "24h", "30d"))}
 

@@ -123,7 +123,7 @@ def test_nobody_to_ask_says_what_to_do(holeshot: Holeshot) -> None:
     result = holeshot("models", "--live")
 
     assert result.exit_code == 1
-    assert result.stderr == "holeshot: nobody to ask: set a key such as GROQ_API_KEY, or configure a provider\n"
+    assert result.stderr == "holeshot: no provider to ask: set a key such as GROQ_API_KEY, or configure a provider\n"
 
 
 def test_no_answer_at_all_is_a_failure(holeshot: Holeshot) -> None:

@@ -258,7 +258,7 @@ async def test_a_database_out_of_reach_costs_no_answer(track: Track) -> None:
     code, out, err = await track.race("Why?")
 
     assert (code, out) == (0, "Hello!\n")
-    assert err.splitlines()[-1] == "holeshot: the database is out of reach; the rows wait in spool"
+    assert err.splitlines()[-1] == "holeshot: the database is unreachable; the rows wait in spool"
     assert "s3cret" not in err
 
 

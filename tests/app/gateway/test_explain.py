@@ -117,7 +117,7 @@ async def test_a_model_that_is_switched_off_keeps_no_other_from_being_explained(
         shown = await holeshot(stage, "explain", "off")
     assert {each["deployment"] for each in told[MODEL]["launches"]} == {"fast/m"}
     assert told["off"]["launches"] == []
-    assert "nobody runs: there is nobody to ask" in shown.stdout
+    assert "no deployment runs: none can answer" in shown.stdout
 
 
 async def test_what_cannot_be_explained_says_why(serve: Serve) -> None:

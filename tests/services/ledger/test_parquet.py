@@ -109,7 +109,7 @@ async def test_an_export_that_fails_late_leaves_the_old_file_and_no_other(postgr
 
 
 async def test_two_columns_of_one_name_are_refused(ledger_url: str, tmp_path: Path) -> None:
-    with pytest.raises(ParquetError, match="several columns are called id: name them apart with AS"):
+    with pytest.raises(ParquetError, match="several columns are named id: rename them with AS"):
         await _export(ledger_url, "select 1 as id, 2 as id, 3 as n", tmp_path / "f")
 
 

@@ -72,7 +72,7 @@ def test_init_leaves_another_schema_alone_unless_forced(holeshot: Holeshot) -> N
 
     kept = holeshot("init", "mine.yaml")
 
-    assert "note: gateway.schema.json is there already and stays" in kept.output
+    assert "note: gateway.schema.json already exists and was not changed" in kept.output
     assert Path("gateway.schema.json").read_text() == "{}"
     assert "note" not in holeshot("init", "mine.yaml", "--force").output
     assert json.loads(Path("gateway.schema.json").read_text()) == json_schema()
@@ -95,7 +95,7 @@ def test_init_overwrites_nothing_unless_forced(holeshot: Holeshot) -> None:
     refused = holeshot("init", "mine.yaml")
 
     assert refused.exit_code == 1
-    assert refused.stderr == "holeshot: mine.yaml is there already; --force overwrites it\n"
+    assert refused.stderr == "holeshot: mine.yaml already exists; --force overwrites it\n"
     assert Path("mine.yaml").read_text() == "port: 1\n"
     assert holeshot("init", "mine.yaml", "--force").exit_code == 0
     assert Path("mine.yaml").read_text() != "port: 1\n"
@@ -116,7 +116,7 @@ def test_check_prints_every_problem_and_ends_with_1(holeshot: Holeshot) -> None:
 
 def test_check_says_that_a_usual_key_is_not_sent_to_an_address_of_ones_own(holeshot: Holeshot) -> None:
     mine = "groq: { base_url: 'http://10.0.0.5/v1' }"
-    told = "base_url of your own: write api_key: ${GROQ_API_KEY} if it is meant for that address"
+    told = "your own base_url: write api_key: ${GROQ_API_KEY} if this key is for that address"
     for providers, is_noted in ((mine, True), (mine.replace(" }", ", api_key: x }"), False), ("groq: {}", False)):
         Path("own.yaml").write_text(f"providers: {{ {providers} }}\n")
         result = holeshot("check", "--config", "own.yaml", GROQ_API_KEY="gsk-1")
@@ -215,7 +215,7 @@ def test_check_shows_how_deployments_are_asked_and_who_stands_in(holeshot: Holes
     lines = [" ".join(line.split()) for line in holeshot("check", "--config", "ok.yaml").stdout.splitlines()]
 
     assert "big auto auto 1 small, other (context)" in lines
-    assert "small auto auto 1 nobody" in lines
+    assert "small auto auto 1 none" in lines
     assert "big ollama/x chat, completions, responses, messages, embeddings weight 3, zdr, region eu, fp8" in lines
     assert "big mine/x chat canary 0.05, drop_params" in lines
     assert "big mine/y chat disabled" in lines

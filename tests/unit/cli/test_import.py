@@ -44,7 +44,7 @@ def test_nothing_is_overwritten_unless_forced(holeshot: Holeshot) -> None:
     refused = holeshot("import", "litellm", "config.yaml", "-o", "mine.yaml")
 
     assert refused.exit_code == 1
-    assert "mine.yaml is there already; --force overwrites it" in refused.stderr
+    assert "mine.yaml already exists; --force overwrites it" in refused.stderr
     assert Path("mine.yaml").read_text() == "port: 1\n"
     assert holeshot("import", "litellm", "config.yaml", "-o", "mine.yaml", "--force").exit_code == 0
     assert "llama" in Path("mine.yaml").read_text()
