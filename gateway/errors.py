@@ -1,38 +1,38 @@
-"""What a client can be told, as one tree of exceptions, and its one translation to OpenAI's error shape.
+"""The errors that clients receive, as one tree of exceptions, and their translation to OpenAI's error format.
 
-ApiError                        status, type, code, and a sentence that helps
+ApiError                        status, type, code, and a sentence that says what to do
 ├── InvalidRequest              400  the request itself is at fault
-├── Unauthorized                401  no key, or a wrong one
-├── Forbidden                   403  a key that may not do this
+├── Unauthorized                401  no key, or a wrong key
+├── Forbidden                   403  the key may not do this
 ├── NotFound                    404  no such path
 ├── ModelNotFound               404  with the nearest names
-├── ResponseNotFound            404  the stored response to go on from is not known here
-├── NoDeploymentFits            400  none of the model's deployments can answer this request; with each one's reason
+├── ResponseNotFound            404  the stored response to continue is not known here
+├── NoDeploymentFits            400  none of the model's deployments can answer this request; with the reason of each
 ├── MethodNotAllowed            405
 ├── HeadersTimeout              408  the request's headers come too slowly
 ├── BodyTimeout                 408  the body comes too slowly
 ├── BodyTooLarge                413
 ├── UnsupportedMediaType        415
 ├── ExpectationFailed           417
-├── NoWebSocket                 426  a WebSocket is asked for where requests are sent by POST
+├── NoWebSocket                 426  the client tries a WebSocket where only POST works
 ├── HeadersTooLarge             431
 ├── ClientDisconnected          499  never sent; the status of the call's row
-│   └── ClientStalled           499  likewise; the client took nothing of its answer, and was cut
-├── InternalError               500  a defect of ours; details are in the log only
+│   └── ClientStalled           499  the same; the client did not read its answer, and was cut
+├── InternalError               500  a defect of the gateway; details are in the log only
 ├── ShuttingDown                503
 ├── NothingEnabled              503  every deployment of the model is disabled
 └── RaceFailed                       every provider that was tried failed
-    ├── RejectedByProvider           the client's own fault (400, 413, 422), returned as the provider said it
+    ├── RejectedByProvider           the client's own fault (400, 413, 422), with the provider's status and message
     ├── AllRateLimited          429  with the least retry-after
-    │   └── AtCapacity               as many in flight as max_in_flight allows, and no room in time
-    ├── OutOfResources          503  this machine lacks descriptors, ports or memory to ask anybody
+    │   └── AtCapacity               max_in_flight requests are in flight, and none ended in time
+    ├── OutOfResources          503  this machine lacks descriptors, ports or memory for a request
     ├── AllTimedOut             504
-    ├── ProviderMisconfigured   424  the operator's to mend, so SDKs do not retry it; by code each provider
+    ├── ProviderMisconfigured   424  the operator must correct it, so SDKs do not retry; by code each provider
     │                                refuses the key (provider_auth), does not know the model (provider_not_found)
     │                                or the path (no_such_api), or several of these (provider_misconfigured)
-    └── AllProvidersFailed      502  names each with its cause
+    └── AllProvidersFailed      502  names each provider with its cause
 
-Where all that were asked have failed, those that were not (out, cooling down, broken) are named too, and why.
+If all attempts failed, the message also names the deployments that did not run (out, cooling down, broken), and why.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -42,9 +42,9 @@ import msgspec
 
 from providers.errors import ErrorKind, UpstreamError
 
-# What is wrong with a provider's entry in the configuration, and stays wrong until that is changed.
+# Errors in a provider's configuration: they stay until the operator changes it.
 OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API})
-RETRY_FULL_S = 1.0  # a call that found no room comes back so much later: it has waited here before
+RETRY_FULL_S = 1.0  # retry-after of a call that found no room; it has already waited for queue_timeout_s
 _TIMEOUTS = frozenset(
     {ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT}
 )
@@ -212,7 +212,7 @@ class HeadersTooLarge(ApiError):
 
 
 class ClientDisconnected(ApiError):
-    """The client hung up. Nobody is left to be told; the call's row is."""
+    """The client hung up. No response can be sent; the call's row has this error."""
 
     status = 499
     code = "client_disconnected"
@@ -283,7 +283,7 @@ class ProviderMisconfigured(RaceFailed):
 
 
 class AllTimedOut(RaceFailed):
-    """Each attempt ran into a clock."""
+    """Each attempt timed out."""
 
     status = 504
     code = "all_providers_timed_out"
@@ -304,13 +304,13 @@ class AllRateLimited(RaceFailed):
 
 
 class AtCapacity(AllRateLimited):
-    """Who could answer has as many requests in flight as the operator allows, and none ended in time."""
+    """All deployments have max_in_flight requests, and none ended in time."""
 
     code = "at_capacity"
 
 
 class OutOfResources(RaceFailed):
-    """The gateway's own machine lacks what asking anybody takes; ``retry-after`` says when to call again."""
+    """The gateway's machine lacks descriptors, ports or memory; ``retry-after`` says when to retry."""
 
     status = 503
     type = "service_unavailable"
@@ -369,7 +369,7 @@ class RejectedByProvider(RaceFailed):
 
 
 def all_cooling(model: str, out: Sequence[NotAsked], retry_after_s: float) -> AllRateLimited:
-    """Return the error of a call for which nobody may be asked now."""
+    """Return the error of a call when all deployments are cooling down."""
     causes = f" ({'; '.join(map(str, out))})" if out else ""
     return AllRateLimited(f"every deployment of {model!r} is cooling down{causes}", retry_after_s=retry_after_s)
 
@@ -384,9 +384,8 @@ def race_failed(
 ) -> RaceFailed:
     """Return the one error that stands for ``failures``, pairs of a deployment's name and what went wrong there.
 
-    ``full`` are deployments that were not asked, for there was no room under their ``max_in_flight`` in time: the call
-    may well succeed a little later, whatever the others said. ``out`` are those that were passed over;
-    ``adhoc``: the request names the deployments itself.
+    ``full`` are deployments that did not run because ``max_in_flight`` left no room in time: a retry may succeed.
+    ``out`` are deployments that were skipped. ``adhoc``: the request names the deployments itself.
     """
     for _, error in failures:
         if error.kind is ErrorKind.BAD_REQUEST:
@@ -394,17 +393,17 @@ def race_failed(
     causes = "; ".join([*(f"{name}: {error.kind}: {error.message}" for name, error in failures), *map(str, out)])
     kinds = {error.kind for _, error in failures}
     if ErrorKind.LOCAL_RESOURCES in kinds:
-        return OutOfResources(f"the gateway is short of descriptors, ports or memory; call again soon ({causes})")
+        return OutOfResources(f"the gateway is short of descriptors, ports or memory; retry soon ({causes})")
     if full:
         failed_too = f"; {causes}" if causes else ""
         message = (
-            f"as many requests for {model!r} are in flight as max_in_flight allows ({', '.join(full)}), and none ended"
-            f" within queue_timeout_s: call again{failed_too}"
+            f"every deployment of {model!r} has max_in_flight requests ({', '.join(full)}), and none ended"
+            f" within queue_timeout_s: retry later{failed_too}"
         )
         return AtCapacity(message, retry_after_s=RETRY_FULL_S)
     if kinds == {ErrorKind.RATE_LIMITED}:
         least = min(error.retry_after_s or 1.0 for _, error in failures)
-        whoever = "is rate-limited" if not out else "that may be asked is rate-limited"
+        whoever = "is rate-limited" if not out else "that is available is rate-limited"
         return AllRateLimited(f"every deployment of {model!r} {whoever} ({causes})", retry_after_s=least)
     if kinds and kinds <= OPERATORS and all(each.for_good for each in out):
         fault = _FAULT_OF_CALLER if adhoc else _LACKING if kinds == {ErrorKind.NO_SUCH_API} else _FAULT_OF_OPERATOR
@@ -417,8 +416,8 @@ _FAULT_OF_OPERATOR = (
     "can answer until the gateway's operator has corrected its configuration (key, model name or base_url);"
     " your request and your key are not at fault"
 )
-_FAULT_OF_CALLER = "can answer: the request names what the provider does not have, or the operator's key is refused"
-_LACKING = "has this API: ask another model, or have the gateway's operator correct 'base_url' or 'apis'"
+_FAULT_OF_CALLER = "can answer: the provider lacks the requested model or API, or refuses the operator's key"
+_LACKING = "has this API: use another model, or let the gateway's operator correct 'base_url' or 'apis'"
 _CODES_OF_OPERATORS = {
     ErrorKind.PROVIDER_AUTH: ErrorKind.PROVIDER_AUTH,
     ErrorKind.NOT_FOUND: "provider_not_found",  # not_found is a path of ours

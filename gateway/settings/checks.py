@@ -57,15 +57,15 @@ def doubtful(settings: Settings) -> Iterator[str]:
     for name, model in settings.models.items():
         enabled = [deployment for deployment in model.deployments if deployment.enabled]
         if not enabled:
-            others = "its fallbacks answer" if model.fallbacks else "nobody answers it"
-            yield f"model {name!r}: none of its deployments is enabled, so {others}"
+            others = "its fallbacks answer" if model.fallbacks else "its calls fail"
+            yield f"model {name!r}: all its deployments are disabled, so {others}"
             continue
         yield from _lonely_canaries(name, enabled)
         longest_s = max(_ttft_timeout_s(settings, model, deployment) for deployment in enabled)
         if model.keepalive_s is not None and model.keepalive_s > longest_s:
             yield (
-                f"model {name!r}: keepalive_s {model.keepalive_s:g} is longer than a first token may take"
-                f" (ttft_timeout_s {longest_s:g}): set less, or the first comment comes too late"
+                f"model {name!r}: keepalive_s {model.keepalive_s:g} is longer than the limit for a first token"
+                f" (ttft_timeout_s {longest_s:g}): lower it, or the first comment comes too late"
             )
 
 
@@ -102,11 +102,13 @@ def _stores(settings: Settings) -> Iterator[Complaint]:
 def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterator[Complaint]:
     place: Place = ("providers", name)
     if "/" in name or "," in name:
-        yield Complaint(place, "a provider's name has no slash and no comma: deployments are written provider/model")
+        yield Complaint(
+            place, "a provider's name cannot have a slash or a comma: deployments are written provider/model"
+        )
     if provider.base_url is not None and _scheme(provider.base_url) not in ("http", "https"):
         yield Complaint((*place, "base_url"), "must begin with http:// or https://")
     elif provider.base_url is not None and not _has_host(provider.base_url):
-        yield Complaint((*place, "base_url"), "is no address: write it like https://api.example.com/v1")
+        yield Complaint((*place, "base_url"), "is not a URL: write it like https://api.example.com/v1")
     elif (
         provider.base_url is not None
         and _kind(name, provider, catalog) != "litellm"
@@ -123,13 +125,13 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterat
     kind = _kind(name, provider, catalog)
     yield from _apis((*place, "apis"), provider.apis, kind)
     if kind == "litellm" and not has_litellm():
-        yield Complaint(place, f"is spoken to through litellm, which is not installed: {LITELLM}")
+        yield Complaint(place, f"needs litellm, which is not installed: {LITELLM}")
     known_url = provider.base_url or (vendor.base_url if vendor else None)
     if kind == "openai_compatible" and known_url is None:
         if vendor is not None:
-            yield Complaint(place, f"{vendor.title} has no base_url of its own: give yours")
+            yield Complaint(place, f"{vendor.title} has no base_url in the catalog: set yours")
         else:
-            yield Complaint(place, f"is not in the catalog: give its base_url, or a preset; {nearest(name, catalog)}")
+            yield Complaint(place, f"is not in the catalog: set its base_url, or a preset; {nearest(name, catalog)}")
     own_host = provider.base_url is None or (vendor is not None and vendor.base_url is None)
     if vendor is not None and vendor.key_required and own_host and not _is_set(provider):
         variables = " or ".join(vendor.key_env) or f"api_key of provider '{name}'"
@@ -139,7 +141,7 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterat
 def _model(name: str, settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
     place: Place = ("models", name)
     if "," in name:
-        yield Complaint(place, "a model's name has no comma: requests write lists of deployments with it")
+        yield Complaint(place, "a model's name cannot have a comma: requests use commas for lists of deployments")
     seen: dict[str, int] = {}
     for index, deployment in enumerate(settings.models[name].deployments):
         here = (*place, "deployments", index)
@@ -148,7 +150,9 @@ def _model(name: str, settings: Settings, catalog: Catalog) -> Iterator[Complain
             hint = nearest(provider, [*settings.providers, *catalog])
             yield Complaint(here, f"{deployment.deployment!r}: there is no provider {provider!r}; {hint}")
         if deployment.name in seen:
-            yield Complaint(here, f"{deployment.name!r} is there twice: remove one, or name it apart with `as:`")
+            yield Complaint(
+                here, f"{deployment.name!r} is listed twice: remove one, or give it another name with `as:`"
+            )
         seen[deployment.name] = index
         if provider in settings.providers:
             kind = _kind(provider, settings.providers[provider], catalog)
@@ -160,16 +164,16 @@ def _model(name: str, settings: Settings, catalog: Catalog) -> Iterator[Complain
 def _answering(place: Place, name: str, settings: Settings) -> Iterator[Complaint]:
     """Yield what is wrong with how a model answers: its defaults, its stand-ins, its canaries."""
     for parameter in _NO_DEFAULTS.intersection(settings.models[name].defaults):
-        yield Complaint((*place, "defaults", parameter), "is each request's own to say: it decides how a call is run")
+        yield Complaint((*place, "defaults", parameter), "can only be set by a request: remove it")
     for index, fallback in enumerate(settings.models[name].fallbacks):
         here = (*place, "fallbacks", index)
         if fallback.model not in settings.models:
             yield Complaint(here, f"there is no model {fallback.model!r}; {nearest(fallback.model, settings.models)}")
         elif fallback.model == name:
-            yield Complaint(here, "a model cannot stand in for itself")
+            yield Complaint(here, "a model cannot be its own fallback")
     shares = [deployment.canary or 0.0 for deployment in settings.models[name].deployments if deployment.enabled]
     if sum(shares) > 1:
-        yield Complaint(place, f"its canaries are given {sum(shares):.0%} of the calls: at most 100%")
+        yield Complaint(place, f"its canaries get {sum(shares):.0%} of the calls; the most is 100%")
 
 
 def _apis(place: Place, apis: tuple[Api, ...] | None, kind: Kind) -> Iterator[Complaint]:
@@ -178,8 +182,8 @@ def _apis(place: Place, apis: tuple[Api, ...] | None, kind: Kind) -> Iterator[Co
     if possible is not None and wrong:
         yield Complaint(
             place,
-            f"providers of kind {kind} are asked for {' and '.join(possible)} only, not for {', '.join(wrong)}:"
-            " remove it, or give the provider a base_url and kind: openai_compatible if it speaks as OpenAI does",
+            f"providers of kind {kind} support only {' and '.join(possible)}, not {', '.join(wrong)}:"
+            " remove it, or give the provider a base_url and kind: openai_compatible if it has OpenAI's API",
         )
 
 
@@ -187,7 +191,7 @@ def _headers(place: Place, deployment: DeploymentSettings) -> Iterator[Complaint
     """Yield what of a deployment's own headers could not be sent, or would say of a body what it is not."""
     for header, value in deployment.extra_headers.items():
         if header.lower() in _OF_THE_BODY:
-            yield Complaint((*place, header), "is the gateway's own affair: remove it")
+            yield Complaint((*place, header), "is set by the gateway: remove it")
             continue
         try:
             checked({header: value.get_secret_value()})
@@ -208,11 +212,11 @@ def _limits(settings: Settings) -> Iterator[str]:
             continue
         limit = min(limits)
         if len(set(by_model.values())) > 1:
-            yield f"{deployment}: its max_in_flight of {limit} counts for all of {', '.join(by_model)} together"
+            yield f"{deployment}: {', '.join(by_model)} share its max_in_flight of {limit}"
         if workers > 1 and limit < workers:
             yield (
-                f"{deployment}: max_in_flight {limit} is less than workers {workers}: each takes one, so {workers}"
-                " may be in flight; set fewer workers"
+                f"{deployment}: max_in_flight {limit} is less than workers {workers}: each worker takes one, so"
+                f" {workers} may be in flight; set fewer workers"
             )
         elif workers > 1:
             share = limit // workers
@@ -221,19 +225,19 @@ def _limits(settings: Settings) -> Iterator[str]:
 
 
 def _lonely_canaries(name: str, enabled: list[DeploymentSettings]) -> Iterator[str]:
-    """Yield a doubt about canaries beside nobody else; those that share all calls among them are an A/B test."""
+    """Yield a warning if all deployments are canaries; if their shares add up to all calls, it is an A/B test."""
     shares = [deployment.canary or 0.0 for deployment in enabled]
     if not all(shares):
         return
     if len(enabled) == 1:
         yield (
-            f"model {name!r}: {enabled[0].name} is a canary beside nobody else, so it is given every call:"
+            f"model {name!r}: {enabled[0].name} is the only enabled deployment, and a canary, so it gets every call:"
             " remove `canary`, or add a deployment"
         )
     elif sum(shares) < 1:
         yield (
-            f"model {name!r}: only canaries are there for the {1 - sum(shares):.0%} of the calls that no canary is"
-            " given: remove `canary` from one, or add a deployment"
+            f"model {name!r}: all its deployments are canaries, but their shares are only {sum(shares):.0%} in all:"
+            " remove `canary` from one, or add a deployment"
         )
 
 
@@ -274,7 +278,7 @@ def _clients(settings: Settings) -> Iterator[Complaint]:
         place: Place = ("clients", name)
         other = holders.setdefault(client.key_sha256, name)
         if other != name:
-            yield Complaint((*place, "key_sha256"), f"is the key of client {other!r}, too: give each its own")
+            yield Complaint((*place, "key_sha256"), f"is also the key of client {other!r}: give each client its own")
         for field, named, known in (
             ("models", client.models or (), settings.models),
             ("only", client.only or (), settings.providers),

@@ -55,7 +55,7 @@ def read_document(path: Path) -> Document:
             try:
                 return Document(file, walk.value(root, ()), walk.lines, tuple(walk.problems))
             except (_TooLargeError, RecursionError):
-                problem = Problem("means far too much: is it aliases (*name) of aliases?", file)
+                problem = Problem("is far too large when expanded: does it use aliases (*name) of aliases?", file)
                 return Document(file, problems=(problem,))
         problem = Problem("must consist of keys and values, like `port: 4000`", file, _line(root))
     return Document(file, problems=(problem,))
@@ -112,7 +112,7 @@ class _Walk:
                 continue
             here = (*place, key)
             if key in own:
-                self._complain(key_node, here, f"is said twice, first in line {self.lines[here]}")
+                self._complain(key_node, here, f"is set twice, first in line {self.lines[here]}")
                 continue
             self.lines[here] = _line(key_node)
             own[key] = self.value(value_node, here)
@@ -126,7 +126,7 @@ class _Walk:
             if isinstance(source, yaml.MappingNode):
                 merged = self.value(source, place) | merged
             else:
-                self._complain(source, place, "merges (<<) something that is no section")
+                self._complain(source, place, "merges (<<) a value that is not a section")
         return merged
 
     def _sequence(self, node: yaml.SequenceNode, place: Place) -> list[Any]:
@@ -157,8 +157,8 @@ def _invalid(error: yaml.MarkedYAMLError, file: str) -> Problem:
     mark = error.problem_mark or error.context_mark
     reason = error.problem or error.context or "not readable"
     if isinstance(error, yaml.composer.ComposerError) and "alias" in reason:
-        reason = "an alias (*name) that refers to nothing; quote values that begin with *"
+        reason = "an alias (*name) without an anchor; quote values that begin with *"
     if "single document" in (error.context or ""):
-        reason = "a second document (---); the configuration is one"
+        reason = "a second document (---); a configuration has only one"
     column = f" (column {mark.column + 1})" if mark else ""
     return Problem(f"invalid YAML: {reason.translate(_UNMASK)}{column}", file, mark.line + 1 if mark else None)

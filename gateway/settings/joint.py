@@ -15,7 +15,7 @@ def joined(models: Sequence[ModelSettings]) -> ModelSettings:
     """
     first = models[0]
     if any(model.system_prefix != first.system_prefix for model in models):
-        raise InvalidRequest("these models have system prefixes of their own: ask them one at a time", param="model")
+        raise InvalidRequest("these models have different system prefixes: use one at a time", param="model")
     maximums: dict[str, float] = {}
     for model in models:
         for name, most in model.maximums.items():

@@ -32,7 +32,7 @@ class Sold(msgspec.Struct, frozen=True):
         """Return it as an entry of ``models:``, with a line for each provider; other ways to be served are comments."""
         head = [f"  {_quoted(self.name)}:\n"]
         if self.same.note:
-            head.append(f"    # {self.same.note}; leave out what you would not take for the other\n")
+            head.append(f"    # {self.same.note}; remove deployments that are not the same model\n")
         lines = []
         served: set[str] = set()
         for offer in self.same.offers:

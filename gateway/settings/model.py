@@ -178,7 +178,9 @@ class DeploymentSettings(Section):
     def _names_provider_and_model(cls, value: str) -> str:
         provider, slash, model = value.partition("/")
         if not (provider and slash and model):
-            raise ValueError(f"{value!r} is no deployment; write provider/model, for example groq/openai/gpt-oss-120b")
+            raise ValueError(
+                f"{value!r} is not a deployment; write provider/model, for example groq/openai/gpt-oss-120b"
+            )
         return value
 
     @property

@@ -13,13 +13,19 @@ FASTEST_TOK_S = 5000.0  # an answer that comes faster counts as one burst, and s
 def contradictions(race: RaceSettings, said: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield what cannot be meant, each with its field and the reason; ``said`` are the fields somebody asked for."""
     if race.hedge_delay_s is not None and race.mode is not Mode.HEDGE and "hedge_delay_s" in said:
-        yield "hedge_delay_s", f"counts in mode hedge only, not in {race.mode}: set mode: hedge, or leave it out"
+        yield "hedge_delay_s", f"has an effect in mode hedge only, not in {race.mode}: set mode: hedge, or remove it"
     if race.objective is Objective.COST and race.ttft_ms is None:
-        yield "objective", "cost means the cheapest that is fast enough: say with ttft_ms how fast that is"
+        yield "objective", "objective cost chooses the cheapest that is fast enough: set ttft_ms"
     if race.ttft_ms is not None and race.ttft_ms < SOONEST_TTFT_MS:
-        yield "ttft_ms", f"nobody meets {race.ttft_ms:g}: no first token is measured before {SOONEST_TTFT_MS:g} ms"
+        yield (
+            "ttft_ms",
+            f"no deployment can meet {race.ttft_ms:g}: no first token is measured below {SOONEST_TTFT_MS:g} ms",
+        )
     if race.min_tok_s is not None and race.min_tok_s > FASTEST_TOK_S:
-        yield "min_tok_s", f"nobody meets {race.min_tok_s:g}: above {FASTEST_TOK_S:g} tok/s an answer counts as a burst"
+        yield (
+            "min_tok_s",
+            f"no deployment can meet {race.min_tok_s:g}: above {FASTEST_TOK_S:g} tok/s an answer counts as a burst",
+        )
 
 
 def impossible(name: str, model: ModelSettings, is_priced: Callable[[DeploymentSettings], bool]) -> Iterator[Complaint]:
@@ -30,17 +36,17 @@ def impossible(name: str, model: ModelSettings, is_priced: Callable[[DeploymentS
     count = len(model.deployments)
     if race.mode is Mode.RACE and race.width > count > 1:
         yield Complaint(
-            (*place, "width"), f"{race.width} deployments cannot race, there are {count}: add one, or lower it"
+            (*place, "width"), f"{race.width} deployments cannot race, the model has {count}: add one, or lower width"
         )
     if race.objective is Objective.COST and not any(map(is_priced, model.deployments)):
-        yield Complaint((*place, "objective"), "no price is known, so none is the cheapest: set price_per_mtok")
+        yield Complaint((*place, "objective"), "objective cost needs a known price: set price_per_mtok")
 
 
 def doubtful(name: str, model: ModelSettings, *, priced: bool) -> Iterator[str]:
     """Yield what works but may not be meant. ``priced``: the price of at least one of its deployments is known."""
     race = model.race
     if race.usd_per_day is not None and not priced:
-        yield f"model {name!r}: usd_per_day holds nobody back, no price is known: set price_per_mtok"
+        yield f"model {name!r}: usd_per_day has no effect, because no price is known: set price_per_mtok"
     if race.mode is Mode.RACE and race.width - 1 > race.budget:
         yield (
             f"model {name!r}: races of {race.width} start {race.width - 1} extra attempts a call, the budget pays for"

@@ -59,7 +59,7 @@ def _resolve_text(text: str, environ: Mapping[str, str], folder: Path) -> str:
         named = _NAMED.fullmatch(match[1] or "")
         if named is None:
             raise _UnresolvedError(
-                "a reference is written ${NAME} or ${NAME:-default}, a literal ${ as $${", missing=False
+                "write a reference as ${NAME} or ${NAME:-default}, and a literal ${ as $${", missing=False
             )
         if named["default"] is not None:
             return environ.get(named["name"]) or named["default"]
@@ -94,4 +94,4 @@ def _way_out(place: Place) -> str:
         case ("clients", str(name), *_):
             return f"set it or remove client '{name}'"
         case _:
-            return "set it, or give a default: ${NAME:-default}"
+            return "set it, or write a default: ${NAME:-default}"

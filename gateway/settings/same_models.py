@@ -63,7 +63,7 @@ class SameModel(msgspec.Struct, frozen=True):
         untold = [offer.provider for offer in self.offers if offer.quantization is None]
         notes = []
         if self.is_shared and not self.is_certain:
-            notes.append("the names are alike but do not say which model it is: make sure that it is the same")
+            notes.append("the names are similar but not exact: make sure that it is the same model")
         if len(told) > 1:
             notes.append(f"different quantization: {', '.join(told)}")
         elif told and untold:

@@ -15,7 +15,7 @@ DIALECT = "http://json-schema.org/draft-07/schema#"  # all editors know it
 _REFERENCE = "Reference"
 _REFERENCES: dict[str, Any] = {
     "type": "string",
-    "description": "Taken from elsewhere: ${NAME} or ${NAME:-default}, os.environ/NAME, file:/path.",
+    "description": "A reference: ${NAME} or ${NAME:-default}, os.environ/NAME, file:/path.",
     "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^{}]*)?\}|^os\.environ/.|^file:(/|\./|\.\./)",
 }
 _NOT_ANY_TEXT = ("enum", "const", "pattern")  # a string with one of these does not take a reference by itself

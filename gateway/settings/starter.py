@@ -9,27 +9,27 @@ from providers.catalog import Vendor
 
 _HEAD = """\
 # Holeshot's configuration, written by `holeshot init`; `holeshot check` validates it, `holeshot init --example` writes
-# a file that shows every setting. ${NAME} is taken from the environment, so no key stands in this file.
+# a file that shows every setting. ${NAME} comes from the environment, so this file has no keys.
 
 # Where calls and attempts are logged. In production: postgresql://user:password@host/holeshot
 database_url: sqlite:///var/holeshot.db
 
-# Share the leaderboard between gateways; without it, each keeps its own in memory.
+# Share the leaderboard between gateways; without Redis each keeps its own in memory.
 # redis_url: redis://localhost:6379/0
 """
 
 _PROVIDERS = """
-# Who can be asked. What the catalog knows (base URL, quirks, prices) need not be said.
+# The providers. You may leave out what the catalog has (base URL, quirks, prices).
 providers:
 """
 
 _MORE_PROVIDERS = """\
   # my-vllm: { base_url: "http://10.0.0.5:8000/v1" }     # any OpenAI-compatible server
-  # groq-2: { preset: groq, api_key: "${GROQ_2_API_KEY}" }  # the same vendor under another key
+  # groq-2: { preset: groq, api_key: "${GROQ_2_API_KEY}" }  # the same vendor with another key
 """
 
 _NO_PROVIDERS = """
-# Who can be asked. No key was found in the environment, so `holeshot serve` starts simulated providers.
+# The providers. No key was found in the environment, so `holeshot serve` starts simulated providers.
 # providers:
 #   groq: { api_key: "${GROQ_API_KEY}" }
 #   cerebras: { api_key: "${CEREBRAS_API_KEY}" }
@@ -49,7 +49,7 @@ models:
 """
 
 _MORE_MODELS = """
-  # Several of your providers listed these, too. Take off the # of those you want.
+  # Several of your providers listed these too. Remove the # of those that you want.
 """
 
 _NO_MODELS = """

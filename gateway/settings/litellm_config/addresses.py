@@ -60,7 +60,7 @@ class Addresses:
         if vendor is not None and vendor.base_url is not None and url == vendor.base_url.rstrip("/"):
             url = None
         if url is None and vendor is None and meant.prefix is None:
-            self._notes.add(place, "has no api_base, so nobody to ask: left out; give a provider its base_url")
+            self._notes.add(place, "has no api_base, so it was left out: give a provider its base_url")
             return None
         token = any(name in params for name in _TOKENS) and vendor is not None and vendor.name == "azure"
         address = Address(
@@ -127,7 +127,7 @@ class Addresses:
         if version in _AZURE_V1:
             self._notes.add(
                 where,
-                f"left out, {sent} is asked for: Azure's v1 API is a provider without a preset,"
+                f"left out, {sent} is sent: Azure's v1 API is a provider without a preset,"
                 " base_url: https://RESOURCE.openai.azure.com/openai/v1",
             )
             return None
@@ -155,7 +155,7 @@ class Addresses:
         if vendor is None or not vendor.key_required:
             own_host = address.base_url is not None or vendor is not None
             if own_host and isinstance(raw, str) and _NO_KEY.fullmatch(raw):
-                self._notes.add(where, "a placeholder, left out: a server of one's own needs no key")
+                self._notes.add(where, "a placeholder, left out: your own server needs no key")
                 return None
         usual = vendor.key_env[0] if vendor is not None and vendor.key_env else None
         if usual is None:

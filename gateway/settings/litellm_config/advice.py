@@ -3,21 +3,21 @@
 from collections.abc import Mapping
 
 _LIMITS = "no counterpart: limits are read from the providers' own answers (headers, 429 and retry-after)"
-_RETRIES = "no counterpart: a failed attempt is followed at once by the next deployment, then by `fallbacks`"
+_RETRIES = "no counterpart: after a failed attempt the next deployment runs at once, then `fallbacks`"
 _COOLING = "no counterpart: failures and retry-after decide how long a deployment cools down"
 _CALLBACKS = "no counterpart: every attempt is a row in SQL (`holeshot sql`), and /metrics is there for Prometheus"
 _CACHE = "no counterpart: answers are not cached; put a cache in front of the gateway"
 _TAGS = "no counterpart: send x-holeshot-tags for the ledger, or restrict a client with models, only and ignore"
-_SPEND = "no counterpart: spend is in the ledger; only what racing costs extra is limited (race.usd_per_day)"
+_SPEND = "no counterpart: spend is in the ledger; only the extra cost of races has a limit (race.usd_per_day)"
 _KEYS = "no counterpart: keys are entries of `clients`, made with `holeshot keys new NAME`"
 _FILES = "no counterpart: files, batches and fine-tuning are not routed; call the provider itself"
-_BUILT_IN = "not needed: always so here"
+_BUILT_IN = "not needed: this is always so"
 _NOT_HERE = "no counterpart: left out"
 
 PARAMS: Mapping[str, str] = {
-    "additional_drop_params": "no counterpart: what a vendor rejects is in the catalog; set drop_params for the rest",
+    "additional_drop_params": "no counterpart: the catalog has what a vendor rejects; else set drop_params",
     "allowed_openai_params": "not needed: unknown fields are passed on",
-    "api_version": "no counterpart: only Azure is asked for a version",
+    "api_version": "no counterpart: only Azure has versions",
     "budget_duration": _SPEND,
     "configurable_clientside_auth_params": "no counterpart: clients never choose a provider's key or address",
     "cooldown_time": _COOLING,
@@ -27,8 +27,8 @@ PARAMS: Mapping[str, str] = {
     "itpm": _LIMITS,
     "max_budget": _SPEND,
     "max_retries": _RETRIES,
-    "merge_reasoning_content_in_choices": "no counterpart: answers are passed on as they come",
-    "mock_response": "no counterpart: for trials, serve without any provider starts simulated ones",
+    "merge_reasoning_content_in_choices": "no counterpart: answers are passed on unchanged",
+    "mock_response": "no counterpart: without any provider, `holeshot serve` starts simulated ones",
     "num_retries": _RETRIES,
     "otpm": _LIMITS,
     "output_cost_per_second": "no counterpart: prices are per token (price_per_mtok)",
@@ -44,8 +44,8 @@ MODEL_INFO: Mapping[str, str] = {
     "access_groups": "no counterpart: list a client's models in clients.NAME.models",
     "base_model": "no counterpart: set price_per_mtok of the deployment to see its cost",
     "description": _NOT_HERE,
-    "id": "no counterpart: deployments are called provider/model; name one apart with `as:`",
-    "max_tokens": "not taken over: say max_input_tokens and max_output_tokens, as context_tokens and max_output_tokens",
+    "id": "no counterpart: deployments are named provider/model; give one another name with `as:`",
+    "max_tokens": "not converted: set max_input_tokens and max_output_tokens as context_tokens and max_output_tokens",
     "team_id": _KEYS,
     "team_public_model_name": _KEYS,
     "version": _NOT_HERE,
@@ -64,18 +64,18 @@ ROUTER: Mapping[str, str] = {
     "default_max_parallel_requests": "no counterpart: set max_in_flight of each deployment",
     "disable_cooldowns": _COOLING,
     "enable_health_check_routing": _BUILT_IN + ": broken deployments are probed by one request at a time",
-    "enable_pre_call_checks": _BUILT_IN + ": who cannot answer a request is not asked",
+    "enable_pre_call_checks": _BUILT_IN + ": a deployment that cannot answer a request does not run",
     "enable_tag_filtering": _TAGS,
     "enable_weighted_failover": _BUILT_IN,
     "max_fallbacks": "no counterpart: each of a model's fallbacks is tried once",
     "model_group_retry_policy": _RETRIES,
     "num_retries": _RETRIES,
-    "optional_pre_call_checks": "not needed: who cannot answer is not asked; cache_affinity keeps conversations warm",
+    "optional_pre_call_checks": "not needed: unfit deployments do not run; cache_affinity keeps conversations warm",
     "provider_budget_config": _SPEND,
     "retry_after": _COOLING,
     "retry_policy": _RETRIES,
     "routing_groups": "no counterpart: set `race` of each model",
-    "routing_strategy_args": "no counterpart: docs/steering.md says what the leaderboard goes by",
+    "routing_strategy_args": "no counterpart: docs/steering.md says how the leaderboard ranks",
     "set_verbose": "no counterpart: set log_level: debug",
     "tag_filtering_match_any": _TAGS,
 }
@@ -95,7 +95,7 @@ LITELLM: Mapping[str, str] = {
     "max_budget": _SPEND,
     "max_end_user_budget": _SPEND,
     "max_internal_user_budget": _SPEND,
-    "modify_params": "no counterpart: requests are passed on as they are",
+    "modify_params": "no counterpart: requests are passed on unchanged",
     "num_retries": _RETRIES,
     "num_retries_per_request": _RETRIES,
     "redact_messages_in_exceptions": _BUILT_IN,
@@ -104,7 +104,7 @@ LITELLM: Mapping[str, str] = {
     "service_callbacks": _CALLBACKS,
     "ssl_verify": "no counterpart: certificates are always checked; add yours to the system's, or set SSL_CERT_FILE",
     "success_callback": _CALLBACKS,
-    "telemetry": "not needed: nothing is reported to anybody",
+    "telemetry": "not needed: the gateway sends no telemetry",
     "turn_off_message_logging": _BUILT_IN + ": prompts and answers are not stored",
     "upperbound_key_generate_params": _KEYS,
 }
@@ -125,9 +125,9 @@ GENERAL: Mapping[str, str] = {
     "enable_jwt_auth": _KEYS,
     "global_max_parallel_requests": "no counterpart: set max_in_flight of deployments",
     "health_check_interval": _BUILT_IN + ": broken deployments are probed by one request at a time",
-    "infer_model_from_keys": "not needed: without `providers`, those whose keys are in the environment are usable",
-    "key_management_settings": "no counterpart: have your runner put secrets into variables or files (file:/path)",
-    "key_management_system": "no counterpart: have your runner put secrets into variables or files (file:/path)",
+    "infer_model_from_keys": "not needed: without `providers`, each one whose key is in the environment can be called",
+    "key_management_settings": "no counterpart: let your platform put secrets into variables or files (file:/path)",
+    "key_management_system": "no counterpart: let your platform put secrets into variables or files (file:/path)",
     "litellm_jwtauth": _KEYS,
     "max_parallel_requests": "no counterpart: set max_in_flight of deployments",
     "pass_through_endpoints": "no counterpart: there are no pass-through endpoints",
@@ -149,11 +149,11 @@ SECTIONS: Mapping[str, str] = {
     "files_settings": _FILES,
     "finetune_settings": _FILES,
     "guardrails": "no counterpart: put a filter before the gateway",
-    "mcp_servers": "no counterpart: tools are run by whoever calls",
-    "mcp_tools": "no counterpart: tools are run by whoever calls",
+    "mcp_servers": "no counterpart: the client runs the tools",
+    "mcp_tools": "no counterpart: the client runs the tools",
     "policies": "no counterpart: put a filter before the gateway",
     "prompts": "no counterpart: left out",
-    "search_tools": "no counterpart: tools are run by whoever calls",
+    "search_tools": "no counterpart: the client runs the tools",
     "vector_store_registry": _FILES,
 }
 

@@ -128,7 +128,9 @@ class _Conversion:
                 place, "patterns have no counterpart: clients with `adhoc: true` write PROVIDER/MODEL; or add `models`"
             )
         if entry.deployment.keys() - {"drop_params"} or entry.params or entry.timeouts:
-            self._notes.add(entry.place, "models named by clients have no settings: those of the pattern are left out")
+            self._notes.add(
+                entry.place, "models that clients name have no settings: the pattern's settings are left out"
+            )
 
     def _models(self, entries: list[Entry]) -> dict[str, dict[str, Any]]:
         router, litellm = self._sections["router_settings"], self._sections["litellm_settings"]

@@ -114,9 +114,7 @@ class Entries:
             return None
         who = meant(str(model), str(params.pop("custom_llm_provider", None) or ""), self._catalog)
         if who is None:
-            self._notes.add(
-                (*here, "model"), "names no vendor that is known: left out; write provider/model under `models`"
-            )
+            self._notes.add((*here, "model"), "names an unknown vendor: left out; write provider/model under `models`")
             return None
         found = self._addresses.read(who, params, here)
         if found is None:
@@ -125,7 +123,7 @@ class Entries:
         info = section(entry.get("model_info"), (*place, "model_info"), self._notes)
         if _is_through_litellm(address, who) and not {*_apis(who, info)} <= _OF_LITELLM:
             self._notes.add(
-                place, "no counterpart: this vendor is asked for chat and embeddings only, so the entry is left out"
+                place, "no counterpart: this vendor supports chat and embeddings only, so the entry is left out"
             )
             return None
         # LiteLLM has always read limits beside litellm_params, too.
@@ -208,7 +206,7 @@ class Entries:
                 self._notes.add((*here, word), PARAMS.get(word, UNKNOWN))
         if params.pop("region_name", None) is not None and through_litellm:
             self._notes.add(
-                (*here, "region_name"), "became the region of the deployment only: set the vendor's own, too"
+                (*here, "region_name"), "became the region of the deployment only: set the vendor's own region too"
             )
         return found
 
@@ -230,10 +228,10 @@ class Entries:
             if value is not None:
                 price[ours] = round(value * 1e6, _PER_MTOK_DIGITS)
         if price and "input" not in price:
-            self._notes.add(place, "has prices without one of input tokens: left out")
+            self._notes.add(place, "has prices, but none for input tokens: left out")
             return {}
         if price and "output" not in price:
-            self._notes.add(place, "has no price of output tokens: taken as free, as of embeddings")
+            self._notes.add(place, "has no price for output tokens: they count as free, as for embeddings")
             price["output"] = 0.0
         return price
 
@@ -253,12 +251,10 @@ class Entries:
         word = "timeout" if stream is None else "stream_timeout"
         clock = self._variables.plain(said, (*here, word))
         if not isinstance(clock, int | float) and not is_reference(clock):
-            self._notes.add((*here, word), "is no number of seconds: left out")
+            self._notes.add((*here, word), "is not a number of seconds: left out")
             return {}
         if whole is not None and stream is not None:
-            self._notes.add(
-                (*here, "timeout"), "calls that do not stream wait no longer than others: stream_timeout counts"
-            )
+            self._notes.add((*here, "timeout"), "calls that do not stream have the same limit: stream_timeout is used")
         return {"ttft_timeout_s": clock, "stall_timeout_s": clock}
 
     def _params(self, params: dict[str, Any], here: Place) -> dict[str, Any]:
@@ -273,7 +269,7 @@ class Entries:
                     self._notes.add((*here, word), UNKNOWN)
             elif value is not None:
                 if word not in _OF_REQUESTS:
-                    self._notes.add((*here, word), "not known: taken as a parameter of requests (`defaults`)")
+                    self._notes.add((*here, word), "unknown: used as a parameter of requests (`defaults`)")
                 kept[word] = self._variables.named(word, value, (*here, word))
         return kept
 
@@ -285,7 +281,7 @@ class Entries:
         except (TypeError, ValueError, OverflowError):
             number = inf
         if not isfinite(number):
-            self._notes.add(place, "is no number here (a variable cannot stand in for it): left out")
+            self._notes.add(place, "must be a number here, not a variable: left out")
             return None
         return number
 

@@ -53,15 +53,15 @@ class Models:
         if later := self._later.get(public):
             self._notes.add(
                 (*entries[0].place, "litellm_params"),
-                f"`order` and weight 0 became fallbacks: {', '.join(later)}, asked when all of {public} failed",
+                f"`order` and weight 0 became fallbacks: {', '.join(later)}, used when all of {public} failed",
             )
 
     def alias(self, name: str, of: str, place: Place) -> None:
         """Add ``name`` as another name of the model ``of``."""
         if of not in self.models:
-            self._notes.add(place, "another name of a model that is not there: left out")
+            self._notes.add(place, "another name of an unknown model: left out")
         elif name in self.models:
-            self._notes.add(place, "another name that a model already has: left out")
+            self._notes.add(place, "another name that is also a model's name: left out")
         else:
             self.models[name] = dict(self.models[of])
             self._later[name] = list(self._later.get(of, ()))
@@ -117,7 +117,7 @@ class Models:
                 for word in own:
                     self._notes.add(
                         (*entry.place, "litellm_params", word),
-                        "not the same for every deployment of the model: became extra_body, stronger than the request",
+                        "differs between the model's deployments: became extra_body, which overrides the request",
                     )
         return shared
 
@@ -139,9 +139,7 @@ class Models:
         known = [rate for rate in rates if rate]
         if self._strategy not in _SHUFFLES or len(known) < len(rates) or len(set(known)) == 1:
             return [None] * len(entries)
-        self._notes.add(
-            (*entries[0].place, "litellm_params"), "rpm or tpm became weights, as LiteLLM's shuffle takes them"
-        )
+        self._notes.add((*entries[0].place, "litellm_params"), "rpm or tpm became weights, as in LiteLLM's shuffle")
         return [round(rate / max(known), 3) or None for rate in known]
 
 

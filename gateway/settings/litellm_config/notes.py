@@ -23,7 +23,7 @@ class Notes:
     def no_section(self, place: Place, value: object) -> None:
         """Remark that something else stands where a section, or a list, must be."""
         kind = "list" if isinstance(value, list) else "section" if isinstance(value, dict) else "single value"
-        self.add(place, f"is a {kind}, which means nothing here: left out")
+        self.add(place, f"is a {kind}, which has no meaning here: left out")
 
     def listed(self) -> list[Problem]:
         """Return the remarks in the order of the file, each with the first place it is about."""

@@ -73,11 +73,11 @@ class Fallbacks:
             here = (*place, index)
             name = other.get("model") if isinstance(other, dict) else other
             if isinstance(other, dict) and len(other) > 1:
-                self._notes.add(here, "a fallback gets the request as it is: what it changes is left out")
+                self._notes.add(here, "a fallback gets the unchanged request: the changes are left out")
             if isinstance(name, str) and name in self._models:
                 asked.setdefault(model, []).append(name)
             else:
-                self._notes.add(here, "falls back to what is no model of the file: left out; add it under `models`")
+                self._notes.add(here, "falls back to a model that is not in the file: left out; add it under `models`")
 
 
 def redis_url(data: Mapping[str, Any], place: Place, variables: Variables, notes: Notes) -> str | None:
@@ -98,7 +98,9 @@ def redis_url(data: Mapping[str, Any], place: Place, variables: Variables, notes
     if password:
         reference = variables.secret(password, (*place, "redis_password"), "REDIS_PASSWORD")
         login = f"{user or ''}:{reference}@"
-        notes.add((*place, "redis_password"), "part of an URL now: percent-encode what is neither letter nor digit")
+        notes.add(
+            (*place, "redis_password"), "part of a URL now: percent-encode all characters except letters and digits"
+        )
     elif user:
         login = f"{user}@"
     scheme = "rediss" if data.get("redis_ssl") in (True, "true", "True") else "redis"
@@ -114,5 +116,5 @@ def clocks(data: Mapping[str, Any], place: Place, variables: Variables, notes: N
             value = variables.plain(data[key], (*place, key))
             if isinstance(value, int | float) or is_reference(value):
                 return {"ttft_timeout_s": value, "stall_timeout_s": value}
-            notes.add((*place, key), "is no number of seconds: left out")
+            notes.add((*place, key), "is not a number of seconds: left out")
     return {}

@@ -46,7 +46,7 @@ def ledger(general: Mapping[str, Any], place: Place, notes: Notes) -> str | None
         return None
     notes.add(
         (*place, "database_url"),
-        f"LiteLLM's database holds its own tables: make one for the ledger, put its postgresql:// URL into {LEDGER},"
-        f" and run `holeshot migrate`; without it the ledger is in {_DEFAULT_LEDGER.removeprefix('sqlite:///')}",
+        f"LiteLLM's database has its own tables: make another one for the ledger, put its postgresql:// URL into"
+        f" {LEDGER}, and run `holeshot migrate`; without it the ledger is in {_DEFAULT_LEDGER.removeprefix('sqlite:///')}",
     )
     return f"${{{LEDGER}:-{_DEFAULT_LEDGER}}}"

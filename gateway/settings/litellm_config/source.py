@@ -38,12 +38,12 @@ def read_source(path: Path) -> Source:
 def _include(data: dict[str, Any], path: Path, place: tuple[str, int], notes: Notes) -> None:
     """Lay the file at ``path`` over ``data`` as LiteLLM does: lists grow, sections are merged, the rest is replaced."""
     if path.exists() and not path.is_file():  # a device may have no end
-        notes.add(place, "is no file: what it says is missing here")
+        notes.add(place, "is not a file: its settings are missing here")
         return
     document = read_document(path)
     notes.problems.extend(document.problems)
     if document.problems and not document.data:
-        notes.add(place, "could not be included: what it says is missing here")
+        notes.add(place, "could not be included: its settings are missing here")
     for key, value in document.data.items():
         old = data.get(key)
         if isinstance(value, list) and isinstance(old, list):

@@ -21,7 +21,7 @@ _SECRET_WORDS = re.compile(
 )
 _NO_SECRETS = frozenset({"prompt_cache_key", "token_endpoint"})
 _MOVED = (
-    "a secret in the clear: not copied; put it into the variable {name}, and replace it where you can:"
+    "a secret in clear text, not copied: put it into the variable {name}, and replace it where you can:"
     " it has been in a file"
 )
 
@@ -87,10 +87,10 @@ class Variables:
             if name in self.used:
                 self._notes.add(
                     ("environment_variables", name),
-                    "a configuration sets no variables here: set it in the environment of the gateway",
+                    "a configuration cannot set variables: set it in the gateway's environment",
                 )
             else:
-                self._notes.add(("environment_variables", name), "nothing here uses it: left out")
+                self._notes.add(("environment_variables", name), "not used here: left out")
 
     def _use(self, name: str) -> str:
         if name not in self.used:

@@ -18,10 +18,10 @@ _HEAD = """\
 _WORDS: Mapping[str, str] = {
     "database_url": "Where calls and attempts are logged.",
     "redis_url": "The leaderboard that gateways share.",
-    "timeouts": "LiteLLM's time-outs bound the wait for the next bytes, not a whole answer: so do these two clocks.",
-    "providers": "Who can be asked. What the catalog knows (base URL, quirks, prices) need not be said.",
+    "timeouts": "LiteLLM's time-outs limit the wait for the next bytes, not a whole answer; so do these two.",
+    "providers": "The providers. You may leave out what the catalog has (base URL, quirks, prices).",
     "models": "What clients ask for, and the deployments (provider/model) that race to answer. LiteLLM sends each call"
-    " once: budget 0 does that; 1.0 starts one extra attempt per call, which is what makes answers come sooner.",
+    " once: budget 0 does that; 1.0 starts one extra attempt per call, which makes answers faster.",
     "clients": "Who may call.",
 }
 
@@ -53,7 +53,7 @@ def written_file(config: Mapping[str, Any], source: str, notes: Sequence[Problem
     parts += [_section(key, config[key]) for key in (*plain, *_WORDS) if config.get(key) not in (None, {}, [])]
     if notes:
         lines = "".join(_comment(_located(note, source), hanging="  ") for note in notes)
-        parts.append(f"# Left to be done, or done differently:\n{lines}")
+        parts.append(f"# To be done by hand, or converted differently:\n{lines}")
     return "\n".join(parts)
 
 

@@ -105,7 +105,7 @@ async def test_what_only_the_operator_can_mend_is_not_retried_and_not_blamed_on_
 
 async def test_a_model_the_request_names_itself_may_be_the_requests_mistake(serve: Serve) -> None:
     async with serve(alpha=[Status(404)]) as stage:
-        with pytest.raises(openai.APIStatusError, match="the request names what the provider does not have") as caught:
+        with pytest.raises(openai.APIStatusError, match="the provider lacks the requested model or API") as caught:
             await stage.sdk.chat.completions.create(model="alpha/x", messages=PROMPT)
     assert (caught.value.status_code, caught.value.code) == (424, "provider_not_found")
 

@@ -306,7 +306,7 @@ def test_check_notes_what_may_not_be_meant_and_still_succeeds(holeshot: Holeshot
     as_json = json.loads(holeshot("check", "-c", "doubtful.yaml", "--json").stdout)
 
     assert checked.exit_code == 0
-    assert "note: model 'm': usd_per_day holds nobody back, no price is known" in checked.stdout
+    assert "note: model 'm': usd_per_day has no effect, because no price is known" in checked.stdout
     assert "note: model 'm': races of 2 start 1 extra attempts a call, the budget pays for 0.1" in checked.stdout
     assert as_json["ok"]
     assert any("usd_per_day" in note for note in as_json["warnings"])
@@ -322,7 +322,7 @@ def test_serve_refuses_an_impossible_race_with_the_reason(holeshot: Holeshot) ->
     refused = holeshot("serve", "-c", "gateway.yaml")
 
     assert refused.exit_code == 2
-    assert "models.m.race.objective: no price is known, so none is the cheapest: set price_per_mtok" in refused.stderr
+    assert "models.m.race.objective: objective cost needs a known price: set price_per_mtok" in refused.stderr
 
 
 def test_check_reads_certificate_and_key(holeshot: Holeshot) -> None:

@@ -26,7 +26,7 @@ def test_what_is_imported_is_what_check_accepts(holeshot: Holeshot) -> None:
 
     assert result.exit_code == 0, result.output
     assert "wrote config/gateway.yaml: 1 model at 2 providers, 2 remarks" in result.stdout
-    assert "config.yaml:4: model_list[1].litellm_params.api_key: a secret in the clear" in result.stderr
+    assert "config.yaml:4: model_list[1].litellm_params.api_key: a secret in clear text" in result.stderr
     assert "before `holeshot serve`" not in result.stderr
     assert holeshot("check", GROQ_API_KEY="g", CEREBRAS_API_KEY="c").exit_code == 0
 

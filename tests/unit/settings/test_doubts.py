@@ -24,10 +24,10 @@ def test_an_api_that_litellm_does_not_ask_for_is_refused(problems: Problems) -> 
     provider, deployment = problems(text)
     assert provider.startswith(
         "gateway.yaml:2: providers.anthropic.apis: "
-        "providers of kind litellm are asked for chat and embeddings only, not for rerank, images:"
+        "providers of kind litellm support only chat and embeddings, not rerank, images:"
     )
     assert deployment.startswith("gateway.yaml:6: models.m.deployments[0].apis: ")
-    assert "not for responses" in deployment
+    assert "not responses" in deployment
 
 
 def test_whoever_speaks_http_may_have_any_api(loaded: Load) -> None:
@@ -38,15 +38,15 @@ def test_whoever_speaks_http_may_have_any_api(loaded: Load) -> None:
 @pytest.mark.parametrize(
     ("deployments", "doubt"),
     [
-        (["{ deployment: ollama/x, enabled: false }"], "none of its deployments is enabled, so nobody answers it"),
-        (["{ deployment: ollama/x, canary: 0.2 }"], "ollama/x is a canary beside nobody else"),
+        (["{ deployment: ollama/x, enabled: false }"], "all its deployments are disabled, so its calls fail"),
+        (["{ deployment: ollama/x, canary: 0.2 }"], "ollama/x is the only enabled deployment, and a canary"),
         (
             ["{ deployment: ollama/x, canary: 0.2 }", "{ deployment: ollama/y, enabled: false }"],
-            "ollama/x is a canary beside nobody else",
+            "ollama/x is the only enabled deployment, and a canary",
         ),
         (
             ["{ deployment: ollama/x, canary: 0.2 }", "{ deployment: ollama/y, canary: 0.2 }"],
-            "only canaries are there for the 60% of the calls that no canary is given",
+            "all its deployments are canaries, but their shares are only 40% in all",
         ),
     ],
 )
@@ -59,7 +59,7 @@ def test_a_disabled_model_with_fallbacks_is_answered_by_them(loaded: Load) -> No
     text = model("{ deployment: ollama/x, enabled: false }", more="    fallbacks: [n]\n")
     (said,) = doubtful(loaded(text + "  n: { deployments: [ollama/y], fallbacks: [m] }\n"))
 
-    assert said == "model 'm': none of its deployments is enabled, so its fallbacks answer"
+    assert said == "model 'm': all its deployments are disabled, so its fallbacks answer"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_comments_that_would_begin_after_the_first_token_is_given_up_are_noted(
     said = list(doubtful(loaded(model(f"{{ {own}deployment: ollama/x }}", more="    keepalive_s: 150\n"))))
 
     assert [
-        f"keepalive_s 150 is longer than a first token may take (ttft_timeout_s {noted}):" in each for each in said
+        f"keepalive_s 150 is longer than the limit for a first token (ttft_timeout_s {noted}):" in each for each in said
     ] == ([] if noted is None else [True])
 
 
@@ -109,7 +109,7 @@ SHARED = "redis_url: redis://localhost\ndatabase_url: postgresql://localhost/x\n
         (1, 8, []),
         (4, 8, ["ollama/x: of max_in_flight 8 each of the 4 workers takes 2, 8 in all"]),
         (4, 11, ["ollama/x: of max_in_flight 11 each of the 4 workers takes 2, 8 in all"]),
-        (4, 3, ["ollama/x: max_in_flight 3 is less than workers 4: each takes one, so 4 may be in flight"]),
+        (4, 3, ["ollama/x: max_in_flight 3 is less than workers 4: each worker takes one, so 4 may be in flight"]),
     ],
 )
 def test_how_workers_share_a_limit_is_noted(loaded: Load, workers: int, limit: int, noted: list[str]) -> None:
@@ -122,5 +122,5 @@ def test_how_workers_share_a_limit_is_noted(loaded: Load, workers: int, limit: i
 def test_a_server_that_two_models_limit_apart_has_the_smaller_limit(loaded: Load) -> None:
     more = "  n: { deployments: [{ deployment: ollama/x, max_in_flight: 3 }] }\n  o: { deployments: [ollama/x] }\n"
     settings = loaded(model("{ deployment: ollama/x, max_in_flight: 5 }") + more)
-    assert list(doubtful(settings)) == ["ollama/x: its max_in_flight of 3 counts for all of m, n, o together"]
+    assert list(doubtful(settings)) == ["ollama/x: m, n, o share its max_in_flight of 3"]
     assert limits(settings) == {"ollama/x": 3}

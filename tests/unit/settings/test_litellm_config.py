@@ -108,7 +108,7 @@ model_list:
         "c": {},
     }
     assert remarks(converted, "Azure's v1 API is a provider without a preset")
-    assert remarks(converted, "only Azure is asked for a version")
+    assert remarks(converted, "only Azure has versions")
 
 
 def test_the_shuffles_rates_become_weights(imported: Import) -> None:
@@ -125,7 +125,7 @@ def test_every_remark_has_its_place_and_stands_at_the_end_of_the_file_too(import
     assert rpm.startswith("8: model_list[0].litellm_params.rpm: no counterpart: limits are read from the providers'")
     assert rpm.endswith("(also in line 15)")
     assert remarks(converted, "num_retries")[0].startswith("18: router_settings.num_retries:")
-    comments = converted.text[converted.text.index("# Left to be done") :]
+    comments = converted.text[converted.text.index("# To be done by hand") :]
     assert all(line.startswith("#") for line in comments.splitlines())
     assert "# config.yaml:18: router_settings.num_retries: no counterpart" in comments
 
@@ -243,8 +243,8 @@ def test_fallbacks_keep_their_causes(imported: Import) -> None:
     assert [(each.model, set(each.causes)) for each in settings.models["long"].fallbacks] == [("last", set(Cause))]
     assert settings.models["last"].fallbacks == ()
     assert remarks(converted, "there is no such model")
-    assert remarks(converted, "default_fallbacks[1]: falls back to what is no model")
-    assert remarks(converted, "what it changes is left out")
+    assert remarks(converted, "default_fallbacks[1]: falls back to a model that is not in the file")
+    assert remarks(converted, "the changes are left out")
 
 
 def test_another_name_of_a_group_is_a_model_like_it(imported: Import) -> None:
@@ -253,7 +253,7 @@ def test_another_name_of_a_group_is_a_model_like_it(imported: Import) -> None:
     assert settings.models["gpt-4"] == settings.models["big"]
     assert deployments(settings, "hidden") == ["gemini/gemini-2.5-pro"]
     assert "lost" not in settings.models
-    assert remarks(converted, "model_group_alias.lost: another name of a model that is not there")
+    assert remarks(converted, "model_group_alias.lost: another name of an unknown model")
 
 
 def test_vendors_are_found_without_their_names_and_under_second_ones(imported: Import) -> None:
@@ -300,8 +300,8 @@ def test_servers_of_ones_own_are_told_from_vendors(imported: Import) -> None:
     assert deployments(settings, "i") == ["together/x"]
     assert settings.models["f"].deployments[0].apis == ("embeddings",)
     assert {"g", "h"}.isdisjoint(settings.models)
-    assert remarks(converted, "model_list[6].litellm_params.model: names no vendor that is known")
-    assert remarks(converted, "model_list[7].litellm_params: has no api_base, so nobody to ask")
+    assert remarks(converted, "model_list[6].litellm_params.model: names an unknown vendor")
+    assert remarks(converted, "model_list[7].litellm_params: has no api_base, so it was left out")
     assert remarks(converted, "a placeholder, left out")
 
 
@@ -385,7 +385,7 @@ model_list:
 """)
 
     assert list(settings.models) == ["b", "c"]
-    assert remarks(converted, "model_list[0]: no counterpart: this vendor is asked for chat and embeddings only")
+    assert remarks(converted, "model_list[0]: no counterpart: this vendor supports chat and embeddings only")
 
 
 def test_a_blocked_deployment_is_disabled(imported: Import) -> None:
@@ -422,7 +422,7 @@ def test_parameters_of_some_deployments_only_go_with_their_requests(imported: Im
 
     assert settings.models["w"].defaults == {}
     assert settings.models["w"].deployments[0].extra_body == {"temperature": 0.1}
-    assert remarks(converted, "temperature: not the same for every deployment")
+    assert remarks(converted, "temperature: differs between the model's deployments")
 
 
 WILDCARDS = """
@@ -595,16 +595,20 @@ def test_the_examples_that_litellm_ships_load(example: Path, imported: Import) -
 def test_what_includes_a_device_or_a_folder_is_imported_without_it(imported: Import) -> None:
     _, converted = imported("include: [/dev/zero, .]\nmodel_list: []\n")
 
-    assert remarks(converted, "is no file")
+    assert remarks(converted, "is not a file")
 
 
 @pytest.mark.parametrize(
     ("entry", "rest", "words"),
     [
-        ("{ model: openai/x, rpm: 1" + "0" * 400 + " }", "", "rpm: is no number here"),
-        ("{ model: openai/x, order: .inf }", "", "order: is no number here"),
-        ("{ model: openai/x, custom_llm_provider: [x] }", "", "names no vendor that is known"),
-        ("{ model: openai/x }", "litellm_settings: { default_fallbacks: [[m], {model: {}}] }", "no model of the file"),
+        ("{ model: openai/x, rpm: 1" + "0" * 400 + " }", "", "rpm: must be a number here"),
+        ("{ model: openai/x, order: .inf }", "", "order: must be a number here"),
+        ("{ model: openai/x, custom_llm_provider: [x] }", "", "names an unknown vendor"),
+        (
+            "{ model: openai/x }",
+            "litellm_settings: { default_fallbacks: [[m], {model: {}}] }",
+            "a model that is not in the file",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_remarked_on_not_a_crash(imported: Import, entry: str, rest: str, words: str) -> None:
@@ -614,7 +618,7 @@ def test_what_makes_no_sense_is_remarked_on_not_a_crash(imported: Import, entry:
 
 
 def test_an_address_that_is_none_is_a_problem_of_the_file_that_is_written(imported: Import) -> None:
-    with pytest.raises(ConfigurationError, match="base_url: is no address"):
+    with pytest.raises(ConfigurationError, match="base_url: is not a URL"):
         imported("model_list: [{ model_name: m, litellm_params: { model: openai/x, api_base: 'http://[::1' } }]\n")
 
 

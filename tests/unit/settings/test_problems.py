@@ -27,7 +27,7 @@ def test_a_key_cannot_write_to_the_terminal(problems: Problems) -> None:
 def test_an_address_that_is_none_is_refused(problems: Problems, url: str) -> None:
     (problem,) = problems(f"providers:\n  mine: {{ base_url: '{url}' }}\n")
 
-    assert problem.endswith("providers.mine.base_url: is no address: write it like https://api.example.com/v1")
+    assert problem.endswith("providers.mine.base_url: is not a URL: write it like https://api.example.com/v1")
 
 
 def test_an_unknown_key_like_no_other_lists_the_known_ones(problems: Problems) -> None:
@@ -59,7 +59,7 @@ def test_a_deployment_of_an_unconfigured_vendor_asks_for_its_key(problems: Probl
 
 
 def test_a_key_said_twice_is_refused_with_both_lines(problems: Problems) -> None:
-    assert problems("port: 1\nhost: 127.0.0.1\nport: 2\n") == ["gateway.yaml:3: port is said twice, first in line 1"]
+    assert problems("port: 1\nhost: 127.0.0.1\nport: 2\n") == ["gateway.yaml:3: port is set twice, first in line 1"]
 
 
 def test_invalid_yaml_is_explained_with_its_line_and_without_the_files_text(problems: Problems) -> None:
@@ -101,19 +101,19 @@ def test_a_deployment_at_an_unknown_provider_gets_the_nearest_name(problems: Pro
 def test_the_same_deployment_twice_is_refused(problems: Problems) -> None:
     (problem,) = problems("models: { m: { deployments: [ollama/x, ollama/x] } }\n")
 
-    assert "'ollama/x' is there twice" in problem
+    assert "'ollama/x' is listed twice" in problem
 
 
 def test_a_provider_that_is_in_no_catalog_needs_a_base_url(problems: Problems) -> None:
     assert problems("providers: { olama: {} }\n") == [
-        "gateway.yaml:1: providers.olama: is not in the catalog: give its base_url, or a preset; did you mean 'ollama'?"
+        "gateway.yaml:1: providers.olama: is not in the catalog: set its base_url, or a preset; did you mean 'ollama'?"
     ]
 
 
 def test_a_vendor_whose_base_url_is_the_users_own_must_be_given_it(problems: Problems) -> None:
     (problem,) = problems("providers: { azure: { api_key: k } }\n")
 
-    assert "Azure OpenAI has no base_url of its own" in problem
+    assert "Azure OpenAI has no base_url in the catalog" in problem
 
 
 def test_an_unknown_preset_gets_the_nearest_one(problems: Problems) -> None:
@@ -173,7 +173,7 @@ providers:
 def test_two_clients_cannot_share_a_key(problems: Problems) -> None:
     (problem,) = problems(f"clients:\n  a: {{ key_sha256: {HASH} }}\n  b: {{ key_sha256: {HASH} }}\n")
 
-    assert "is the key of client 'a', too" in problem
+    assert "is also the key of client 'a'" in problem
 
 
 def test_a_plain_key_in_place_of_its_hash_is_refused_unshown(problems: Problems) -> None:

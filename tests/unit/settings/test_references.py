@@ -54,7 +54,7 @@ def test_every_reference_that_leads_nowhere_is_complained_about() -> None:
     _, complaints = resolve({"region": "${A}", "clients": {"x": "os.environ/B"}}, {"B": ""}, NOWHERE)
 
     assert [complaint.message for complaint in complaints] == [
-        "A is not set; set it, or give a default: ${NAME:-default}",
+        "A is not set; set it, or write a default: ${NAME:-default}",
         "B is empty; set it or remove client 'x'",
     ]
 

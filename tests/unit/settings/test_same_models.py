@@ -55,7 +55,7 @@ def test_identical_names_that_say_too_little_come_together_with_a_note() -> None
     for name, other in (("demo-chat", "Demo-Chat"), ("llama-3.1-8b", "llama-3.1-8b")):
         (same,) = models(a=[name], b=[other])
         assert deployments(same) == [f"a/{name}", f"b/{other}"]
-        assert same.note == "the names are alike but do not say which model it is: make sure that it is the same"
+        assert same.note == "the names are similar but not exact: make sure that it is the same model"
     assert len(models(a=["demo-chat"], b=["demo_chat"], c=["acme/demo-chat"])) == 3
 
 
