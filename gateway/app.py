@@ -120,11 +120,15 @@ class Gateway:
         seats.limit(fleet.limits, settings.queue_timeout_s)
         self.steering.reset({name: list(model.deployments) for name, model in fleet.models.items()})
         self.metrics.gauge("holeshot_ledger_pending", "Calls not yet in SQL.", lambda: self.ledger.pending)
-        self.metrics.gauge("holeshot_ledger_lost", "Calls that neither disk nor SQL took.", lambda: self.ledger.lost)
         self.metrics.gauge(
-            "holeshot_ledger_expired", "Rows that came older than they are to be kept.", lambda: self.ledger.expired
+            "holeshot_ledger_lost", "Calls that could be written neither to disk nor to SQL.", lambda: self.ledger.lost
         )
-        self.metrics.gauge("holeshot_ledger_rejected", "Calls SQL would not have.", lambda: self.ledger.rejected)
+        self.metrics.gauge(
+            "holeshot_ledger_expired",
+            "Rows that were older than the retention when they arrived.",
+            lambda: self.ledger.expired,
+        )
+        self.metrics.gauge("holeshot_ledger_rejected", "Calls that the database refused.", lambda: self.ledger.rejected)
         self.metrics.gauge(
             "holeshot_ledger_away",
             "Workers whose database does not answer; rows wait in their spools.",
@@ -132,19 +136,21 @@ class Gateway:
         )
         self.metrics.gauge(
             "holeshot_ledger_spool_failing",
-            "Workers whose spool is deleted or full: what is not in SQL would not outlive them.",
+            "Workers whose spool is deleted or full: rows not yet in SQL would be lost with them.",
             lambda: self.ledger.spool_problem is not None,
         )
         if self.redis_board is not None:
             board = self.redis_board
             self.metrics.counter(
                 "holeshot_redis_ignored_total",
-                "Values in Redis that no gateway can have put there.",
+                "Values in Redis that no gateway can have written.",
                 lambda: board.ignored,
             )
         log = CallLog()
         self.metrics.counter(
-            "holeshot_log_lines_dropped_total", "Lines of the log that nobody read in time.", lambda: log.dropped
+            "holeshot_log_lines_dropped_total",
+            "Log lines that were dropped because no process read them in time.",
+            lambda: log.dropped,
         )
         self.metrics.gauge("holeshot_waiting_calls", "Calls that wait under max_in_flight.", lambda: seats.waiting)
         self.context = Context(

@@ -44,7 +44,7 @@ async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
         with suppress(TimeoutError):
             line = await asyncio.wait_for(process.stdout.readline(), START_LIMIT_S)
         if not line:
-            raise DemoFailedError("the simulated providers did not start: see above, or name a provider of your own")
+            raise DemoFailedError("the simulated providers did not start: see above, or configure a provider")
         yield msgspec.json.decode(line, type=dict[str, str])
     finally:
         process.stdin.close()

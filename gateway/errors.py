@@ -397,7 +397,7 @@ def race_failed(
     if full:
         failed_too = f"; {causes}" if causes else ""
         message = (
-            f"every deployment of {model!r} has max_in_flight requests ({', '.join(full)}), and none ended"
+            f"deployments of {model!r} have max_in_flight requests ({', '.join(full)}), and none ended"
             f" within queue_timeout_s: retry later{failed_too}"
         )
         return AtCapacity(message, retry_after_s=RETRY_FULL_S)

@@ -356,9 +356,7 @@ class Fleet:
         )
         provider, slash, _ = name.partition("/")
         if adhoc and slash and provider not in self._settings.providers:
-            hint += (
-                f"; {provider!r} is no configured provider ({', '.join(self._settings.providers) or 'there are none'})"
-            )
+            hint += f"; {provider!r} is not a configured provider ({', '.join(self._settings.providers) or 'none'})"
         return f"the model {name!r} does not exist; {hint}"
 
 

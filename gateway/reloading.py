@@ -63,7 +63,7 @@ def taken_over(running: Settings, new: Settings) -> Settings:
         )
     if running.providers and not new.providers:
         raise ConfigurationRefusedError(
-            "there are no providers any more: put them back, or restart the gateway if that is meant"
+            "there are no providers any more: put them back, or restart the gateway if you mean this"
         )
     # So that what is told of the settings is true.
     return new.model_copy(update={name: getattr(running, name) for name in NEEDS_RESTART})
@@ -101,7 +101,7 @@ class Reloader:
                 try:
                     self._reload()
                 except Exception:  # noqa: BLE001 - whatever a file held, the next one is to be read
-                    self._log.exception("configuration.unreadable", effect="the running one stays")
+                    self._log.exception("configuration.unreadable", effect="the running configuration stays")
 
     def _reload(self) -> None:
         running = self._gateway.context.settings
@@ -124,7 +124,7 @@ class Reloader:
         self._log.info("configuration.reloaded", models=len(new.models), providers=len(new.providers))
 
     def _say_invalid(self, problem: str) -> None:
-        self._log.error("configuration.invalid", problem=problem, effect="the running one stays")
+        self._log.error("configuration.invalid", problem=problem, effect="the running configuration stays")
 
 
 class Latest:

@@ -74,7 +74,7 @@ class AnsweringHandler(web.RequestHandler):
 def _words(error: HttpProcessingError) -> str:
     """Say what is wrong with a request's head, without a word of it."""
     if isinstance(error, BadHttpMethod):
-        return "this is no HTTP request; is it TLS, or HTTP/2, sent to a port that speaks HTTP/1.1?"
+        return "this is not an HTTP request; is it TLS, or HTTP/2, sent to a port that speaks HTTP/1.1?"
     if isinstance(error, LineTooLong):
         return "the request's path or one of its headers is too long"
     return "the head of the request is malformed: its request line or one of its headers"

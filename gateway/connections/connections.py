@@ -72,7 +72,7 @@ class Connections:
         gateway.metrics.gauge("holeshot_connections", "Open connections from clients.", lambda: len(self._all))
         gateway.metrics.gauge(
             "holeshot_connections_unadmitted",
-            "Of them, those on which no request has been admitted yet.",
+            "Open connections on which no request has been admitted yet.",
             lambda: len(self._strangers),
         )
 
@@ -192,7 +192,7 @@ class Connections:
         self._count(reason)
         if reason is Reason.LATE_HEAD and connection.head_bytes:  # else it is idle, and nobody waits for an answer
             limit_s = self._limits().headers_timeout_s
-            connection.refuse(HeadersTimeout(f"the headers were not here within {limit_s:g} s (headers_timeout_s)"))
+            connection.refuse(HeadersTimeout(f"the headers did not arrive within {limit_s:g} s (headers_timeout_s)"))
         elif reason is Reason.LARGE_HEAD:
             connection.refuse(HeadersTooLarge(f"the headers are longer than {HEAD_BYTES} bytes"))
         elif reason is Reason.STALLED:

@@ -28,7 +28,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no name of a host"
+        why = error.strerror if isinstance(error, OSError) else "it is not a valid host name"
         unknown = f"there is no address for the host {host!r} ({why}): give one with --host"
         raise ListenError(errno.EADDRNOTAVAIL, unknown) from None
     family, kind, protocol, _, address = found[0]
@@ -112,10 +112,10 @@ def _explained(error: OSError, host: str, port: int) -> str | None:
         case errno.EADDRINUSE:
             return f"port {port} on {host} is already in use: stop what listens there, or choose another with --port"
         case errno.EADDRNOTAVAIL:
-            return f"{host} is no address of this machine: give one of its own with --host, or 0.0.0.0 for all of them"
+            return f"{host} is not an address of this machine: set one with --host, or 0.0.0.0 for all of them"
         case errno.EACCES if port < _LEAST_FREE_PORT:
             return (
-                f"port {port} is not for this user, as those below 1024 are the system's: choose another with --port,"
+                f"port {port} needs privileges, as all ports below 1024: choose another with --port,"
                 " or give the gateway the capability CAP_NET_BIND_SERVICE"
             )
         case errno.EACCES | errno.EPERM:

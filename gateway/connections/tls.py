@@ -85,7 +85,7 @@ def _check_is_readable(name: str, path: str) -> None:
 
 
 def _refuse_passphrase() -> str:
-    raise TlsError("tls.key: the key has a passphrase, and nobody is there to type it: give one without")
+    raise TlsError("tls.key: the key has a passphrase: use a key without one")
 
 
 def _explained(error: ssl.SSLError, settings: TlsSettings) -> str:

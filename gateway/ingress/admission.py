@@ -55,7 +55,7 @@ class Client(msgspec.Struct, frozen=True):
             raise NothingEnabled(f"every deployment of {model.name!r} is disabled (enabled: false)")
         open_ = [item for item in model.deployments.values() if self._may_see(item.provider)]
         if not open_:
-            raise Forbidden(f"no provider of {model.name!r} is open to this key")
+            raise Forbidden(f"this key may not use any provider of {model.name!r}")
         return open_
 
     def _may_see(self, provider: str) -> bool:

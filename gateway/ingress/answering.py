@@ -108,7 +108,7 @@ class _Way:
         finally:
             await sink.close()
         if sink.response is None:
-            raise ClientDisconnected("the client has gone")
+            raise ClientDisconnected("the client disconnected")
         return sink.response
 
     async def _whole(self, call: Call) -> web.Response:
@@ -120,7 +120,7 @@ class _Way:
             error.headers.update({"x-holeshot-call-id": call.id, **told})
             raise
         if sink.winner is None:
-            raise ClientDisconnected("the client has gone")
+            raise ClientDisconnected("the client disconnected")
         fields = headers.for_client(sink.winner)
         fields.update(told)
         if record.cost_usd is not None:

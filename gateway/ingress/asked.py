@@ -120,7 +120,7 @@ def demand_turns(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
         InvalidRequest: it is missing, no array, or empty.
 
     """
-    messages = demand(fields, "messages", "the turns of the conversation so far")
+    messages = demand(fields, "messages", "the messages of the conversation so far")
     if not _NONEMPTY_ARRAY.match(messages):
         raise InvalidRequest("'messages' must be an array with at least one message", param="messages")
     return messages

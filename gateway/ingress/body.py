@@ -133,7 +133,7 @@ def read_tags(header: str | None) -> dict[str, str]:
         try:
             tags = msgspec.json.decode(_header_bytes(header), type=dict[str, str])
         except msgspec.DecodeError as error:
-            raise InvalidRequest(f"x-holeshot-tags is no JSON object of strings: {error}") from None
+            raise InvalidRequest(f"x-holeshot-tags is not a JSON object of strings: {error}") from None
     else:
         pairs = [part.partition("=") for part in header.split(",") if part.strip()]
         if any(not (name.strip() and equals) for name, equals, _ in pairs):
@@ -154,7 +154,7 @@ def decoded(name: str, raw: msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> 
     try:
         return decoder.decode(raw)
     except msgspec.DecodeError as error:
-        raise InvalidRequest(f"{name!r} is not what it should be: {error}", param=name) from None
+        raise InvalidRequest(f"{name!r} is invalid: {error}", param=name) from None
 
 
 def is_set(raw: msgspec.Raw | None) -> bool:

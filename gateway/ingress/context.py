@@ -75,7 +75,7 @@ class Context:
 
         """
         if self.phase is Phase.CUTTING:
-            raise ShuttingDown("the gateway is stopping; call again")
+            raise ShuttingDown("the gateway is stopping; retry")
 
 
 CONTEXT = web.AppKey("holeshot", Context)

@@ -20,11 +20,11 @@ Fields = Mapping[str, msgspec.Raw]
 _ESTIMATE_SLACK = 4 / 3
 _WHAT_WAS_SAID = frozenset({"conversation", "previous_response_id", "prompt"})  # without it, it is another question
 _ABILITIES = {
-    "tools": "calls no tools",
-    "json_schema": "keeps to no JSON schema",
-    "vision": "sees no pictures",
-    "audio": "hears no sound",
-    "documents": "reads no documents",
+    "tools": "does not support tools",
+    "json_schema": "does not support JSON schemas",
+    "vision": "does not support images",
+    "audio": "does not support audio",
+    "documents": "does not support documents",
 }
 
 
@@ -168,9 +168,9 @@ class _Words:
 def against_policy(deployment: Deployment, policy: DataPolicy) -> str | None:
     """Return why a prompt under ``policy`` may not be shown to ``deployment``, None if it may."""
     if policy.zdr and not deployment.zdr:
-        return "is not known to keep nothing (zdr)"
+        return "is not known to have zero data retention (zdr)"
     if policy.regions is not None and deployment.region not in policy.regions:
-        return f"is not in {' or '.join(policy.regions)} but {deployment.region or 'nobody said where'}"
+        return f"is not in {' or '.join(policy.regions)} but {deployment.region or 'an unknown region'}"
     if policy.quantizations is not None and deployment.quantization not in policy.quantizations:
         return f"is not {' or '.join(policy.quantizations)} but {deployment.quantization or 'unknown'}"
     return None

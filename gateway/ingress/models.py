@@ -158,7 +158,7 @@ def _place(told: Sequence[dict[str, Any]], model: str, param: str) -> int:
     for place, each in enumerate(told):
         if each["id"] == model:
             return place
-    raise InvalidRequest(f"'{param}' is the id of a model of the list, and {model!r} is none", param=param)
+    raise InvalidRequest(f"'{param}' must be the id of a model in the list, and {model!r} is not", param=param)
 
 
 def _json(body: Any) -> web.Response:

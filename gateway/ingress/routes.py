@@ -115,7 +115,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         return _refusal(request, _translate(request, error))
     except web.RequestPayloadError:
         request.content.feed_eof()  # aiohttp would read on for the rest, and log what it meets as unhandled
-        unread = InvalidRequest("the body cannot be read: its chunks are not written as in HTTP/1.1")
+        unread = InvalidRequest("the body cannot be read: its chunked encoding is not valid HTTP/1.1")
         response = _refusal(request, unread)
         response.force_close()
         return response

@@ -50,14 +50,18 @@ def parse_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise DatabaseUrlError("database_url is no URL; write postgresql://user@host/name or sqlite:///file") from None
+        raise DatabaseUrlError(
+            "database_url is not a URL; write postgresql://user@host/name or sqlite:///file"
+        ) from None
     driver = _DRIVERS.get(parsed.drivername)
     if driver is None:
         raise DatabaseUrlError(f"database_url: {parsed.drivername!r} is not supported; use postgresql:// or sqlite:///")
     parsed = parsed.set(drivername=driver)
     if driver.startswith("sqlite"):
         if parsed.database in (None, "", ":memory:"):
-            raise DatabaseUrlError("database_url: SQLite in memory forgets; name a file, sqlite:///var/holeshot.db")
+            raise DatabaseUrlError(
+                "database_url: SQLite in memory keeps nothing; name a file, sqlite:///var/holeshot.db"
+            )
         return parsed
     query = dict(parsed.query)
     if "sslmode" in query:  # libpq's word; asyncpg takes the same values as ssl

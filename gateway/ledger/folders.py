@@ -95,7 +95,9 @@ def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
             continue
         except PermissionError:
             structlog.get_logger().warning(
-                "ledger.spool_skipped", spool=str(folder), hint="another user's; only a gateway of theirs can ship it"
+                "ledger.spool_skipped",
+                spool=str(folder),
+                hint="it belongs to another user; only a gateway of that user can ship it",
             )
             continue
         if _lock(descriptor, folder / LOCK_NAME):

@@ -49,7 +49,7 @@ async def refuse_side_effects(driver: Any, sql: str) -> None:
 
     """
     if _ESCAPED_NAME.search(sql):
-        raise QueryError('names with escapes, U&"...", are not run: write them as they are')
+        raise QueryError('names with escapes, U&"...", are refused: write plain names')
     words = {word.encode()[:_NAME_MAX_BYTES].decode(errors="ignore") for word in _WORD.findall(sql)}
     words |= {word.lower() for word in words}
     if secret := min(words & _SECRETS, default=None):
@@ -80,7 +80,7 @@ class SqliteGuard:
 def _sqlite_refusal(action: int, first: str | None, second: str | None) -> str | None:
     match action:
         case sqlite3.SQLITE_ATTACH | sqlite3.SQLITE_DETACH:
-            return "other files are not attached or written: the question is to the ledger alone"
+            return "other files are not attached or written: queries read the ledger only"
         case sqlite3.SQLITE_PRAGMA if (first or "").lower() not in _SQLITE_PRAGMAS:
             return f"pragma {first} is not run: it can do more than read the ledger"
         case sqlite3.SQLITE_FUNCTION if (second or "").lower() in _SQLITE_FUNCTIONS:

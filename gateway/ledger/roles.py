@@ -56,7 +56,7 @@ def reader_sql(url: URL) -> str:
     database, owner = _quoted(url.database or "holeshot"), _quoted(url.username or "holeshot")
     return f"""\
 -- A role that can only read the ledger. Run this as {owner} or a superuser, give the role a password
--- (in psql: \\password {READER}), and let whoever asks set
+-- (in psql: \\password {READER}), and let its users set
 -- HOLESHOT_SQL_URL=postgresql://{READER}:PASSWORD@HOST/{url.database}
 create role {READER} login;
 alter role {READER} set default_transaction_read_only = on;

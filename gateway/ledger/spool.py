@@ -207,7 +207,7 @@ class Spool:
             self.appended += 1
             self.lost += 1
         with suppress(OSError):
-            self._log.error("ledger.entry_lost", cause=str(error), hint="no JSON; this is a bug, report it")
+            self._log.error("ledger.entry_lost", cause=str(error), hint="not JSON; this is a bug, report it")
 
     def _keep_in_memory(self, entry: Entry) -> None:
         self.unspooled += 1

@@ -158,7 +158,7 @@ class DeploymentSettings(Section):
     as_: str | None = Field(default=None, alias="as")  # the name it has in the ledger and on the leaderboard
     enabled: bool = True  # false: no new calls; those under way end in peace
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0  # its chances against others about as fast
-    canary: Share | None = None  # the share of calls it is given, however it scores; it is not chosen otherwise
+    canary: Share | None = None  # the share of calls it is given, whatever its score; it is not chosen otherwise
     apis: tuple[Api, ...] | None = None  # which it speaks; by default what its provider speaks
     capabilities: CapabilitySettings = CapabilitySettings()
     drop_params: bool = False  # leave out what it does not know, and say so, instead of not asking it

@@ -15,16 +15,16 @@ def contradictions(race: RaceSettings, said: Collection[str]) -> Iterator[tuple[
     if race.hedge_delay_s is not None and race.mode is not Mode.HEDGE and "hedge_delay_s" in said:
         yield "hedge_delay_s", f"has an effect in mode hedge only, not in {race.mode}: set mode: hedge, or remove it"
     if race.objective is Objective.COST and race.ttft_ms is None:
-        yield "objective", "objective cost chooses the cheapest that is fast enough: set ttft_ms"
+        yield "objective", "cost chooses the cheapest that is fast enough: set ttft_ms"
     if race.ttft_ms is not None and race.ttft_ms < SOONEST_TTFT_MS:
         yield (
             "ttft_ms",
-            f"no deployment can meet {race.ttft_ms:g}: no first token is measured below {SOONEST_TTFT_MS:g} ms",
+            f"{race.ttft_ms:g} cannot be met: no first token is measured below {SOONEST_TTFT_MS:g} ms",
         )
     if race.min_tok_s is not None and race.min_tok_s > FASTEST_TOK_S:
         yield (
             "min_tok_s",
-            f"no deployment can meet {race.min_tok_s:g}: above {FASTEST_TOK_S:g} tok/s an answer counts as a burst",
+            f"{race.min_tok_s:g} cannot be met: above {FASTEST_TOK_S:g} tok/s an answer counts as a burst",
         )
 
 
@@ -39,7 +39,7 @@ def impossible(name: str, model: ModelSettings, is_priced: Callable[[DeploymentS
             (*place, "width"), f"{race.width} deployments cannot race, the model has {count}: add one, or lower width"
         )
     if race.objective is Objective.COST and not any(map(is_priced, model.deployments)):
-        yield Complaint((*place, "objective"), "objective cost needs a known price: set price_per_mtok")
+        yield Complaint((*place, "objective"), "cost needs a known price: set price_per_mtok")
 
 
 def doubtful(name: str, model: ModelSettings, *, priced: bool) -> Iterator[str]:

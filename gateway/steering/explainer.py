@@ -109,7 +109,7 @@ def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms) -> str 
     if candidate.condition.state is not State.OK:
         return str(candidate.condition.state)
     if candidate.tier is Tier.FULL:
-        return "as many in flight as max_in_flight allows"
+        return "max_in_flight requests are in flight"
     if candidate.canary:
         return "canary: primary for its share of the calls, otherwise a last resort"
     if candidate.tier is Tier.FREE:
@@ -186,7 +186,7 @@ def _reached(seconds: float) -> float | None:
 
 _WORDS = {
     Why.DRAWN: "drawn with probability {draw:.2f} out of {near} near the best",
-    Why.CANARY: "canary: given a share of {canary:g} of the calls, however it scores",
+    Why.CANARY: "canary: gets a share of {canary:g} of the calls, whatever its score",
     Why.CACHE_WARM: "cache warm: of {near} near the best it should hold most of the prompt, its first {held_kb} KB;"
     " drawn with probability {draw:.2f}",
     Why.PROBE: "probe: it was broken and may have recovered",
@@ -198,7 +198,7 @@ _WORDS = {
     Why.LATE: "hedge: {share:.0%} of the primary's first tokens come sooner; {tokens:.1f} extra attempts saved up",
     Why.CROWDED: "hedge: {share:.0%} of the primary's first tokens come sooner; too much in flight there to race it",
     Why.ASKED_DELAY: "hedge: hedge_delay_s as set",
-    Why.DEADLINE: "hedge: the last moment at which it keeps ttft_ms {race.ttft_ms:g} if it takes {meets_s:.3f} s",
+    Why.DEADLINE: "hedge: the latest start that can meet ttft_ms {race.ttft_ms:g} if it takes {meets_s:.3f} s",
     Why.RESCUE: f"rescue: the primary hangs, {RESCUE_FACTOR:g} x its q95 of {{primary.q95_s:.3f}} s within limits",
     None: "",
 }

@@ -163,7 +163,11 @@ class RedisBoard:
             TypeError,
         ) as error:  # the last two: replies that are none
             if not self._away:
-                _log.warning("steering.redis_away", error=type(error).__name__, hint="steering on local memory")
+                _log.warning(
+                    "steering.redis_away",
+                    error=type(error).__name__,
+                    hint="steering by this replica's measurements only",
+                )
             self._away = True
             return False
         if self._away:
@@ -213,7 +217,7 @@ class RedisBoard:
             if len(slots) == SLOTS_KEPT:
                 known.read_all_at_s = unix_s
         if lost:
-            _log.warning("steering.redis_lost_data", hint="this replica gives back what it had counted")
+            _log.warning("steering.redis_lost_data", hint="this replica writes its counts again")
             self._restoring_until_s = unix_s + RESTORING_S
         return again or lost
 

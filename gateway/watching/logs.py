@@ -42,7 +42,7 @@ def configure(level: str, style: Literal["auto", "console", "json"]) -> Lines:
         event: EventDict = {
             "event": "log.lines_dropped",
             "lines": dropped,
-            "effect": "nobody read standard error in time",
+            "effect": "no process read standard error",
         }
         for processor in (*shared[1:3], renderer):  # its level and the time
             event = processor(None, "warning", event)  # type: ignore[assignment] # the last one's is text

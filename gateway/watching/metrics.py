@@ -29,13 +29,13 @@ ERRORS = Family(
 )
 REFUSED = Family(
     "holeshot_refused_launches_total",
-    "Extra attempts a limit refused: their races were narrower.",
+    "Extra attempts that a limit refused, so that races were narrower.",
     "counter",
     ("limit", "model"),
 )
 REFUSALS = Family(
     "holeshot_refusals_total",
-    "Requests the gateway itself said no to, before they were calls.",
+    "Requests that the gateway refused before they became calls.",
     "counter",
     ("reason", "status"),
 )

@@ -94,7 +94,7 @@ def decoded(raw: msgspec.Raw | None, type_: Any, field: str) -> Any:
     try:
         return msgspec.json.decode(raw, type=type_)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Malformed(f"{field!r} is not what it should be: {error}", field) from None
+        raise Malformed(f"{field!r} is invalid: {error}", field) from None
 
 
 def raw_json(value: Any) -> msgspec.Raw:

@@ -35,11 +35,11 @@ class Inflater:
         while self._packed or self._full:
             stream = self._begun()
             if stream.eof:
-                raise _broken("something follows its end, and it must be one stream")
+                raise _broken("there is data after its end; it must be one stream")
             try:
                 data = stream.decompress(self._packed, PIECE_BYTES)
             except zlib.error:
-                raise _broken("it cannot be inflated") from None
+                raise _broken("it cannot be decompressed") from None
             self._packed = stream.unused_data or stream.unconsumed_tail
             self._full = len(data) == PIECE_BYTES and not stream.eof
             if data:
@@ -77,9 +77,9 @@ def inflater_for(content_encoding: str | None) -> Inflater | None:
         return None
     if encoding in _GZIP or encoding == "deflate":
         return Inflater(encoding)
-    message = f"content-encoding {encoding[:40]!r} is not taken: send the body as gzip, deflate, or not compressed"
+    message = f"content-encoding {encoding[:40]!r} is not supported: send the body as gzip, deflate, or uncompressed"
     raise UnsupportedMediaType(message, headers={"accept-encoding": TAKEN})
 
 
 def _broken(why: str) -> InvalidRequest:
-    return InvalidRequest(f"the body is not what its content-encoding says: {why}")
+    return InvalidRequest(f"the body does not match its content-encoding: {why}")

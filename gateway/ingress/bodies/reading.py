@@ -63,7 +63,7 @@ class _Arriving:
         if expected is None or request.version < HttpVersion11:
             return
         if expected.lower() != "100-continue":
-            raise ExpectationFailed(f"there is no expectation {expected[:40]!r} here but 100-continue")
+            raise ExpectationFailed(f"the expectation {expected[:40]!r} is not supported; only 100-continue is")
         if not request.content.is_eof():
             await request.writer.write(_CONTINUE)
             request.writer.output_size = 0  # the answer proper has not begun

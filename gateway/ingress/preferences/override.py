@@ -66,7 +66,7 @@ def as_asked(model: Model, override: RaceOverride, client: Client, *, stateful: 
     ``stateful`` calls, which leave something behind at the provider, are never sent twice.
 
     Raises:
-        Forbidden: the key may not say how its calls are raced, or not start so many attempts.
+        Forbidden: the key may not set how its calls are raced, or not start so many attempts.
         InvalidRequest: what is asked for contradicts itself.
 
     """
@@ -84,7 +84,7 @@ def as_asked(model: Model, override: RaceOverride, client: Client, *, stateful: 
 
 def _check(override: RaceOverride, client: Client) -> None:
     if not client.override:
-        raise Forbidden("this key may not say how its calls are raced: leave out 'race' and x-holeshot-race")
+        raise Forbidden("this key may not set how its calls are raced: leave out 'race' and x-holeshot-race")
     if override.width is not None and override.width > client.max_width:
         raise Forbidden(f"this key may race at most {client.max_width} deployments at once, not {override.width}")
 

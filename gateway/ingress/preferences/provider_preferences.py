@@ -105,13 +105,13 @@ def preferred(
 
     Raises:
         InvalidRequest: something is demanded that cannot be had here.
-        Forbidden: the key may not say how its calls are raced.
+        Forbidden: the key may not set how its calls are raced.
 
     """
     if preferences.unmet:
         refuse(
             preferences.unmet[0],
-            "cannot be assured here: leave it out, or name a model at OpenRouter (openrouter/vendor/model)",
+            "cannot be guaranteed: leave it out, or name a model at OpenRouter (openrouter/vendor/model)",
         )
     excluded: dict[str, str] = {}
     left: list[Deployment] = []
@@ -179,9 +179,9 @@ def _against(deployment: Deployment, preferences: Preferences) -> str | None:
         if match is not Match.NO:  # what may be meant is not shown the prompt
             return f"is {'' if match is Match.YES else 'maybe '}in provider.ignore ({slug})"
     if policy.zdr and not deployment.zdr:
-        return "is not known to keep nothing (zdr)"
+        return "is not known to have zero data retention (zdr)"
     if policy.regions is not None and deployment.region not in policy.regions:
-        return f"is not in {' or '.join(policy.regions)} but {deployment.region or 'nobody said where'}"
+        return f"is not in {' or '.join(policy.regions)} but {deployment.region or 'an unknown region'}"
     quantization = (deployment.quantization or UNKNOWN_QUANTIZATION).lower()
     if policy.quantizations is not None and quantization not in policy.quantizations:
         return f"is not {' or '.join(policy.quantizations)} but {quantization}"
@@ -191,7 +191,7 @@ def _against(deployment: Deployment, preferences: Preferences) -> str | None:
 def _too_dear(deployment: Deployment, most: MaxPrice) -> str | None:
     price = deployment.price
     if price is None:
-        return "costs nobody knows what, and provider.max_price is a limit"
+        return "has no known price, and provider.max_price is a limit"
     for name, limit_usd, usd in (
         ("prompt", most.prompt, price.input_usd * 1e6),
         ("completion", most.completion, price.output_usd * 1e6),
@@ -241,7 +241,7 @@ def _raced(
     if ordered or not preferences.allow_fallbacks:
         changes["mode"] = Mode.SINGLE  # one after the other, as they were named; or the best alone
     if changes and client is not None and not client.override:
-        raise Forbidden("this key may not say how its calls are raced: leave out sort, order and the like")
+        raise Forbidden("this key may not set how its calls are raced: leave out sort, order and the like")
     width = changes.get("width", race.width)
     if narrowed and width > len(left):
         changes["width"] = max(1, len(left))  # whoever is left alone would race itself

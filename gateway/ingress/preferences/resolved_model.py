@@ -43,7 +43,7 @@ class ResolvedModel:
         self._deployments = [deployment for deployment in self._deployments if deployment.name == name]
         if not self._deployments:
             raise ResponseNotFound(
-                f"the response to go on from is kept by {name}, which does not serve this model to this key any more",
+                f"the previous response is stored at {name}, which no longer serves this model for this key",
                 param="previous_response_id",
             )
 
@@ -70,7 +70,7 @@ class ResolvedModel:
         fitting.excluded.update(excluded)
         if self._asked.converses and len(fitting.deployments) > 1:
             raise InvalidRequest(
-                "'conversation' is kept by one provider: ask a model with one deployment, or use previous_response_id",
+                "'conversation' is stored at one provider: use a model with one deployment, or previous_response_id",
                 param="conversation",
             )
         return fitting
@@ -112,6 +112,6 @@ def in_order(plan: Plan, order: tuple[str, ...]) -> Plan:
     first, rest = Launch(names[0], 0.0, Role.PRIMARY), tuple(names[1:])
     explanation = plan.explanation
     if explanation is not None:
-        start = Start(names[0], 0.0, Role.PRIMARY, audited=False, extra=False, why="in the order asked for")
+        start = Start(names[0], 0.0, Role.PRIMARY, audited=False, extra=False, why="in the requested order")
         explanation = msgspec.structs.replace(explanation, launches=(start,), rest=rest)
     return msgspec.structs.replace(plan, launches=(first,), rest=rest, explanation=explanation)

@@ -62,14 +62,14 @@ RERANK = RelayedApi(
     endpoint="rerank",
     path="rerank",
     api="rerank",
-    demands={"query": "what the documents are to be ranked by", "documents": "an array of strings or objects"},
+    demands={"query": "the text to rank the documents by", "documents": "an array of strings or objects"},
 )
 SPEECH = RelayedApi(
     number=4,
     endpoint="audio.speech",
     path="audio/speech",
     api="audio",
-    demands={"input": "the text to be spoken"},
+    demands={"input": "the text to speak"},
     is_text=False,
 )
 TRANSCRIPTIONS = RelayedApi(
@@ -77,7 +77,7 @@ TRANSCRIPTIONS = RelayedApi(
     endpoint="audio.transcriptions",
     path="audio/transcriptions",
     api="audio",
-    demands={"file": "the sound to be transcribed"},
+    demands={"file": "the audio to transcribe"},
     takes=(FORM,),
 )
 TRANSLATIONS = RelayedApi(
@@ -85,7 +85,7 @@ TRANSLATIONS = RelayedApi(
     endpoint="audio.translations",
     path="audio/translations",
     api="audio",
-    demands={"file": "the sound to be translated"},
+    demands={"file": "the audio to translate"},
     takes=(FORM,),
 )
 GENERATIONS = RelayedApi(
@@ -93,7 +93,7 @@ GENERATIONS = RelayedApi(
     endpoint="images.generations",
     path="images/generations",
     api="images",
-    demands={"prompt": "what the picture is to show"},
+    demands={"prompt": "a description of the image"},
     kind="image",
 )
 EDITS = RelayedApi(
@@ -101,7 +101,7 @@ EDITS = RelayedApi(
     endpoint="images.edits",
     path="images/edits",
     api="images",
-    demands={"image|image[]|images": "the picture, or the pictures, to be edited", "prompt": "what is to be changed"},
+    demands={"image|image[]|images": "the image or images to edit", "prompt": "a description of the change"},
     takes=(FORM, JSON),
     kind="image",
 )
@@ -110,7 +110,7 @@ VARIATIONS = RelayedApi(
     endpoint="images.variations",
     path="images/variations",
     api="images",
-    demands={"image": "the picture to vary"},
+    demands={"image": "the image to vary"},
     takes=(FORM,),
     kind="image",
 )

@@ -126,7 +126,7 @@ class RelayedWay:
                 continue
             if relayed.answer.rest is not None:
                 if outlet.response is None:
-                    raise ClientDisconnected("the client has gone")
+                    raise ClientDisconnected("the client disconnected")
                 return outlet.response
             fields = relayed_headers(relayed, told)
             if record.cost_usd is not None:

@@ -40,7 +40,7 @@ def read_messages(contents: Contents, race_header: str | None) -> Asked:
     """
     begun = begin(contents, race_header)
     fields = begun.fields
-    demand(fields, "max_tokens", "how many tokens the answer may have at most")
+    demand(fields, "max_tokens", "the maximum number of tokens in the answer")
     messages = demand_turns(fields)
     found = said(fields, _DECODERS).get
     tools = found("tools") or ()

@@ -108,4 +108,4 @@ def _read(decoder: msgspec.json.Decoder[_T], raw: msgspec.Raw, path: str) -> _T:
     try:
         return decoder.decode(raw)
     except _UNREADABLE as error:
-        raise Malformed(f"{path!r} is not what it should be: {error}", path) from None
+        raise Malformed(f"{path!r} is invalid: {error}", path) from None

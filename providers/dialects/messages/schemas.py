@@ -57,7 +57,7 @@ class KeptSchema:
             schema = msgspec.json.decode(raw, type=Object)
             kept = self._keep(schema, path)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise Malformed(f"{path!r} is not what it should be: {error}", path) from None
+            raise Malformed(f"{path!r} is invalid: {error}", path) from None
         self.kept: Any = kept if self._changed else raw  # as it came, where nothing is amiss
 
     def _keep(self, schema: Object, path: str) -> Object:

@@ -54,8 +54,8 @@ async def test_when_nobody_can_answer_each_ones_reason_is_told(serve: Serve) -> 
         async with stage.chat(messages=IMAGE) as response:
             error = (await response.json())["error"]
         assert (response.status, error["code"]) == (400, "unsupported_by_deployments")
-        assert "alpha/m sees no pictures" in error["message"]
-        assert "beta/m sees no pictures" in error["message"]
+        assert "alpha/m does not support images" in error["message"]
+        assert "beta/m does not support images" in error["message"]
 
 
 async def test_text_that_quotes_a_picture_is_no_picture(serve: Serve) -> None:

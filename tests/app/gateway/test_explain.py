@@ -66,9 +66,9 @@ def able(**capabilities: bool) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("need", "reason", "objective"),
     [
-        ("tools", "calls no tools", "completion"),
-        ("json_schema", "keeps to no JSON schema", "completion"),
-        ("vision", "sees no pictures", "first_token"),
+        ("tools", "does not support tools", "completion"),
+        ("json_schema", "does not support JSON schemas", "completion"),
+        ("vision", "does not support images", "first_token"),
     ],
 )
 async def test_who_could_not_answer_what_is_supposed_is_told_with_the_reason(
@@ -99,9 +99,9 @@ async def test_what_a_deployment_cannot_be_told_is_supposed_with_it(serve: Serve
 async def test_the_command_line_says_who_could_not_answer(serve: Serve) -> None:
     async with serve(fast=None, slow=None, config=able(tools=False, json_schema=False, vision=False)) as stage:
         for option, reason in (
-            ("--tools", "calls no tools"),
-            ("--json-schema", "keeps to no JSON schema"),
-            ("--vision", "sees no pictures"),
+            ("--tools", "does not support tools"),
+            ("--json-schema", "does not support JSON schemas"),
+            ("--vision", "does not support images"),
         ):
             result = await holeshot(stage, "explain", MODEL, option)
             assert f"not asked: fast/m {reason}" in result.stdout

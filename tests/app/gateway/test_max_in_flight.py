@@ -88,7 +88,7 @@ async def test_who_finds_no_room_in_time_is_told_when_to_come_back(serve: Serve,
         assert one.headers["retry-after"] == "1"
         assert one.body["error"]["type"] == "rate_limit_error"
         assert one.body["error"]["code"] == "at_capacity"
-        assert "max_in_flight allows (alpha/m)" in one.body["error"]["message"]
+        assert "have max_in_flight requests (alpha/m)" in one.body["error"]["message"]
         assert stage["alpha"].counts.most_in_flight == 5
         rows = await stage.rows("select status_code, error_kind, launched, count(*) as n from calls group by 1, 2, 3")
         assert rows == [
@@ -261,7 +261,7 @@ async def test_a_plan_tells_who_is_full(serve: Serve) -> None:
         go.set()
         full = "full: alpha/m has 1 of max_in_flight 1 in flight"
         assert full in told["explanation"]["notes"]
-        assert told["explanation"]["deployments"][0]["passed_over"] == "as many in flight as max_in_flight allows"
+        assert told["explanation"]["deployments"][0]["passed_over"] == "max_in_flight requests are in flight"
         assert full in (await second)["notes"]
         await first
 

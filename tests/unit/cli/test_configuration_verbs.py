@@ -322,7 +322,7 @@ def test_serve_refuses_an_impossible_race_with_the_reason(holeshot: Holeshot) ->
     refused = holeshot("serve", "-c", "gateway.yaml")
 
     assert refused.exit_code == 2
-    assert "models.m.race.objective: objective cost needs a known price: set price_per_mtok" in refused.stderr
+    assert "models.m.race.objective: cost needs a known price: set price_per_mtok" in refused.stderr
 
 
 def test_check_reads_certificate_and_key(holeshot: Holeshot) -> None:

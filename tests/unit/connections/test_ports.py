@@ -22,7 +22,7 @@ def test_a_port_that_is_taken_is_named() -> None:
 
 
 def test_an_address_of_another_machine_is_no_matter_of_ports() -> None:
-    with pytest.raises(ListenError, match=r"192.0.2.1 is no address of this machine.*--host") as caught:
+    with pytest.raises(ListenError, match=r"192.0.2.1 is not an address of this machine.*--host") as caught:
         bind("192.0.2.1", 0)
     assert "--port" not in str(caught.value)
 

@@ -130,7 +130,7 @@ def test_a_race_asked_for_without_a_width_is_no_wider_than_the_key_may_start() -
 
 @pytest.mark.parametrize("race", [{"mode": "race"}, {"width": 1}, {"profile": "chat"}])
 def test_a_key_may_be_kept_from_saying_anything(race: dict[str, Any]) -> None:
-    with pytest.raises(Forbidden, match="may not say how its calls are raced"):
+    with pytest.raises(Forbidden, match="may not set how its calls are raced"):
         asked(model(), Client(override=False), **race)
 
 
@@ -141,9 +141,9 @@ def test_a_key_that_may_say_nothing_still_has_its_profile() -> None:
 @pytest.mark.parametrize(
     ("race", "words"),
     [
-        ({"objective": "cost"}, "objective cost means the cheapest that is fast enough: say with ttft_ms"),
-        ({"hedge_delay_s": 0.5}, "hedge_delay_s counts in mode hedge only, not in auto"),
-        ({"min_tok_s": 9000}, "min_tok_s nobody meets 9000"),
+        ({"objective": "cost"}, "objective cost chooses the cheapest that is fast enough: set ttft_ms"),
+        ({"hedge_delay_s": 0.5}, "hedge_delay_s has an effect in mode hedge only, not in auto"),
+        ({"min_tok_s": 9000}, "min_tok_s 9000 cannot be met"),
     ],
 )
 def test_a_wish_that_contradicts_itself_is_refused(race: dict[str, Any], words: str) -> None:

@@ -206,7 +206,7 @@ def test_a_demand_that_cannot_be_assured_is_refused_here_but_may_go_to_openroute
 ) -> None:
     assert read(provider=provider).unmet == (param,)
 
-    with pytest.raises(InvalidRequest, match="cannot be assured here") as refused:
+    with pytest.raises(InvalidRequest, match="cannot be guaranteed") as refused:
         chosen(**provider)
 
     assert refused.value.param == param
@@ -301,7 +301,7 @@ def test_nobody_is_dearer_than_the_most_that_is_paid() -> None:
         result.excluded[TOGETHER.name]
         == "costs $0.9 per million prompt tokens, more than provider.max_price.prompt 0.7"
     )
-    assert "nobody knows" in result.excluded[VERTEX.name]
+    assert "no known price" in result.excluded[VERTEX.name]
 
 
 def test_required_parameters_are_left_out_by_nobody() -> None:
@@ -357,7 +357,7 @@ def test_a_key_that_may_not_say_how_it_is_raced_may_still_narrow_who_answers() -
     kept = Client(override=False)
 
     assert [each.provider for each in chosen(client=kept, only=["groq"]).deployments] == ["groq"]
-    with pytest.raises(Forbidden, match="may not say how its calls are raced"):
+    with pytest.raises(Forbidden, match="may not set how its calls are raced"):
         chosen(client=kept, sort="latency")
 
 

@@ -192,7 +192,7 @@ def test_a_plan_tells_of_a_canary_and_with_which_chance_it_was_chosen() -> None:
     scene = scene_of("a", "b")
     told = scene.plan(canaries=ALWAYS, explain=True).explanation
     assert told is not None
-    assert told.launches[0].why == "canary: given a share of 1 of the calls, however it scores"
+    assert told.launches[0].why == "canary: gets a share of 1 of the calls, whatever its score"
     told = scene.plan(canaries=TENTH, explain=True).explanation
     assert told is not None
     assert [each.deployment for each in told.deployments][-1] == "canary"

@@ -83,7 +83,7 @@ def test_each_launch_names_the_rule_behind_it() -> None:
     wide = explained(scene.plan(explain=True, mode=Mode.RACE, width=3)).launches
     assert wide[2].why == "mode race, width 3; 20.0 extra attempts saved up"
     thrifty = explained(scene.plan(explain=True, objective=Objective.COST, ttft_ms=2000.0)).launches[1]
-    assert thrifty.why.startswith("hedge: the last moment at which it keeps ttft_ms 2000 if it takes 0.6")
+    assert thrifty.why.startswith("hedge: the latest start that can meet ttft_ms 2000 if it takes 0.6")
 
 
 def test_cold_starts_exploring_and_probes_are_called_so() -> None:
@@ -112,7 +112,7 @@ def test_whoever_is_passed_over_is_told_why() -> None:
     told = explained(scene.plan(explain=True, limits={"b": 1}, min_tok_s=40.0))
     assert [prospect(told, name).passed_over for name in "abc"] == [
         None,
-        "as many in flight as max_in_flight allows",
+        "max_in_flight requests are in flight",
         "cooling",
     ]
     slow = explained(scene.plan(explain=True, min_tok_s=400.0))

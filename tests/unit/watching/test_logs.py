@@ -136,7 +136,7 @@ def test_what_is_dropped_is_announced_as_any_event_is(configured: Configured) ->
     assert first["event"] == "next"
     assert second.pop("timestamp").endswith("Z")
     assert second == {
-        "event": "log.lines_dropped", "level": "warning", "lines": 1, "effect": "nobody read standard error in time",
+        "event": "log.lines_dropped", "level": "warning", "lines": 1, "effect": "no process read standard error",
     }  # fmt: skip
 
 
