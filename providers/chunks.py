@@ -222,7 +222,7 @@ def _is_heard_or_seen(delta: _Delta) -> bool:
 
 
 def _no_json_object() -> UpstreamError:
-    return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is no JSON object")
+    return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is not a JSON object")
 
 
 def _read_untyped(data: bytes) -> _Event:

@@ -137,7 +137,7 @@ def _decoded(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "its list of models is no JSON") from None
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "its list of models is not JSON") from None
 
 
 def _name_in(row: Mapping[str, Any]) -> str | None:

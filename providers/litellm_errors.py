@@ -51,7 +51,7 @@ def upstream_error(error: Exception, secrets: Sequence[str], now_s: float, *, op
     status = getattr(original, "status_code", None)
     if type(original).__name__ == "UnsupportedParamsError":
         status = _BAD_REQUEST  # at times it says 500
-        message += " drop_params: true at the deployment has it left out."
+        message += " drop_params: true at the deployment leaves it out."
     headers = getattr(original, "litellm_response_headers", None) or getattr(original, "headers", None) or {}
     told = error_of_response(
         status if isinstance(status, int) else _INTERNAL_SERVER_ERROR,

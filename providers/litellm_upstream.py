@@ -184,7 +184,7 @@ class LiteLLMUpstream:
             UpstreamError: always, not_found.
 
         """
-        message = f"provider {self._provider!r} is reached through litellm, which does not list its models"
+        message = f"provider {self._provider!r} is called through litellm, which does not list its models"
         raise UpstreamError(ErrorKind.NOT_FOUND, message, status=404)
 
     async def aclose(self) -> None:
@@ -236,7 +236,7 @@ class LiteLLMUpstream:
         """Refuse what would go unheard: the planner keeps such calls away once litellm is imported, not before."""
         lost = [] if request.drop_params else self._hearing.losses(request.model, request.fields)
         if told := "; ".join(f"{loss.field} ({loss.reason})" for loss in lost if not loss.hint):
-            message = f"provider {self._provider!r} would not hear {told}; drop_params: true has it left out"
+            message = f"provider {self._provider!r} does not support {told}; drop_params: true leaves it out"
             raise error_of_response(_BAD_REQUEST, {}, message.encode(), self._secrets, self._wall_clock())
 
     def _arguments(self, request: Request, asked: Mapping[str, Any]) -> dict[str, Any]:

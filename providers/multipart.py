@@ -135,12 +135,12 @@ def _read(boundary: bytes, body: bytes) -> Form:
     while not body.startswith(b"--", after := at + len(delimiter)):
         line_end = body.find(b"\r\n", after)
         if line_end < 0 or body[after:line_end].strip(b" \t"):
-            raise Malformed("the body is no multipart form: a boundary is not at the end of its line")
+            raise Malformed("the body is not a multipart form: a boundary is not at the end of its line")
         head_end = body.find(b"\r\n\r\n", line_end, line_end + _LONGEST_HEAD_BYTES)
         end = body.find(b"\r\n" + delimiter, line_end)
         if head_end < 0 or end < head_end:
             raise Malformed(
-                "the body is no whole multipart form: it ends within a part, or a part has no headers, or endless ones"
+                "the body is not a complete multipart form: it ends within a part, or a part has no or endless headers"
             )
         name = _name(body[line_end + 2 : head_end])
         parts.append(Part(name, at - start, min(head_end + 4, end) - start, end - start))
@@ -152,7 +152,7 @@ def _read(boundary: bytes, body: bytes) -> Form:
     if start or not whole:
         body = b"".join([memoryview(body)[start : after + 2], b"\r\n"])
     if body.count(b"\n" + delimiter) != len(parts) or b"\r" + delimiter in body:
-        raise Malformed("the form's boundary stands in one of its parts, too: use another")
+        raise Malformed("the form's boundary is also in one of its parts: use another")
     return Form(boundary, body, tuple(parts))
 
 
@@ -177,7 +177,7 @@ def _name(head: bytes) -> str:
     for line in head.split(b"\r\n"):
         field, colon, value = line.partition(b":")
         if not colon or not _TOKEN.fullmatch(field) or not _BREAKS.isdisjoint(line):
-            raise Malformed("a part of the form has a header that is none")
+            raise Malformed("a part of the form has an invalid header")
         if field.lower() == _DISPOSITION:
             dispositions.append(value.strip())
     kind, semicolon, rest = dispositions[0].partition(b";") if len(dispositions) == 1 else (b"", b"", b"")

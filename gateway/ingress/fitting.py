@@ -121,9 +121,9 @@ class _Words:
             return
         for loss in losses:
             if loss.field in _WHAT_WAS_SAID:
-                raise _Unfit(f"cannot be told {loss.field!r}: {loss.reason}")
+                raise _Unfit(f"does not support {loss.field!r}: {loss.reason}")
             if not (loss.hint or deployment.drop_params):
-                raise _Unfit(f"cannot be told {loss.field!r}: {loss.reason} (drop_params: true leaves it out)")
+                raise _Unfit(f"does not support {loss.field!r}: {loss.reason} (drop_params: true leaves it out)")
         fitting.dropped[deployment.name] = tuple(dict.fromkeys(loss.field for loss in losses))
 
     def _for(self, deployment: Deployment, spoken: Dialect) -> Wording:

@@ -86,7 +86,7 @@ class GatheringSink:
                     for chunk in part.chunks:
                         self._take(chunk)
         except _MALFORMED as error:
-            message = f"sent a chunk that is none: {type(error).__name__}"
+            message = f"sent an invalid chunk: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
 
     async def end(self, last: Block) -> None:

@@ -93,7 +93,7 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
     if source is not Dialect.CHAT:
         wording = _TO_CHAT[source](fields, thoughts=target is Dialect.CHAT and habits.takes_thoughts)
     if not habits.thinks and "reasoning_effort" in wording.fields:
-        loss = Loss(_EFFORT[source], "this model does not think, and would refuse it", hint=True)
+        loss = Loss(_EFFORT[source], "this model has no reasoning, and would refuse it", hint=True)
         rest = {name: value for name, value in wording.fields.items() if name != "reasoning_effort"}
         wording = Wording(rest, (*wording.losses, loss))
     if target is not Dialect.CHAT:

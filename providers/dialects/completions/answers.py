@@ -31,7 +31,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     try:
         choices = _choices.decode(answer.pop("choices", _NULL))
     except msgspec.ValidationError:
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is no completion") from None
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a completion") from None
     usage = answer.pop("usage", _NULL)
     texts = [{"index": msgspec.Raw(b"0"), **choice, "finish_reason": _NULL} for choice in choices]
     ends = [
@@ -64,7 +64,7 @@ class CompletionGathering:
             for piece in chunk.pop("choices", None) or ():
                 self._add(piece)
         except (*_NOT_JSON, AttributeError, TypeError) as error:
-            message = f"sent a chunk that is none: {type(error).__name__}"
+            message = f"sent an invalid chunk: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
         self._answer |= {name: value for name, value in chunk.items() if value is not None or name not in self._answer}
 
@@ -79,7 +79,7 @@ class CompletionGathering:
     def _add(self, piece: dict[str, Any]) -> None:
         index = piece.get("index") or 0
         if not isinstance(index, int):
-            raise TypeError("an index is no number")
+            raise TypeError("an index is not a number")
         choice = self._choices.setdefault(index, {"logprobs": None, "finish_reason": None})
         texts = self._texts.setdefault(index, [])
         for name, value in piece.items():
@@ -93,7 +93,7 @@ class CompletionGathering:
 
 def _string(value: Any) -> str:
     if not isinstance(value, str | None):
-        raise TypeError("a text is no string")
+        raise TypeError("a text is not a string")
     return value or ""
 
 

@@ -72,7 +72,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
 
 
 def _no_json_object() -> UpstreamError:
-    return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is no JSON object")
+    return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is not a JSON object")
 
 
 def _read_untyped(data: bytes) -> _Event:

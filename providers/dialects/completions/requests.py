@@ -16,4 +16,4 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
 def from_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
     """Return why a chat completion cannot be a completion, and no request at all."""
     del fields  # whatever it asks for
-    return Wording({}, (Loss("messages", "completions continue a raw prompt; they know no chat template"),))
+    return Wording({}, (Loss("messages", "completions continue a raw prompt; they have no chat template"),))

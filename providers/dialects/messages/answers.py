@@ -72,7 +72,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
         for index, block in enumerate(blocks):
             stream += _block(index, block)
     except _SURPRISES:
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is no message") from None
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a message") from None
     delta = {name: message[name] for name in _AT_THE_END if name in message}
     delta.setdefault("stop_sequence", _NULL)
     if bytes(delta.get("stop_reason", _NULL)) == b"null":  # a whole body is finished by being whole
@@ -193,7 +193,7 @@ class MessageGathering:
         try:
             self._take(_objects.decode(data))
         except _SURPRISES as error:
-            message = f"sent an event that is none of Messages: {type(error).__name__}"
+            message = f"sent an event that Messages does not have: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
 
     def body(self) -> bytes:

@@ -50,7 +50,7 @@ def thinking_of_effort(effort: str | None, said: Object, losses: Losses, *, adap
         return {}
     if not adaptive and _is_between_tools(said["messages"]):
         # A hint, since an agent's task must not be refused in the middle; the API too goes on without thinking then.
-        reason = "Messages does not go on thinking after a tool without its earlier thoughts"
+        reason = "Messages cannot continue reasoning after a tool without the earlier thinking blocks"
         losses.add("reasoning_effort", reason, hint=True)
         return {}
     if adaptive:  # without display, newer models keep their thoughts to themselves
@@ -67,7 +67,7 @@ def _reason_not_to_think(effort: str, said: Object, *, adaptive: bool, limit: in
     if effort not in _EFFORTS:
         return f"Messages has no effort {effort!r}"
     if said.get("tool_choice", {}).get("type") in {"any", "tool"}:
-        return "Messages does not think when it must call a tool"
+        return "Messages has no thinking when a tool call is forced"
     if not adaptive and limit is not None and limit <= _LEAST_BUDGET_TOKENS:
         return f"Messages needs a limit over {_LEAST_BUDGET_TOKENS} tokens to think"
     return None

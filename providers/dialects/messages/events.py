@@ -161,7 +161,7 @@ _READERS: Mapping[str, Callable[[bytes, _Event], Chunk]] = {
 
 
 def _no_json_object() -> UpstreamError:
-    return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is no JSON object")
+    return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is not a JSON object")
 
 
 def _read_untyped(data: bytes) -> _Event:

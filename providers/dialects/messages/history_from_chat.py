@@ -75,7 +75,7 @@ class Conversation:
         last = self.turns[-1]
         if not (self._system_turns and last["role"] in {"user", "system"} and following in {"assistant", None}):
             reason = (
-                "this model has no system prompt but at the beginning: it is said in the user's turn, in <system> tags"
+                "this model takes system prompts only first: this one goes into the user's message, in <system> tags"
             )
             self._losses.add(f"{path}.role", reason, hint=True)
             for block in blocks:
@@ -127,7 +127,7 @@ class Conversation:
         for name in sorted(_THOUGHTS & message.keys()):
             said.add(name)
             if bytes(message[name]) not in {b"null", b'""', b"[]"}:
-                reason = "Messages takes no thoughts that it did not sign"
+                reason = "Messages refuses thinking blocks that it did not sign"
                 self._losses.add(f"{path}.{name}", reason, hint=True)
         for name in ("annotations", "function_call"):  # SDKs send an answer back as they had it, empty fields included
             if bytes(message.get(name, b"null")) == b"[]":
@@ -185,7 +185,7 @@ class Conversation:
             elif kind == "file":
                 blocks += self._file(part, at)
             elif kind == "input_audio":
-                self._losses.add(at, "Messages hears nothing")
+                self._losses.add(at, "Messages has no audio input")
             else:
                 self._losses.add(at, _NO_PART)
         return blocks
@@ -195,7 +195,7 @@ class Conversation:
         self._losses.rest(part, ("type", name, "cache_control"), at, _NO_FIELD)
         if len(memoryview(text)) <= _LONGEST_BLANK_BYTES and not msgspec.json.decode(text, type=str).strip():
             if not empty_is_said:
-                self._losses.add(at, "Messages takes no text without words", hint=True)
+                self._losses.add(at, "Messages refuses empty text", hint=True)
             return []
         block: Object = {"type": "text", "text": text}
         _mark(part, block)
@@ -205,7 +205,7 @@ class Conversation:
         image = object_at(part.get("image_url"), f"{at}.image_url")
         url = text_at(image, "url", f"{at}.image_url")
         if bytes(image.get("detail", b"null")) not in {b"null", b'"auto"'}:
-            self._losses.add(f"{at}.image_url.detail", "Messages looks at every image the same way", hint=True)
+            self._losses.add(f"{at}.image_url.detail", "Messages has no detail level for images", hint=True)
         self._losses.rest(part, ("type", "image_url", "cache_control"), at, _NO_FIELD)
         self._losses.rest(image, ("url", "detail"), f"{at}.image_url", _NO_FIELD)
         if inline := _IMAGE.fullmatch(url):
@@ -223,7 +223,7 @@ class Conversation:
     def _file(self, part: RawObject, at: str) -> list[Object]:
         file = object_at(part.get("file"), f"{at}.file")
         self._losses.rest(part, ("type", "file", "cache_control"), at, _NO_FIELD)
-        self._losses.rest(file, ("file_data", "filename"), f"{at}.file", "Messages has none of OpenAI's files")
+        self._losses.rest(file, ("file_data", "filename"), f"{at}.file", "Messages has no access to OpenAI's files")
         inline = _FILE.fullmatch(decoded(file.get("file_data"), str, f"{at}.file.file_data") or "")
         if inline is None:
             if "file_data" in file:
@@ -234,7 +234,7 @@ class Conversation:
             try:
                 text = base64.b64decode(inline[2], validate=True).decode()
             except (binascii.Error, UnicodeDecodeError):
-                raise Malformed(f"'{at}.file.file_data' is no text in base64", f"{at}.file.file_data") from None
+                raise Malformed(f"'{at}.file.file_data' is not base64 text", f"{at}.file.file_data") from None
             source = {"type": "text", "media_type": inline[1], "data": text}
         block: Object = {"type": "document", "source": source}
         if "filename" in file and not is_null(file["filename"]):

@@ -20,7 +20,7 @@ from providers.dialects.tool_names import short_name
 from providers.dialects.tool_pictures import SEE_BELOW, SHOWN_LATER, shown
 
 _NO_BLOCK = "chat has no such block"
-_OWN_THOUGHTS = "chat does not take earlier thoughts back: they are of use to the model that thought them"
+_OWN_THOUGHTS = "chat has no earlier thinking blocks: only the model that wrote them can use them"
 _NO_FIELD = "chat has no such field"
 _BILLING = b'"x-anthropic-billing-header:'
 
@@ -115,7 +115,7 @@ def _call(block: RawObject, at: str, losses: Losses) -> Object:
         raise Malformed(f"'{at}.input' must be an object", f"{at}.input")
     caller = object_at(block.get("caller"), f"{at}.caller")
     if bytes(caller.get("type", b'"direct"')) != b'"direct"':
-        losses.add(f"{at}.caller", "chat's tools are called by the model alone")
+        losses.add(f"{at}.caller", "in chat only the model calls tools")
     losses.rest(block, ("type", "id", "name", "input", "caller"), at, _NO_FIELD)
     function = {"name": short_name(text_at(block, "name", at)), "arguments": bytes(arguments).decode()}
     return {"id": raw_text_at(block, "id", at), "type": "function", "function": function}
@@ -193,7 +193,7 @@ def _document(block: RawObject, at: str, losses: Losses) -> list[Object]:
         for inner, inner_kind, item in _blocks(source.get("content"), f"{path}.content"):
             parts += _parts(item, inner_kind, inner, losses)
     else:
-        losses.add(path, "chat has documents neither by address nor from Anthropic's Files API")
+        losses.add(path, "chat has no documents by URL or from Anthropic's Files API")
     losses.rest(block, said, at, _NO_FIELD)
     return parts
 
@@ -221,7 +221,9 @@ def _texts(content: msgspec.Raw | None, path: str, losses: Losses) -> object:
     for at, kind, block in _blocks(content, path):
         if kind == "text" and _is_bill(block.get("text")):
             losses.add(
-                at, "it is Claude Code's note for Anthropic's bill; new each time, it would undo a cache", hint=True
+                at,
+                "it is Claude Code's billing note for Anthropic; it changes each time, which would prevent caching",
+                hint=True,
             )
         elif kind == "text":
             parts += _parts(block, kind, at, losses)

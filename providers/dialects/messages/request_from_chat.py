@@ -62,18 +62,18 @@ _DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # what asks for nothing
     "verbosity": (b'"medium"',),
 }
 _HINTS: Mapping[str, str] = {
-    "metadata": "Messages keeps no metadata but the user's id",
+    "metadata": "Messages has no metadata except the user's id",
     "prediction": "Messages takes no prediction",
     "prompt_cache_key": CACHE_REASON,
     "prompt_cache_options": CACHE_REASON,
     "prompt_cache_retention": CACHE_REASON,
 }
 _REASONS: Mapping[str, str] = {
-    "audio": "Messages does not speak",
+    "audio": "Messages has no audio output",
     "frequency_penalty": "Messages has no penalties",
     "function_call": "Messages has tools in place of functions",
     "functions": "Messages has tools in place of functions",
-    "logit_bias": "Messages has no bias of tokens",
+    "logit_bias": "Messages has no logit bias",
     "logprobs": "Messages has no log probabilities",
     "modalities": "Messages answers in text",
     "moderation": "Messages does not moderate",
@@ -83,7 +83,7 @@ _REASONS: Mapping[str, str] = {
     "store": "Messages stores nothing",
     "top_logprobs": "Messages has no log probabilities",
     "verbosity": "Messages has no verbosity",
-    "web_search_options": "Messages searches with a tool of its own",
+    "web_search_options": "Messages has its own web search tool",
 }
 Sampling = Literal["free", "one", "none"]  # of temperature and top_p, what a model takes; none: top_k neither
 
@@ -91,9 +91,9 @@ _NO_FIELD = "Messages has no such field"
 _NOT_AT_THE_TOP = frozenset({"allOf", "anyOf", "oneOf"})
 _LEAST_TOP_P_THINKING = 0.95
 _THINKING_REASONS: Mapping[str, str] = {
-    "temperature": "Messages thinks at temperature 1 only",
+    "temperature": "Messages needs temperature 1 for thinking",
     "top_p": f"Messages thinks with a top_p of at least {_LEAST_TOP_P_THINKING}",
-    "top_k": "Messages thinks without top_k only",
+    "top_k": "Messages has no top_k with thinking",
 }
 
 
@@ -167,7 +167,7 @@ def _stops(asked: RawObject, losses: Losses) -> Object:
     one = is_string(asked["stop"])
     stops: list[str] = [decoded(asked["stop"], str, "stop")] if one else decoded(asked["stop"], list[str], "stop")
     if any(not stop.strip() for stop in stops):
-        losses.add("stop", "Messages stops at nothing that is blank")
+        losses.add("stop", "Messages has no blank stop sequences")
     said = [stop for stop in stops if stop.strip()]
     return {"stop_sequences": said} if said else {}
 
@@ -253,11 +253,11 @@ def _form(asked: RawObject, losses: Losses) -> Object:
         losses.add(path, "Messages needs the schema itself")
         return {}
     if "description" in given and not is_null(given["description"]):
-        losses.add(f"{path}.description", "Messages describes a form in its schema only", hint=True)
+        losses.add(f"{path}.description", "Messages has a description in the schema only", hint=True)
     losses.rest(given, ("name", "description", "schema", "strict"), path, _NO_FIELD)
     schema = KeptSchema(given["schema"], f"{path}.schema")
     for keyword in schema.lost:
-        losses.add(keyword, "Messages keeps to no such keyword of a schema")
+        losses.add(keyword, "Messages does not support this keyword of a schema")
     return {"output_config": {"format": {"type": "json_schema", "schema": schema.kept}}}
 
 

@@ -44,13 +44,13 @@ _DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # what asks for nothing
 }
 _HINTS: Mapping[str, str] = {
     "cache_control": CACHE_REASON,
-    "diagnostics": "chat does not tell why a cache was missed",
+    "diagnostics": "chat does not report why a cache was missed",
     "speed": "chat has no fast mode",
 }
 _REASONS: Mapping[str, str] = {
     "container": "chat has no containers",
     "context_management": "chat does not edit its context",
-    "inference_geo": "chat does not choose where it is computed",
+    "inference_geo": "chat has no choice of where it runs",
     "mcp_servers": "chat has no MCP servers",
     "top_k": "chat has no top_k",
 }
@@ -103,7 +103,7 @@ def _limits(asked: RawObject, losses: Losses) -> Object:
         if len(stops) > _MOST_STOPS:
             losses.add("stop_sequences", f"chat takes {_MOST_STOPS} stop sequences at most")
         else:
-            losses.add("stop_sequences", "chat does not tell which one ended an answer", hint=True)
+            losses.add("stop_sequences", "chat does not report which one ended an answer", hint=True)
     return said
 
 
@@ -132,7 +132,7 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
             known.add("allowed_callers")
         if "eager_input_streaming" in tool:
             known.add("eager_input_streaming")
-            losses.add(f"{path}.eager_input_streaming", "chat streams arguments as it likes", hint=True)
+            losses.add(f"{path}.eager_input_streaming", "chat has no setting for streaming arguments", hint=True)
         losses.rest(tool, known, path, _NO_TOOL_FIELD)
     return {"tools": said} if said else {}
 
@@ -169,7 +169,7 @@ def _output(asked: RawObject, losses: Losses) -> Object:
             said["response_format"] = {"type": "json_schema", "json_schema": schema}
             losses.rest(form, ("type", "schema"), path, "chat has no such field")
         else:
-            losses.add(path, "chat has no such form of answer")
+            losses.add(path, "chat has no such output format")
     losses.rest(config, ("effort", "format"), "output_config", "chat has no such field")
     thinking = object_at(asked.get("thinking"), "thinking")
     if thinking:

@@ -71,7 +71,7 @@ class FromChat:
             try:
                 self._take(data, said)
             except _SURPRISES as error:
-                message = f"sent a chunk that is none: {type(error).__name__}"
+                message = f"sent an invalid chunk: {type(error).__name__}"
                 raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
         return b"".join(said)
 

@@ -59,7 +59,7 @@ class ToChat:
                 try:
                     said.append(self._chunks(event.data))
                 except _SURPRISES as error:
-                    message = f"sent an event that is none of Messages: {type(error).__name__}"
+                    message = f"sent an event that Messages does not have: {type(error).__name__}"
                     raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
         return b"".join(said)
 

@@ -36,7 +36,9 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
         kept: list[RawObject] = []
         for place, block in enumerate(objects_at(content, path)):
             if text_at(block, "type", path) == "thinking" and bytes(block.get("signature", b"")) == b'""':
-                losses.append(Loss(f"{path}[{place}]", "Messages takes no thoughts that it did not sign", hint=True))
+                losses.append(
+                    Loss(f"{path}[{place}]", "Messages refuses thinking blocks that it did not sign", hint=True)
+                )
             else:
                 kept.append(block)
         if kept:

@@ -66,7 +66,7 @@ class Calls:
         call = self._calls.setdefault(index, Call())
         call.add(piece)
         if "".join(call.unsaid).strip() and call in list(self._calls.values())[: self._said]:
-            raise UpstreamError(ErrorKind.INVALID_RESPONSE, "went on with a tool call that was over")
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, "continued a tool call that had ended")
 
     def check(self) -> None:
         """See that every call could be said.

@@ -14,7 +14,7 @@ def name_in_chat(name: str, losses: Losses) -> str:
     """Return a Messages request's ``metadata.user_id`` as chat's ``user``. Claude Code's has over a hundred letters."""
     if len(name) <= _LONGEST_IN_CHAT:
         return name
-    losses.add("metadata.user_id", f"chat takes {_LONGEST_IN_CHAT} letters at most, and is told its hash", hint=True)
+    losses.add("metadata.user_id", f"chat takes {_LONGEST_IN_CHAT} letters at most, and gets its hash", hint=True)
     return _hash(name)
 
 
@@ -22,7 +22,7 @@ def name_in_messages(name: str, field: str, losses: Losses) -> str:
     """Return chat's name of a user, which is ``field``, as ``metadata.user_id``."""
     if len(name) <= _LONGEST_IN_MESSAGES and not _TELLS_WHO.fullmatch(name):
         return name
-    losses.add(field, "Messages takes no name that is long or tells who it is, and is told its hash", hint=True)
+    losses.add(field, "Messages takes no long or personal names, and gets its hash", hint=True)
     return _hash(name)
 
 

@@ -55,7 +55,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
         for index, item in enumerate(items):
             retell(telling, index, item)
     except msgspec.ValidationError:
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is no response") from None
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a response") from None
     end = "incomplete" if answer.get("status") == _INCOMPLETE else "completed"
     telling.say(f"response.{end}", response=msgspec.Raw(body.strip()))
     return telling.take()
@@ -81,7 +81,7 @@ class ResponseGathering:
                 _objects.decode(event.response)
                 self._response = event.response
         except _NOT_JSON as error:
-            message = f"sent an event that is none: {type(error).__name__}"
+            message = f"sent an invalid event: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
         if event.type == "response.output_item.done":
             self._items[event.output_index] = event.item

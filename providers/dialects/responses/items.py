@@ -18,8 +18,8 @@ _HIGH = msgspec.Raw(b'"high"')
 _EMPTY = msgspec.Raw(b'""')
 _ORIGINAL = msgspec.Raw(b'"original"')
 _NO_SUCH_FIELD = "chat completions have no such field"
-_OWN_THOUGHTS = "chat completions do not take earlier reasoning back: it is of use to the model that thought it"
-_OWN_PHASES = "chat completions have no phases: they are of use to the model that named them"
+_OWN_THOUGHTS = "chat completions have no earlier reasoning: only the model that wrote it can use it"
+_OWN_PHASES = "chat completions have no phases: only the model that named them can use them"
 _NOT_TAKEN_BACK = "chat completions do not take this back with an earlier answer"
 
 
@@ -82,7 +82,7 @@ class Conversation:
                 self._think(item)
                 return
             case "item_reference" | None:
-                self._losses.add(item.path, "it names an item that only the provider that made it has")
+                self._losses.add(item.path, "it names an item that only another provider has")
                 return
             case _:
                 self._losses.add(item.path, f"chat completions have no {kind} items")
@@ -196,7 +196,7 @@ class Conversation:
                 said = self._image(part)
             case "input_file":
                 part.lose("detail", self._losses, _NO_SUCH_FIELD, b'"auto"')
-                part.lose("file_url", self._losses, "chat completions take a file's data, not its address")
+                part.lose("file_url", self._losses, "chat completions take a file's data, not its URL")
                 file = part.several("file_data", "file_id", "filename")
                 said = {"type": "file", "file": file} if file else None
             case "input_audio":
@@ -209,7 +209,7 @@ class Conversation:
     def _image(self, part: Fields) -> Part | None:
         image = part.several("detail")
         if image.get("detail") == _ORIGINAL:
-            self._losses.add(part.named("detail"), "chat completions know images of high detail at most")
+            self._losses.add(part.named("detail"), "chat completions have images of high detail at most")
             image["detail"] = _HIGH
         url, file_id = part.raw("image_url"), part.raw("file_id")
         if url is not None:

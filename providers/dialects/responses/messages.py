@@ -11,7 +11,7 @@ Item = dict[str, Any]
 
 _AUTO = msgspec.Raw(b'"auto"')
 _NO_SUCH_FIELD = "Responses has no such field"
-_OWN_THOUGHTS = "Responses takes earlier reasoning back only as it gave it: it is of use to the model that thought it"
+_OWN_THOUGHTS = "Responses takes earlier reasoning only unchanged: only the model that wrote it can use it"
 _NOT_TAKEN_BACK = "Responses does not take this back with an earlier answer"
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")
 
@@ -124,7 +124,7 @@ class Transcript:
     def _answer_parts(self, raw: msgspec.Raw, path: str) -> list[Item]:
         said: list[Item] = []
         for part in objects_of(raw, path):
-            part.lose("prompt_cache_breakpoint", self._losses, "Responses marks no answers for its cache", hint=True)
+            part.lose("prompt_cache_breakpoint", self._losses, "Responses has no cache markers in answers", hint=True)
             match kind := part.take("type", str):
                 case "text":
                     said.append(_output_text(part.need("text")))

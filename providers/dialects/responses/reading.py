@@ -22,7 +22,7 @@ def read(data: bytes, struct: type[_S]) -> _S:
     try:
         return _fitting(_objects.decode(data), struct)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is no JSON object") from None
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is not a JSON object") from None
 
 
 def lenient(raw: msgspec.Raw, struct: type[_S]) -> _S:

@@ -20,7 +20,7 @@ _LOST: Mapping[str, tuple[str, tuple[bytes, ...]]] = {  # why, and the values th
     "frequency_penalty": ("Responses has no penalties", (b"0", b"0.0")),
     "presence_penalty": ("Responses has no penalties", (b"0", b"0.0")),
     "logit_bias": ("Responses takes no logit bias", (b"{}",)),
-    "audio": ("Responses does not speak", ()),
+    "audio": ("Responses has no audio output", ()),
     "modalities": ("Responses answers in text", (b'["text"]',)),
     "web_search_options": ("Responses searches the web with a tool of other options", ()),
     "functions": ("Responses has no functions, only tools", (b"[]",)),

@@ -213,7 +213,7 @@ def _read(data: bytes) -> dict[str, Any]:
     try:
         return _chunks.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is no JSON object") from None
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is not a JSON object") from None
 
 
 def _wants_summary(asked: Mapping[str, msgspec.Raw]) -> bool:

@@ -339,7 +339,7 @@ async def test_what_would_not_be_heard_is_refused_or_left_out_as_the_deployment_
     litellm: LiteLLM, family: Family
 ) -> None:
     async with asking(litellm, family) as (server, upstream):
-        with pytest.raises(UpstreamError, match=r"would not hear colour .*drop_params") as raised:
+        with pytest.raises(UpstreamError, match=r"does not support colour .*drop_params") as raised:
             await upstream.stream(tell(family, "answer", colour="red", n=1))
         assert raised.value.kind is ErrorKind.BAD_REQUEST
         assert raised.value.body is not None
@@ -362,7 +362,7 @@ async def test_what_litellm_itself_does_not_take_is_a_bad_request_that_says_what
         with pytest.raises(UpstreamError, match="dimensions") as raised:
             await upstream.send("embeddings", Request("mistral-embed", fields))
     assert raised.value.kind is ErrorKind.BAD_REQUEST
-    assert raised.value.message.endswith("drop_params: true at the deployment has it left out.")
+    assert raised.value.message.endswith("drop_params: true at the deployment leaves it out.")
     assert "litellm" not in raised.value.message
     assert server.tally.counts.requests == 0
 

@@ -89,7 +89,7 @@ def test_comments_and_done_are_understood_and_what_is_no_object_is_refused() -> 
     assert read_event(b" [DONE]").done
     assert not read_event(b"").meaningful
     for data in (b"[]", b"{"):
-        with pytest.raises(UpstreamError, match="no JSON object"):
+        with pytest.raises(UpstreamError, match="not a JSON object"):
             read_event(data)
 
 

@@ -129,7 +129,7 @@ def test_comments_and_done_are_understood_and_what_is_no_object_is_refused() -> 
     assert what(read_event(b"")) == NOTHING
     assert read_event(b"[DONE]").done
     for data in (b"[]", b"{", b"5"):
-        with pytest.raises(UpstreamError, match="no JSON object"):
+        with pytest.raises(UpstreamError, match="not a JSON object"):
             read_event(data)
 
 

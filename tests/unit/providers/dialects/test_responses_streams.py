@@ -258,7 +258,7 @@ def test_an_error_in_the_stream_is_told_as_one_and_ends_it() -> None:
 @pytest.mark.parametrize("make", [FromChat, ToChat])
 @pytest.mark.parametrize("data", [b"[]", b"{", b"5", b'{"a": \xff}'])
 def test_events_that_are_no_json_objects_are_an_invalid_response(make: Callable[..., Any], data: bytes) -> None:
-    with pytest.raises(UpstreamError, match="no JSON object") as caught:
+    with pytest.raises(UpstreamError, match="not a JSON object") as caught:
         make({}).feed(b"data: " + data + b"\n\n")
     assert caught.value.kind is ErrorKind.INVALID_RESPONSE
 
