@@ -173,7 +173,7 @@ async def test_the_error_budget_is_half_a_percent_of_the_month_s_calls(filled_ur
 
 
 async def test_what_clients_spent_adds_up(filled_url: str) -> None:
-    [row] = await answers(filled_url, "Who spends most?")
+    [row] = await answers(filled_url, "Which client spends most?")
     assert row["calls"] == 123
     assert row["usd"] == pytest.approx(120 * 0.0015)
     assert (row["at_least"], row["at_most"]) == (pytest.approx(120 * 0.001), pytest.approx(120 * 0.002))
