@@ -22,7 +22,7 @@ _SHORTEST_FIELD = len('"":1,')
 _COUNTED_BYTES = 64 * 1024  # up to this it is cheaper to count colons than to count fields
 _NULL = msgspec.Raw(b"null")
 _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_MODEL = msgspec.json.Decoder(str | None)  # made once: a type is dearer to prepare than a value to decode
+_MODEL = msgspec.json.Decoder(str | None)  # made once: preparing a type costs more than decoding a value
 
 
 def prompt_class(size: int) -> int:

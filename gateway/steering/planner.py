@@ -165,7 +165,7 @@ class _Draft:
 
         That is a broken deployment that may have recovered, now and then the least seen, or anyone when the primary is
         new. No user waits for them. All but the first stay away from long prompts: every attempt pays its prefill; and
-        under ``cost`` from the dearer ones, who would not be chosen however fast they are.
+        under ``cost`` from more expensive ones, which would not be chosen even if fast.
         """
         race, random = self._race, self._random
         if probe is not None:

@@ -159,13 +159,13 @@ class Table:
 _HEAD = (
     "# Clients",
     "",
-    "Real clients with nothing changed but base URL and key, made by `make test-clients`. *directly*: at a",
-    "deterministic upstream itself; *native*: at the gateway, racing two upstreams that speak the client's own",
-    "dialect; *translated*: racing two that speak only another one (those of chat race Anthropic's Messages,",
-    "those of Responses and of Messages race chat completions); *translated twice*: those of Responses race",
-    "Messages, by way of chat, and those of Messages and of chat race Responses.",
+    "Real clients, with only base URL and key changed; `make test-clients` writes this page. *directly*: at a",
+    "deterministic upstream, without the gateway; *native*: through the gateway, which races two upstreams with the",
+    "client's dialect; *translated*: the upstreams have another dialect (Anthropic's Messages for clients of chat,",
+    "chat completions for clients of Responses and Messages); *translated twice*: clients of Responses race",
+    "Messages, by way of chat; clients of Messages and of chat race Responses.",
     "",
-    "✓ passed · ✗ failed · r refused: no translation can say it, and the error names it · - not applicable",
+    "✓ passed · ✗ failed · r refused: no translation exists, and the error names the parameter · - not applicable",
     "",
 )
 
