@@ -51,7 +51,7 @@ async def test_what_a_request_says_of_its_race_is_refused_with_the_reason(serve:
             ({"width": 0}, "race"),
             ({"objective": "speed"}, "a profile (chat, voice, agent, batch)"),
             ({"budget": 5}, "budget"),
-            ({"objective": "cost"}, "say with ttft_ms how fast that is"),
+            ({"objective": "cost"}, "fast enough: set ttft_ms"),
         ):
             async with stage.chat(race=race) as response:
                 assert response.status == 400
