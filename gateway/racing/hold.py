@@ -2,11 +2,13 @@
 
 When attempt *i* delivers first while *j* with a smaller predicted decode time still runs, *i* is held for at most
 min(5 s, decode_i - min_j decode_j): longer, and even the fastest decoder could not make up for it (STEERING, 1.3).
+No client waits for a probe, which may hang, nor for a deployment of which no decode time is predicted.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
+from gateway.calls import Role
 from gateway.racing.attempt import Attempt
 
 HOLD_MAX_S = 5.0  # a client waits no longer for what is only predicted
@@ -28,8 +30,7 @@ class Hold:
         """Hold ``attempt`` if one of ``others`` may be worth waiting for; return whether it is held."""
         if not self._decode_s or self._release is None:
             return False
-        own_s = self._of(attempt)
-        hold_s = min(HOLD_MAX_S, max((own_s - self._of(other) for other in others), default=0.0))
+        hold_s = min(HOLD_MAX_S, self._gain_s(attempt, others))
         if hold_s <= 0:
             return False
         self.leader = attempt
@@ -38,17 +39,13 @@ class Hold:
 
     def overtakes(self, attempt: Attempt) -> bool:
         """Tell whether ``attempt`` is a better answer than the one held."""
-        return self.leader is not None and self._of(attempt) < self._of(self.leader)
+        return self.leader is not None and self._gain_s(self.leader, (attempt,)) > 0
 
     def failed(self, attempt: Attempt, running: Iterable[Attempt]) -> None:
         """Take a failure: of the held one itself, or of one it was held for."""
         if attempt is self.leader:
             self.end()
-        elif (
-            self.leader is not None
-            and self._release is not None
-            and all(self._of(other) >= self._of(self.leader) for other in running)
-        ):
+        elif self.leader is not None and self._release is not None and self._gain_s(self.leader, running) <= 0:
             self._release(self.leader)
 
     def end(self) -> None:
@@ -63,5 +60,10 @@ class Hold:
         self.end()
         self._release = None
 
-    def _of(self, attempt: Attempt) -> float:
-        return self._decode_s.get(attempt.deployment.name, 0.0)
+    def _gain_s(self, attempt: Attempt, others: Iterable[Attempt]) -> float:
+        """Return how much sooner, in seconds, the fastest decoder of ``others`` should be done; 0 where none counts."""
+        known = self._decode_s
+        own_s = known.get(attempt.deployment.name)
+        awaited = (other.deployment.name for other in others if other.start.role is not Role.PROBE)
+        sooner_s = [known[name] for name in awaited if name in known]
+        return 0.0 if own_s is None or not sooner_s else own_s - min(sooner_s)

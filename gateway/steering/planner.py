@@ -97,7 +97,7 @@ def plan(
         rescue_s = draft.add_rescues(lineup.reserve)
         draft.audit(race.audit_share)
     whole = terms.objective is Objective.COMPLETION
-    decode_s = {each.deployment: each.decode_s for each in (primary, *lineup.ranked, *lineup.reserve)} if whole else {}
+    decode_s = {each.deployment: each.decode_s for each in lineup.candidates} if whole else {}
     planned = {launch.deployment for launch in draft.launches}
     last = (*others, *lineup.reserve, *lineup.tripped) if lineup.reserve or lineup.tripped else others
     return Plan(

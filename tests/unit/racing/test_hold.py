@@ -43,6 +43,30 @@ def test_nobody_is_held_for_a_slower_decoder() -> None:
     assert run(track.run()).ttft_ms == pytest.approx(200)
 
 
+@pytest.mark.parametrize("speeds", [{"slow-decoder": 10.0}, SPEEDS | {"probed": 0.5}], ids=["unknown", "known"])
+def test_nobody_is_held_for_a_probe(speeds: dict[str, float]) -> None:
+    slow = answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0)
+    launches = [("slow-decoder", 0.0, Role.PRIMARY), ("probed", 0.0, Role.PROBE)]
+    track = Track(slow, answers("probed", 30.0), launches=launches, decode_s=speeds)
+    assert run(track.run()).ttft_ms == pytest.approx(200)
+
+
+def test_a_probe_that_fails_or_is_slow_lets_nobody_go_and_keeps_nobody() -> None:
+    slow = answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0)
+    launches = [("slow-decoder", 0.0, Role.PRIMARY), ("fast-decoder", 0.0, Role.RACE), ("probed", 0.0, Role.PROBE)]
+    failing = Timetable("fast-decoder", [(1.0, UpstreamError(ErrorKind.SERVER_ERROR, "no", status=500))])
+    track = Track(slow, failing, answers("probed", 30.0), launches=launches, decode_s=SPEEDS | {"probed": 0.5})
+    assert run(track.run()).ttft_ms == pytest.approx(1000)  # nobody worth waiting for is left
+
+
+def test_without_an_expectation_nobody_is_held_or_waited_for() -> None:
+    for known in ("fast-decoder", "slow-decoder"):
+        track = Track(
+            answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0), answers("fast-decoder", 30.0), decode_s={known: 1.0}
+        )
+        assert run(track.run()).ttft_ms == pytest.approx(200)
+
+
 def test_a_slower_decoder_does_not_overtake() -> None:
     slow = answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0)
     speeds = {**SPEEDS, "third": 11.0}
