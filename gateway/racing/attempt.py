@@ -65,6 +65,7 @@ class Attempt:
         self._watched = False  # a loser, audited
         self._watched_tokens = AUDIT_TOKENS
         self._watch_timer: asyncio.TimerHandle | None = None
+        self.watch_s = AUDIT_S  # since its launch
         self._reader: AnswerReader | None = None
         self._forward: Forward | None = None
         self.draining = False  # answered; only its connection is still busy
@@ -125,7 +126,7 @@ class Attempt:
         self._kept = []
         self.released()
         if self.token_at() is None:
-            self._watch_until(max(0.0, self.measurement.started + AUDIT_S - self._clock()))
+            self._watch_until(max(0.0, self.measurement.started + self.watch_s - self._clock()))
         else:
             self._watch_until(AUDIT_TOKENS_S)
 

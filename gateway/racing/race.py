@@ -357,6 +357,8 @@ class Race:
             in_flight=self._tasks.in_flight(launch.deployment),
         )
         attempt = Attempt(self, self.call, deployment, start, now)
+        if launch.watch_s is not None:
+            attempt.watch_s = launch.watch_s
         if self._seats.lines:
             attempt.sit_down(self._seats.lines.get(launch.deployment))
         self._attempts.append(attempt)

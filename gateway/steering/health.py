@@ -18,6 +18,7 @@ from gateway.steering.constants import (
     PRICE_STEP_S,
     PROBE_EVERY_S,
     PROBE_FACTOR,
+    PROBE_WATCH_S,
     STRIKES,
     UNPROBED_S,
 )
@@ -77,6 +78,11 @@ class Trouble(msgspec.Struct, frozen=True):
         return self.kind if self.status is None else f"{self.kind} ({self.status})"
 
 
+def probe_limit_s(q95_s: float) -> float:
+    """Return the age at which a probe without a first token has failed, for a deployment with this q95 of TTFT."""
+    return min(PROBE_FACTOR * q95_s, PROBE_WATCH_S)
+
+
 class Health:
     """What happened to one deployment here. Instants are seconds of any one monotonic clock."""
 
@@ -90,6 +96,7 @@ class Health:
         "_price_at_s",
         "_price_s",
         "_probed_at_s",
+        "_probed_until_s",
         "_strikes",
         "calm",
         "in_flight",
@@ -109,6 +116,7 @@ class Health:
         self._opens = 0
         self._open_until_s: float | None = None  # None: the breaker is closed
         self._probed_at_s = _LONG_AGO_S
+        self._probed_until_s = _LONG_AGO_S  # the last probe has failed then, unless it ends before
         self._out = False
         self._price_s = 0.0
         self._price_at_s = 0.0
@@ -203,7 +211,7 @@ class Health:
 
     def cut(self, age_s: float, q95_s: float, now_s: float) -> None:
         """Take an attempt cut without a first token. At a normal age that says nothing; a late probe has failed."""
-        if self._open_until_s is not None and now_s >= self._open_until_s and age_s >= PROBE_FACTOR * q95_s:
+        if self._open_until_s is not None and now_s >= self._open_until_s and age_s >= probe_limit_s(q95_s):
             self._open(now_s)
 
     def limit_left(self, headroom: float, now_s: float) -> None:
@@ -212,9 +220,14 @@ class Health:
         if headroom < 1.0:
             self.calm = None
 
-    def probed(self, now_s: float) -> None:
-        """Note that it is being tried."""
+    def probed(self, now_s: float, watch_s: float | None = None) -> None:
+        """Note that it is being tried, and for how long at most."""
         self._probed_at_s = now_s
+        self._probed_until_s = now_s + (watch_s or 0.0)
+
+    def probe_ended(self) -> None:
+        """Note that a probe has ended, so that the next one may start."""
+        self._probed_until_s = _LONG_AGO_S
 
     def reload(self) -> None:
         """Take a new configuration: the key or the model's name may be right now."""
@@ -240,7 +253,7 @@ class Health:
 
     def _probe_due(self, state: State, now_s: float) -> bool:
         if state is State.HALF_OPEN:
-            return now_s - self._probed_at_s >= PROBE_EVERY_S
+            return now_s >= max(self._probed_at_s + PROBE_EVERY_S, self._probed_until_s)
         return state is State.OUT and now_s - self._probed_at_s >= OUT_PROBE_EVERY_S
 
     def _price(self, now_s: float) -> float:

@@ -26,7 +26,7 @@ from gateway.steering.constants import (
     RESCUE_MIN_S,
 )
 from gateway.steering.explanation import Explanation, Why
-from gateway.steering.health import State
+from gateway.steering.health import State, probe_limit_s
 from gateway.steering.lineup import Lineup
 from gateway.steering.standings import Estimate
 
@@ -39,6 +39,7 @@ class Launch(msgspec.Struct, frozen=True):
     role: Role
     audited: bool = False  # a loser is watched a little longer, so that its figures are not censored
     why: Why | None = None  # the rule behind it
+    watch_s: float | None = None  # since its launch, a loser that is audited; None: as long as any
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -281,11 +282,16 @@ class _Draft:
         """Try ``candidate`` beside the primary, and watch whoever of the two loses: both figures are whole then."""
         self.explores = True
         self.launches[0] = msgspec.structs.replace(self.launches[0], audited=True)
-        self._launch(candidate, 0.0, Role.EXPLORE, why, audited=True)
+        probes = why is Why.PROBE  # which is not paid from the budget: no call would have what it saves
+        watch_s = probe_limit_s(candidate.estimate.q95_s) if probes else None
+        self._launch(candidate, 0.0, Role.PROBE if probes else Role.EXPLORE, why, watch_s=watch_s)
         self.reasons.append(why)
 
-    def _launch(self, candidate: Candidate, delay_s: float, role: Role, why: Why, *, audited: bool = False) -> None:
-        self.launches.append(Launch(candidate.deployment, delay_s, role, audited, why))
+    def _launch(
+        self, candidate: Candidate, delay_s: float, role: Role, why: Why, *, watch_s: float | None = None
+    ) -> None:
+        audited = role is Role.EXPLORE or role is Role.PROBE
+        self.launches.append(Launch(candidate.deployment, delay_s, role, audited, why, watch_s))
         if candidate in self._spare:
             self._spare.remove(candidate)
 

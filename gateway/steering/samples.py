@@ -5,6 +5,7 @@ from gateway.steering.constants import UNCOUNTED_CLASSES_FROM
 from gateway.steering.tally import Counts, Fields, censored_field, event_field, fields
 from providers.errors import ErrorKind
 
+EXPLORING = frozenset({Role.EXPLORE, Role.PROBE})  # launched to learn of them
 CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
 BROKEN = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED})
 
@@ -58,13 +59,13 @@ def _tell_apart(counts: Counts, attempt: AttemptRecord, prompt_class: int) -> No
     """
     name, role = attempt.deployment, attempt.role
     token_s = None if attempt.token_ms is None else attempt.token_ms / 1000
-    if not (role is Role.RACE or role is Role.EXPLORE or (role is Role.PRIMARY and attempt.number == 1)):
+    if not (role is Role.RACE or role in EXPLORING or (role is Role.PRIMARY and attempt.number == 1)):
         if token_s is not None:
             counts[event_field(name, prompt_class, token_s, kind="l")] = 1.0
         return
     outcome, cut_ms = attempt.outcome, attempt.censored_at_ms
     overtaken = outcome is Outcome.LOST if attempt.is_overtaken is None else attempt.is_overtaken
-    explored = attempt.audited and (role is Role.EXPLORE or (role is Role.PRIMARY and attempt.predicted_ms is None))
+    explored = attempt.audited and (role in EXPLORING or (role is Role.PRIMARY and attempt.predicted_ms is None))
     if not overtaken or explored:
         if cut_ms is not None and outcome in CUT:
             counts[censored_field(name, prompt_class, cut_ms / 1000, kind="g")] = 1.0

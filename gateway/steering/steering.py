@@ -27,7 +27,7 @@ from gateway.steering.health import Health, State, Trouble
 from gateway.steering.leaderboard import WINDOW_S, Leaderboard, rank, read_window, row, state_of
 from gateway.steering.lineup import Lineups
 from gateway.steering.planner import Launch, Plan
-from gateway.steering.samples import BROKEN, CUT, of_end, of_token
+from gateway.steering.samples import BROKEN, of_end, of_token
 from gateway.steering.snapshots import Snapshots
 from gateway.steering.spending import Spending
 from gateway.steering.tally import OUTPUT_TOKENS, REQUESTS, Counts
@@ -99,8 +99,8 @@ class Steering:
         plan = self._planned_for(model, deployments, race, terms, prompt_class, explain=explain)
         now_s = self._clock()
         for launch in plan.launches:
-            if launch.role is Role.EXPLORE:
-                self._health[launch.deployment].probed(now_s)
+            if launch.role is Role.EXPLORE or launch.role is Role.PROBE:
+                self._health[launch.deployment].probed(now_s, launch.watch_s)
         self._forget()
         return plan
 
@@ -170,13 +170,15 @@ class Steering:
         """Count what became of it: an event's attempt, a censored age, or an error."""
         health = self._health_of(attempt.deployment)
         health.ended()
+        if attempt.role is Role.PROBE:
+            health.probe_ended()
         if attempt.headroom is not None:
             health.limit_left(attempt.headroom, self._clock())
         launched = self._launched.pop(attempt.id, None)
         self._count(model, of_end(attempt, prompt_class), None if launched is None else launched.unix_s)
         if attempt.outcome in BROKEN:
             self._broken(model, prompt_class, attempt, health)
-        elif health.tripped and attempt.censored_at_ms is not None and attempt.outcome in CUT:
+        elif health.tripped and attempt.censored_at_ms is not None and attempt.outcome is Outcome.LOST:
             q95_s = self._q95_s(model, prompt_class, attempt.deployment)
             health.cut(attempt.censored_at_ms / 1000, q95_s, self._clock())
         elif attempt.error_kind is not None and attempt.error_kind == ErrorKind.LOCAL_RESOURCES:

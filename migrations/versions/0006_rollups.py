@@ -111,7 +111,7 @@ EXPLORED = f"{AUDIT} and c.alone_predicted_ms is null"
 SEEN = "(coalesce(f.token_ms, f.censored_at_ms, f.overtaken_at_ms) - f.overtaken_at_ms)"
 PREDICTED = "(f.predicted_ms - f.overtaken_at_ms)"
 BEATEN = "f.number = 1 and c.winner_attempt_id is not null and c.winner_attempt_id <> f.id"
-BESIDE = "('race', 'hedge', 'explore')"
+BESIDE = "('race', 'hedge', 'explore', 'probe')"
 ADDED = (
     f"f.id <> coalesce(c.winner_attempt_id, f.call_id) and (f.role in {BESIDE} or (f.outcome in ('lost', 'superseded') "
     f"and w.number > 1 and w.outcome = 'won' and w.role in {BESIDE}))"

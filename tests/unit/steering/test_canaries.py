@@ -109,7 +109,7 @@ def test_a_broken_canary_is_tried_when_it_is_its_turn_and_nobody_waits_for_it() 
     plan = scene.plan(canaries=ALWAYS)
     assert primary(plan) in {"a", "b"}
     assert [(launch.role, launch.why) for launch in plan.launches if launch.deployment == "canary"] == [
-        (Role.EXPLORE, Why.PROBE)
+        (Role.PROBE, Why.PROBE)
     ]
     scene.now_s += 10.0
     probed = 0

@@ -98,7 +98,7 @@ def test_cold_starts_exploring_and_probes_are_called_so() -> None:
         scene.fail("b")
     scene.now_s += 5.0
     told = explained(scene.plan(explain=True))
-    assert [start.why for start in told.launches if start.role is Role.EXPLORE] == [
+    assert [start.why for start in told.launches if start.role is Role.PROBE] == [
         "probe: it was broken and may have recovered"
     ]
     assert told.notes == ("probe",)

@@ -146,7 +146,7 @@ def test_a_primary_that_is_new_gets_company_at_once_while_the_budget_is_half_ful
 def test_a_half_open_deployment_is_probed_in_the_second_slot_and_nobody_waits_for_it() -> None:
     broken = candidate("x", 0.1, state=State.HALF_OPEN, probe_due=True)
     made = planned(A, B, broken, budget=0.1)
-    assert started(made) == [("a", Role.PRIMARY), ("x", Role.EXPLORE)]
+    assert started(made) == [("a", Role.PRIMARY), ("x", Role.PROBE)]
     assert made.launches[2].role is Role.HEDGE
     tried = candidate("x", 0.1, state=State.HALF_OPEN)
     assert started(planned(A, B, tried, budget=0.1)) == [("a", Role.PRIMARY)]

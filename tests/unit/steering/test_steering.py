@@ -213,11 +213,51 @@ def test_a_tripped_deployment_is_probed_by_one_call_at_a_time_and_returns() -> N
     plans = [scene.plan(budget=0.1) for _ in range(10)]
     assert [primary(plan) for plan in plans] == ["b"] * 10
     probes = [launch for plan in plans for launch in plan.launches if launch.deployment == "a" and launch.delay_s == 0]
-    assert [probe.role for probe in probes] == [Role.EXPLORE]
+    assert [probe.role for probe in probes] == [Role.PROBE]
     with capture_logs() as logs:
-        scene.win("a", 0.2, Role.EXPLORE)
+        scene.win("a", 0.2, Role.PROBE)
     assert [log["event"] for log in logs] == ["steering.recovered"]
     assert primary(scene.plan()) == "a"
+
+
+def test_a_hang_is_probed_seldom_and_costs_the_budget_nothing() -> None:
+    """Four calls a second through fourteen minutes of a hang: each probe is watched until it has failed."""
+    scene = Scene(("a", "b", "c"))
+    scene.warm_up(a=0.2, b=0.5, c=0.9)
+    for _ in range(4):
+        scene.fail("a", ErrorKind.TTFT_TIMEOUT)
+    watched: list[tuple[float, float]] = []  # when each probe under way is cut, and at which age
+    probes = refused = 0
+    for _ in range(14 * 60 * 4):
+        scene.now_s += 0.25
+        for each in [each for each in watched if each[0] <= scene.now_s]:
+            watched.remove(each)
+            scene.lose("a", each[1], Role.PROBE)
+        plan = scene.plan(budget=0.1)
+        assert primary(plan) != "a"
+        for launch in plan.launches:
+            if launch.role is Role.PROBE:
+                assert launch.watch_s is not None
+                assert launch.watch_s <= 30.0
+                probes += 1
+                refused += not scene.permit(Role.PROBE, 0.1)
+                watched.append((scene.now_s + launch.watch_s, launch.watch_s))
+        scene.win(primary(plan), 0.5)
+    assert (probes < 25, refused) == (True, 0), probes
+    assert scene.state("a") != "ok"
+
+
+def test_a_client_that_leaves_a_probe_says_nothing_of_it() -> None:
+    scene = Scene(("a", "b"))
+    scene.warm_up(a=0.2, b=0.5)
+    for _ in range(4):
+        scene.fail("a")
+    scene.now_s += 5.0
+    start = scene.launch("a", Role.PROBE)
+    scene._end(start, Outcome.CLIENT_GONE, censored_at_ms=20_000.0)
+    assert scene.state("a") == "half-open"
+    scene.lose("a", 20.0, Role.PROBE)
+    assert scene.state("a") == "open"
 
 
 def test_what_is_in_flight_is_counted_here_and_now() -> None:

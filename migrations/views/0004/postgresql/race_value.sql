@@ -176,7 +176,7 @@ counts as (
 beside as (  -- calls won by an attempt that racing had added
   select call_id
   from attempts
-  where number > 1 and outcome = 'won' and role in ('race', 'hedge', 'explore')
+  where number > 1 and outcome = 'won' and role in ('race', 'hedge', 'explore', 'probe')
   -- and attempts.started_at >= :since
 ),
 tried as (
@@ -187,7 +187,7 @@ tried as (
     calls.winner_attempt_id is not null and calls.winner_attempt_id <> attempts.id as is_beaten,
     attempts.outcome in ('failed', 'timeout', 'stalled') and not coalesce(attempts.is_overtaken, false) as is_failed,
     attempts.id <> coalesce(calls.winner_attempt_id, attempts.call_id) and (
-      attempts.role in ('race', 'hedge', 'explore')
+      attempts.role in ('race', 'hedge', 'explore', 'probe')
       or (attempts.outcome in ('lost', 'superseded') and beside.call_id is not null)
     ) as is_added,
     attempts.cost_usd,

@@ -19,9 +19,9 @@ with judged as (
     attempts.outcome,
     attempts.censored_at_ms as censored_ms,
     case when calls.win_on = 'answer' then attempts.ttft_answer_ms else attempts.ttft_ms end as token_ms,
-    not (attempts.role in ('race', 'explore') or (attempts.role = 'primary' and attempts.number = 1)) as is_late,
+    not (attempts.role in ('race', 'explore', 'probe') or (attempts.role = 'primary' and attempts.number = 1)) as is_late,
     coalesce(attempts.is_overtaken, attempts.outcome = 'lost') and not (  -- exploring races are no random sample
-      attempts.audited and (attempts.role = 'explore' or (attempts.role = 'primary' and attempts.predicted_ms is null))
+      attempts.audited and (attempts.role in ('explore', 'probe') or (attempts.role = 'primary' and attempts.predicted_ms is null))
     ) as is_overtaken,
     attempts.outcome in ('failed', 'timeout', 'stalled')
       and coalesce(attempts.error_kind, '') not in ('rate_limited', 'bad_request', 'no_such_api') as is_error,
