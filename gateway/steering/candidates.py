@@ -33,6 +33,7 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 _NONE: Mapping[str, float] = {}
+_LEAST_LATE_S = 0.001  # so that scores can be divided
 
 
 class Tier(IntEnum):
@@ -52,9 +53,10 @@ class Candidate(msgspec.Struct, frozen=True):
     score_s: float  # predicted seconds to what the objective wants, the price of scarcity included; lower is better
     decode_s: float = 0.0  # predicted seconds from the first to the last token
     tier: Tier = Tier.FREE
-    rank_usd: float = 0.0  # under ``cost`` what the call should cost here: the cheapest is asked; otherwise 0
+    rank_usd: float = 0.0  # under ``cost`` what the call should cost if it is in time: the cheapest is asked; else 0
     weight: float = 1.0  # its chances against others about as fast, as configured
     canary: float = 0.0  # the share of calls it is given if it is a canary
+    cost_usd: float = 0.0  # under ``cost`` what the call should cost, in time or not
 
     @property
     def load(self) -> float:
@@ -69,7 +71,8 @@ def candidates(
 
     first_token: mean TTFT / (1 - error rate) x crowding + price of scarcity; completion: the same + answer tokens /
     (tok/s) (STEERING, section 1.2). Under ``cost`` those who keep ``ttft_ms`` and ``min_tok_s`` by the estimates
-    compete on dollars, and on the time to first token when they cost the same.
+    compete on dollars, and on the time to first token when they cost the same. The others compete on how late they
+    should be: a tighter goal that nobody meets must not give worse service.
     """
     objective = terms.objective
     answer_tokens = expected_tokens(standings, terms)
@@ -88,12 +91,14 @@ def candidates(
         if whole:
             score_s += decode_s
         tier = _tier(name, estimate, condition, race, terms) if choosy else Tier.FREE
-        usd = costs.get(name, 0.0)
+        usd = rank_usd = costs.get(name, 0.0)
+        if thrifty and tier is Tier.MISSES:
+            rank_usd, score_s = 0.0, _late_s(estimate, race, answer_tokens) * condition.crowding + condition.price_s
         if alike:
-            made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, usd))
+            made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, cost_usd=usd))
         else:
             weight, canary = weights.get(name, 1.0), canaries.get(name, 0.0)
-            made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, usd, weight, canary))
+            made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, weight, canary, usd))
     return made
 
 
@@ -107,6 +112,16 @@ def _tier(name: str, estimate: Estimate, condition: Condition, race: RaceSetting
         late = estimate.curve.quantile_s(MEETS_QUANTILE) > race.ttft_ms / 1000
         return Tier.MISSES if late else Tier.FREE
     return Tier.FREE
+
+
+def _late_s(estimate: Estimate, race: RaceSettings, answer_tokens: float) -> float:
+    """Return by how much the answer should be later than ``ttft_ms`` and ``min_tok_s`` ask, seconds; never 0."""
+    late_s = _LEAST_LATE_S
+    if race.ttft_ms is not None:
+        late_s += estimate.curve.late_s(race.ttft_ms / 1000)
+    if race.min_tok_s is not None:
+        late_s += max(0.0, answer_tokens / estimate.decode_tps - answer_tokens / race.min_tok_s)
+    return late_s
 
 
 def expected_tokens(standings: Standings, terms: Terms) -> float:

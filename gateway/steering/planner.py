@@ -175,8 +175,8 @@ class _Draft:
         if self._long_prompt or not self._others or (race.mode is Mode.RACE and race.width > len(self._others)):
             return
         if random.random() < EXPLORE_SHARE:
-            usd = self._primary.rank_usd
-            if free := [each for each in self._others if each.rank_usd <= usd and each.tier < Tier.FULL]:
+            usd = self._primary.cost_usd
+            if free := [each for each in self._others if each.cost_usd <= usd and each.tier < Tier.FULL]:
                 least_seen = min(free, key=lambda each: each.estimate.events * (0.5 + random.random()))
                 self._explore(least_seen, Why.EXPLORE)
         elif (

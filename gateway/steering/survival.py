@@ -45,6 +45,12 @@ class Curve(msgspec.Struct, frozen=True):
             below = reached
         return min(MEAN_CAP_S, total + (1.0 - below) * MEAN_CAP_S)  # which rounding can exceed
 
+    def late_s(self, goal_s: float) -> float:
+        """Return by how much a first token is late on average, in seconds: E[max(0, min(T, 30 s) - goal)]."""
+        mass_late = zip(self.masses(), _MIDDLES_S, strict=True)
+        late = sum(mass * (middle - goal_s) for mass, middle in mass_late if middle > goal_s)
+        return late + (1.0 - self.reached[-1]) * max(0.0, MEAN_CAP_S - goal_s)
+
     def expected_beyond_s(self) -> tuple[float, ...]:
         """Return, by bucket, when a first token is to be expected that has not come by the bucket's end, in seconds.
 

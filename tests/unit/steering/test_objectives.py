@@ -111,7 +111,23 @@ def test_cost_asks_the_cheapest_that_keeps_its_promises() -> None:
     assert primaries(scene, objective=COST, prices=USD) == {"c"}
     assert primaries(scene, objective=COST, prices=USD, ttft_ms=1000.0) == {"b"}
     assert primaries(scene, objective=COST, prices=USD, ttft_ms=1000.0, min_tok_s=150.0) == {"a"}
-    assert primaries(scene, objective=COST, prices=USD, ttft_ms=100.0) == {"c"}  # nobody meets it: at least cheap
+    assert primaries(scene, objective=COST, prices=USD, ttft_ms=100.0) == {"a"}  # nobody meets it: the least late
+
+
+def test_a_tighter_goal_never_gives_worse_service() -> None:
+    scene = Scene(("cheap", "quick"))
+    prices = {"cheap": Price(1e-6, 1e-6), "quick": Price(9e-6, 9e-6)}
+    for ttft_s in (0.6, 0.7, 0.8, 0.9):
+        scene.warm_up(cheap=2 * ttft_s, quick=ttft_s, wins=10)
+    for ttft_ms in (1000.0, 500.0, 100.0):
+        assert primaries(scene, objective=COST, prices=prices, ttft_ms=ttft_ms) == {"quick"}
+    assert primaries(scene, objective=COST, prices=prices, ttft_ms=5000.0) == {"cheap"}
+
+
+def test_of_those_about_as_late_any_may_be_asked() -> None:
+    scene = Scene(("a", "b"))
+    scene.warm_up(a=0.8, b=0.8)
+    assert primaries(scene, objective=COST, prices={"a": USD["a"], "b": USD["b"]}, ttft_ms=100.0) == {"a", "b"}
 
 
 def test_cost_counts_the_prompt_and_the_answer_expected() -> None:
