@@ -1,6 +1,7 @@
 """Log-spaced latency buckets: eight per octave from 10 ms to 164 s."""
 
 from functools import cache
+from itertools import pairwise
 from math import log, log2
 from statistics import NormalDist
 
@@ -28,7 +29,8 @@ def mid_s(index: int) -> float:
 
 @cache
 def lognormal_masses(median_s: float, sigma: float) -> tuple[float, ...]:
-    """Return the share of a lognormal distribution in each bucket; the first and last hold its tails."""
+    """Return the share of a lognormal distribution in each bucket, of what lies within them: no tails."""
     normal = NormalDist(log(median_s), sigma)
-    below = [0.0, *(normal.cdf(log(edge_s(index))) for index in range(1, BUCKETS)), 1.0]
-    return tuple(below[index + 1] - below[index] for index in range(BUCKETS))
+    below = [normal.cdf(log(edge_s(index))) for index in range(BUCKETS + 1)]
+    within = below[-1] - below[0]
+    return tuple((after - before) / within for before, after in pairwise(below))

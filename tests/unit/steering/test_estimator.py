@@ -42,6 +42,12 @@ def test_the_fixed_prior_sums_to_one_and_has_its_median_where_it_says() -> None:
     assert kaplan_meier(masses, NOBODY).quantile_s(0.84134) == pytest.approx(0.6 * 2.71828, rel=0.01)
 
 
+def test_the_fixed_prior_piles_nothing_up_at_its_ends() -> None:
+    masses = lognormal_masses(0.6, 1.0)
+    assert masses[0] < 2 * masses[1]
+    assert masses[-1] < masses[-2]
+
+
 def test_kaplan_meier_by_hand() -> None:
     # at risk 4: one event (3/4 survive); one cut; at risk 2: one event (3/8 survive); one cut
     events = dense({10: 1, 20: 1})
