@@ -178,30 +178,17 @@ class Steering:
         self._count(model, of_end(attempt, prompt_class), None if launched is None else launched.unix_s)
         if attempt.outcome in BROKEN:
             self._broken(model, prompt_class, attempt, health)
-        elif health.tripped and attempt.censored_at_ms is not None and attempt.outcome is Outcome.LOST:
-            q95_s = self._q95_s(model, prompt_class, attempt.deployment)
-            health.cut(attempt.censored_at_ms / 1000, q95_s, self._clock())
+        elif attempt.censored_at_ms is not None and attempt.outcome is Outcome.LOST:
+            self._overtaken(model, prompt_class, attempt, health)
         elif attempt.error_kind is not None and attempt.error_kind == ErrorKind.LOCAL_RESOURCES:
             self._lack(attempt)
 
     def call_finished(self, record: CallRecord) -> None:
-        """Learn how long answers are, and whether the primary hung.
-
-        A primary overtaken at an age that is normal for it has done nothing wrong; only one that was due gets a strike.
-        """
+        """Learn how long answers are."""
         model = record.answered_model or record.model
         tokens = record.completion_tokens if record.prompt_class < OTHER_CLASSES_FROM else None
         if record.status_code < 400 and tokens is not None:  # noqa: PLR2004 - HTTP's first error
             self._count(model, {REQUESTS: 1.0, OUTPUT_TOKENS: float(tokens)})
-        for attempt in record.attempts:
-            if (
-                attempt.outcome is not Outcome.LOST
-                or attempt.role is not Role.PRIMARY
-                or attempt.censored_at_ms is None
-            ):
-                continue
-            if attempt.censored_at_ms / 1000 >= self._q95_s(model, record.prompt_class, attempt.deployment):
-                self._strike(model, attempt.deployment, "hangs")
 
     def under_way(self, deployment: str) -> tuple[str, ...]:
         """Return the ids of the attempts that are under way at ``deployment``, for whichever model."""
@@ -316,6 +303,17 @@ class Steering:
             health.cool(attempt.retry_after_s, now_s)  # a 503 that says when to come back
         if attempt.ttft_ms is None:
             self._strike(model, name, kind)
+
+    def _overtaken(self, model: str, prompt_class: int, loser: AttemptRecord, health: Health) -> None:
+        """Take an attempt that was cut at the claim, without a first token: at once, the answer may take minutes.
+
+        A primary overtaken at an age that is normal for it has done nothing wrong; only one that was due gets a strike.
+        """
+        age_s, q95_s = (loser.censored_at_ms or 0.0) / 1000, self._q95_s(model, prompt_class, loser.deployment)
+        if health.tripped:
+            health.cut(age_s, q95_s, self._clock())
+        elif loser.role is Role.PRIMARY and age_s >= q95_s:
+            self._strike(model, loser.deployment, "hangs")
 
     def _lack(self, attempt: AttemptRecord) -> None:
         """Say, now and then, that this machine lacks what attempts take: nobody else would be blamed for it."""

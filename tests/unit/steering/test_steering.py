@@ -220,6 +220,17 @@ def test_a_tripped_deployment_is_probed_by_one_call_at_a_time_and_returns() -> N
     assert primary(scene.plan()) == "a"
 
 
+def test_a_hang_counts_at_the_claim_not_at_the_end_of_the_answer() -> None:
+    scene = Scene(("a", "b"))
+    scene.warm_up(a=0.2, b=0.5)
+    for _ in range(4):
+        scene.lose("a", 5.0)  # its call goes on: the winner is still streaming
+    assert scene.state("a") == "open"
+    for _ in range(8):
+        scene.lose("b", 5.0, Role.HEDGE)  # a hedge started late: its age says less
+    assert scene.state("b") == "ok"
+
+
 def test_a_hang_is_probed_seldom_and_costs_the_budget_nothing() -> None:
     """Four calls a second through fourteen minutes of a hang: each probe is watched until it has failed."""
     scene = Scene(("a", "b", "c"))
