@@ -49,9 +49,11 @@ def _outcome(one: Attempt) -> str:
 def _role(one: Attempt) -> set[str]:
     if one.row["number"] == 1 or one.made.job.scene.name == "fallback":
         return {"primary"}
-    return {"race": {"race", "explore"}, "thoughtful": {"race", "explore"}, "hedged": {"hedge", "explore"}}.get(
-        one.made.job.scene.model, {"failover"}
-    )
+    return {
+        "race": {"race", "explore", "probe"},
+        "thoughtful": {"race", "explore", "probe"},
+        "hedged": {"hedge", "explore", "probe"},
+    }.get(one.made.job.scene.model, {"failover"})
 
 
 def _one_of(truth: Callable[[Any], set[str]]) -> Rule:
