@@ -63,10 +63,10 @@ class Grid:
                 yield launch
 
     def close(self) -> None:
-        """Launch nobody any more of one's own accord; those that were to come stand by."""
-        for launch, timer in self._timers:
+        """Cancel pending launches; their deployments stay available for failover, before all others."""
+        for _, timer in self._timers:
             timer.cancel()
-            self._candidates.append(launch.deployment)
+        self._candidates.extendleft(launch.deployment for launch, _ in reversed(self._timers))
         self._timers.clear()
 
     def forget(self) -> None:
