@@ -1,12 +1,16 @@
 """What makes no sense about how a model is raced, and what makes sense but deserves a thought."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
 from gateway.calls import Mode, Objective
 from gateway.settings.model import DeploymentSettings, ModelSettings, RaceSettings
 from gateway.settings.problems import Complaint
 
 SOONEST_TTFT_MS = 10.0  # the first bucket of the leaderboard: nobody answers sooner
+# Changes to a race whose attempts must follow one another: no second one beside the first, even if that hangs.
+ONE_AT_A_TIME: Mapping[str, Any] = MappingProxyType({"mode": Mode.SINGLE, "budget": 0.0})
 FASTEST_TOK_S = 5000.0  # an answer that comes faster counts as one burst, and says nothing about speed
 
 

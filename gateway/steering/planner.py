@@ -97,6 +97,8 @@ def plan(
             draft.add_late_and_raced(alone=not others and len(lineup.candidates) - len(lineup.canaries) <= 1)
         rescue_s = draft.add_rescues(lineup.reserve)
         draft.audit(race.audit_share)
+    elif race.budget > 0:
+        draft.add_rescue_of_one()
     whole = terms.objective is Objective.COMPLETION
     decode_s = {each.deployment: each.decode_s for each in lineup.candidates} if whole else {}
     planned = {launch.deployment for launch in draft.launches}
@@ -213,11 +215,19 @@ class _Draft:
         A call in such trouble needs another attempt anyway, so they are not extra; and where nobody else is left, the
         ``reserve`` is better than waiting.
         """
-        rescue_s = min(RESCUE_MAX_S, max(RESCUE_MIN_S, RESCUE_FACTOR * self._primary.estimate.q95_s))
+        rescue_s = self._rescue_s()
         spares = [*self._spare, *[each for each in reserve if each is not self._primary]] if reserve else self._spare
         for number, spare in enumerate(spares[:2], start=1):
             self._launch(spare, min(NEXT_AT_LATEST_S, number * rescue_s), Role.FAILOVER, Why.RESCUE)
         return rescue_s
+
+    def add_rescue_of_one(self) -> None:
+        """Let one stand by for a primary that runs alone and hangs, if the budget allows it then."""
+        if self._spare and self._spare[0].tier < Tier.FULL:
+            self._launch(self._spare[0], self._rescue_s(), Role.HEDGE, Why.RESCUE)
+
+    def _rescue_s(self) -> float:
+        return min(RESCUE_MAX_S, max(RESCUE_MIN_S, RESCUE_FACTOR * self._primary.estimate.q95_s))
 
     def audit(self, share: float) -> None:
         """Draw whether those who start at once are watched to their first token if they lose.

@@ -14,7 +14,7 @@ from gateway.fleet import Model
 from gateway.ingress.admission import Client
 from gateway.settings.model import RaceSettings
 from gateway.settings.profiles import Profile
-from gateway.settings.races import contradictions
+from gateway.settings.races import ONE_AT_A_TIME, contradictions
 
 HEADER = "x-holeshot-race"
 
@@ -78,7 +78,7 @@ def as_asked(model: Model, override: RaceOverride, client: Client, *, stateful: 
         model = model.under(override.profile or client.profile)
         race = _changed(model.race, override, client)
     if stateful:
-        race = race.model_copy(update={"mode": Mode.SINGLE})
+        race = race.model_copy(update=ONE_AT_A_TIME)
     return model if race is model.race else msgspec.structs.replace(model, race=race)
 
 

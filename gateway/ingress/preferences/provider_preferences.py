@@ -22,6 +22,7 @@ from gateway.ingress.preferences.openrouter import OPENROUTER, UNKNOWN_QUANTIZAT
 from gateway.ingress.preferences.slugs import Match, matches
 from gateway.settings.model import DataPolicy, RaceSettings
 from gateway.settings.profiles import PROFILES, Profile
+from gateway.settings.races import ONE_AT_A_TIME
 
 MOST_MODELS = 32  # in a request: each that fails costs the gateway the planning of the next
 CONSUMED: frozenset[str] = frozenset({"fastest_response", "models", "provider", "route", "transforms"})
@@ -239,7 +240,7 @@ def _raced(
         named = preferences.models[0].count(",") + 1 if preferences.models else 1
         changes |= {"mode": Mode.RACE, "width": max(1, min(named, most))}
     if ordered or not preferences.allow_fallbacks:
-        changes["mode"] = Mode.SINGLE  # one after the other, as they were named; or the best alone
+        changes |= ONE_AT_A_TIME  # one after the other, as they were named; or the best alone
     if changes and client is not None and not client.override:
         raise Forbidden("this key may not set how its calls are raced: leave out sort, order and the like")
     width = changes.get("width", race.width)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -134,3 +135,25 @@ async def test_embeddings_fail_over_one_after_the_other(serve: Serve) -> None:
             assert response.status == 200
         assert response.headers["x-holeshot-provider"] == "second"
         assert await stage.outcomes() == {"first": "failed", "second": "won"}
+
+
+async def test_one_that_hangs_alone_is_rescued_where_the_budget_allows_it(serve: Serve) -> None:
+    async with serve(first=[Hang()], second=answer("from second"), config=single()) as stage:
+        stage.prefer("first", "second")
+        async with stage.chat(stream=True) as response:
+            assert b"from second" in await response.read()
+        rows = await stage.rows("select provider, role, outcome from attempts order by number")
+    assert [tuple(row.values()) for row in rows] == [("first", "primary", "lost"), ("second", "hedge", "won")]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"store": True}, {"provider": {"order": ["first", "second"]}}], ids=["stored", "ordered"]
+)
+async def test_what_must_not_be_sent_twice_at_a_time_is_not_rescued(serve: Serve, fields: dict[str, Any]) -> None:
+    config = single() | {"timeouts": {"ttft_timeout_s": 2.5}}
+    async with serve(first=[Hang()], second=[Hang()], config=config) as stage:
+        stage.prefer("first", "second")
+        async with stage.chat(stream=True, **fields) as response:
+            await response.read()
+        rows = await stage.rows("select role, outcome from attempts order by number")
+    assert [tuple(row.values()) for row in rows] == [("primary", "timeout"), ("failover", "timeout")]

@@ -77,11 +77,10 @@ def test_an_idle_canary_is_chosen_however_slow_it_is() -> None:
     assert primary(scene.plan(canaries=ALWAYS, min_tok_s=100.0)) == "canary"
 
 
-def test_under_single_a_canary_answers_alone() -> None:
+def test_under_single_a_canary_answers_alone_unless_it_hangs() -> None:
     scene = scene_of("a")
     plan = scene.plan(canaries=ALWAYS, mode=Mode.SINGLE)
-    assert [launch.deployment for launch in plan.launches] == ["canary"]
-    assert plan.rest == ("a",)
+    assert [(launch.deployment, launch.delay_s > 1) for launch in plan.launches] == [("canary", False), ("a", True)]
 
 
 def test_each_canary_has_a_share_of_its_own() -> None:

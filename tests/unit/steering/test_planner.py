@@ -174,7 +174,7 @@ def test_failover_goes_by_score_and_to_the_tripped_last() -> None:
     tripped = candidate("x", 0.1, state=State.OPEN)
     cooling = candidate("y", 0.1, state=State.COOLING, cooling_s=3.0)
     out = candidate("z", 0.1, state=State.OUT)
-    made = planned(tripped, cooling, out, C, B, A, mode=Mode.SINGLE)
+    made = planned(tripped, cooling, out, C, B, A, mode=Mode.SINGLE, budget=0.0)
     assert [launch.deployment for launch in made.launches] == ["a"]
     assert made.rest == ("b", "c", "x")
 
@@ -205,12 +205,15 @@ def test_with_all_out_one_is_asked_so_that_the_client_learns_why() -> None:
     assert made.launches[0].deployment == "a"
 
 
-def test_single_is_never_two_at_once() -> None:
+def test_single_is_never_two_at_once_unless_the_first_hangs_and_the_budget_allows_one() -> None:
     probe = candidate("x", 0.1, state=State.HALF_OPEN, probe_due=True)
     made = planned(A, B, C, probe, mode=Mode.SINGLE, draws=(ALWAYS,))
+    assert launched(made) == [("a", 0.0, Role.PRIMARY), ("b", 1.5, Role.HEDGE)]  # a hedge draws on the budget
+    assert made.rest == ("c", "x")
+    assert made.rescue_s is None
+    made = planned(A, B, C, probe, mode=Mode.SINGLE, budget=0.0, draws=(ALWAYS,))
     assert launched(made) == [("a", 0.0, Role.PRIMARY)]
     assert made.rest == ("b", "c", "x")
-    assert made.rescue_s is None
 
 
 def test_race_starts_as_many_as_its_width_at_once() -> None:
