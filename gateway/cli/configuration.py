@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.terminal import FAILED, say
+from gateway.cli.terminal import FAILED, fail, say
 from gateway.terminal_text import counted
 
 if TYPE_CHECKING:
@@ -48,6 +48,18 @@ def read_database_url(config: Path | None) -> str:
     except ConfigurationError as error:
         report(error)
         raise typer.Exit(FAILED) from None
+
+
+def write_file(path: Path, text: str, *, force: bool) -> None:
+    """Write a file and the folders above it; end the command if it exists, without ``force``, or cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        fail(f"{path} already exists; --force overwrites it")
+    except OSError as error:
+        fail(f"{path} cannot be written: {error.strerror}")
 
 
 def report(error: "ConfigurationError") -> None:

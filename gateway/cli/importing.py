@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.configuration import report
-from gateway.cli.terminal import FAILED, fail, say, write_json
+from gateway.cli.configuration import report, write_file
+from gateway.cli.terminal import FAILED, say, write_json
 from gateway.terminal_text import counted
 
 if TYPE_CHECKING:
@@ -68,14 +68,7 @@ def _write(text: str, output: Path, *, force: bool, to_standard_output: bool) ->
         if to_standard_output:
             typer.echo(text, nl=False)
         return
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with output.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        fail(f"{output} already exists; --force overwrites it")
-    except OSError as error:
-        fail(f"{output} cannot be written: {error.strerror}")
+    write_file(output, text, force=force)
 
 
 def _problems(output: Path) -> "list[Problem]":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gateway.cli.configuration import write_file
 from gateway.cli.terminal import MISUSED, as_json, fail, say
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _write(path: Path, text: str, *, force: bool) -> None:
     """Write a configuration, and beside it the schema that its first line names."""
     from gateway.settings.schema import EDITOR_LINE, FILE_NAME, json_schema  # noqa: PLC0415 - as above
 
-    _write_file(path, EDITOR_LINE + text, force=force)
+    write_file(path, EDITOR_LINE + text, force=force)
     schema_path, schema = path.with_name(FILE_NAME), as_json(json_schema()) + "\n"
     if schema_path.exists() and not force:
         if schema_path.read_text(encoding="utf-8", errors="replace") != schema:
@@ -110,18 +111,7 @@ def _write(path: Path, text: str, *, force: bool) -> None:
                 " `holeshot schema` prints this version's schema"
             )
         return
-    _write_file(schema_path, schema, force=force)
-
-
-def _write_file(path: Path, text: str, *, force: bool) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        fail(f"{path} already exists; --force overwrites it")
-    except OSError as error:
-        fail(f"{path} cannot be written: {error.strerror}")
+    write_file(schema_path, schema, force=force)
 
 
 def _ask(environ: Mapping[str, str], catalog: "Catalog", top: int) -> "Market":
