@@ -1,14 +1,13 @@
 """Each column of ``attempts``: what it must be."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.truth.course import key_of, prices
 from benchmarks.truth.facts import Attempt
-from benchmarks.truth.figure import Figure
 from benchmarks.truth.fleet import SAID, VERSION, Seen
-from benchmarks.truth.rules import One, Rule, Truth, at_most, mean, near, same, speed
+from benchmarks.truth.rules import Rule, Truth, at_most, bound, mean, near, same, speed
 from benchmarks.truth.truths import OK, api, bill, kind, left, mode_of, saved, tool_calls, usage, valid, win_on
 
 
@@ -96,16 +95,7 @@ def _chunky(one: Attempt) -> bool:
 
 
 def _side(side: str) -> Rule:
-    """See that a bound is on its side of the provider's own bill."""
-
-    def rule(column: str, rows: Sequence[One]) -> Iterator[Figure]:
-        picked = [one for one in rows if _arrived(one) and one.persona.overstates == 1]
-        sign = 1 if side == "low" else -1
-        wrong = [one for one in picked if one.row[column] is None or sign * (one.row[column] - bill([one])) > 1e-12]
-        example = f"; {wrong[0].row['outcome']} of call {wrong[0].made.job.number}" if wrong else ""
-        yield Figure(f"{column}, on the wrong side of {len(picked)}{example}", 0, len(wrong), "none", not wrong)
-
-    return rule
+    return bound(side, lambda one: bill([one]), only=lambda one: _arrived(one) and one.persona.overstates == 1)
 
 
 def _is_billed(one: Attempt) -> bool:

@@ -1,13 +1,12 @@
 """Each column of ``calls``: what it must be."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.truth.course import MAX_TOKENS, REGION, REPLICA, TEMPERATURE, Made, asks_tools
 from benchmarks.truth.facts import Attempt, Called
-from benchmarks.truth.figure import Figure
 from benchmarks.truth.fleet import Seen
-from benchmarks.truth.rules import One, Rule, Truth, at_most, near, same
+from benchmarks.truth.rules import One, Rule, Truth, at_most, bound, near, same
 from benchmarks.truth.truths import OK, api, bill, kind, left, mode_of, saved, tool_calls, usage, valid, win_on
 
 
@@ -95,16 +94,7 @@ def _has_price(call: Called) -> bool:
 
 
 def _within(side: str, some: Callable[[Called], Sequence[Attempt]]) -> Rule:
-    """See that a bound of a call's cost is on its side of what the providers' bills say."""
-
-    def rule(column: str, rows: Sequence[One]) -> Iterator[Figure]:
-        picked = [one for one in rows if _is_settled(one) and _has_price(one)]
-        sign = 1 if side == "low" else -1
-        wrong = [one for one in picked if sign * ((one.row[column] or 0.0) - bill(some(one))) > 1e-12]
-        example = f"; call {wrong[0].made.job.number}" if wrong else ""
-        yield Figure(f"{column}, on the wrong side of {len(picked)}{example}", 0, len(wrong), "none", not wrong)
-
-    return rule
+    return bound(side, lambda call: bill(some(call)), only=lambda call: _is_settled(call) and _has_price(call))
 
 
 def _all(call: Called) -> Sequence[Attempt]:
