@@ -1,8 +1,8 @@
 """What is known of vendors' models: prices and abilities, from an extract of litellm's table.
 
 The extract, ``models.json``, says of which version it is and when it was made (requirements/extract_datasheets.py, by
-`make lock`). Base prices only: its surcharges for very long prompts and for caches kept an
-hour, and its discounts for batches, are not applied.
+`make lock`). Base prices only: its surcharges for very long prompts and for caches kept an hour, and its discounts for
+batches, are not applied.
 
 A flag that is missing there says nothing: of gpt-3.5-turbo it leaves out that pictures are not taken, of many models
 that they know tools. Only what is written as false is a no. Where a row lists the kinds of input (``image``,
@@ -99,12 +99,7 @@ class _Table(msgspec.Struct):
     models: dict[str, msgspec.Raw]  # by model, or vendor/model
 
 
-class _Head(msgspec.Struct):
-    source: Source
-
-
 _table_decoder = msgspec.json.Decoder(_Table)
-_head_decoder = msgspec.json.Decoder(_Head)
 _seller_decoder = msgspec.json.Decoder(_Seller)
 _prices_decoder = msgspec.json.Decoder(_Prices)
 _abilities_decoder = msgspec.json.Decoder(_Abilities)
@@ -126,7 +121,7 @@ class DatasheetTable:
 
     def source(self) -> Source | None:
         """Return where the table comes from, and of when it is; None of an empty one."""
-        return _head_decoder.decode(self._path.read_bytes()).source if self._path else None
+        return _table_decoder.decode(self._path.read_bytes()).source if self._path else None
 
     def look_up(self, models: Iterable[ModelKey]) -> dict[ModelKey, Datasheet]:
         """Return the datasheet of each ``(litellm_prefix, model)``, ``UNLISTED`` where the table has none.
