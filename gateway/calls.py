@@ -53,6 +53,9 @@ class Role(StrEnum):
     PROBE = "probe"
 
 
+EXPLORING = frozenset({Role.EXPLORE, Role.PROBE})  # launched to learn about their deployments
+
+
 class Outcome(StrEnum):
     """How an attempt ended."""
 
@@ -177,9 +180,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     key_name: str | None = None  # which of the provider's several keys: its name, "…" and its last four, or "#2"
     model_version: str | None = None  # what the provider says has answered
     provider_request_id: str | None = None
-    in_flight: int | None = (
-        None  # this deployment's attempts under way in this process at the launch, itself not counted
-    )
+    in_flight: int | None = None  # at the launch, other attempts at this deployment in this process
     sends: int | None = None  # how often the request was sent: 2 after a kept connection was lost with it
     cost_low_usd: float | None = None  # what it cost at least, and at most
     cost_high_usd: float | None = None

@@ -2,7 +2,7 @@
 
 When attempt *i* delivers first while *j* with a smaller predicted decode time still runs, *i* is held for at most
 min(5 s, decode_i - min_j decode_j): longer, and even the fastest decoder could not make up for it (STEERING, 1.3).
-No client waits for a probe, which may hang, nor for a deployment of which no decode time is predicted.
+An attempt is never held for a probe, which may hang, nor for a deployment without a predicted decode time.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Hold:
         return self.leader is not None and self._gain_s(self.leader, (attempt,)) > 0
 
     def failed(self, attempt: Attempt, running: Iterable[Attempt]) -> None:
-        """Take a failure: of the held one itself, or of one it was held for."""
+        """Handle a failure of the held attempt, or of one it was held for."""
         if attempt is self.leader:
             self.end()
         elif self.leader is not None and self._release is not None and self._gain_s(self.leader, running) <= 0:

@@ -147,26 +147,26 @@ class Health:
         return condition
 
     def launched(self) -> int:
-        """Take a launch; return how many others were in flight."""
+        """Count a launch; return how many others were in flight."""
         self.in_flight += 1
         if self.calm is not None:
             self.calm.in_flight = self.in_flight
         return self.in_flight - 1
 
     def ended(self) -> None:
-        """Take the end of an attempt."""
+        """Count the end of an attempt."""
         self.in_flight = max(0, self.in_flight - 1)
         if self.calm is not None:
             self.calm.in_flight = self.in_flight
 
     def answered(self, prompt_class: int, in_flight: int, ttft_s: float, now_s: float) -> None:
-        """Take a first token of an attempt launched beside ``in_flight`` others."""
+        """Learn from the first token of an attempt that was launched while ``in_flight`` others ran."""
         self.load.seen(prompt_class, in_flight, ttft_s, now_s)
         if self.calm is not None and self.load.elastic:
             self.calm = None
 
     def rate_limited(self, retry_after_s: float | None, now_s: float) -> None:
-        """Take a 429: leave it alone as long as it asks, and think twice before asking it again."""
+        """Handle a 429: cool down for as long as it asks, and raise the price of scarcity in the score."""
         self.cool(retry_after_s, now_s)  # which also ends the calm
         self._price_s = min(PRICE_MAX_S, self._price(now_s) + PRICE_STEP_S)
         self._price_at_s = now_s
@@ -178,7 +178,7 @@ class Health:
         self._cooling_until_s = max(self._cooling_until_s, now_s + cool_s)
 
     def strike(self, now_s: float) -> bool:
-        """Take a failure before the first token, or a hang; return whether that opened the breaker."""
+        """Count a failure before the first token, or a hang; return whether it opened the breaker."""
         if self._open_until_s is None:
             self._strikes += 1
             if self._strikes < STRIKES:
@@ -189,7 +189,7 @@ class Health:
         return True
 
     def refuse(self, now_s: float) -> bool:
-        """Take a refused key or an unknown model; return whether that is news."""
+        """Mark the deployment as out: its key is refused or its model unknown; return whether it was not out before."""
         news = not self._out
         self.calm = None
         self._out = True
@@ -197,7 +197,7 @@ class Health:
         return news
 
     def delivered(self, ttft_s: float, q95_s: float, now_s: float) -> bool:
-        """Take a first token; return whether that ended a bad time."""
+        """Handle a first token; return whether the deployment has recovered with it."""
         self._strikes = 0
         self.trouble = None
         recovered, self._out = self._out, False
@@ -210,12 +210,12 @@ class Health:
         return recovered
 
     def cut(self, age_s: float, q95_s: float, now_s: float) -> None:
-        """Take an attempt cut without a first token. At a normal age that says nothing; a late probe has failed."""
+        """Handle an attempt that was cancelled without a first token: only a probe past its limit has failed."""
         if self._open_until_s is not None and now_s >= self._open_until_s and age_s >= probe_limit_s(q95_s):
             self._open(now_s)
 
     def limit_left(self, headroom: float, now_s: float) -> None:
-        """Take what the provider says its rate limit leaves, 0 to 1."""
+        """Store what the provider says is left of its rate limit, 0 to 1."""
         self._headroom, self._headroom_at_s = headroom, now_s
         if headroom < 1.0:
             self.calm = None
@@ -230,7 +230,7 @@ class Health:
         self._probed_until_s = _LONG_AGO_S
 
     def reload(self) -> None:
-        """Take a new configuration: the key or the model's name may be right now."""
+        """Handle a new configuration: its key or model name may be correct now, so it is not out any more."""
         self._out = False
 
     def _open(self, now_s: float) -> None:

@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 
-from gateway.calls import Mode, Objective, Role
+from gateway.calls import EXPLORING, Mode, Objective, Role
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import NOTHING_HELD, Held
 from gateway.steering.candidates import Candidate, Terms, Tier
@@ -300,8 +300,7 @@ class _Draft:
     def _launch(
         self, candidate: Candidate, delay_s: float, role: Role, why: Why, *, watch_s: float | None = None
     ) -> None:
-        audited = role is Role.EXPLORE or role is Role.PROBE
-        self.launches.append(Launch(candidate.deployment, delay_s, role, audited, why, watch_s))
+        self.launches.append(Launch(candidate.deployment, delay_s, role, role in EXPLORING, why, watch_s))
         if candidate in self._spare:
             self._spare.remove(candidate)
 

@@ -1,11 +1,10 @@
 """Samples: what one attempt adds to the board. The view ``samples`` of the ledger says the same in SQL."""
 
-from gateway.calls import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
+from gateway.calls import EXPLORING, AttemptRecord, AttemptStart, Outcome, Role, TokensSource
 from gateway.steering.constants import UNCOUNTED_CLASSES_FROM
 from gateway.steering.tally import Counts, Fields, censored_field, event_field, fields
 from providers.errors import ErrorKind
 
-EXPLORING = frozenset({Role.EXPLORE, Role.PROBE})  # launched to learn of them
 CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
 BROKEN = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED})
 

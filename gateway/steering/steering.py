@@ -12,7 +12,7 @@ from random import Random
 import msgspec
 import structlog
 
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, Outcome, Role
+from gateway.calls import EXPLORING, AttemptRecord, AttemptStart, CallRecord, CallStart, Outcome, Role
 from gateway.errors import NotAsked
 from gateway.settings.model import RaceSettings
 from gateway.steering import planner
@@ -99,7 +99,7 @@ class Steering:
         plan = self._planned_for(model, deployments, race, terms, prompt_class, explain=explain)
         now_s = self._clock()
         for launch in plan.launches:
-            if launch.role is Role.EXPLORE or launch.role is Role.PROBE:
+            if launch.role in EXPLORING:
                 self._health[launch.deployment].probed(now_s, launch.watch_s)
         self._forget()
         return plan
@@ -305,14 +305,16 @@ class Steering:
             self._strike(model, name, kind)
 
     def _overtaken(self, model: str, prompt_class: int, loser: AttemptRecord, health: Health) -> None:
-        """Take an attempt that was cut at the claim, without a first token: at once, the answer may take minutes.
+        """Handle an attempt that was cancelled at the claim, without a first token; the winner may stream for minutes.
 
-        A primary overtaken at an age that is normal for it has done nothing wrong; only one that was due gets a strike.
+        A primary cancelled at an age that is normal for it did nothing wrong; only one past its q95 gets a strike.
         """
+        if not health.tripped and loser.role is not Role.PRIMARY:
+            return  # as for most losers: no need to look up its q95
         age_s, q95_s = (loser.censored_at_ms or 0.0) / 1000, self._q95_s(model, prompt_class, loser.deployment)
         if health.tripped:
             health.cut(age_s, q95_s, self._clock())
-        elif loser.role is Role.PRIMARY and age_s >= q95_s:
+        elif age_s >= q95_s:
             self._strike(model, loser.deployment, "hangs")
 
     def _lack(self, attempt: AttemptRecord) -> None:
