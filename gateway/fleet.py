@@ -37,9 +37,8 @@ from providers.prices import Price
 
 _PASSED_AS_THEY_COME = frozenset({Dialect.CHAT, Dialect.COMPLETIONS})  # of others, thoughts may have to be left out
 _DIALECTS = (Dialect.CHAT, Dialect.RESPONSES, Dialect.MESSAGES, Dialect.COMPLETIONS)
-_FACTS = frozenset(
-    {"bills_after_disconnect", "capabilities", "price_per_mtok"}
-)  # of a deployment, whichever model has it
+# Of a deployment, whichever model has it.
+_FACTS = frozenset({"bills_after_disconnect", "capabilities", "price_per_mtok"})
 ADHOC_KEPT = 256  # ad-hoc names remembered: they come from clients, so their number must be bounded
 
 # Takes also what must not show up in a message, besides the provider's own secrets.

@@ -111,9 +111,8 @@ class Exchange(Protocol):
 class Upstream(Protocol):
     """A provider that can be asked. Cancelling a task inside any method aborts its request at the provider."""
 
-    accepts_all_parameters: (
-        bool  # nothing of a request in a dialect it speaks is lost on it: ``losses`` is always empty
-    )
+    # No parameter of a request in a dialect it speaks is lost: ``losses`` is always empty.
+    accepts_all_parameters: bool
 
     async def stream(self, request: Request) -> Exchange:
         """Ask for an answer in events; return when the response's headers say 2xx.
