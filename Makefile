@@ -82,7 +82,7 @@ lock: $(VENV)/.made  ## pin and hash the dependencies again, and take the newest
 release: $(VENV)/.dev  ## build sdist, wheel and SBOM into dist/, check them, and install them in an empty environment
 	@$(PYTHON) -m venv $(VENV)/release
 	@$(VENV)/release/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/release.lock
-	$(VENV)/release/bin/python requirements/release.py
+	PYTHONPATH=. $(VENV)/release/bin/python requirements/release.py
 
 clean:  ## remove what was installed and cached, never your data in var/
 	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build

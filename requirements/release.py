@@ -4,23 +4,20 @@ Nothing is published. It ends with 1 where something does not fit, and says what
 """
 
 import http.client
-import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing
 from pathlib import Path
+
+from tests.app.packaging.first_race import first_race
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
-PATIENCE_S = 60
 _VERSION = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
-_STARTED = re.compile(r"http://127\.0\.0\.1:(\d+)/v1")
 
 
 def main() -> None:
@@ -65,33 +62,12 @@ def _install(folder: Path, wheel: Path, version: str) -> None:
     _run(sys.executable, "-m", "cyclonedx_py", "environment", "--output-file", str(bill), str(python))
     _step("racing")
     begun = time.monotonic()
-    _race(folder, holeshot)
+    answer, told = first_race(holeshot, folder, {"HOME": str(folder), "PATH": os.environ["PATH"]})
+    if answer.status != http.client.OK:
+        sys.exit(f"the first answer is {answer.status}: {told}")
     size_mb = sum(path.stat().st_size for path in (folder / "empty" / "lib").rglob("*") if path.is_file()) / 1e6
     raced_s = time.monotonic() - begun
     _step(f"from pip install to the first raced answer: {installed_s:.0f} s + {raced_s:.1f} s; {size_mb:.0f} MB")
-
-
-def _race(folder: Path, holeshot: Path) -> None:
-    clean = {"HOME": str(folder), "PATH": os.environ["PATH"], "HOLESHOT_PORT": "0", "HOLESHOT_LAME_DUCK_S": "0"}
-    said = folder / "said"
-    with said.open("wb") as file:
-        process = subprocess.Popen([str(holeshot), "serve"], cwd=folder, env=clean, stdout=file, stderr=file)
-    try:
-        until = time.monotonic() + PATIENCE_S
-        while not (found := _STARTED.search(said.read_text(encoding="utf-8"))):
-            if time.monotonic() > until or process.poll() is not None:
-                sys.exit(f"it does not start: {said.read_text(encoding='utf-8')}")
-            time.sleep(0.05)
-        body = json.dumps({"model": "demo-chat", "messages": [{"role": "user", "content": "Why race?"}]})
-        with closing(http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=PATIENCE_S)) as connection:
-            connection.request("POST", "/v1/chat/completions", body, {"content-type": "application/json"})
-            answer = connection.getresponse()
-            told = answer.read()
-        if answer.status != http.client.OK:
-            sys.exit(f"the first answer is {answer.status}: {told.decode()}")
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(PATIENCE_S)
 
 
 def _step(what: str) -> None:

@@ -1,24 +1,19 @@
 """The wheel, where others have packages of the same names, and without litellm: from installing to a raced answer."""
 
-import http.client
 import json
 import os
-import re
-import signal
 import subprocess
 import sys
 import sysconfig
-import time
 import zipfile
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.app.packaging.first_race import first_race
+
 CHECKOUT = Path(__file__).parents[3]
 STRANGER = "raise SystemExit('this is somebody else')\n"
-PATIENCE_S = 30
-STARTED = re.compile(r"http://127\.0\.0\.1:(\d+)/v1")
 
 
 @pytest.fixture(scope="module")
@@ -97,32 +92,10 @@ def test_it_knows_prices_without_litellm(installed: Path, elsewhere: Path) -> No
 
 
 def test_the_first_raced_answer(installed: Path, elsewhere: Path) -> None:
-    environ = environment(elsewhere, HOLESHOT_PORT="0", HOLESHOT_LAME_DUCK_S="0", PYTHONUNBUFFERED="1")
-    said = elsewhere / "said"
-    with said.open("wb") as file:
-        process = subprocess.Popen([str(installed), "serve"], cwd=elsewhere, env=environ, stdout=file, stderr=file)
-    try:
-        port = listening(said)
-        body = {"model": "demo-chat", "messages": [{"role": "user", "content": "Why race?"}]}
-        headers = {"content-type": "application/json"}
-        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)) as connection:
-            connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
-            answer = connection.getresponse()
-            told = json.loads(answer.read())
-        assert (answer.status, int(answer.headers["x-holeshot-launched"])) >= (200, 2), told
-        assert told["choices"][0]["message"]["content"]
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(PATIENCE_S)
+    answer, told = first_race(installed, elsewhere, environment(elsewhere))
+    assert answer.status == 200, told
+    assert int(answer.headers["x-holeshot-launched"]) >= 2
+    assert told["choices"][0]["message"]["content"]
     sql = [str(installed), "sql", "select status_code from calls"]
     rows = subprocess.run(sql, cwd=elsewhere, env=environment(elsewhere), capture_output=True, check=True).stdout
     assert rows.split() == [b"status_code", b"200"]
-
-
-def listening(said: Path) -> int:
-    """Return the port that a gateway says it listens on."""
-    until = time.monotonic() + PATIENCE_S
-    while not (found := STARTED.search(said.read_text())):
-        assert time.monotonic() < until, said.read_text()
-        time.sleep(0.05)
-    return int(found[1])
