@@ -80,8 +80,7 @@ async def test_who_finds_no_room_in_time_is_told_when_to_come_back(serve: Serve,
             refused.append(await each)
             if len(refused) == CROWD - 5:
                 break
-        while stage["alpha"].counts.in_flight < 5:  # noqa: ASYNC110 - nobody else is told
-            await asyncio.sleep(0.001)  # all five have reached it
+        await stage["alpha"].reach(requests=5)
         go.set()
         replies = await asyncio.gather(*calls)
         assert {reply.status for reply in refused} == {429}
