@@ -18,7 +18,7 @@ POSTGRES_TOO = 0o644  # its container has another user; nobody else has this vol
 
 
 def make(folder: Path, given: Mapping[str, str]) -> bool:
-    """Write the files that are missing or were given again; return whether a key was made for the owner."""
+    """Write the files that are missing or whose value has changed; return whether a key was made for the owner."""
     password = given.get("POSTGRES_PASSWORD") or _kept(folder / "postgres_password") or secrets.token_hex(24)
     _write(folder / "postgres_password", password, POSTGRES_TOO)
     _write(folder / "database_url", f"postgresql://holeshot:{quote(password, safe='')}@postgres:5432/holeshot", OURS)
