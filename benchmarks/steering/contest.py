@@ -9,17 +9,20 @@ from benchmarks.steering.baselines import BASELINES
 from benchmarks.steering.figures import Figures, figures
 from benchmarks.steering.quiet import be_quiet
 from benchmarks.steering.race import Result
-from benchmarks.steering.simulation import Contender, setting, simulate, warm
+from benchmarks.steering.recovery import recoveries_s
+from benchmarks.steering.simulation import ALWAYS_BEST, Contender, setting, simulate, warm
 from benchmarks.steering.worlds import WORLDS, World
-from gateway.calls import Objective
+from gateway.calls import Mode, Objective
 
 ORACLE = Contender("oracle", Objective.FIRST_TOKEN)
 COMPLETION_ORACLE = Contender("oracle", Objective.COMPLETION)
 COST_ORACLE = Contender("oracle", Objective.COST)
+HINDSIGHT = Contender(ALWAYS_BEST, Objective.FIRST_TOKEN)
 PEAK = Contender("peak EWMA", Objective.FIRST_TOKEN)
 COMPLETION_PEAK = Contender("peak EWMA", Objective.COMPLETION)
 RACES = Contender("holeshot", Objective.FIRST_TOKEN, budget=1.0)
 ECONOMY = Contender("holeshot", Objective.FIRST_TOKEN, budget=0.1)
+SINGLE = Contender("holeshot", Objective.FIRST_TOKEN, budget=0.1, mode=Mode.SINGLE)
 COMPLETION = Contender("holeshot", Objective.COMPLETION, budget=0.1)
 COMPLETION_RACES = Contender("holeshot", Objective.COMPLETION, budget=1.0)
 COST = Contender("holeshot", Objective.COST, budget=0.1)
@@ -37,8 +40,8 @@ def contenders(world: World) -> list[Contender]:
     """Return who runs in ``world``."""
     priced = [COST_ORACLE, COST] if world.prices else []
     others = [Contender(name, Objective.FIRST_TOKEN) for name in BASELINES]
-    ours = [ECONOMY, RACES, COMPLETION, COMPLETION_RACES]
-    return [ORACLE, COMPLETION_ORACLE, *others, COMPLETION_PEAK, *ours, *priced]
+    ours = [SINGLE, ECONOMY, RACES, COMPLETION, COMPLETION_RACES]
+    return [ORACLE, COMPLETION_ORACLE, HINDSIGHT, *others, COMPLETION_PEAK, *ours, *priced]
 
 
 def run(
@@ -72,4 +75,6 @@ def _heat(heat: tuple[str, int, int]) -> tuple[str, int, dict[str, list[Result]]
 def _standing(world: str, by_seed: Sequence[dict[str, list[Result]]]) -> Standing:
     together = {label: [result for heat in by_seed for result in heat[label]] for label in by_seed[0]}
     first, whole = together[ORACLE.label], together[COMPLETION_ORACLE.label]
-    return Standing(world, {label: figures(results, first, whole) for label, results in together.items()}, by_seed[0])
+    recovered = {label: [s for heat in by_seed for s in recoveries_s(WORLDS[world], heat[label])] for label in together}
+    described = {label: figures(results, first, whole, recovered[label]) for label, results in together.items()}
+    return Standing(world, described, by_seed[0])

@@ -29,12 +29,18 @@ class Figures(msgspec.Struct, frozen=True):
     duplicates: float  # extra attempts per call
     regret_ttft_s: float  # mean over calls, against the first-token oracle
     regret_total_s: float  # likewise, against the completion oracle
+    recovery_s: float | None = None  # mean over the spells: until the deployment had half of its share of calls back
 
 
 FAILED_S = 120.0  # what a failed call counts as
 
 
-def figures(results: Sequence[Result], ttft_oracle: Sequence[Result], total_oracle: Sequence[Result]) -> Figures:
+def figures(
+    results: Sequence[Result],
+    ttft_oracle: Sequence[Result],
+    total_oracle: Sequence[Result],
+    recoveries_s: Sequence[float] = (),
+) -> Figures:
     """Describe ``results``; all three are of the same calls, in the same order."""
     ttft = [_or_failed(each.ttft_s) for each in results]
     total = [_or_failed(each.total_s) for each in results]
@@ -50,6 +56,7 @@ def figures(results: Sequence[Result], ttft_oracle: Sequence[Result], total_orac
         duplicates=sum(each.extra for each in results) / calls,
         regret_ttft_s=fmean(ttft) - fmean(_or_failed(each.ttft_s) for each in ttft_oracle),
         regret_total_s=fmean(total) - fmean(_or_failed(each.total_s) for each in total_oracle),
+        recovery_s=fmean(recoveries_s) if recoveries_s else None,
     )
 
 

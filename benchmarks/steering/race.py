@@ -35,6 +35,7 @@ class Result(Struct):
     usd: float = 0.0
     extra: int = 0  # attempts that the budget pays: they replaced nobody
     deployment: str | None = None  # whose answer it was
+    primary: str | None = None  # who was asked first
 
 
 class Race:
@@ -76,6 +77,7 @@ class Race:
         if not self._plan.launches:
             self._close(429)
             return
+        self._result.primary = self._plan.launches[0].deployment
         now = []
         for launch in self._plan.launches:
             if launch.delay_s > 0:

@@ -44,7 +44,8 @@ def _world(standing: Standing) -> Table:
     table.add_column("policy", no_wrap=True)
     for column in ("TTFT p50/p95/p99 s", "mean", "regret", "total p50/p95/p99 s", "mean", "regret"):
         table.add_column(column, justify="right", no_wrap=True)
-    for column in ("tokens paid", "extra", "failed", *(["$/1,000"] if world.prices else [])):
+    spells = ["back after s"] if world.spell is not None else []
+    for column in ("tokens paid", "extra", "failed", *(["$/1,000"] if world.prices else []), *spells):
         table.add_column(column, justify="right")
     for label, figures in standing.figures.items():
         style = "bold" if label.startswith("holeshot") else None
@@ -64,6 +65,7 @@ def _cells(figures: Figures, *, priced: bool) -> list[str]:
         f"{figures.duplicates:.3f}",
         f"{figures.failed}",
         *([f"{figures.usd_per_1000:.2f}"] if priced else []),
+        *([] if figures.recovery_s is None else [f"{figures.recovery_s:.0f}"]),
     ]
 
 

@@ -8,7 +8,8 @@ from msgspec import Struct
 from benchmarks.steering.baselines import BASELINES
 from benchmarks.steering.fleet import Fleet
 from benchmarks.steering.gateway_policy import UNIX_S, GatewayPolicy
-from benchmarks.steering.oracle import TARGET_TOK_S, TARGET_TTFT_S, Oracle
+from benchmarks.steering.hindsight import AlwaysBest, best_first
+from benchmarks.steering.oracle import TARGET_TOK_S, Oracle
 from benchmarks.steering.policy import Policy
 from benchmarks.steering.race import Race, Result
 from benchmarks.steering.shared_board import SharedBoard, Store
@@ -16,11 +17,12 @@ from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request, requests
 from benchmarks.steering.weather import Weather
 from benchmarks.steering.worlds import World
-from gateway.calls import Objective
+from gateway.calls import Mode, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import Board, MemoryBoard
 
 AFTER_S = 300  # the weather goes on so long after the last arrival
+ALWAYS_BEST = "always the best"
 WARM_UP_S = 60.0  # of a run; short runs leave out a tenth
 WARM_UP_SHARE = 0.1
 
@@ -31,11 +33,14 @@ class Contender(Struct, frozen=True):
     name: str
     objective: Objective
     budget: float | None = None  # None: not the gateway's policy
+    mode: Mode = Mode.AUTO
 
     @property
     def label(self) -> str:
         """What it is called in tables; the first token is what all are after unless they say otherwise."""
         name = self.name if self.budget is None else f"{self.name} {self.budget:g}"
+        if self.mode is not Mode.AUTO:
+            name = f"{name}, {self.mode}"
         return name if self.objective is Objective.FIRST_TOKEN else f"{name}, {self.objective}"
 
 
@@ -88,13 +93,17 @@ def warm(where: Setting, results: list[Result]) -> list[Result]:
 def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: Fleet) -> list[Policy]:
     dice = [Random(f"{where.seed}:{contender.label}:{replica}") for replica in range(where.world.replicas)]
     if contender.budget is not None:
-        race = RaceSettings(budget=contender.budget, objective=contender.objective)
+        race = RaceSettings(mode=contender.mode, budget=contender.budget, objective=contender.objective)
         if contender.objective is Objective.COST:
-            race = race.model_copy(update={"ttft_ms": 1000 * TARGET_TTFT_S, "min_tok_s": TARGET_TOK_S})
+            race = race.model_copy(update={"ttft_ms": 1000 * where.world.ttft_goal_s, "min_tok_s": TARGET_TOK_S})
         return [
             GatewayPolicy(board, timeline, random, race=race, objective=contender.objective, world=where.world)
             for board, random in zip(_boards(where, timeline), dice, strict=True)
         ]
+    if contender.name == ALWAYS_BEST:
+        names = [provider.name for provider in where.world.providers]
+        order = best_first(names, where.requests, where.weather, contender.objective)
+        return [AlwaysBest(timeline, random, contender.objective, order) for random in dice]
     if contender.name in BASELINES:
         shared: dict[str, float] = {}
         return [BASELINES[contender.name](timeline, random, contender.objective, shared) for random in dice]

@@ -35,6 +35,7 @@ class Weather:
             self.fault.append([Fault.NONE] * seconds)
         self.error_share = world.outages.error_share if world.outages else 0.0  # of a provider that errs
         self._break(world, seconds, random)
+        self._spell(world, seconds)
         self._slow_regions(world, seconds, random)
 
     def _break(self, world: World, seconds: int, random: Random) -> None:
@@ -51,6 +52,19 @@ class Weather:
                 self.fault[victim][second] = kind
                 if kind is Fault.NONE:
                     self.slow[victim][second] *= world.outages.slow
+
+    def _spell(self, world: World, seconds: int) -> None:
+        spell = world.spell
+        if spell is None:
+            return
+        victim = next(number for number, each in enumerate(world.providers) if each.name == spell.provider)
+        for second in range(int(spell.begins_s), seconds):
+            if (second - spell.begins_s) % spell.every_s >= spell.lasts_s:
+                continue
+            if spell.slow is None:
+                self.fault[victim][second] = Fault.HANGS
+            else:
+                self.slow[victim][second] *= spell.slow
 
     def _slow_regions(self, world: World, seconds: int, random: Random) -> None:
         if world.region_slow == 1.0:

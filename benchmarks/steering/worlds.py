@@ -36,6 +36,16 @@ class Outages(Struct, frozen=True):
     slow: float = 6.0
 
 
+class Spell(Struct, frozen=True, kw_only=True):
+    """What goes wrong with one provider, again and again: from ``begins_s`` on, every ``every_s`` for ``lasts_s``."""
+
+    provider: str
+    begins_s: float
+    lasts_s: float
+    every_s: float
+    slow: float | None = None  # times as slow; None: it hangs
+
+
 class World(Struct, frozen=True, kw_only=True):
     """Providers, their weather and the traffic."""
 
@@ -49,11 +59,13 @@ class World(Struct, frozen=True, kw_only=True):
     request_sd: float = 0.10  # of log TTFT, one request at all providers
     day: float = 0.10  # amplitude of the time of day, one day per run, each provider at its own phase
     outages: Outages | None = None
+    spell: Spell | None = None
     region_slow: float = 1.0  # two regions, each slow together for 60 s in about 240 s
     burst: float = 1.0  # traffic in 10 s of every 60 s, over that of the rest
     held_out: bool = False  # the constants were not tuned on it
     calls_share: float = 1.0  # of the calls asked for: slow worlds would last for days
     prices: bool = False  # prices differ, and the objective cost is run too
+    ttft_goal_s: float = 1.0  # of the objective cost
 
 
 def _providers(medians_s: tuple[float, ...], tok_s: tuple[float, ...]) -> tuple[Provider, ...]:
@@ -81,6 +93,13 @@ _SIX = _providers((0.25, 0.33, 0.28, 0.36, 0.60, 0.45), (90, 70, 500, 1500, 40, 
 _DECODERS = _providers((0.22, 0.33, 0.40, 0.50, 0.28, 0.45), (45, 70, 500, 1500, 40, 60))
 _SEATS = (18.0, 18.0, 8.0, 5.0, 40.0, 24.0)
 _ACCOUNTS = (0.30, None, 0.25, 0.20, None, None)
+_PRICES = (3.0, 0.9, 1.5, 2.0, 0.3, 0.6)
+_SIZES = _each(
+    _each(_SIX, "median_s", (0.15, 0.50, 0.30, 0.70, 0.22, 0.60)),
+    "prefill_s",
+    (0.30, 0.020, 0.12, 0.005, 0.25, 0.040),
+)  # who is best depends on the prompt: up to about 800 tokens, up to 2,000, beyond
+_ONE_BEST = _each(_SIX, "median_s", (0.16, 0.33, 0.28, 0.36, 0.60, 0.45))
 _NEWCOMER = Provider(
     name="ginkgo", median_s=0.16, sigma=0.3, tail_share=0.01, prefill_s=0.02, tok_s=400, error_share=0.003, joins=0.5
 )
@@ -127,7 +146,7 @@ HELD_OUT = (
     ),
     World(
         name="prices",
-        providers=_each(_SIX, "usd_per_mtok", (3.0, 0.9, 1.5, 2.0, 0.3, 0.6)),
+        providers=_each(_SIX, "usd_per_mtok", _PRICES),
         held_out=True,
         prices=True,
     ),
@@ -148,6 +167,41 @@ HELD_OUT = (
         drift_sd=0.3,
         drift_tau_s=120.0,
         held_out=True,
+    ),
+    # Each shows one weakness that the policy has had.
+    World(
+        name="hang",
+        providers=_ONE_BEST,
+        calls_per_s=4.0,
+        spell=Spell(provider="alder", begins_s=180.0, lasts_s=120.0, every_s=720.0),
+        held_out=True,
+        calls_share=1.8,
+    ),
+    World(
+        name="longhang",
+        providers=_ONE_BEST,
+        calls_per_s=4.0,
+        spell=Spell(provider="alder", begins_s=120.0, lasts_s=840.0, every_s=1800.0),
+        held_out=True,
+        calls_share=2.5,
+    ),
+    World(
+        name="slowdown",
+        providers=_ONE_BEST,
+        calls_per_s=4.0,
+        spell=Spell(provider="alder", begins_s=180.0, lasts_s=120.0, every_s=720.0, slow=10.0),
+        held_out=True,
+        calls_share=1.8,
+    ),
+    World(name="minute", providers=_SIX, calls_per_s=1 / 60, held_out=True, calls_share=0.25),
+    World(name="fiveminutes", providers=_SIX, calls_per_s=1 / 300, held_out=True, calls_share=0.25),
+    World(name="sizes", providers=_SIZES, held_out=True),
+    World(
+        name="tight",
+        providers=_each(_SIX, "usd_per_mtok", _PRICES),
+        held_out=True,
+        prices=True,
+        ttft_goal_s=0.25,
     ),
 )
 
