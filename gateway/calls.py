@@ -126,6 +126,7 @@ class AttemptStart(msgspec.Struct, frozen=True, gc=False):
     audited: bool = False  # watched beyond the claim if it loses, so that its figures are not censored
     model: str | None = None  # that it runs for: after a fallback not the one the client named
     in_flight: int | None = None  # attempts of this deployment that were under way in this process
+    asked_tokens: int | None = None  # of the prompt, estimated; not a column
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -191,6 +192,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     itl: Mapping[str, int] | None = None  # gaps between chunks by number of the ledger's bucket, from -56
     retry_after_s: float | None = None  # what a 429 or 503 asked for; not a column, the cool-down needs it
     headroom: float | None = None  # 0 to 1, what the provider's rate limit still leaves; not a column either
+    asked_tokens: int | None = None  # of the prompt, estimated before it was sent; nor is this
 
 
 class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -135,6 +135,7 @@ class Race:
             provider=launch.deployment,
             deployment=launch.deployment,
             launch_offset_ms=(now_s - self._received_at_s) * 1000,
+            asked_tokens=self._request.prompt_tokens,
             audited=launch.audited,
         )
         earlier = sum(each.start.deployment == launch.deployment for each in self._attempts)

@@ -11,9 +11,9 @@ from statistics import fmean
 
 from msgspec import Struct
 
+from gateway.steering.evidence import Evidence
 from gateway.steering.histogram import bucket
 from gateway.steering.standings import Standings, standings
-from gateway.steering.tally import Tally
 
 LEAST_AUDITS = 30  # below, neither the ratio nor an interval is published
 CAP_MS = 30_000.0  # audits end then
@@ -118,17 +118,17 @@ def overtaken(seed: int, difficulty: float, calls: int, audit_share: float) -> l
 
 def _taught(fleet: Fleet, random: Random, audit_share: float) -> Standings:
     """Return what the gateway knows of the fleet after the first calls: losers are cut, but for audited ones."""
-    tallies: dict[str, Tally] = {}
+    known: dict[str, Evidence] = {}
     for _ in range(WARM_UP):
         *racers, first_ms, second_ms = fleet.draw()
         audited = random.random() < audit_share
         for name, own_ms, other_ms in ((racers[0], first_ms, second_ms), (racers[1], second_ms, first_ms)):
-            tally = tallies.setdefault(str(name), Tally(events={0: {}}, censored={0: {}}))
+            evidence = known.setdefault(str(name), Evidence(events={0: {}}, censored={0: {}}))
             seen = audited or own_ms <= other_ms
-            histogram = (tally.events if seen else tally.censored)[0]
+            histogram = (evidence.events if seen else evidence.censored)[0]
             index = bucket((own_ms if seen else other_ms) / 1000)
             histogram[index] = histogram.get(index, 0.0) + 1.0
-    return standings(tallies, 0)
+    return standings(known)
 
 
 def measured(difficulty: float, calls: int, audit_share: float, fleets: int) -> dict[str, float]:

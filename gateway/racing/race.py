@@ -355,6 +355,7 @@ class Race:
             audited=launch.audited,
             model=self.call.model,
             in_flight=self._tasks.in_flight(launch.deployment),
+            asked_tokens=self.call.prompt_tokens,
         )
         attempt = Attempt(self, self.call, deployment, start, now)
         if launch.watch_s is not None:

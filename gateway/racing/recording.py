@@ -105,6 +105,7 @@ def attempt_record(
         error_message=error.message if error else None,
         retry_after_s=error.retry_after_s if error else None,
         headroom=headroom(exchange.headers) if exchange is not None else None,
+        asked_tokens=start.asked_tokens,
         prompt_tokens=tokens.prompt if tokens else None,
         completion_tokens=tokens.completion if tokens else None,
         reasoning_tokens=tokens.reasoning if tokens else None,

@@ -321,6 +321,7 @@ class Relay:
             launch_offset_ms=self._since_received_ms(),
             model=self._call.model,
             in_flight=self._tasks.in_flight(deployment.name),
+            asked_tokens=self._call.prompt_tokens,
         )
         self._under_way = deployment.name
         self._tasks.entered(deployment.name)

@@ -56,6 +56,7 @@ class Candidate(msgspec.Struct, frozen=True):
     rank_usd: float = 0.0  # under ``cost`` what the call should cost if it is in time: the cheapest is asked; else 0
     weight: float = 1.0  # its chances against others about as fast, as configured
     canary: float = 0.0  # the share of calls it is given if it is a canary
+    rival_s: float = 0.0  # the score when it runs beside another
     cost_usd: float = 0.0  # under ``cost`` what the call should cost, in time or not
 
     @property
@@ -88,17 +89,26 @@ def candidates(
         estimate = estimates.get(name, unseen)
         decode_s = answer_tokens / estimate.decode_tps
         score_s = estimate.score_s * condition.crowding + condition.price_s
+        rival_s = estimate.beside_s * condition.crowding + condition.price_s
         if whole:
             score_s += decode_s
+            rival_s += decode_s
         tier = _tier(name, estimate, condition, race, terms) if choosy else Tier.FREE
         usd = rank_usd = costs.get(name, 0.0)
         if thrifty and tier is Tier.MISSES:
             rank_usd, score_s = 0.0, _late_s(estimate, race, answer_tokens) * condition.crowding + condition.price_s
+            rival_s = score_s
         if alike:
-            made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, cost_usd=usd))
+            made.append(
+                Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, rival_s=rival_s, cost_usd=usd)
+            )
         else:
             weight, canary = weights.get(name, 1.0), canaries.get(name, 0.0)
-            made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, weight, canary, usd))
+            made.append(
+                Candidate(
+                    name, estimate, condition, score_s, decode_s, tier, rank_usd, weight, canary, rival_s, cost_usd=usd
+                )
+            )
     return made
 
 
@@ -109,7 +119,7 @@ def _tier(name: str, estimate: Estimate, condition: Condition, race: RaceSetting
         return Tier.MISSES
     # Whoever is hardly known looks like the others: if those miss, it must be tried to be known.
     if terms.objective is Objective.COST and race.ttft_ms is not None and estimate.events >= COLD_EVENTS:
-        late = estimate.curve.quantile_s(MEETS_QUANTILE) > race.ttft_ms / 1000
+        late = estimate.quantile_s(MEETS_QUANTILE) > race.ttft_ms / 1000
         return Tier.MISSES if late else Tier.FREE
     return Tier.FREE
 
@@ -118,7 +128,7 @@ def _late_s(estimate: Estimate, race: RaceSettings, answer_tokens: float) -> flo
     """Return by how much the answer should be later than ``ttft_ms`` and ``min_tok_s`` ask, seconds; never 0."""
     late_s = _LEAST_LATE_S
     if race.ttft_ms is not None:
-        late_s += estimate.curve.late_s(race.ttft_ms / 1000)
+        late_s += estimate.late_s(race.ttft_ms / 1000)
     if race.min_tok_s is not None:
         late_s += max(0.0, answer_tokens / estimate.decode_tps - answer_tokens / race.min_tok_s)
     return late_s

@@ -16,10 +16,31 @@ SLOT_S = 30  # one histogram per slot; short enough to forget by, long enough to
 SLOTS_KEPT = 20  # ten minutes; the oldest weighs 4 %
 HALF_LIFE_S = 120.0  # providers drift over minutes
 STANDINGS_AGE_S = 1.0  # a snapshot is used this long before it is made again
+REFRESHED_AT_LEAST_S = 5.0  # without a refresh in the background for so long, calls make their snapshots themselves
+CURVES_PER_S = 200  # that are made anew in the background: 2 % of a core
 KEY_EXPIRY_S = 900  # Redis forgets a slot, and a batch's id, after all replicas have
 FLUSH_S = 1.0  # increments leave at least this often
 LATE_MERGE_S = 30.0  # all slots, not just the newest two, are read this often: others may have flushed late
 REDIS_TIMEOUT_S = 1.0  # nobody waits for Redis; this only bounds one round of the background task
+
+# What is remembered beyond the board's ten minutes, for models with few calls, and to know what is usual
+MEMORY_HALF_LIVES_S = (6 * 3600.0, 1800.0)  # a working day, and a spell of weather; the longest first
+MODELS_REMEMBERED = 1000  # the last called
+
+# Back to usual
+REBOUND_AT = 4.0  # e^4: fifty times likelier as usual than as lately
+REBOUND_FROM = 1.25  # times as slow lately as usual: with less there is nothing to forget
+REBOUND_STEP = 2.5  # what one first token can add: two have to agree
+SUSPECT = 1.8  # times as slow lately as usual: it may be over, and is asked again more often than by chance
+SUSPECT_EVERY_S = 4.0  # by one call, beside the primary
+SUSPECT_SHARE = 0.25  # of the calls after that: where calls are rare, most are left alone
+
+# The size of prompts
+SIZE_REFERENCE_TOKENS = 1000.0  # times in the policy's histograms are as of such a prompt
+KNEE_PRIOR_TOKENS = 8000.0  # where reading the prompt takes as long as all else; typical of hosted models
+KNEE_DOUBT = 1.2  # standard deviation of ln(knee) among deployments: a factor of three
+SIZE_NOISE = 0.5  # standard deviation of ln(ttft) at one size
+KNEE_HALF_LIFE_S = 3600.0  # a law of the hardware, not of the weather
 
 # Prompt classes: what is asked of a model in one of them says nothing of the others
 # Those of calls that are not raced, by API: whole vectors and pictures, not answers of so many tokens.
@@ -30,7 +51,7 @@ UNCOUNTED_CLASSES_FROM = 100  # counted tokens: whoever counts them fast answers
 PRIOR_EVENTS = 4.0  # weight of the pool in a deployment's histogram: a few samples of its own outvote it
 EXPECTED_FROM_EVENTS = 30.0  # of its own, until a curve says what an overtaken primary would have taken
 FIXED_PRIOR_EVENTS = 2.0  # weight of the fixed prior in the pool
-FIXED_PRIOR_MEDIAN_S = (0.6, 0.9, 1.8)  # by prompt class: a typical hosted model
+FIXED_PRIOR_MEDIAN_S = 0.7  # with a prompt of the reference size: a typical hosted model
 FIXED_PRIOR_SIGMA = 1.0  # of ln(seconds): wide, it must not argue with samples
 MEAN_CAP_S = 30.0  # the mean is restricted to this, so that one hung attempt does not outweigh all others
 ERROR_PRIOR = (0.05, 5.0)  # errors, attempts: 1 %
@@ -80,7 +101,9 @@ BURST_TOKENS = 20.0  # extra attempts a quiet model has saved up; the bucket sta
 COOL_MIN_S = 0.5  # a 429 without retry-after
 COOL_MAX_S = 60.0  # the most a retry-after is believed
 STRIKES = 4  # in a row open the breaker
-OPEN_S, OPEN_MAX_S = 5.0, 60.0  # doubled with each opening
+LATE_FACTOR = 2.0  # a first token later than so many q95 is a strike too
+KNOWN_EVENTS = 10.0  # remembered of a deployment, from which on that is held against it
+OPEN_S, OPEN_MAX_S = 5.0, 20.0  # doubled with each opening; who is well again has its calls back within half a minute
 PROBE_EVERY_S = 3.0  # a half-open deployment is tried by one request at a time
 PROBE_FACTOR = 3.0  # a probe's first token within this many q95 closes the breaker; without one by then it opens again
 PROBE_WATCH_S = 30.0  # but no probe is watched for longer

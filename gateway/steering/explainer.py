@@ -81,8 +81,8 @@ def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Kn
         deployment=name,
         state=condition.state,
         events=round(estimate.events, 2),
-        ttft_mean_s=round(estimate.curve.mean_s(), 4),
-        ttft_p50_s=_reached(estimate.curve.quantile_s(0.5)),
+        ttft_mean_s=round(estimate.mean.at(estimate.scale), 4),
+        ttft_p50_s=_reached(estimate.quantile_s(0.5)),
         ttft_p95_s=_reached(estimate.q95_s),
         error_rate=round(estimate.error_rate, 4),
         decode_tps=round(estimate.decode_tps, 1),
@@ -131,7 +131,9 @@ def _full(lineup: Lineup, terms: Terms) -> Iterator[str]:
 def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known: _Known) -> Start:
     why = _WORDS[launch.why].format(
         events=itself.estimate.events,
-        meets_s=itself.estimate.curve.quantile_s(MEETS_QUANTILE),
+        score_s=itself.estimate.score_s,
+        usual_s=itself.estimate.usual_s,
+        meets_s=itself.estimate.quantile_s(MEETS_QUANTILE),
         canary=itself.canary,
         held_kb=known.held.get(launch.deployment, 0) // 1024,
         **facts,
@@ -190,7 +192,8 @@ _WORDS = {
     Why.CACHE_WARM: "cache warm: of {near} near the best it should hold most of the prompt, its first {held_kb} KB;"
     " drawn with probability {draw:.2f}",
     Why.PROBE: "probe: it was broken and may have recovered",
-    Why.EXPLORE: f"explore: the least seen, {{events:.1f}} first tokens lately; {EXPLORE_SHARE:.0%} of calls do so",
+    Why.EXPLORE: f"explore: not asked for longest, {{events:.1f}} first tokens lately; {EXPLORE_SHARE:.0%} do so",
+    Why.SUSPECT: "suspect: usually {usual_s:.3f} s, lately {score_s:.3f} s, which may be over",
     Why.COLD_START: "cold start: the primary has {primary.events:.1f} first tokens of the "
     f"{COLD_EVENTS} to be known by",
     Why.WIDTH: "mode race, width {race.width}; {tokens:.1f} extra attempts saved up",

@@ -19,7 +19,8 @@ class Why(StrEnum):
     CANARY = "canary"  # the primary, for its share of the calls
     CACHE_WARM = "cache warm"  # the primary: of those near the best it should hold most of the prompt in its cache
     PROBE = "probe"  # broken or out, may have recovered
-    EXPLORE = "explore"  # least seen
+    EXPLORE = "explore"  # not asked for longest
+    SUSPECT = "suspect"  # slower lately than usual, which may be over
     COLD_START = "cold start"  # the primary is new
     WIDTH = "width"  # mode race
     BUDGET = "budget"  # the share of calls that is raced

@@ -1,7 +1,7 @@
 """The health of one deployment as this replica sees it: cool-down, breaker, being out, price and what is in flight."""
 
 from enum import StrEnum
-from math import exp2
+from math import exp2, inf
 
 import msgspec
 
@@ -26,6 +26,7 @@ from gateway.steering.load import Load
 from providers.errors import ErrorKind
 
 _LONG_AGO_S = float("-inf")
+_NEARLY = 0.999  # of a time, as far as clocks are kept apart
 # Of other errors a provider's words may quote the prompt that failed, which is not the next caller's to read.
 _SAYS_NOTHING_OF_REQUESTS = frozenset({
     ErrorKind.PROVIDER_AUTH,
@@ -56,6 +57,7 @@ class Condition(msgspec.Struct, eq=False):
     price_s: float
     headroom: float = 1.0  # 0 to 1, what its rate limit should leave by now
     crowding: float = 1.0  # by what the load there multiplies the time to first token that counts
+    asked_at_s: float = _LONG_AGO_S  # the last launch from here
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -95,9 +97,11 @@ class Health:
         "_out",
         "_price_at_s",
         "_price_s",
+        "_probe_watch_s",
         "_probed_at_s",
         "_probed_until_s",
         "_strikes",
+        "asked_at_s",
         "calm",
         "in_flight",
         "load",
@@ -106,6 +110,7 @@ class Health:
 
     def __init__(self) -> None:
         self.in_flight = 0
+        self.asked_at_s = _LONG_AGO_S
         self.load = Load()
         self.trouble: Trouble | None = None  # the last, until it answers again
         self.calm: Condition | None = None  # the last condition, while nothing has happened and nothing is to pass
@@ -117,6 +122,7 @@ class Health:
         self._open_until_s: float | None = None  # None: the breaker is closed
         self._probed_at_s = _LONG_AGO_S
         self._probed_until_s = _LONG_AGO_S  # the last probe has failed then, unless it ends before
+        self._probe_watch_s = inf  # and this is how long it is watched
         self._out = False
         self._price_s = 0.0
         self._price_at_s = 0.0
@@ -140,17 +146,20 @@ class Health:
             self._price(now_s),
             self._headroom_left(now_s),
             self.load.crowding(self.in_flight, now_s),
+            self.asked_at_s,
         )
         quiet = self._open_until_s is None and not condition.price_s and condition.headroom == 1.0
         if state is State.OK and quiet and not self.load.elastic:
             self.calm = condition
         return condition
 
-    def launched(self) -> int:
+    def launched(self, now_s: float) -> int:
         """Count a launch; return how many others were in flight."""
         self.in_flight += 1
+        self.asked_at_s = now_s
         if self.calm is not None:
             self.calm.in_flight = self.in_flight
+            self.calm.asked_at_s = now_s
         return self.in_flight - 1
 
     def ended(self) -> None:
@@ -211,7 +220,8 @@ class Health:
 
     def cut(self, age_s: float, q95_s: float, now_s: float) -> None:
         """Handle an attempt that was cancelled without a first token: only a probe past its limit has failed."""
-        if self._open_until_s is not None and now_s >= self._open_until_s and age_s >= probe_limit_s(q95_s):
+        limit_s = min(probe_limit_s(q95_s), self._probe_watch_s * _NEARLY)  # estimates may have changed since it began
+        if self._open_until_s is not None and now_s >= self._open_until_s and age_s >= limit_s:
             self._open(now_s)
 
     def limit_left(self, headroom: float, now_s: float) -> None:
@@ -224,6 +234,7 @@ class Health:
         """Note that it is being tried, and for how long at most."""
         self._probed_at_s = now_s
         self._probed_until_s = now_s + (watch_s or 0.0)
+        self._probe_watch_s = watch_s or inf
 
     def probe_ended(self) -> None:
         """Note that a probe has ended, so that the next one may start."""

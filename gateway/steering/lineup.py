@@ -30,6 +30,7 @@ class Lineup(msgspec.Struct, frozen=True):
 
     candidates: Sequence[Candidate]  # as they were given
     ranked: Sequence[Candidate]  # those that may be asked, best first
+    rivals: Sequence[Candidate]  # the same, those first that are worth most beside another
     near: Sequence[Candidate]  # of these, who may become the primary,
     weights_up_to: Sequence[float]  # and their weights in the draw, each with those before it
     tripped: Sequence[Candidate]  # the broken, when there are healthy ones: a last resort
@@ -56,7 +57,7 @@ def line_up(candidates: Sequence[Candidate], canaries: Sequence[Candidate] = ())
     """Put ``candidates`` in their order; ``canaries`` are among them."""
     found = _ready(candidates)
     if not found:
-        return Lineup(candidates, (), (), (), (), None, canaries)
+        return Lineup(candidates, (), (), (), (), (), None, canaries)
     well, reserve = found, []
     if canaries and (usual := [each for each in found if not each.canary]):
         well, reserve = usual, sorted((each for each in found if each.canary), key=preference)
@@ -67,7 +68,8 @@ def line_up(candidates: Sequence[Candidate], canaries: Sequence[Candidate] = ())
         probe = next((each for each in candidates if each.condition.probe_due and not each.canary), None)
     ranked = sorted(well, key=preference)
     chosen, weights = _near(ranked)
-    return Lineup(candidates, ranked, chosen, list(accumulate(weights)), tripped, probe, canaries, reserve)
+    rivals = sorted(ranked, key=_beside)
+    return Lineup(candidates, ranked, rivals, chosen, list(accumulate(weights)), tripped, probe, canaries, reserve)
 
 
 def _ready(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -105,8 +107,8 @@ class Lineups:
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], _Known] = {}  # by model, prompt class, objective and deployments
 
-    def of(self, kind: tuple[str, int], conditions: Conditions, standings: Standings, asked: Asked) -> Lineup:
-        """Return the lineup of the deployments whose ``conditions`` are given. A ``kind``: model and prompt class."""
+    def of(self, kind: tuple[str, int, int], conditions: Conditions, standings: Standings, asked: Asked) -> Lineup:
+        """Return the lineup of the deployments whose ``conditions`` are given; ``kind``: model, prompt class, size."""
         race, terms = asked
         if terms.limits or terms.objective is Objective.COST:  # it depends on what is in flight, or on the request
             return _lined_up(candidates(conditions, standings, race, terms), terms)
@@ -163,6 +165,7 @@ def _last_resort(candidate: Candidate) -> tuple[object, ...]:
 
 
 preference = attrgetter("tier", "rank_usd", "score_s")
+_beside = attrgetter("tier", "rank_usd", "rival_s")
 
 _HEALTHY = frozenset({State.OK})
 _TRIPPED = frozenset({State.OPEN, State.HALF_OPEN})

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
+from math import inf
 from operator import attrgetter
 from random import Random
 
@@ -20,10 +21,14 @@ from gateway.steering.constants import (
     HEDGE_MIN_S,
     HEDGE_SHARE,
     MEETS_QUANTILE,
+    NEAR,
     NEXT_AT_LATEST_S,
     RESCUE_FACTOR,
     RESCUE_MAX_S,
     RESCUE_MIN_S,
+    SUSPECT,
+    SUSPECT_EVERY_S,
+    SUSPECT_SHARE,
 )
 from gateway.steering.explanation import Explanation, Why
 from gateway.steering.health import State, probe_limit_s
@@ -67,9 +72,16 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(
-    lineup: Lineup, race: RaceSettings, terms: Terms, *, tokens: float, random: Random, held: Held = NOTHING_HELD
+    lineup: Lineup,
+    race: RaceSettings,
+    terms: Terms,
+    *,
+    tokens: float,
+    random: Random,
+    held: Held = NOTHING_HELD,
+    now_s: float = inf,
 ) -> Plan:
-    """Choose the launches of one call; ``tokens`` is what the budget holds now (STEERING, section 1.3).
+    """Choose the launches of one call; ``tokens`` is what the budget holds now, ``now_s`` the clock of the conditions.
 
     ``held`` tells who should have how much of the prompt in a cache, where that saves something.
     """
@@ -88,7 +100,7 @@ def plan(
         primary = _draw(chosen, weights_up_to, random)
         why = Why.DRAWN if chosen is lineup.near else Why.CACHE_WARM
     others = [each for each in lineup.ranked if each is not primary]
-    draft = _Draft(primary, others, race, terms, random, why=why)
+    draft = _Draft(primary, others, race, terms, random, rivals=lineup.rivals, why=why, now_s=now_s)
     rescue_s = None
     if race.mode is not Mode.SINGLE:
         if race.budget > 0:
@@ -150,14 +162,18 @@ class _Draft:
         terms: Terms,
         random: Random,
         *,
+        rivals: Sequence[Candidate],
         why: Why,
+        now_s: float,
     ) -> None:
+        self._now_s = now_s
         self._long_prompt = terms.prompt_tokens > race.max_prompt_tokens
         self.launches = [Launch(primary.deployment, 0.0, Role.PRIMARY, why=why)]
         self.reasons = ["long prompt: hedged"] if self._long_prompt else []
         self._primary = primary
         self._others = others
         self._spare = list(others)  # not launched yet, best first
+        self._rivals = rivals
         self._race = race
         self._thrifty = terms.objective is Objective.COST
         self._random = random
@@ -166,9 +182,10 @@ class _Draft:
     def add_second(self, probe: Candidate | None, tokens: float) -> None:
         """Fill the second slot, beside the primary from the start, with whom something is to be learned of.
 
-        That is a broken deployment that may have recovered, now and then the least seen, or anyone when the primary is
-        new. No user waits for them. All but the first stay away from long prompts: every attempt pays its prefill; and
-        under ``cost`` from more expensive ones, which would not be chosen even if fast.
+        That is a broken deployment that may have recovered, one that is slower than usual and may be so no more, now
+        and then whoever was not asked for longest, or anyone when the primary is new. No user waits for them. All but
+        the first stay away from long prompts: every attempt pays its prefill; and under ``cost`` from more expensive
+        ones, which would not be chosen even if fast.
         """
         race, random = self._race, self._random
         if probe is not None:
@@ -176,11 +193,13 @@ class _Draft:
             return
         if self._long_prompt or not self._others or (race.mode is Mode.RACE and race.width > len(self._others)):
             return
-        if random.random() < EXPLORE_SHARE:
+        if (suspect := self._suspect()) is not None:
+            self._explore(suspect, Why.SUSPECT)
+        elif random.random() < EXPLORE_SHARE:
             usd = self._primary.cost_usd
             if free := [each for each in self._others if each.cost_usd <= usd and each.tier < Tier.FULL]:
-                least_seen = min(free, key=lambda each: each.estimate.events * (0.5 + random.random()))
-                self._explore(least_seen, Why.EXPLORE)
+                stalest = max(free, key=lambda each: self._unasked_s(each) * (0.5 + random.random()))
+                self._explore(stalest, Why.EXPLORE)
         elif (
             race.mode is Mode.AUTO
             and not self._thrifty
@@ -191,12 +210,31 @@ class _Draft:
             self._launch(self._others[0], 0.0, Role.RACE, Why.COLD_START)
             self.reasons.append(Why.COLD_START)
 
+    def _suspect(self) -> Candidate | None:
+        """Return who has been slow lately, but usually is among the best, and was not asked for some seconds."""
+        best_s, usd = self._primary.estimate.score_s * NEAR, self._primary.cost_usd
+        for each in self._others:
+            estimate = each.estimate
+            if (
+                estimate.usual_s <= best_s
+                and estimate.score_s > SUSPECT * estimate.usual_s
+                and each.cost_usd <= usd
+                and each.tier < Tier.FULL
+                and self._unasked_s(each) >= SUSPECT_EVERY_S
+                and self._random.random() < SUSPECT_SHARE
+            ):
+                return each
+        return None
+
+    def _unasked_s(self, candidate: Candidate) -> float:
+        return min(_A_DAY_S, self._now_s - candidate.condition.asked_at_s)
+
     def add_late_and_raced(self, *, alone: bool) -> None:
         """Add hedges and racers, as many as the mode or the budget wants.
 
         A deployment ``alone`` at its model races itself only when asked to by mode: that cuts a slow tail too.
         """
-        rivals: Iterable[Candidate] = takewhile(self._is_rival, tuple(self._spare))
+        rivals: Iterable[Candidate] = takewhile(self._is_rival, [each for each in self._rivals if each in self._spare])
         if self._thrifty and self._race.mode is Mode.AUTO:
             self._add_before_the_deadline(rivals)
             return
@@ -253,7 +291,7 @@ class _Draft:
             return
         late_s = self._race.ttft_ms / 1000
         for rival in rivals:
-            delay_s = late_s - rival.estimate.curve.quantile_s(MEETS_QUANTILE)
+            delay_s = late_s - rival.estimate.quantile_s(MEETS_QUANTILE)
             if delay_s > 0:
                 self._launch(rival, max(HEDGE_MIN_S, delay_s), Role.HEDGE, Why.DEADLINE)
                 return
@@ -286,14 +324,14 @@ class _Draft:
 
     def _late_s(self, share: float) -> float:
         """Return when only a ``share`` of the primary's first tokens is still to come."""
-        return min(HEDGE_MAX_S, max(HEDGE_MIN_S, self._primary.estimate.curve.quantile_s(1.0 - share)))
+        return min(HEDGE_MAX_S, max(HEDGE_MIN_S, self._primary.estimate.quantile_s(1.0 - share)))
 
     def _explore(self, candidate: Candidate, why: Why) -> None:
         """Try ``candidate`` beside the primary, and watch whoever of the two loses: both figures are whole then."""
         self.explores = True
         self.launches[0] = msgspec.structs.replace(self.launches[0], audited=True)
         probes = why is Why.PROBE  # which is not paid from the budget: no call would have what it saves
-        watch_s = probe_limit_s(candidate.estimate.q95_s) if probes else None
+        watch_s = probe_limit_s(candidate.estimate.well_q95_s) if probes else None
         self._launch(candidate, 0.0, Role.PROBE if probes else Role.EXPLORE, why, watch_s=watch_s)
         self.reasons.append(why)
 
@@ -304,6 +342,8 @@ class _Draft:
         if candidate in self._spare:
             self._spare.remove(candidate)
 
+
+_A_DAY_S = 86_400.0
 
 _delay = attrgetter("delay_s")
 

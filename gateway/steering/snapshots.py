@@ -1,72 +1,230 @@
-"""Snapshots: the standings as the hot path reads them, made again when the board changed, at most once a second."""
+"""Snapshots: the standings as the hot path reads them. They are made in the background, where there is one.
 
-from collections.abc import Callable
+``refresh`` makes those anew whose counts have changed, the oldest first, so many curves a second at most. A model that
+is asked for without a snapshot gets one at once; and where nobody refreshes, as in a simulation, so does one whose
+snapshot is a second old.
+"""
 
-import msgspec
+from collections.abc import Callable, Mapping
+from math import inf
 
+from gateway.calls import size_class
 from gateway.steering.board import Board, slot_of
-from gateway.steering.constants import HALF_LIFE_S, SLOT_S, SLOTS_KEPT, STANDINGS_AGE_S
-from gateway.steering.standings import Standings, answer_tokens, standings
-from gateway.steering.tally import Tally, read_tallies
-
-
-class _Snapshot(msgspec.Struct):
-    checked_at_s: float
-    key: tuple[int, int]  # board version and slot: what the standings were made of
-    standings: Standings
-
-
-class _Tallied(msgspec.Struct, frozen=True):
-    key: tuple[int, int]
-    tallies: dict[str, Tally]
-    answer_tokens: float
+from gateway.steering.constants import (
+    CURVES_PER_S,
+    HALF_LIFE_S,
+    MEMORY_HALF_LIVES_S,
+    REFRESHED_AT_LEAST_S,
+    SLOT_S,
+    SLOTS_KEPT,
+    STANDINGS_AGE_S,
+)
+from gateway.steering.evidence import Evidences, kind_of, lasting, read_evidence
+from gateway.steering.memory import Memory
+from gateway.steering.sizing import Sizing, size_of
+from gateway.steering.standings import Standings, Usuals, answer_tokens, standings, usuals
+from gateway.steering.tally import add_weighted
 
 
 class Snapshots:
-    """The latest standings of each model and prompt class."""
+    """The latest standings of each model, kind of call and size of prompt."""
 
     def __init__(self, board: Board, clock: Callable[[], float], unix_clock: Callable[[], float]) -> None:
+        self.memory = Memory()
         self._board = board
         self._clock = clock
         self._unix_clock = unix_clock
-        self._snapshots: dict[tuple[str, int], _Snapshot] = {}
-        self._tallies: dict[str, _Tallied] = {}  # read once for all prompt classes
+        self._models: dict[str, _Known] = {}
+        self._refreshed_at_s = -inf
 
-    def of(self, model: str, prompt_class: int) -> Standings:
-        """Return standings at most a second old."""
+    def of(self, model: str, prompt_class: int, prompt_tokens: int | None = None) -> Standings:
+        """Return standings for such a prompt, at most a second old where there is time for that."""
+        known = self._models.get(model)
         now_s = self._clock()
-        snapshot = self._snapshots.get((model, prompt_class))
-        if snapshot is not None and now_s - snapshot.checked_at_s < STANDINGS_AGE_S:
-            return snapshot.standings
-        return self._look(model, prompt_class, snapshot, now_s).standings
+        if known is None or (
+            now_s - known.checked_at_s >= STANDINGS_AGE_S and now_s - self._refreshed_at_s > REFRESHED_AT_LEAST_S
+        ):
+            known = self._look(model, now_s)
+        known.asked_at_s = now_s
+        return known.standings(kind_of(prompt_class), size_of(prompt_tokens, size_class(prompt_class)))
 
     def fresh(self, model: str, prompt_class: int) -> Standings:
         """Return standings made of everything known now."""
-        return self._look(model, prompt_class, self._snapshots.get((model, prompt_class)), self._clock()).standings
+        known = self._look(model, self._clock())
+        return known.standings(kind_of(prompt_class), size_of(None, size_class(prompt_class)))
+
+    def sizing(self, model: str, kind: int, deployment: str) -> Sizing:
+        """Return what is known of how the size of a prompt matters to a deployment."""
+        known = self._models.get(model)
+        if known is None:
+            known = self._models[model] = _Known()
+        sizing = known.sizings.get((kind, deployment))
+        if sizing is None:
+            sizing = known.sizings[kind, deployment] = Sizing()
+        return sizing
+
+    def epoch(self, model: str, deployment: str) -> int:
+        """Return in which epoch samples of a deployment count."""
+        known = self._models.get(model)
+        return 0 if known is None else known.epochs.get(deployment, 0)
+
+    def begin_epoch(self, model: str, deployment: str) -> None:
+        """Forget what happened lately at a deployment: it is as it usually is."""
+        known = self._models.get(model)
+        if known is not None:
+            known.epochs[deployment] = max(known.epochs.get(deployment, 0) + 1, int(self._unix_clock()))
+            known.checked_at_s = -inf
+            known.key = _NEVER
+            known.slot = -1  # what was lately is now before
+
+    def refresh(self, passed_s: float) -> list[str]:
+        """Make anew what has changed, as much as ``passed_s`` seconds allow; return the models."""
+        now_s = self._refreshed_at_s = self._clock()
+        left, done = CURVES_PER_S * passed_s, []
+        asked = [(known.checked_at_s, model) for model, known in self._models.items() if known.is_due(now_s)]
+        for _, model in sorted(asked):
+            if left <= 0:
+                break
+            before = self._models[model].made_at_s
+            known = self._look(model, now_s)
+            if known.made_at_s != before:
+                left -= known.curves
+                done.append(model)
+        return done
 
     def forget(self) -> set[str]:
         """Drop snapshots not asked for as long as a board keeps samples; return the models that remain."""
         oldest_s = self._clock() - SLOTS_KEPT * SLOT_S
-        for key in [key for key, snapshot in self._snapshots.items() if snapshot.checked_at_s < oldest_s]:
-            del self._snapshots[key]
-        kept = {model for model, _ in self._snapshots}
-        for model in [model for model in self._tallies if model not in kept]:
-            del self._tallies[model]
-        return kept
+        for model in [model for model, known in self._models.items() if known.asked_at_s < oldest_s]:
+            del self._models[model]
+        return set(self._models)
 
-    def _look(self, model: str, prompt_class: int, snapshot: _Snapshot | None, now_s: float) -> _Snapshot:
+    def _look(self, model: str, now_s: float) -> "_Known":
+        """Look whether there is anything new of a model."""
+        known = self._models.get(model)
+        if known is None:
+            known = self._models[model] = _Known()
+            known.asked_at_s = now_s
         unix_s = self._unix_clock()
-        key = (self._board.version(model, unix_s), slot_of(unix_s))
-        if snapshot is None or snapshot.key != key:
-            known = self._tallied(model, key, unix_s)
-            made = standings(known.tallies, prompt_class, known.answer_tokens)
-            snapshot = self._snapshots[model, prompt_class] = _Snapshot(now_s, key, made)
-        snapshot.checked_at_s = now_s
-        return snapshot
-
-    def _tallied(self, model: str, key: tuple[int, int], unix_s: float) -> _Tallied:
-        known = self._tallies.get(model)
-        if known is None or known.key != key:
-            counts = self._board.counts(model, unix_s, half_life_s=HALF_LIFE_S)
-            known = self._tallies[model] = _Tallied(key, read_tallies(counts), answer_tokens(counts))
+        slot = slot_of(unix_s)
+        key = (self._board.version(model, unix_s), slot)
+        known.checked_at_s = now_s
+        if known.key == key:
+            return known
+        known.made_at_s = now_s
+        if known.slot != slot:
+            known.slot = slot
+            known.forget_usual()
+            known.scales = self._remembered(model, slot, unix_s, known.epochs)
+            for sizing in known.sizings.values():
+                sizing.fit(now_s)
+        counts = self._board.counts(model, unix_s, half_life_s=HALF_LIFE_S)
+        known.take(read_evidence(counts, known.epochs), answer_tokens(counts))
+        known.key = key
         return known
+
+    def _remembered(self, model: str, slot: int, unix_s: float, epochs: Mapping[str, int]) -> tuple[Evidences, ...]:
+        """Return what is known on the longer scales, the longest first.
+
+        That is what is remembered and what the board still has. On each scale a sample has the weight that it does not
+        have on the shorter ones, so that it counts once.
+        """
+        slots = self._board.slots(model, unix_s)
+        since = self.memory.fold(model, slots, slot)
+        hours, minutes = (self.memory.counts(model, scale, slot) for scale in range(len(MEMORY_HALF_LIVES_S)))
+        add_weighted(hours, minutes, -1.0)
+        for each, counts in slots.items():
+            if each >= since:
+                age_s = max(0, slot - each) * SLOT_S
+                in_hours, in_minutes = (0.5 ** (age_s / half_life_s) for half_life_s in MEMORY_HALF_LIVES_S)
+                current, before = lasting(counts, epochs)
+                add_weighted(hours, current, in_hours - in_minutes)
+                add_weighted(hours, before, in_hours - in_minutes)
+                add_weighted(minutes, current, in_minutes - 0.5 ** (age_s / HALF_LIFE_S))
+                add_weighted(minutes, before, in_minutes)
+        return read_evidence(hours), read_evidence(minutes)
+
+
+class _Known:
+    """What is known of one model."""
+
+    __slots__ = (
+        "_answer_tokens",
+        "_lately",
+        "_made",
+        "_sized",
+        "_usuals",
+        "asked_at_s",
+        "checked_at_s",
+        "epochs",
+        "key",
+        "made_at_s",
+        "scales",
+        "sizings",
+        "slot",
+    )
+
+    def __init__(self) -> None:
+        self.asked_at_s = self.checked_at_s = self.made_at_s = -inf
+        self.key = _NEVER  # board version and slot: what the standings were made of
+        self.slot = -1
+        self.scales: tuple[Evidences, ...] = ({},)
+        self.epochs: dict[str, int] = {}
+        self.sizings: dict[tuple[int, str], Sizing] = {}
+        self._lately: Evidences = {}
+        self._answer_tokens = 0.0
+        self._usuals: dict[int, tuple[float, Usuals]] = {}  # by kind, and of how many attempts lately
+        self._made: dict[int, Standings] = {}  # by kind, as of the reference size
+        self._sized: dict[tuple[int, int], Standings] = {}  # by kind and size
+
+    @property
+    def curves(self) -> int:
+        """How many curves the last look has made."""
+        return len(self._lately) * max(1, len(self._made))
+
+    def is_due(self, now_s: float) -> bool:
+        """Tell whether to look again: it was asked for since, or may have been forgotten by the next time."""
+        used = self.asked_at_s >= self.checked_at_s
+        return now_s - self.checked_at_s >= (STANDINGS_AGE_S if used else SLOT_S)
+
+    def forget_usual(self) -> None:
+        """Let what is usual be made anew."""
+        self._usuals.clear()
+
+    def take(self, lately: Evidences, answer_tokens: float) -> None:
+        """Take what happened lately, and make those standings of it that were asked for before."""
+        self._lately, self._answer_tokens = lately, answer_tokens
+        for name, evidence in lately.items():
+            if evidence.epoch > self.epochs.get(name, 0):
+                self.epochs[name] = evidence.epoch
+        kinds, sizes = list(self._made), list(self._sized)
+        self._made, self._sized = {}, {}
+        for kind in kinds:
+            self._standings(kind)
+        for kind, size in sizes:
+            self.standings(kind, size)
+
+    def standings(self, kind: int, size: int) -> Standings:
+        """Return the standings for prompts of a size."""
+        sized = self._sized.get((kind, size))
+        if sized is None:
+            made = self._standings(kind)
+            scales = {name: sizing.factor(size) for (of, name), sizing in self.sizings.items() if of == kind}
+            sized = self._sized[kind, size] = made.sized(scales, _UNSEEN.factor(size))
+        return sized
+
+    def _standings(self, kind: int) -> Standings:
+        made = self._made.get(kind)
+        if made is None:
+            seen, usual = self._usuals.get(kind, (0.0, None))
+            n = sum(each.n for each in self._lately.values())
+            if usual is None or n > _MUCH_MORE * seen:
+                usual = usuals(self.scales, self._lately, kind)
+                self._usuals[kind] = (n, usual)
+            made = self._made[kind] = standings(self._lately, usual, kind, self._answer_tokens)
+        return made
+
+
+_MUCH_MORE = 1.25  # attempts than when what is usual was last made: at the start that is every other second
+_NEVER = (-1, -1)
+_UNSEEN = Sizing()

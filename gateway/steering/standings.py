@@ -1,7 +1,9 @@
-"""Standings: what the policy predicts for the next call of one model and prompt class, per deployment."""
+"""Standings: what the policy predicts for the next call of one model and size of prompt, per deployment."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import inf
 from operator import add
+from typing import Protocol
 
 import msgspec
 
@@ -20,22 +22,57 @@ from gateway.steering.constants import (
     SPEED_PRIOR,
     SUCCESS_FLOOR,
 )
+from gateway.steering.evidence import Evidence
 from gateway.steering.histogram import bucket, lognormal_masses
-from gateway.steering.survival import Curve, dense, kaplan_meier
-from gateway.steering.tally import OUTPUT_TOKENS, REQUESTS, Tally, merged
+from gateway.steering.survival import Curve, Mean, dense, kaplan_meier
+from gateway.steering.tally import OUTPUT_TOKENS, REQUESTS, merged
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """What is expected of one deployment."""
+    """What is expected of one deployment, for prompts of one size."""
 
     events: float  # its own first tokens, decayed; the prior is not among them
-    curve: Curve  # attempt TTFT
+    curve: Curve  # attempt TTFT, as of a prompt of the reference size
     q95_s: float
-    beyond_s: tuple[float, ...]  # by bucket: the first token expected of who has none at the bucket's end
+    beyond_s: tuple[float, ...]  # by bucket: the first token expected of who has none at the bucket's end, likewise
     score_s: float  # restricted mean TTFT over the chance of success; lower is better
+    usual_s: float = inf  # the same by what is remembered of hours
+    usual_q95_s: float = inf
+    usual_events: float = 0.0  # that this rests on
+    beside_s: float = inf  # score_s of a race against the best deployment: its tail matters less there
     error_rate: float = 0.01  # chance that the next attempt fails
     decode_tps: float = 60.0  # tokens per second after the first
     speed_known: bool = False  # enough decoding was watched to hold it against the deployment
+    mean: Mean = Mean(0.0, 0.0)  # of ``curve``
+    usual: Curve | None = None  # as remembered of hours
+    usual_mean: Mean = Mean(0.0, 0.0)
+    scale: float = 1.0  # by which a prompt of this size multiplies the times of ``curve``
+
+    def sized(self, scale: float) -> "Estimate":
+        """Return the estimate for prompts whose size multiplies times by ``scale``."""
+        succeeds = max(SUCCESS_FLOOR, 1.0 - self.error_rate)
+        return msgspec.structs.replace(
+            self,
+            scale=scale,
+            q95_s=self.q95_s * scale / self.scale,
+            score_s=self.mean.at(scale) / succeeds,
+            usual_s=self.usual_mean.at(scale) / succeeds,
+            beside_s=self.beside_s * scale / self.scale,
+            usual_q95_s=self.usual_q95_s * scale / self.scale,
+        )
+
+    @property
+    def well_q95_s(self) -> float:
+        """The q95 of TTFT while the deployment is well: lately it may not have been."""
+        return min(self.q95_s, self.usual_q95_s)
+
+    def quantile_s(self, q: float) -> float:
+        """Return the time by which a share ``q`` has its first token, in seconds."""
+        return self.curve.quantile_s(q) * self.scale
+
+    def late_s(self, goal_s: float) -> float:
+        """Return by how much a first token is later than ``goal_s`` on average, in seconds."""
+        return self.curve.late_s(goal_s / self.scale) * self.scale
 
     def expected_s(self, age_s: float) -> float:
         """Return when the first token is to be expected of an attempt that has none at ``age_s``, in seconds.
@@ -44,7 +81,7 @@ class Estimate(msgspec.Struct, frozen=True):
         """
         if self.events < EXPECTED_FROM_EVENTS:
             return age_s * _LEAST_REMAINDER
-        return max(age_s * _LEAST_REMAINDER, self.beyond_s[bucket(age_s)])
+        return max(age_s * _LEAST_REMAINDER, self.beyond_s[bucket(age_s / self.scale)] * self.scale)
 
     def slower_than(self, floor_tps: float) -> bool:
         """Tell whether it is known to decode more slowly. Who never won was never timed, and gets the chance."""
@@ -52,7 +89,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 class Standings(msgspec.Struct, frozen=True):
-    """One model and prompt class: estimates by deployment, and the one for those never seen."""
+    """One model and size of prompt: estimates by deployment, and the one for those never seen."""
 
     estimates: Mapping[str, Estimate]
     unseen: Estimate
@@ -62,16 +99,62 @@ class Standings(msgspec.Struct, frozen=True):
         """Return the estimate of ``deployment``."""
         return self.estimates.get(deployment, self.unseen)
 
+    def sized(self, scales: Mapping[str, float], other: float) -> "Standings":
+        """Return the standings for prompts whose size multiplies times so; ``other`` is for deployments unseen."""
+        estimates = {name: each.sized(scales.get(name, other)) for name, each in self.estimates.items()}
+        return Standings(estimates, self.unseen.sized(other), self.answer_tokens)
 
-def standings(tallies: Mapping[str, Tally], prompt_class: int, answer_tokens: float = ANSWER_PRIOR[0]) -> Standings:
-    """Estimate every deployment of a model from its weighted tallies.
 
-    Each histogram is topped up with 4 events spread as the model's deployments together answer (the pool), and the pool
-    with 2 of a fixed lognormal: a deployment with few samples is judged like its peers, not by luck.
+class Usual(msgspec.Struct, frozen=True):
+    """What is usual of one deployment, or of the whole model: how it answered over hours."""
+
+    curve: Curve
+    events: float = 0.0  # first tokens that it rests on
+    decode_tps: float = SPEED_PRIOR[0] / SPEED_PRIOR[1]
+    speed_known: bool = False
+
+
+class Usuals(msgspec.Struct, frozen=True):
+    """What is usual of a model's deployments, and of one that nothing is known of."""
+
+    of: Mapping[str, Usual]
+    unseen: Usual
+
+
+def usuals(scales: Sequence[Mapping[str, Evidence]], lately: Mapping[str, Evidence], kind: int) -> Usuals:
+    """Return what is usual, from what is known on each longer scale of time, the longest first.
+
+    Each histogram is topped up with 4 events spread as on the scale before, and the first as the model's deployments
+    together answer (the pool, of all scales and of ``lately``), which has 2 events of a fixed lognormal: a deployment
+    with few samples is judged by what it was before, and one that is new like its peers, not by luck.
     """
-    pool = _pool(tallies, prompt_class)
-    estimates = {name: _estimate(tally, prompt_class, pool) for name, tally in tallies.items()}
-    return Standings(estimates, _estimate(Tally(), prompt_class, pool), answer_tokens)
+    pool = _pool([each for scale in (*scales, lately) for each in scale.values()], kind)
+    unseen = Usual(kaplan_meier(pool, _NONE))
+    found: dict[str, Usual] = {}
+    for evidences in scales:
+        for name, evidence in evidences.items():
+            before = found.get(name, unseen)
+            found[name] = _topped_up(evidence, kind, before)
+    return Usuals(found, unseen)
+
+
+def standings(
+    lately: Mapping[str, Evidence],
+    usual: Usuals | None = None,
+    kind: int = 0,
+    answer_tokens: float = ANSWER_PRIOR[0],
+) -> Standings:
+    """Estimate every deployment of a model from what happened lately, topped up with 4 events as usual.
+
+    Without ``usual`` nothing is known but this.
+    """
+    usual = usual or usuals((), lately, kind)
+    names = {**lately, **usual.of}
+    estimates = {name: _estimate(lately.get(name, _NOTHING), kind, usual.of.get(name, usual.unseen)) for name in names}
+    unseen = _estimate(_NOTHING, kind, usual.unseen)
+    best = min(estimates.values(), key=lambda each: each.score_s, default=unseen).curve
+    beside = {name: _beside(each, best) for name, each in estimates.items()}
+    return Standings(beside, _beside(unseen, best), answer_tokens)
 
 
 def answer_tokens(counts: Mapping[str, float]) -> float:
@@ -80,56 +163,91 @@ def answer_tokens(counts: Mapping[str, float]) -> float:
     return (counts.get(OUTPUT_TOKENS, 0.0) + prior_tokens * prior_answers) / (counts.get(REQUESTS, 0.0) + prior_answers)
 
 
-def error_rate(tally: Tally) -> float:
+class Attempts(Protocol):
+    """Attempts, and how many of them failed."""
+
+    n: float
+    err: float
+
+
+def error_rate(attempts: Attempts) -> float:
     """Return the chance that the next attempt fails: (err + 0.05) / (n + 5)."""
-    errors, attempts = ERROR_PRIOR
-    return (tally.err + errors) / (tally.n + attempts)
+    errors, n = ERROR_PRIOR
+    return (attempts.err + errors) / (attempts.n + n)
 
 
-def decode_tps(tally: Tally) -> float:
-    """Return the expected decode speed: (tok + 2) / (sec + 1/30) tokens per second.
+def decode_tps(evidence: Evidence, usual_tps: float = SPEED_PRIOR[0] / SPEED_PRIOR[1]) -> float:
+    """Return the expected decode speed, tokens per second: (tok + 2) / (sec + 2 / usual).
 
     Guessed tokens stand in while the provider has counted hardly any: a loser, watched for a while, never tells. Of one
     whose answers mostly come at once, out of a buffer, nothing is to be waited for after the first token.
     """
-    if tally.ans >= COLD_EVENTS and tally.burst >= tally.ans / 2:
+    if evidence.ans >= COLD_EVENTS and evidence.burst >= evidence.ans / 2:
         return AT_ONCE_TPS
-    tokens, seconds = SPEED_PRIOR
-    if tally.sec >= SPEED_KNOWN_S:
-        return (tally.tok + tokens) / (tally.sec + seconds)
-    return (tally.tok + tally.gtok + tokens) / (tally.sec + tally.gsec + seconds)
+    tokens = SPEED_PRIOR[0]
+    seconds = tokens / usual_tps
+    if evidence.sec >= SPEED_KNOWN_S:
+        return (evidence.tok + tokens) / (evidence.sec + seconds)
+    return (evidence.tok + evidence.gtok + tokens) / (evidence.sec + evidence.gsec + seconds)
 
 
-def _pool(tallies: Mapping[str, Tally], prompt_class: int) -> list[float]:
-    """Return how the model answers, all deployments together, as shares of buckets that sum to 1."""
-    prior = lognormal_masses(FIXED_PRIOR_MEDIAN_S[min(prompt_class, len(FIXED_PRIOR_MEDIAN_S) - 1)], FIXED_PRIOR_SIGMA)
-    events = dense(merged(tally.events.get(prompt_class, {}) for tally in tallies.values()))
-    censored = dense(merged(tally.censored.get(prompt_class, {}) for tally in tallies.values()))
-    masses = kaplan_meier(
+def _pool(evidences: Sequence[Evidence], kind: int) -> list[float]:
+    """Return how the model answers, all deployments together, as counts by bucket that sum to the weight of a prior."""
+    prior = lognormal_masses(FIXED_PRIOR_MEDIAN_S, FIXED_PRIOR_SIGMA)
+    events = dense(merged(each.events.get(kind, {}) for each in evidences))
+    censored = dense(merged(each.censored.get(kind, {}) for each in evidences))
+    curve = kaplan_meier(
         [seen + FIXED_PRIOR_EVENTS * share for seen, share in zip(events, prior, strict=True)], censored
-    ).masses()
+    )
+    return _prior(curve, prior)
+
+
+def _prior(curve: Curve, otherwise: Sequence[float]) -> list[float]:
+    """Return a curve as counts by bucket that sum to the weight of a prior, what it never reached left out."""
+    masses: Sequence[float] = curve.masses()
     total = sum(masses)
     if total <= 0:  # so much was cut that no first token counts beside it
-        masses, total = list(prior), sum(prior)
+        masses, total = otherwise, sum(otherwise)
     return [PRIOR_EVENTS * mass / total for mass in masses]
 
 
-def _estimate(tally: Tally, prompt_class: int, pool: list[float]) -> Estimate:
-    own = tally.events.get(prompt_class, {})
-    cut = tally.censored.get(prompt_class)
-    curve = kaplan_meier(list(map(add, dense(own), pool)), dense(cut) if cut else _NONE)
-    fails = error_rate(tally)
+def _topped_up(evidence: Evidence, kind: int, before: Usual) -> Usual:
+    prior = _prior(before.curve, before.curve.masses())
+    events, cut = evidence.events.get(kind), evidence.censored.get(kind)
+    curve = kaplan_meier(list(map(add, dense(events or {}), prior)), dense(cut) if cut else _NONE)
+    known = evidence.sec + evidence.gsec >= SPEED_KNOWN_S
+    seen = sum(events.values()) if events else 0.0
+    return Usual(curve, seen, decode_tps(evidence, before.decode_tps), known or before.speed_known)
+
+
+def _estimate(evidence: Evidence, kind: int, usual: Usual) -> Estimate:
+    now = _topped_up(evidence, kind, usual)
+    fails = error_rate(evidence)
+    succeeds = max(SUCCESS_FLOOR, 1.0 - fails)
+    mean, usual_mean = now.curve.mean(), usual.curve.mean()
     return Estimate(
-        events=sum(own.values()),
-        curve=curve,
-        q95_s=curve.quantile_s(0.95),
-        beyond_s=curve.expected_beyond_s(),
-        score_s=curve.mean_s() / max(SUCCESS_FLOOR, 1.0 - fails),
+        events=sum(evidence.events.get(kind, {}).values()),
+        curve=now.curve,
+        q95_s=now.curve.quantile_s(0.95),
+        beyond_s=now.curve.expected_beyond_s(),
+        score_s=mean.at(1.0) / succeeds,
+        usual_s=usual_mean.at(1.0) / succeeds,
+        usual_q95_s=usual.curve.quantile_s(0.95),
+        usual_events=usual.events,
         error_rate=fails,
-        decode_tps=decode_tps(tally),
-        speed_known=tally.sec + tally.gsec >= SPEED_KNOWN_S,
+        decode_tps=now.decode_tps,
+        speed_known=now.speed_known,
+        mean=mean,
+        usual=usual.curve,
+        usual_mean=usual_mean,
     )
 
 
+def _beside(estimate: Estimate, best: Curve) -> Estimate:
+    succeeds = max(SUCCESS_FLOOR, 1.0 - estimate.error_rate)
+    return msgspec.structs.replace(estimate, beside_s=estimate.curve.beside_s(best) / succeeds)
+
+
+_NOTHING = Evidence()
 _NONE = (0.0,) * BUCKETS
 _LEAST_REMAINDER = 1.02  # of an age beyond all that was seen

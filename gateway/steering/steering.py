@@ -12,7 +12,7 @@ from random import Random
 import msgspec
 import structlog
 
-from gateway.calls import EXPLORING, AttemptRecord, AttemptStart, CallRecord, CallStart, Outcome, Role
+from gateway.calls import EXPLORING, AttemptRecord, AttemptStart, CallRecord, CallStart, Outcome, Role, size_class
 from gateway.errors import NotAsked
 from gateway.settings.model import RaceSettings
 from gateway.steering import planner
@@ -20,14 +20,17 @@ from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix
 from gateway.steering.board import Board, slot_of
 from gateway.steering.budget import Budget
 from gateway.steering.candidates import Terms, costs_usd, expected_tokens
-from gateway.steering.constants import OTHER_CLASSES_FROM
+from gateway.steering.constants import KNOWN_EVENTS, LATE_FACTOR, OTHER_CLASSES_FROM
+from gateway.steering.evidence import cut, event, kind_of
 from gateway.steering.explainer import explained
 from gateway.steering.explanation import Explanation
 from gateway.steering.health import Health, State, Trouble
 from gateway.steering.leaderboard import WINDOW_S, Leaderboard, rank, read_window, row, state_of
 from gateway.steering.lineup import Lineups
 from gateway.steering.planner import Launch, Plan
-from gateway.steering.samples import BROKEN, of_end, of_token
+from gateway.steering.rebound import Rebounds
+from gateway.steering.samples import BROKEN, CUT, of_end, of_token
+from gateway.steering.sizing import size_of
 from gateway.steering.snapshots import Snapshots
 from gateway.steering.spending import Spending
 from gateway.steering.tally import OUTPUT_TOKENS, REQUESTS, Counts
@@ -47,6 +50,7 @@ class _Launched(msgspec.Struct, frozen=True):
     unix_s: float  # a sample counts in the slot its attempt began in
     in_flight: int  # others there at its deployment, of this replica
     deployment: str
+    epoch: int  # in which it counts
 
 
 class Steering:
@@ -71,6 +75,7 @@ class Steering:
         self._random = random
         self._snapshots = Snapshots(board, clock, unix_clock)
         self._lineups = Lineups()
+        self._rebounds = Rebounds()
         self._health: dict[str, Health] = {}  # by deployment: a cool-down holds for every model it serves
         self._affinity = Affinity()
         self._budgets: dict[str, Budget] = {}
@@ -148,23 +153,35 @@ class Steering:
     def call_started(self, start: CallStart) -> None:
         """Nothing to learn yet."""
 
-    def attempt_started(self, model: str, start: AttemptStart) -> None:  # noqa: ARG002 - the Recorder's signature
+    def attempt_started(self, model: str, start: AttemptStart) -> None:
         """Count it in flight."""
-        others = self._health_of(start.deployment).launched()
-        self._launched[start.id] = _Launched(self._unix_clock(), others, start.deployment)
+        others = self._health_of(start.deployment).launched(self._clock())
+        epoch = self._snapshots.epoch(model, start.deployment)
+        self._launched[start.id] = _Launched(self._unix_clock(), others, start.deployment, epoch)
 
     def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
         """Count an event, and believe that the deployment is well."""
         deployment, launched, now_s = start.deployment, self._launched.get(start.id), self._clock()
-        health = self._health_of(deployment)
-        if launched is None:
-            self._count(model, of_token(start, prompt_class, ttft_s))
-        else:
-            self._count(model, of_token(start, prompt_class, ttft_s), launched.unix_s)
-            health.answered(prompt_class, launched.in_flight, ttft_s, now_s)
-        q95_s = self._q95_s(model, prompt_class, deployment) if health.tripped else inf
-        if health.delivered(ttft_s, q95_s, now_s):
+        health, kind = self._health_of(deployment), kind_of(prompt_class)
+        size = size_of(start.asked_tokens, size_class(prompt_class))
+        estimate = self._snapshots.of(model, prompt_class, start.asked_tokens).of(deployment)
+        sizing = self._snapshots.sizing(model, kind, deployment)
+        reference_s = ttft_s / sizing.factor(size)
+        sizing.seen(size, ttft_s)
+        if estimate.usual_events >= KNOWN_EVENTS and ttft_s > LATE_FACTOR * estimate.well_q95_s and not health.tripped:
+            self._strike(model, deployment, "slow")
+        elif health.delivered(ttft_s, estimate.well_q95_s, now_s):
             _log.info("steering.recovered", model=model, deployment=deployment)
+            if ttft_s <= estimate.usual_q95_s:
+                self._snapshots.begin_epoch(model, deployment)
+        elif self._rebounds.heard(model, deployment, estimate, reference_s):
+            self._snapshots.begin_epoch(model, deployment)
+        counts = of_token(start, prompt_class, ttft_s)
+        if counts and not health.tripped:
+            counts[event(deployment, kind, self._snapshots.epoch(model, deployment), reference_s)] = 1.0
+        self._count(model, counts, None if launched is None else launched.unix_s)
+        if launched is not None:
+            health.answered(prompt_class, launched.in_flight, ttft_s, now_s)
 
     def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
         """Count what became of it: an event's attempt, a censored age, or an error."""
@@ -175,7 +192,10 @@ class Steering:
         if attempt.headroom is not None:
             health.limit_left(attempt.headroom, self._clock())
         launched = self._launched.pop(attempt.id, None)
-        self._count(model, of_end(attempt, prompt_class), None if launched is None else launched.unix_s)
+        counts = of_end(attempt, prompt_class)
+        if counts and attempt.censored_at_ms is not None and attempt.outcome in CUT and not health.tripped:
+            counts |= self._cut(model, prompt_class, attempt, None if launched is None else launched.epoch)
+        self._count(model, counts, None if launched is None else launched.unix_s)
         if attempt.outcome in BROKEN:
             self._broken(model, prompt_class, attempt, health)
         elif attempt.censored_at_ms is not None and attempt.outcome is Outcome.LOST:
@@ -252,7 +272,7 @@ class Steering:
         explain: bool,
     ) -> Plan:
         now_s = self._clock()
-        standings = self._snapshots.of(model, prompt_class)
+        standings = self._snapshots.of(model, prompt_class, terms.prompt_tokens)
         names: Sequence[str] = self._names(model, deployments)
         if terms.excluded:
             names = [name for name in names if name not in terms.excluded]
@@ -260,12 +280,13 @@ class Steering:
         for name in names:
             health = self._health.get(name) or self._health_of(name)
             conditions[name] = health.calm or health.condition(now_s)  # of most, nothing has happened since
-        lineup = self._lineups.of((model, prompt_class), conditions, standings, (race, terms))
+        kind = (model, prompt_class, size_of(terms.prompt_tokens))
+        lineup = self._lineups.of(kind, conditions, standings, (race, terms))
         held = NOTHING_HELD
         if terms.prefix is not None and race.cache_affinity:
             held = self._affinity.held(model, terms.prefix, terms.prices, now_s)
         tokens = self._budget(model).tokens
-        plan = planner.plan(lineup, race, terms, tokens=tokens, random=self._random, held=held)
+        plan = planner.plan(lineup, race, terms, tokens=tokens, random=self._random, held=held, now_s=now_s)
         if race.usd_per_day is not None:
             costs = costs_usd(conditions, expected_tokens(standings, terms), terms)
             plan = msgspec.structs.replace(plan, cost_usd=costs)
@@ -311,11 +332,26 @@ class Steering:
         """
         if not health.tripped and loser.role is not Role.PRIMARY:
             return  # as for most losers: no need to look up its q95
-        age_s, q95_s = (loser.censored_at_ms or 0.0) / 1000, self._q95_s(model, prompt_class, loser.deployment)
+        age_s = (loser.censored_at_ms or 0.0) / 1000
+        estimate = self._snapshots.of(model, prompt_class, loser.asked_tokens).of(loser.deployment)
         if health.tripped:
-            health.cut(age_s, q95_s, self._clock())
-        elif age_s >= q95_s:
+            health.cut(age_s, estimate.well_q95_s, self._clock())
+        elif age_s >= estimate.q95_s:
             self._strike(model, loser.deployment, "hangs")
+
+    def _cut(self, model: str, prompt_class: int, attempt: AttemptRecord, epoch: int | None) -> Counts:
+        """Return what an attempt cut without a first token adds for the policy.
+
+        Of a broken deployment nothing: that it hangs is known, and soon to be forgotten.
+        """
+        deployment, kind = attempt.deployment, kind_of(prompt_class)
+        factor = self._snapshots.sizing(model, kind, deployment).factor(
+            size_of(attempt.asked_tokens, size_class(prompt_class))
+        )
+        age_s = (attempt.censored_at_ms or 0.0) / 1000 / factor
+        if epoch is None:
+            epoch = self._snapshots.epoch(model, deployment)
+        return {cut(deployment, kind, epoch, age_s): 1.0}
 
     def _lack(self, attempt: AttemptRecord) -> None:
         """Say, now and then, that this machine lacks what attempts take: nobody else would be blamed for it."""
@@ -344,9 +380,6 @@ class Steering:
             return True
         return self._spending.may_spend(payer, cost_usd, race.usd_per_day)
 
-    def _q95_s(self, model: str, prompt_class: int, deployment: str) -> float:
-        return self._snapshots.of(model, prompt_class).of(deployment).q95_s
-
     def _health_of(self, deployment: str) -> Health:
         health = self._health.get(deployment)
         if health is None:
@@ -367,6 +400,7 @@ class Steering:
         self._slot = slot
         models = self._snapshots.forget()
         self._lineups.keep(models)
+        self._rebounds.keep(models)
         self._planned = {model: names for model, names in self._planned.items() if model in models}
         self._budgets = {model: budget for model, budget in self._budgets.items() if model in models}
         used = {name for names in (*self._configured.values(), *self._planned.values()) for name in names}

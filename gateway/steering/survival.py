@@ -37,13 +37,29 @@ class Curve(msgspec.Struct, frozen=True):
         mass = self.reached[index] - below
         return edge_s(index + (min(1.0, max(0.0, (q - below) / mass)) if mass > 0 else 0.0))
 
-    def mean_s(self) -> float:
-        """Return the mean restricted to 30 s: whatever comes later, or never, counts as 30 s."""
+    def mean_s(self, scale: float = 1.0) -> float:
+        """Return the mean restricted to 30 s: whatever comes later, or never, counts as 30 s.
+
+        ``scale`` multiplies all times before.
+        """
+        return self.mean().at(scale)
+
+    def mean(self) -> "Mean":
+        """Return what the mean is made of, to have it for several scales."""
         below, total = 0.0, 0.0
         for reached, middle in zip(self.reached, _MIDDLES_S, strict=True):
             total += (reached - below) * middle
             below = reached
-        return min(MEAN_CAP_S, total + (1.0 - below) * MEAN_CAP_S)  # which rounding can exceed
+        return Mean(total, 1.0 - below)
+
+    def beside_s(self, other: "Curve") -> float:
+        """Return when the first of two answers comes on average, in seconds: E[min(T, T of ``other``, 30 s)]."""
+        before, total = 1.0, 0.0
+        for mine, its, middle in zip(self.reached, other.reached, _MIDDLES_S, strict=True):
+            after = (1.0 - mine) * (1.0 - its)
+            total += (before - after) * middle
+            before = after
+        return total + before * MEAN_CAP_S
 
     def late_s(self, goal_s: float) -> float:
         """Return by how much a first token is late on average, in seconds: E[max(0, min(T, 30 s) - goal)]."""
@@ -76,6 +92,17 @@ class Curve(msgspec.Struct, frozen=True):
             masses.append(reached - below)
             below = reached
         return masses
+
+
+class Mean(msgspec.Struct, frozen=True, gc=False):
+    """A restricted mean: what comes, seconds times its share, and the share that never does."""
+
+    comes_s: float
+    never: float
+
+    def at(self, scale: float) -> float:
+        """Return the mean when all times are multiplied by ``scale``, in seconds."""
+        return min(MEAN_CAP_S, scale * self.comes_s + self.never * MEAN_CAP_S)  # which rounding can exceed
 
 
 def kaplan_meier(events: Sequence[float], censored: Sequence[float]) -> Curve:

@@ -3,9 +3,9 @@
 import pytest
 
 from gateway.calls import Outcome, Role
+from gateway.steering.evidence import Evidence
 from gateway.steering.histogram import bucket
 from gateway.steering.standings import Standings, standings
-from gateway.steering.tally import Tally
 from providers.errors import ErrorKind
 from tests.unit.racing.test_audits import to_the_end
 from tests.unit.racing.test_race import answers, refuses
@@ -15,7 +15,7 @@ from tests.unit.racing.virtual_time import run
 
 def known() -> Standings:
     events = {0: {bucket(0.3): 50.0, bucket(0.9): 50.0}}
-    return standings({"slow": Tally(n=100.0, events=events)}, 0)
+    return standings({"slow": Evidence(n=100.0, events=events)})
 
 
 def test_a_primary_that_wins_would_have_taken_as_long_alone() -> None:

@@ -3,9 +3,10 @@ import pytest
 from gateway.calls import Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Candidate, Terms, Tier, candidates
+from gateway.steering.evidence import event, read_evidence
 from gateway.steering.health import Health
 from gateway.steering.standings import standings
-from gateway.steering.tally import Counts, event_field, read_tallies
+from gateway.steering.tally import Counts
 from providers.prices import Price
 
 PRICES = {"cheap": Price(input_usd=1e-6, output_usd=1e-6), "dear": Price(input_usd=1e-5, output_usd=1e-5)}
@@ -13,13 +14,13 @@ COST = RaceSettings(objective=Objective.COST, ttft_ms=1000)
 
 
 def seen(name: str, ttft_s: float, times: int) -> Counts:
-    return {event_field(name, 0, ttft_s): float(times), f"{name}|n": float(times)}
+    return {event(name, 0, 0, ttft_s): float(times), f"{name}|n": float(times)}
 
 
 def made(counts: Counts) -> dict[str, Candidate]:
     conditions = {name: Health().condition(0.0) for name in PRICES}
     terms = Terms(objective=Objective.COST, prompt_tokens=100, prices=PRICES)
-    return {item.deployment: item for item in candidates(conditions, standings(read_tallies(counts), 0), COST, terms)}
+    return {item.deployment: item for item in candidates(conditions, standings(read_evidence(counts)), COST, terms)}
 
 
 def test_under_cost_whoever_keeps_the_time_competes_on_dollars() -> None:

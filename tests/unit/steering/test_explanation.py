@@ -75,7 +75,7 @@ def test_each_launch_names_the_rule_behind_it() -> None:
     ]
     assert raced.launches[0].why == "drawn with probability 1.00 out of 1 near the best"
     assert raced.launches[1].why == "raced: a budget of 1 extra attempts per call, 20.0 saved up"
-    assert raced.launches[2].why.startswith("rescue: the primary hangs, 4 x its q95 of 0.6")
+    assert raced.launches[2].why.startswith("rescue: the primary hangs, 4 x its q95 of 0.5")
     hedged = explained(scene.plan(explain=True, budget=0.1)).launches[1]
     assert hedged.why == "hedge: 90% of the primary's first tokens come sooner; 20.0 extra attempts saved up"
     asked = explained(scene.plan(explain=True, mode=Mode.HEDGE, hedge_delay_s=0.7)).launches[1]
@@ -83,7 +83,7 @@ def test_each_launch_names_the_rule_behind_it() -> None:
     wide = explained(scene.plan(explain=True, mode=Mode.RACE, width=3)).launches
     assert wide[2].why == "mode race, width 3; 20.0 extra attempts saved up"
     thrifty = explained(scene.plan(explain=True, objective=Objective.COST, ttft_ms=2000.0)).launches[1]
-    assert thrifty.why.startswith("hedge: the latest start that can meet ttft_ms 2000 if it takes 0.6")
+    assert thrifty.why.startswith("hedge: the latest start that can meet ttft_ms 2000 if it takes 0.5")
 
 
 def test_cold_starts_exploring_and_probes_are_called_so() -> None:
@@ -93,7 +93,7 @@ def test_cold_starts_exploring_and_probes_are_called_so() -> None:
     )
     scene.warm_up(a=0.3, b=0.6)
     whys = {start.role: start.why for _ in range(300) for start in explained(scene.plan(explain=True)).launches}
-    assert whys[Role.EXPLORE] == "explore: the least seen, 30.0 first tokens lately; 2% of calls do so"
+    assert whys[Role.EXPLORE] == "explore: not asked for longest, 30.0 first tokens lately; 2% do so"
     for _ in range(4):
         scene.fail("b")
     scene.now_s += 5.0

@@ -70,7 +70,7 @@ def test_a_first_token_in_between_resets_the_strikes() -> None:
     assert state(health, 0.0) is State.OK
 
 
-def test_each_opening_doubles_up_to_a_minute() -> None:
+def test_each_opening_doubles_up_to_twenty_seconds() -> None:
     health, now_s = opened(), 0.0
     lengths = []
     for _ in range(6):
@@ -78,7 +78,7 @@ def test_each_opening_doubles_up_to_a_minute() -> None:
         lengths.append(length_s)
         now_s += length_s
         health.strike(now_s)
-    assert lengths == [5, 10, 20, 40, 60, 60]
+    assert lengths == [5, 10, 20, 20, 20, 20]
 
 
 def test_strikes_of_attempts_launched_before_it_opened_add_nothing() -> None:

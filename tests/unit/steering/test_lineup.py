@@ -8,20 +8,20 @@ from gateway.calls import Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Candidate, Terms, candidates
 from gateway.steering.constants import LINEUPS_KEPT
+from gateway.steering.evidence import event, read_evidence
 from gateway.steering.health import Condition, Health
 from gateway.steering.lineup import Lineup, Lineups, line_up
 from gateway.steering.standings import Standings, standings
-from gateway.steering.tally import event_field, read_tallies
 
 NAMES = ("a", "b", "c", "d")
-KIND = ("llama", 0)
+KIND = ("llama", 0, 0)
 RACE = RaceSettings()
 TERMS = Terms(Objective.FIRST_TOKEN, 100)
 
 
 def answering(**ttft_s: float) -> Standings:
-    counts = {event_field(name, 0, seconds): 40.0 for name, seconds in ttft_s.items()}
-    return standings(read_tallies(counts | {f"{name}|n": 40.0 for name in ttft_s}), 0)
+    counts = {event(name, 0, 0, seconds): 40.0 for name, seconds in ttft_s.items()}
+    return standings(read_evidence(counts | {f"{name}|n": 40.0 for name in ttft_s}))
 
 
 STANDINGS = answering(a=0.3, b=0.35, c=0.5, d=2.0)
@@ -47,8 +47,8 @@ def healths() -> dict[str, Health]:
 def test_the_order_is_kept_while_attempts_come_and_go_and_knows_what_is_in_flight(healths: dict[str, Health]) -> None:
     lineups = Lineups()
     before = lineups.of(KIND, conditions(healths), STANDINGS, (RACE, TERMS))
-    healths["b"].launched()
-    healths["b"].launched()
+    healths["b"].launched(0.0)
+    healths["b"].launched(0.0)
     healths["b"].ended()
     after = lineups.of(KIND, conditions(healths), STANDINGS, (RACE, TERMS))
     assert after is before
@@ -80,7 +80,7 @@ def test_a_call_that_may_be_answered_by_fewer_has_an_order_of_its_own(healths: d
 def test_who_may_have_no_more_in_flight_is_last_from_that_instant(healths: dict[str, Health]) -> None:
     lineups, terms = Lineups(), Terms(Objective.FIRST_TOKEN, 100, limits={"a": 1})
     assert ranked(lineups.of(KIND, conditions(healths), STANDINGS, (RACE, terms)))[0] == "a"
-    healths["a"].launched()
+    healths["a"].launched(0.0)
     assert ranked(lineups.of(KIND, conditions(healths), STANDINGS, (RACE, terms)))[-1] == "a"
 
 
@@ -101,7 +101,7 @@ def test_a_kept_order_is_the_one_that_would_be_made_anew() -> None:
             case 3:
                 table = random.choice(tables)
             case 4 | 5 | 6:
-                health.launched()
+                health.launched(0.0)
             case 7 | 8:
                 health.ended()
             case _:
@@ -146,7 +146,7 @@ def test_orders_of_calls_that_different_deployments_can_answer_are_kept_beside_e
 def test_no_more_orders_are_kept_than_there_is_room_for(healths: dict[str, Health]) -> None:
     lineups = Lineups()
     for number in range(2 * LINEUPS_KEPT):
-        lineups.of((str(number), 0), conditions(healths), STANDINGS, (RACE, TERMS))
+        lineups.of((str(number), 0, 0), conditions(healths), STANDINGS, (RACE, TERMS))
         assert len(lineups._known) <= LINEUPS_KEPT
 
 

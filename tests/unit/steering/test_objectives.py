@@ -5,10 +5,10 @@ from collections import Counter
 import pytest
 
 from gateway.calls import Mode, Objective, Outcome, Role, TokensSource
+from gateway.steering.evidence import read_evidence
 from gateway.steering.planner import Plan
 from gateway.steering.samples import of_end
 from gateway.steering.standings import standings
-from gateway.steering.tally import read_tallies
 from providers.prices import Price
 from tests.unit.steering.scene import MODEL, Scene
 
@@ -71,20 +71,20 @@ def test_speed_is_learned_from_a_watched_loser_although_its_tokens_are_guessed()
         scene.launch("b", Role.EXPLORE), Outcome.SUPERSEDED, ttft_ms=300.0, last_token_ms=310.0 + 62.0,
         decode_tps=500.0, completion_tokens=32, tokens_source=TokensSource.ESTIMATED, audited=True,
     )  # fmt: skip
-    tallies = read_tallies(of_end(loser, 0))
-    assert (tallies["b"].tok, tallies["b"].gtok) == (0.0, pytest.approx(36.0))
-    assert standings(tallies, 0).of("b").decode_tps > 300
+    known = read_evidence(of_end(loser, 0))
+    assert (known["b"].tok, known["b"].gtok) == (0.0, pytest.approx(36.0))
+    assert standings(known).of("b").decode_tps > 300
 
 
 def test_guessed_tokens_are_forgotten_as_soon_as_the_provider_counts() -> None:
-    tallies = read_tallies({"b|tok": 100.0, "b|sec": 1.0, "b|gtok": 9000.0, "b|gsec": 1.0})
-    assert standings(tallies, 0).of("b").decode_tps == pytest.approx(100.0, rel=0.03)
+    known = read_evidence({"b|tok": 100.0, "b|sec": 1.0, "b|gtok": 9000.0, "b|gsec": 1.0})
+    assert standings(known).of("b").decode_tps == pytest.approx(100.0, rel=0.03)
 
 
 def test_who_sends_whole_answers_at_once_needs_no_time_after_the_first_token() -> None:
-    tallies = read_tallies({"b|tok": 100.0, "b|sec": 2.0, "b|ans": 10.0, "b|burst": 6.0, "c|ans": 1.0, "c|burst": 1.0})
-    assert standings(tallies, 0).of("b").decode_tps == 5000.0
-    assert standings(tallies, 0).of("c").decode_tps == pytest.approx(60.0)
+    known = read_evidence({"b|tok": 100.0, "b|sec": 2.0, "b|ans": 10.0, "b|burst": 6.0, "c|ans": 1.0, "c|burst": 1.0})
+    assert standings(known).of("b").decode_tps == 5000.0
+    assert standings(known).of("c").decode_tps == pytest.approx(60.0)
 
 
 def test_a_floor_on_speed_leaves_the_slower_for_when_nobody_else_is_there() -> None:

@@ -54,7 +54,9 @@ def planned(
 ) -> Plan:
     """Plan a call; by default no draw explores, and none races but when the budget makes it certain."""
     settings = RaceSettings.model_validate({"mode": mode, "budget": budget, **race})
-    return plan(line_up(candidates), settings, Terms(objective, prompt_tokens), tokens=tokens, random=Draws(*draws))
+    return plan(
+        line_up(candidates), settings, Terms(objective, prompt_tokens), tokens=tokens, random=Draws(*draws), now_s=0.0
+    )
 
 
 def launched(made: Plan) -> list[tuple[str, float, Role]]:
@@ -127,12 +129,12 @@ def test_on_ties_the_first_draw_is_taken() -> None:
     assert planned(candidate("a", 0.3), candidate("b", 0.3), draws=(0.9, 0.1)).launches[0].deployment == "b"
 
 
-def test_one_call_in_fifty_tries_the_least_seen_on_the_spare_slot() -> None:
-    quiet = candidate("q", 0.9, events=2)
-    made = planned(A, B, quiet, draws=(0.019, 0.5, 0.5, NEVER))
+def test_one_call_in_fifty_tries_who_was_not_asked_for_longest_on_the_spare_slot() -> None:
+    fresh, quiet = candidate("b", 0.6, asked_at_s=-1.0), candidate("q", 0.9, asked_at_s=-60.0)
+    made = planned(A, fresh, quiet, draws=(0.019, 0.5, 0.5, NEVER))
     assert started(made) == [("a", Role.PRIMARY), ("q", Role.EXPLORE), ("b", Role.RACE)]
     assert made.reasons == ("explore",)
-    assert ("q", Role.EXPLORE) not in started(planned(A, B, quiet, draws=(0.021,)))
+    assert ("q", Role.EXPLORE) not in started(planned(A, fresh, quiet, draws=(0.021,)))
 
 
 def test_a_primary_that_is_new_gets_company_at_once_while_the_budget_is_half_full() -> None:
@@ -223,8 +225,8 @@ def test_race_starts_as_many_as_its_width_at_once() -> None:
 
 
 def test_in_a_race_of_given_width_exploring_takes_a_racers_place() -> None:
-    quiet = candidate("q", 2.0, events=0)
-    assert started(planned(A, B, quiet, mode=Mode.RACE, draws=(ALWAYS,))) == [
+    fresh, quiet = candidate("b", 0.6, asked_at_s=-1.0), candidate("q", 2.0, asked_at_s=-60.0)
+    assert started(planned(A, fresh, quiet, mode=Mode.RACE, draws=(ALWAYS,))) == [
         ("a", Role.PRIMARY),
         ("q", Role.EXPLORE),
     ]

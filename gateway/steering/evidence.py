@@ -1,0 +1,128 @@
+"""Evidence: what the policy knows of one deployment on one scale of time, read from the counts of the board.
+
+The policy has histograms of its own beside the published ones, ``deployment|0.1767225600|p17`` for first tokens and
+``q17`` for attempts cut without one. They differ in three ways. Times are divided by what the size of the prompt makes
+of them (``sizing.py``), so that all prompts share a histogram. The first number is the kind of call: answers (0), or
+one of the APIs that are not raced. The second is the epoch: the second since 1970 in which the deployment was found to
+be well again after a fault, 0 until then. Lately means since the newest epoch, so a fault that is over is forgotten at
+once, by all replicas, while the published leaderboard keeps it.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from math import inf
+from sys import intern
+from typing import TypeAlias
+
+import msgspec
+
+from gateway.calls import CLASSES_PER_API
+from gateway.steering.histogram import bucket
+from gateway.steering.tally import DIGITS, MOST_DEPLOYMENTS, Counts, Sparse
+
+Evidences: TypeAlias = dict[str, "Evidence"]  # by deployment
+
+_FIELDS_KNOWN = 65_536  # as many as of the other fields
+
+
+class Evidence(msgspec.Struct):
+    """What is known of one deployment: weighted counts. Histograms are by kind of call."""
+
+    n: float = 0.0
+    err: float = 0.0
+    tok: float = 0.0
+    sec: float = 0.0
+    gtok: float = 0.0
+    gsec: float = 0.0
+    ans: float = 0.0
+    burst: float = 0.0
+    events: dict[int, Sparse] = {}
+    censored: dict[int, Sparse] = {}
+    epoch: int = 0  # the newest
+
+
+def kind_of(prompt_class: int) -> int:
+    """Return the kind of calls that a prompt class is of."""
+    return prompt_class // CLASSES_PER_API
+
+
+def event(deployment: str, kind: int, epoch: int, ttft_s: float) -> str:
+    """Name the count of first tokens like this one; ``ttft_s`` is as of a prompt of the reference size."""
+    return _field(deployment, kind, epoch, "p", bucket(ttft_s))
+
+
+def cut(deployment: str, kind: int, epoch: int, age_s: float) -> str:
+    """Name the count of attempts cut at such an age, as of a prompt of the reference size."""
+    return _field(deployment, kind, epoch, "q", bucket(age_s))
+
+
+def read_evidence(counts: Mapping[str, float], since: Mapping[str, int] | None = None) -> Evidences:
+    """Read what is known of each deployment of one model.
+
+    With ``since``, epochs by deployment, only histograms of the newest epoch count, which is none before that.
+    """
+    found: Evidences = {}
+    for field, amount in counts.items():
+        place = _place(field) if 0.0 < amount < inf else None
+        if place is None:
+            continue
+        deployment, name, kind, epoch, index = place
+        evidence = found.get(deployment)
+        if evidence is None:
+            if len(found) >= MOST_DEPLOYMENTS:
+                continue
+            evidence = found[deployment] = Evidence(epoch=0 if since is None else since.get(deployment, 0))
+        if kind < 0:
+            setattr(evidence, name, amount)
+            continue
+        if epoch != evidence.epoch and since is not None:
+            if epoch < evidence.epoch:
+                continue
+            evidence.events, evidence.censored, evidence.epoch = {}, {}, epoch
+        histogram = (evidence.events if name == "p" else evidence.censored).setdefault(kind, {})
+        histogram[index] = histogram.get(index, 0.0) + amount
+    return found
+
+
+def lasting(counts: Mapping[str, float], epochs: Mapping[str, int]) -> tuple[Counts, Counts]:
+    """Return those of ``counts`` that the policy needs in the long run, those of the newest epochs and the others."""
+    current: Counts = {}
+    before: Counts = {}
+    for field, amount in counts.items():
+        place = _place(field) if 0.0 < amount < inf else None
+        if place is None:
+            continue
+        deployment, name, kind, epoch, index = place
+        if kind < 0:
+            current[field] = amount
+            continue
+        key = _field(deployment, kind, 0, name, index)
+        kept = current if epoch >= epochs.get(deployment, 0) else before
+        kept[key] = kept.get(key, 0.0) + amount
+    return current, before
+
+
+@lru_cache(maxsize=_FIELDS_KNOWN)
+def _field(deployment: str, kind: int, epoch: int, name: str, index: int) -> str:
+    return intern(f"{deployment}|{kind}.{epoch}|{name}{index}")
+
+
+@lru_cache(maxsize=_FIELDS_KNOWN)
+def _place(field: str) -> tuple[str, str, int, int, int] | None:
+    """Return where a field belongs: deployment, name, kind, epoch and bucket; what is no histogram is of kind -1."""
+    owner, _, name = field.rpartition("|")
+    if not owner:
+        return None
+    if name in _TOTALS:
+        return intern(owner), intern(name), -1, 0, 0
+    deployment, _, numbers = owner.rpartition("|")
+    kind, _, epoch = numbers.partition(".")
+    index = name[1:]
+    is_number = kind.isdecimal() and epoch.isdecimal() and index.isdecimal()
+    if not is_number or name[0] not in "pq" or len(kind) > DIGITS or len(epoch) > _EPOCH_DIGITS or len(index) > DIGITS:
+        return None
+    return intern(deployment), intern(name[0]), int(kind), int(epoch), int(index)
+
+
+_TOTALS = frozenset({"n", "err", "tok", "sec", "gtok", "gsec", "ans", "burst"})
+_EPOCH_DIGITS = 10
