@@ -84,6 +84,17 @@ def size_class(prompt_class: int) -> int:
     return prompt_class % CLASSES_PER_API
 
 
+class Kind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What is known of a call before it is answered that tells how long its answer may be."""
+
+    endpoint: str = "chat.completions"
+    structured: bool = False  # tools are offered, or JSON is asked for
+    max_tokens: int | None = None
+    client: str | None = None
+    tags: Mapping[str, str] = {}
+    prompt_tokens: int = 0  # estimated
+
+
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One client request, understood: what to ask upstream, and what the ledger will say of it."""
 
@@ -111,6 +122,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     region: str | None
     request_id: str | None = None  # what the client calls its request, x-request-id
     stateful: bool = False  # leaves something behind at the provider: never sent twice
+    kind: Kind | None = None  # None: no answer of so many tokens is asked for
 
 
 class AttemptStart(msgspec.Struct, frozen=True, gc=False):
@@ -270,6 +282,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     dropped: tuple[str, ...] = ()  # what of the request was left out for the winner, as the client wrote it
     tags: Mapping[str, str]
     attempts: tuple[AttemptRecord, ...] = ()
+    kind: Kind | None = None  # not a column; the expected lengths of answers need it
 
 
 class Recorder(Protocol):

@@ -7,10 +7,11 @@ import msgspec
 
 from benchmarks.steering.baselines import BASELINES
 from benchmarks.steering.figures import Figures, figures
+from benchmarks.steering.gateway_policy import Lengths
 from benchmarks.steering.quiet import be_quiet
 from benchmarks.steering.race import Result
 from benchmarks.steering.simulation import Contender, setting, simulate, warm
-from benchmarks.steering.worlds import WORLDS, World
+from benchmarks.steering.worlds import KINDS, WORLDS, World
 from gateway.calls import Objective
 
 ORACLE = Contender("oracle", Objective.FIRST_TOKEN)
@@ -23,6 +24,8 @@ ECONOMY = Contender("holeshot", Objective.FIRST_TOKEN, budget=0.1)
 COMPLETION = Contender("holeshot", Objective.COMPLETION, budget=0.1)
 COMPLETION_RACES = Contender("holeshot", Objective.COMPLETION, budget=1.0)
 COST = Contender("holeshot", Objective.COST, budget=0.1)
+ONE_LENGTH = Contender("holeshot", Objective.COMPLETION, budget=0.1, lengths=Lengths.BY_MODEL)
+TOLD_LENGTHS = Contender("holeshot", Objective.COMPLETION, budget=0.1, lengths=Lengths.TOLD)
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -38,7 +41,8 @@ def contenders(world: World) -> list[Contender]:
     priced = [COST_ORACLE, COST] if world.prices else []
     others = [Contender(name, Objective.FIRST_TOKEN) for name in BASELINES]
     ours = [ECONOMY, RACES, COMPLETION, COMPLETION_RACES]
-    return [ORACLE, COMPLETION_ORACLE, *others, COMPLETION_PEAK, *ours, *priced]
+    lengths = [ONE_LENGTH, TOLD_LENGTHS] if world.kinds is not KINDS else []
+    return [ORACLE, COMPLETION_ORACLE, *others, COMPLETION_PEAK, *ours, *lengths, *priced]
 
 
 def run(

@@ -289,6 +289,7 @@ class Race:
             overhead_ms=None,
             completion_tokens=winner.completion_tokens if winner is not None else None,
             attempts=tuple(each.record for each in self._attempts if each.record is not None),
+            kind=self._request.kind,
         )
         self._policy.call_finished(self._record)
         self._finish()

@@ -36,6 +36,22 @@ class Outages(Struct, frozen=True):
     slow: float = 6.0
 
 
+class Kind(Struct, frozen=True):
+    """A kind of work: share of the traffic, median prompt and answer in tokens, and what a request says of it."""
+
+    share: float
+    prompt_tokens: float
+    answer_tokens: float
+    endpoint: str = "chat.completions"
+    task: str | None = None  # a tag
+    client: str | None = None
+    max_tokens: int | None = None
+    structured: bool = False  # tools or JSON
+
+
+KINDS = (Kind(0.55, 700, 220), Kind(0.25, 2500, 40), Kind(0.20, 900, 900))  # chat, extraction, long writing
+
+
 class World(Struct, frozen=True, kw_only=True):
     """Providers, their weather and the traffic."""
 
@@ -54,6 +70,7 @@ class World(Struct, frozen=True, kw_only=True):
     held_out: bool = False  # the constants were not tuned on it
     calls_share: float = 1.0  # of the calls asked for: slow worlds would last for days
     prices: bool = False  # prices differ, and the objective cost is run too
+    kinds: tuple[Kind, ...] = KINDS
 
 
 def _providers(medians_s: tuple[float, ...], tok_s: tuple[float, ...]) -> tuple[Provider, ...]:
@@ -81,6 +98,17 @@ _SIX = _providers((0.25, 0.33, 0.28, 0.36, 0.60, 0.45), (90, 70, 500, 1500, 40, 
 _DECODERS = _providers((0.22, 0.33, 0.40, 0.50, 0.28, 0.45), (45, 70, 500, 1500, 40, 60))
 _SEATS = (18.0, 18.0, 8.0, 5.0, 40.0, 24.0)
 _ACCOUNTS = (0.30, None, 0.25, 0.20, None, None)
+# From the first to start, which writes slowly, to the last, which writes fast: who is best is a matter of length.
+_SPREAD = _providers((0.15, 0.25, 0.40, 0.60, 0.90, 1.20), (40, 70, 150, 400, 60, 1500))
+_MIXED_KINDS = (
+    Kind(0.20, 600, 5, endpoint="completions", max_tokens=8),
+    Kind(0.15, 2500, 40, task="extract", structured=True),
+    Kind(0.20, 700, 220, task="chat"),
+    Kind(0.10, 900, 900, task="write", max_tokens=4096),
+    Kind(0.10, 6000, 4000, client="agent", max_tokens=16_000),
+    Kind(0.15, 80, 20),  # these two by the size of the prompt alone
+    Kind(0.10, 5000, 700),
+)
 _NEWCOMER = Provider(
     name="ginkgo", median_s=0.16, sigma=0.3, tail_share=0.01, prefill_s=0.02, tok_s=400, error_share=0.003, joins=0.5
 )
@@ -149,6 +177,7 @@ HELD_OUT = (
         drift_tau_s=120.0,
         held_out=True,
     ),
+    World(name="kinds", providers=_SPREAD, kinds=_MIXED_KINDS, held_out=True),
 )
 
 WORLDS = {world.name: world for world in (*TUNED, *HELD_OUT)}

@@ -11,8 +11,8 @@ from gateway.ledger.entries import Audited, Entry, Finished, Started
 
 Row = tuple[Any, ...]
 
-# The fields that are no columns are the last ones; the last two columns of each are JSON.
-CALL_COLUMNS = CallRecord.__struct_fields__[:-1]
+# The fields that are no columns are the last two of each; the last two columns of each are JSON.
+CALL_COLUMNS = CallRecord.__struct_fields__[:-2]
 ATTEMPT_COLUMNS = AttemptRecord.__struct_fields__[:-2]
 
 # What an interrupted call was answered nobody knows; to its client it was the gateway's failure.
@@ -28,7 +28,7 @@ def call_rows(entries: Iterable[Entry]) -> Iterator[Row]:
         if isinstance(entry, Finished):
             call = entry.call
             dropped = _encode(call.dropped).decode() if call.dropped else None
-            yield (*astuple(call)[:-3], dropped, _encode(call.tags).decode())
+            yield (*astuple(call)[:-4], dropped, _encode(call.tags).decode())
         elif isinstance(entry, Started):
             yield _interrupted_call(entry.call)
 

@@ -6,7 +6,7 @@ from math import inf
 
 import msgspec
 
-from gateway.calls import Objective
+from gateway.calls import Kind, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Prefix
 from gateway.steering.constants import COLD_EVENTS, MEETS_QUANTILE
@@ -30,6 +30,8 @@ class Terms(msgspec.Struct, frozen=True):
     canaries: Mapping[str, float] | None = None  # by deployment: the share of calls it is given, and only those
     excluded: Mapping[str, str] | None = None  # by deployment: why it may not run for this call
     prefix: Prefix | None = None  # of the prompt, where it is long enough for prompt caches
+    kind: Kind | None = None  # tells how long the answer may be; None: as long as any of the model's
+    answer_tokens: float | None = None  # the expected length, where it is known already
 
 
 _NONE: Mapping[str, float] = {}
@@ -125,7 +127,12 @@ def _late_s(estimate: Estimate, race: RaceSettings, answer_tokens: float) -> flo
 
 
 def expected_tokens(standings: Standings, terms: Terms) -> float:
-    """Return how many tokens the answer should have: n_hat, or what the request allows if that is less."""
+    """Return how many tokens the answer should have: n_hat, or what the request allows if that is less.
+
+    Where the kind of the call is known, ``Lengths`` has said it already.
+    """
+    if terms.answer_tokens is not None:
+        return terms.answer_tokens
     if terms.max_tokens is None:
         return standings.answer_tokens
     return min(standings.answer_tokens, max(1, terms.max_tokens))

@@ -40,6 +40,15 @@ SPEED_KNOWN_S = 0.5  # with less decoding watched lately, nothing is held agains
 ANSWER_PRIOR = (250.0, 100.0)  # tokens per answer, answers: chat and extraction mixed
 SUCCESS_FLOOR = 0.1  # an error rate can lengthen a score at most tenfold
 
+# The expected length of an answer, by the kind of call; this replica's own
+LENGTH_PRIOR = 2.0  # answers: so much counts what the coarser cell says; kinds differ far more than answers of one do
+LENGTH_MEMORY = 50.0  # answers a cell is the mean of: prompts get changed, and an error of 5 to 10 % is little
+LENGTH_STEPS_PER_OCTAVE = 4  # a prediction's steps: 19 %, finer than any is true, and few plans to be kept
+LENGTH_CELLS_KEPT = 4096  # 200 bytes each; a stranger's kinds drive out one another's
+TAG_VALUES_KNOWN = 32  # a tag with more values is an id, and tells nothing of the next call
+TAG_KEYS_KNOWN = 32  # of a model; more are a stranger's
+TAGS_FORGOTTEN_AFTER = 10_000  # tagged answers: then which tags are ids is found out again, as versions come and go
+
 # Choosing
 NEAR = 1.5  # deployments within this factor of the best share the traffic: herding, unseen congestion
 SPREAD_EXPONENT = 12  # draw weight (best/score)^12: 10 % slower gets a third of the draws
@@ -54,7 +63,7 @@ HEDGE_MIN_S, HEDGE_MAX_S = 0.05, 10.0
 RESCUE_FACTOR = 4.0  # times the primary's q95: it hangs
 RESCUE_MIN_S, RESCUE_MAX_S = 1.5, 15.0
 NEXT_AT_LATEST_S = 20.0  # the next candidate starts by then, whatever the estimates say
-LINEUPS_KEPT = 512  # models, prompt classes, objectives and who of the deployments can answer, as they come
+LINEUPS_KEPT = 1024  # models, prompt classes, objectives, expected lengths and who can answer, as they come
 
 # Load: found in the herd world, where everybody crowded into the fastest decoder; elsewhere they change nothing
 LOAD_HALF_LIFE_S = 300.0  # a law of queueing outlives the weather: it must still be known when the next burst comes

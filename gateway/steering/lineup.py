@@ -103,14 +103,15 @@ class Lineups:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], _Known] = {}  # by model, prompt class, objective and deployments
+        self._known: dict[tuple[object, ...], _Known] = {}  # by model, class, objective, length, deployments
 
     def of(self, kind: tuple[str, int], conditions: Conditions, standings: Standings, asked: Asked) -> Lineup:
         """Return the lineup of the deployments whose ``conditions`` are given. A ``kind``: model and prompt class."""
         race, terms = asked
         if terms.limits or terms.objective is Objective.COST:  # it depends on what is in flight, or on the request
             return _lined_up(candidates(conditions, standings, race, terms), terms)
-        key = (*kind, terms.objective, *conditions)  # not every deployment can answer every call
+        # Not every deployment can answer every call; and kinds of calls with other lengths take turns.
+        key = (*kind, terms.objective, terms.answer_tokens, *conditions)
         known = self._known.get(key)
         answer_tokens = expected_tokens(standings, terms)
         if (

@@ -8,6 +8,7 @@ from gateway.calls import (
     AttemptRecord,
     AttemptStart,
     CallRecord,
+    Kind,
     Mode,
     Objective,
     Outcome,
@@ -59,6 +60,7 @@ class Scene:
         canaries: Mapping[str, float] | None = None,
         excluded: Mapping[str, str] | None = None,
         prefix: Prefix | None = None,
+        kind: Kind | None = None,
         explain: bool = False,
         **race: float,
     ) -> Plan:
@@ -67,7 +69,7 @@ class Scene:
             MODEL,
             self.deployments,
             RaceSettings.model_validate({"mode": mode, "budget": budget, **race}),
-            Terms(objective, prompt_tokens, max_tokens, prices, limits, weights, canaries, excluded, prefix),
+            Terms(objective, prompt_tokens, max_tokens, prices, limits, weights, canaries, excluded, prefix, kind),
             0,
             explain=explain,
         )
@@ -126,7 +128,7 @@ class Scene:
         }
         return self._end(start, outcome, prompt_class, **facts)
 
-    def finish(self, *attempts: AttemptRecord, completion_tokens: int | None = 100) -> None:
+    def finish(self, *attempts: AttemptRecord, completion_tokens: int | None = 100, kind: Kind | None = None) -> None:
         """End a call that consisted of ``attempts``."""
         winner = next((attempt.id for attempt in attempts if attempt.outcome is Outcome.WON), None)
         self.steering.call_finished(
@@ -152,6 +154,7 @@ class Scene:
                 overhead_ms=1.0,
                 completion_tokens=completion_tokens,
                 attempts=attempts,
+                kind=kind,
             )
         )
 
