@@ -29,8 +29,9 @@ class Mode(StrEnum):
 class Objective(StrEnum):
     """What a call is to be good at."""
 
-    AUTO = "auto"  # by the request: streamed chat first_token; whole answers, tools and JSON schemas completion
+    AUTO = "auto"  # by the request: streamed chat reading; whole answers, tools and JSON schemas completion
     FIRST_TOKEN = "first_token"  # noqa: S105 - a token of text
+    READING = "reading"  # text is there when its reader wants it: TTFT + n * max(0, 1 / (tok/s) - 1 / reading_tok_s)
     COMPLETION = "completion"  # the whole answer soonest: TTFT + n / (tok/s)
     COST = "cost"  # the cheapest that meets ttft_ms and min_tok_s; raced only when it looks like missing them
 

@@ -119,10 +119,13 @@ def enter(
 
 
 def resolved(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:
-    """Return what a call is to be good at: ``auto`` asks whether somebody reads along, or waits for the whole."""
-    if objective is not Objective.AUTO:
-        return objective
-    return Objective.FIRST_TOKEN if streamed and not for_program else Objective.COMPLETION
+    """Return what a call is to be good at: ``auto`` asks whether somebody reads along, or waits for the whole.
+
+    Nobody reads along where nothing is streamed, whatever is configured.
+    """
+    if objective is Objective.AUTO:
+        return Objective.READING if streamed and not for_program else Objective.COMPLETION
+    return objective if streamed or objective is not Objective.READING else Objective.COMPLETION
 
 
 def lined_up(

@@ -9,7 +9,7 @@ import msgspec
 from gateway.calls import Kind, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Prefix
-from gateway.steering.constants import COLD_EVENTS, MEETS_QUANTILE
+from gateway.steering.constants import COLD_EVENTS, MEETS_QUANTILE, WHOLE_SHARE
 from gateway.steering.health import Condition
 from gateway.steering.standings import Estimate, Standings
 from providers.prices import Price
@@ -59,6 +59,7 @@ class Candidate(msgspec.Struct, frozen=True):
     weight: float = 1.0  # its chances against others about as fast, as configured
     canary: float = 0.0  # the share of calls it is given if it is a canary
     cost_usd: float = 0.0  # under ``cost`` what the call should cost, in time or not
+    after_s: float = 0.0  # of ``score_s``, what comes after the first token: a hold is decided by it
 
     @property
     def load(self) -> float:
@@ -72,13 +73,12 @@ def candidates(
     """Score the deployments whose ``conditions`` are given, in their order.
 
     first_token: mean TTFT / (1 - error rate) x crowding + price of scarcity; completion: the same + answer tokens /
-    (tok/s) (STEERING, section 1.2). Under ``cost`` those who keep ``ttft_ms`` and ``min_tok_s`` by the estimates
-    compete on dollars, and on the time to first token when they cost the same. The others compete on how late they
-    should be: a tighter goal that nobody meets must not give worse service.
+    (tok/s); reading: the same + what the reader waits for later tokens (``_after_s``). Under ``cost`` those who keep
+    ``ttft_ms`` and ``min_tok_s`` by the estimates compete on dollars, and on the time to first token when they cost the
+    same. The others compete on how late they should be: a tighter goal that nobody meets must not give worse service.
     """
     objective = terms.objective
     answer_tokens = expected_tokens(standings, terms)
-    whole = objective is Objective.COMPLETION
     thrifty = objective is Objective.COST
     costs = costs_usd(conditions, answer_tokens, terms) if thrifty else {}
     choosy = thrifty or bool(terms.limits) or race.min_tok_s is not None
@@ -89,19 +89,33 @@ def candidates(
     for name, condition in conditions.items():
         estimate = estimates.get(name, unseen)
         decode_s = answer_tokens / estimate.decode_tps
-        score_s = estimate.score_s * condition.crowding + condition.price_s
-        if whole:
-            score_s += decode_s
+        after_s = 0.0 if objective is Objective.FIRST_TOKEN else _after_s(decode_s, answer_tokens, race, objective)
+        score_s = estimate.score_s * condition.crowding + condition.price_s + after_s
         tier = _tier(name, estimate, condition, race, terms) if choosy else Tier.FREE
         usd = rank_usd = costs.get(name, 0.0)
         if thrifty and tier is Tier.MISSES:
             rank_usd, score_s = 0.0, _late_s(estimate, race, answer_tokens) * condition.crowding + condition.price_s
         if alike:
-            made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, cost_usd=usd))
+            made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, 1.0, 0.0, usd, after_s))
         else:
             weight, canary = weights.get(name, 1.0), canaries.get(name, 0.0)
-            made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, weight, canary, usd))
+            made.append(
+                Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, weight, canary, usd, after_s)
+            )
     return made
+
+
+def _after_s(decode_s: float, answer_tokens: float, race: RaceSettings, objective: Objective) -> float:
+    """Return how long one waits after the first token for what one wants, seconds.
+
+    Who reads at r tok/s, from the first token on, is held up by n * max(0, 1/v - 1/r) = max(0, decode_s - n/r): nothing
+    by a decoder that is as fast. The whole answer is worth a little to readers too. A program waits for the whole.
+    """
+    if objective is Objective.COMPLETION:
+        return decode_s
+    if objective is Objective.READING:
+        return max(0.0, decode_s - answer_tokens / race.reading_tok_s) + WHOLE_SHARE * decode_s
+    return 0.0
 
 
 def _tier(name: str, estimate: Estimate, condition: Condition, race: RaceSettings, terms: Terms) -> Tier:

@@ -49,6 +49,11 @@ TAG_VALUES_KNOWN = 32  # a tag with more values is an id, and tells nothing of t
 TAG_KEYS_KNOWN = 32  # of a model; more are a stranger's
 TAGS_FORGOTTEN_AFTER = 10_000  # tagged answers: then which tags are ids is found out again, as versions come and go
 
+# Reading
+# A second that the whole answer comes sooner is worth 30 ms of the first token, also to who reads no faster than the
+# slower one decodes: people skim, copy and stop reading.
+WHOLE_SHARE = 0.03
+
 # Choosing
 NEAR = 1.5  # deployments within this factor of the best share the traffic: herding, unseen congestion
 SPREAD_EXPONENT = 12  # draw weight (best/score)^12: 10 % slower gets a third of the draws

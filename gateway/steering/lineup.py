@@ -36,6 +36,7 @@ class Lineup(msgspec.Struct, frozen=True):
     probe: Candidate | None  # who of them is to be tried now
     canaries: Sequence[Candidate] = ()  # whatever their health; one is the primary when it is its turn,
     reserve: Sequence[Candidate] = ()  # otherwise those that may be asked come after all others but the broken
+    after_s: Mapping[str, float] = {}  # what each adds to the loss after its first token, where the objective counts it
 
     def eligible(self, held: Held) -> tuple[Sequence[Candidate], Sequence[float]]:
         """Return who may become the primary of a usual call, and their weights in the draw, each with those before it.
@@ -67,7 +68,10 @@ def line_up(candidates: Sequence[Candidate], canaries: Sequence[Candidate] = ())
         probe = next((each for each in candidates if each.condition.probe_due and not each.canary), None)
     ranked = sorted(well, key=preference)
     chosen, weights = _near(ranked)
-    return Lineup(candidates, ranked, chosen, list(accumulate(weights)), tripped, probe, canaries, reserve)
+    after_s = {each.deployment: each.after_s for each in candidates}
+    if not any(after_s.values()):
+        after_s = {}
+    return Lineup(candidates, ranked, chosen, list(accumulate(weights)), tripped, probe, canaries, reserve, after_s)
 
 
 def _ready(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -110,8 +114,8 @@ class Lineups:
         race, terms = asked
         if terms.limits or terms.objective is Objective.COST:  # it depends on what is in flight, or on the request
             return _lined_up(candidates(conditions, standings, race, terms), terms)
-        # Not every deployment can answer every call; and kinds of calls with other lengths take turns.
-        key = (*kind, terms.objective, terms.answer_tokens, *conditions)
+        # Not every deployment can answer every call; and calls with other lengths and readers take turns.
+        key = (*kind, terms.objective, terms.answer_tokens, race.reading_tok_s, *conditions)
         known = self._known.get(key)
         answer_tokens = expected_tokens(standings, terms)
         if (
