@@ -24,6 +24,8 @@ ECONOMY = Contender("holeshot", Objective.FIRST_TOKEN, budget=0.1)
 COMPLETION = Contender("holeshot", Objective.COMPLETION, budget=0.1)
 COMPLETION_RACES = Contender("holeshot", Objective.COMPLETION, budget=1.0)
 COST = Contender("holeshot", Objective.COST, budget=0.1)
+READING = Contender("holeshot", Objective.READING, budget=0.1)
+READING_RACES = Contender("holeshot", Objective.READING, budget=1.0)
 ONE_LENGTH = Contender("holeshot", Objective.COMPLETION, budget=0.1, lengths=Lengths.BY_MODEL)
 TOLD_LENGTHS = Contender("holeshot", Objective.COMPLETION, budget=0.1, lengths=Lengths.TOLD)
 
@@ -42,7 +44,8 @@ def contenders(world: World) -> list[Contender]:
     others = [Contender(name, Objective.FIRST_TOKEN) for name in BASELINES]
     ours = [ECONOMY, RACES, COMPLETION, COMPLETION_RACES]
     lengths = [ONE_LENGTH, TOLD_LENGTHS] if world.kinds is not KINDS else []
-    return [ORACLE, COMPLETION_ORACLE, *others, COMPLETION_PEAK, *ours, *lengths, *priced]
+    reading = [READING, READING_RACES] if lengths or any(each.stalls for each in world.providers) else []
+    return [ORACLE, COMPLETION_ORACLE, *others, COMPLETION_PEAK, *ours, *reading, *lengths, *priced]
 
 
 def run(

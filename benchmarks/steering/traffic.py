@@ -6,7 +6,7 @@ from random import Random
 
 from msgspec import Struct
 
-from benchmarks.steering.worlds import Kind, Provider, World
+from benchmarks.steering.worlds import STALL_S, Kind, Provider, World
 from gateway import calls as records
 
 TAIL = (log(6.0), 0.5)  # a slow tail is x lognormal(6, .5)
@@ -26,6 +26,7 @@ class Luck(Struct, frozen=True):
     tok_s: float
     error: float  # uniform; below the share of errors of the moment it fails
     error_s: float
+    stall_s: float = 0.0  # of silence after the first token
 
 
 class Request(Struct, frozen=True):
@@ -60,6 +61,7 @@ def luck(provider: Provider, prompt_tokens: int, effort: float, random: Random) 
         tok_s=provider.tok_s * random.lognormvariate(0.0, SPEED_SIGMA),
         error=random.random(),
         error_s=random.lognormvariate(log(ERROR_S), 0.5),
+        stall_s=STALL_S if provider.stalls and random.random() < provider.stalls else 0.0,
     )
 
 

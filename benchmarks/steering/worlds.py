@@ -8,6 +8,7 @@ from msgspec.structs import replace
 TIMEOUT_S = 120.0  # a hung attempt ends so
 CAPACITY_POWER = 4  # waiting grows as 1 + (in flight / seats)^4: felt from half full, x 2 when full
 QUEUE_MAX = 10.0
+STALL_S = 5.0
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -24,6 +25,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     account: float | None = None  # share of the world's traffic its rate limit lets through; None: no limit
     usd_per_mtok: float = 1.0  # input; output costs three times that
     joins: float = 0.0  # share of the run after which it is there
+    stalls: float = 0.0  # share of its answers with STALL_S of silence after the first token
     fakes_from: float = 1.0  # share of the run after which it sends whole answers at their end
 
 
@@ -175,6 +177,11 @@ HELD_OUT = (
         replicas=4,
         drift_sd=0.3,
         drift_tau_s=120.0,
+        held_out=True,
+    ),
+    World(
+        name="stalls",
+        providers=(replace(_SIX[0], median_s=0.15, stalls=0.42), *_SIX[1:]),
         held_out=True,
     ),
     World(name="kinds", providers=_SPREAD, kinds=_MIXED_KINDS, held_out=True),

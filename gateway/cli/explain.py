@@ -22,6 +22,7 @@ _DEPLOYMENTS = {
     "error_rate": "errors",
     "decode_tps": "tok/s",
     "decode_s": "decode s",
+    "stall_s": "stall s",
     "after_s": "later s",
     "cost_usd": "cost $",
     "bills_after_disconnect": "bills losers",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from gateway.calls import Role
 from gateway.racing.attempt import Attempt
 
+HOLD_MIN_S = 0.005  # less is worth no timer, and no prediction is so good
 HOLD_MAX_S = 5.0  # a client waits no longer for what is only predicted
 
 
@@ -32,7 +33,7 @@ class Hold:
         if not self._decode_s or self._release is None:
             return False
         hold_s = min(HOLD_MAX_S, self._gain_s(attempt, others))
-        if hold_s <= 0:
+        if hold_s <= HOLD_MIN_S:
             return False
         self.leader = attempt
         self._timer = self._loop.call_later(hold_s, self._release, attempt)

@@ -72,10 +72,11 @@ def candidates(
 ) -> list[Candidate]:
     """Score the deployments whose ``conditions`` are given, in their order.
 
-    first_token: mean TTFT / (1 - error rate) x crowding + price of scarcity; completion: the same + answer tokens /
-    (tok/s); reading: the same + what the reader waits for later tokens (``_after_s``). Under ``cost`` those who keep
-    ``ttft_ms`` and ``min_tok_s`` by the estimates compete on dollars, and on the time to first token when they cost the
-    same. The others compete on how late they should be: a tighter goal that nobody meets must not give worse service.
+    first_token: mean TTFT / (1 - error rate) x crowding + price of scarcity + stalls; completion: + answer tokens /
+    (tok/s) instead of stalls; reading: + what the reader waits for later tokens (``_after_s``). Under ``cost`` those
+    who keep ``ttft_ms`` and ``min_tok_s`` by the estimates compete on dollars, and on the time to first token when they
+    cost the same. The others compete on how late they should be: a tighter goal that nobody meets must not give worse
+    service.
     """
     objective = terms.objective
     answer_tokens = expected_tokens(standings, terms)
@@ -89,7 +90,7 @@ def candidates(
     for name, condition in conditions.items():
         estimate = estimates.get(name, unseen)
         decode_s = answer_tokens / estimate.decode_tps
-        after_s = 0.0 if objective is Objective.FIRST_TOKEN else _after_s(decode_s, answer_tokens, race, objective)
+        after_s = _after_s(estimate, decode_s, answer_tokens, race, objective)
         score_s = estimate.score_s * condition.crowding + condition.price_s + after_s
         tier = _tier(name, estimate, condition, race, terms) if choosy else Tier.FREE
         usd = rank_usd = costs.get(name, 0.0)
@@ -105,16 +106,21 @@ def candidates(
     return made
 
 
-def _after_s(decode_s: float, answer_tokens: float, race: RaceSettings, objective: Objective) -> float:
+def _after_s(
+    estimate: Estimate, decode_s: float, answer_tokens: float, race: RaceSettings, objective: Objective
+) -> float:
     """Return how long one waits after the first token for what one wants, seconds.
 
     Who reads at r tok/s, from the first token on, is held up by n * max(0, 1/v - 1/r) = max(0, decode_s - n/r): nothing
     by a decoder that is as fast. The whole answer is worth a little to readers too. A program waits for the whole.
+    A stall holds everybody up; it is part of ``decode_s`` already, so of the two the longer one counts.
     """
+    if objective is Objective.FIRST_TOKEN:
+        return estimate.stall_s
     if objective is Objective.COMPLETION:
         return decode_s
     if objective is Objective.READING:
-        return max(0.0, decode_s - answer_tokens / race.reading_tok_s) + WHOLE_SHARE * decode_s
+        return max(estimate.stall_s, decode_s - answer_tokens / race.reading_tok_s) + WHOLE_SHARE * decode_s
     return 0.0
 
 

@@ -49,6 +49,12 @@ TAG_VALUES_KNOWN = 32  # a tag with more values is an id, and tells nothing of t
 TAG_KEYS_KNOWN = 32  # of a model; more are a stranger's
 TAGS_FORGOTTEN_AFTER = 10_000  # tagged answers: then which tags are ids is found out again, as versions come and go
 
+# Smoothness
+STALL_FROM_S = (
+    0.5  # of silence in an answer are no stall: a pause one hardly notices, and usual between bursts of tokens
+)
+STALL_PRIOR = 5.0  # answers without a stall: one unlucky answer of 5 s must not outweigh a better start
+
 # Reading
 # A second that the whole answer comes sooner is worth 30 ms of the first token, also to who reads no faster than the
 # slower one decodes: people skim, copy and stop reading.

@@ -88,6 +88,7 @@ def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Kn
         error_rate=round(estimate.error_rate, 4),
         decode_tps=round(estimate.decode_tps, 1),
         decode_s=round(candidate.decode_s, 4),
+        stall_s=round(estimate.stall_s, 4),
         after_s=round(candidate.after_s, 4),
         input_usd_per_mtok=None if price is None else round(price.input_usd * 1e6, 6),
         output_usd_per_mtok=None if price is None else round(price.output_usd * 1e6, 6),

@@ -53,6 +53,7 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     error_rate: float  # chance that the next attempt fails
     decode_tps: float  # predicted tokens per second after the first
     decode_s: float  # predicted time from the first to the last token of this answer
+    stall_s: float = 0.0  # predicted silence within the answer, beyond what is usual
     after_s: float = 0.0  # of the score, what comes after the first token
     input_usd_per_mtok: float | None
     output_usd_per_mtok: float | None

@@ -18,6 +18,7 @@ from gateway.steering.constants import (
     PRIOR_EVENTS,
     SPEED_KNOWN_S,
     SPEED_PRIOR,
+    STALL_PRIOR,
     SUCCESS_FLOOR,
 )
 from gateway.steering.histogram import bucket, lognormal_masses
@@ -36,6 +37,7 @@ class Estimate(msgspec.Struct, frozen=True):
     error_rate: float = 0.01  # chance that the next attempt fails
     decode_tps: float = 60.0  # tokens per second after the first
     speed_known: bool = False  # enough decoding was watched to hold it against the deployment
+    stall_s: float = 0.0  # of silence within an answer, beyond what is usual
 
     def expected_s(self, age_s: float) -> float:
         """Return when the first token is to be expected of an attempt that has none at ``age_s``, in seconds.
@@ -128,6 +130,7 @@ def _estimate(tally: Tally, prompt_class: int, pool: list[float]) -> Estimate:
         error_rate=fails,
         decode_tps=decode_tps(tally),
         speed_known=tally.sec + tally.gsec >= SPEED_KNOWN_S,
+        stall_s=tally.stall / (tally.won + STALL_PRIOR),
     )
 
 

@@ -86,7 +86,13 @@ class Scene:
         return start
 
     def win(
-        self, deployment: str, ttft_s: float = 0.3, role: Role = Role.PRIMARY, *, speed_tps: float = 50.0
+        self,
+        deployment: str,
+        ttft_s: float = 0.3,
+        role: Role = Role.PRIMARY,
+        *,
+        speed_tps: float = 50.0,
+        stall_s: float = 0.0,
     ) -> AttemptRecord:
         """Run an attempt that delivers after ``ttft_s`` and streams for two seconds."""
         start = self.launch(deployment, role)
@@ -97,6 +103,7 @@ class Scene:
             ttft_ms=ttft_s * 1000,
             last_token_ms=ttft_s * 1000 + 2000,
             decode_tps=speed_tps,
+            itl_max_ms=1000 * stall_s,
             tokens_source=TokensSource.REPORTED,
         )
 

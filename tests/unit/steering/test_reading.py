@@ -84,6 +84,44 @@ def test_only_the_first_token_counts_where_only_that_is_asked_for() -> None:
     assert scene.plan(objective=Objective.COST, max_tokens=4000).decode_s == {}
 
 
+def stalling(share: float) -> Scene:
+    """A quick starter that is silent for 5.5 s in a ``share`` of its answers, and one that starts later."""
+    scene = Scene(("quick", "steady"))
+    for number in range(200):
+        scene.win("quick", 0.1, stall_s=5.5 if number % 100 < 100 * share else 0.0)
+        scene.win("steady", 0.4)
+    scene.now_s += 1.0
+    return scene
+
+
+@pytest.mark.parametrize("objective", [Objective.FIRST_TOKEN, READING])
+def test_who_stalls_after_the_first_token_is_not_quick(objective: Objective) -> None:
+    assert primary(stalling(0.4), objective=objective) == "steady"
+    assert primary(stalling(0.0), objective=objective) == "quick"
+
+
+def test_a_race_is_not_won_by_who_is_expected_to_stall() -> None:
+    plan = stalling(0.4).plan(explain=True)
+    assert gain_s(plan, "quick", "steady") == pytest.approx(0.4 * 5.0, rel=0.05)
+    assert plan.explanation is not None
+    assert plan.explanation.deployments[-1].stall_s == pytest.approx(0.4 * 5.0, rel=0.05)
+
+
+def test_one_stall_is_no_habit() -> None:
+    scene = Scene(("quick", "steady"))
+    scene.warm_up(quick=0.1, steady=0.4)
+    scene.win("quick", 0.1, stall_s=5.5)
+    scene.now_s += 1.0
+    assert primary(scene) == "quick"
+
+
+def test_a_stall_is_not_counted_twice() -> None:
+    scene = stalling(0.4)
+    plan = scene.plan(objective=READING, max_tokens=100, reading_tok_s=1e9)
+    assert plan.decode_s["quick"] == pytest.approx((1 + WHOLE_SHARE) * 2.0, rel=0.05)  # 100 tokens at 50 tok/s
+    assert scene.plan(objective=COMPLETION, max_tokens=100).decode_s["quick"] == pytest.approx(2.0, rel=0.05)
+
+
 def test_readers_of_different_speed_and_of_answers_of_different_length_take_turns() -> None:
     scene = two(quick=(0.06, 33.0), fast=(0.16, 250.0))
 
