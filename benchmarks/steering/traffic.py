@@ -69,11 +69,12 @@ def _request(world: World, index: int, at_s: float, random: Random) -> Request:
     kind = random.choices(world.kinds, [each.share for each in world.kinds])[0]
     prompt_tokens = round(random.lognormvariate(log(kind.prompt_tokens), SIZE_SIGMA))
     effort = random.gauss(0.0, world.request_sd)
+    replica = random.randrange(world.replicas)
     answer_tokens = max(2, round(random.lognormvariate(log(kind.answer_tokens), SIZE_SIGMA)))
     return Request(
         index=index,
         at_s=at_s,
-        replica=random.randrange(world.replicas),
+        replica=replica,
         prompt_tokens=prompt_tokens,
         answer_tokens=min(answer_tokens, kind.max_tokens or answer_tokens),
         prompt_class=sum(prompt_tokens * BYTES_PER_TOKEN > limit for limit in CLASS_BYTES),
