@@ -13,8 +13,10 @@ import time
 from collections import deque
 from random import Random
 
+import msgspec
+
 from benchmarks.recorded import MODEL, deployments, races
-from gateway.calls import CallRecord, CallStart, Objective, Outcome
+from gateway.calls import CallRecord, CallStart, Kind, Objective, Outcome
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import Board, MemoryBoard
 from gateway.steering.candidates import Terms
@@ -26,6 +28,10 @@ FLEETS = (2, 3, 6, 20)
 UNDER_WAY = 16
 SAMPLES_PER_S = 400
 RACE = RaceSettings()
+KINDS = tuple(  # taking turns, as calls do; their answers are of many lengths
+    Kind(client=f"client-{number % 3}", tags={"variant": "b"}, prompt_tokens=50 << number, max_tokens=8 << number)
+    for number in range(8)
+)
 
 Race = tuple[CallStart, CallRecord]
 
@@ -38,8 +44,9 @@ class Steered:
         self.steering = Steering(board, clock=time.monotonic, unix_clock=time.time, random=Random(1))
         self._under_way: deque[Race] = deque()
 
-    def plan(self) -> None:
-        self.steering.plan(MODEL, self.names, RACE, Terms(Objective.FIRST_TOKEN, prompt_tokens=812), 0)
+    def plan(self, number: int) -> None:
+        terms = Terms(Objective.FIRST_TOKEN, prompt_tokens=812, kind=KINDS[number % len(KINDS)])
+        self.steering.plan(MODEL, self.names, RACE, terms, 0)
 
     def run(self, start: CallStart, record: CallRecord) -> None:
         self.steering.call_started(start)
@@ -64,9 +71,10 @@ def in_memory(calls: int) -> None:
         made = list(races(calls, Random(1), names))
         steered = Steered(names, MemoryBoard())
         planned_us, heard_us = [], []
-        for start, record in made:
+        for number, (start, plain) in enumerate(made):
+            record = msgspec.structs.replace(plain, kind=KINDS[number % len(KINDS)])
             began_s = time.perf_counter()
-            steered.plan()
+            steered.plan(number)
             planned_s = time.perf_counter()
             steered.run(start, record)
             planned_us.append((planned_s - began_s) * 1e6)

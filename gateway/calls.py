@@ -29,8 +29,9 @@ class Mode(StrEnum):
 class Objective(StrEnum):
     """What a call is to be good at."""
 
-    AUTO = "auto"  # by the request: streamed chat first_token; whole answers, tools and JSON schemas completion
+    AUTO = "auto"  # by the request: streamed chat reading; whole answers, tools and JSON schemas completion
     FIRST_TOKEN = "first_token"  # noqa: S105 - a token of text
+    READING = "reading"  # text is there when its reader wants it: TTFT + n * max(0, 1 / (tok/s) - 1 / reading_tok_s)
     COMPLETION = "completion"  # the whole answer soonest: TTFT + n / (tok/s)
     COST = "cost"  # the cheapest that meets ttft_ms and min_tok_s; raced only when it looks like missing them
 
@@ -84,6 +85,17 @@ def size_class(prompt_class: int) -> int:
     return prompt_class % CLASSES_PER_API
 
 
+class Kind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What is known of a call before it is answered that tells how long its answer may be."""
+
+    endpoint: str = "chat.completions"
+    structured: bool = False  # tools are offered, or JSON is asked for
+    max_tokens: int | None = None
+    client: str | None = None
+    tags: Mapping[str, str] = {}
+    prompt_tokens: int = 0  # estimated
+
+
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One client request, understood: what to ask upstream, and what the ledger will say of it."""
 
@@ -111,6 +123,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     region: str | None
     request_id: str | None = None  # what the client calls its request, x-request-id
     stateful: bool = False  # leaves something behind at the provider: never sent twice
+    kind: Kind | None = None  # None: no answer of so many tokens is asked for
 
 
 class AttemptStart(msgspec.Struct, frozen=True, gc=False):
@@ -272,6 +285,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     dropped: tuple[str, ...] = ()  # what of the request was left out for the winner, as the client wrote it
     tags: Mapping[str, str]
     attempts: tuple[AttemptRecord, ...] = ()
+    kind: Kind | None = None  # not a column; the expected lengths of answers need it
 
 
 class Recorder(Protocol):

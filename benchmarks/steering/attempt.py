@@ -39,14 +39,15 @@ class Attempt:
             return 0
         if outcome is Outcome.WON or self.answer.tok_s is None:
             return self.request.answer_tokens
-        sent = 1 + int((now_s - self.token_at_s) * self.answer.tok_s + 1e-6)
+        sending_s = max(0.0, now_s - self.token_at_s - self.answer.stall_s)
+        sent = 1 + int(sending_s * self.answer.tok_s + 1e-6)
         return min(self.request.answer_tokens, sent)
 
     def finished(self, now_s: float, outcome: Outcome, tokens: int) -> AttemptRecord:
         """Return the record of the attempt as it ended. Only a whole answer comes with the provider's own count."""
         answer, start = self.answer, self.start
         ttft_ms = None if self.token_at_s is None else (self.token_at_s - self.launched_at_s) * 1000
-        span_s = (tokens - 1) / answer.tok_s if tokens > 1 and answer.tok_s is not None else 0.0
+        span_s = answer.stall_s + (tokens - 1) / answer.tok_s if tokens > 1 and answer.tok_s is not None else 0.0
         broke = outcome in {Outcome.FAILED, Outcome.TIMEOUT}
         cut = outcome is Outcome.LOST and self.token_at_s is None
         whole = outcome is Outcome.WON
@@ -63,5 +64,6 @@ class Attempt:
             prompt_tokens=self.request.prompt_tokens if whole else None,
             completion_tokens=tokens or None,
             tokens_source=TokensSource.REPORTED if whole else TokensSource.ESTIMATED,
-            decode_tps=answer.tok_s if span_s >= BURST_S else None,
+            decode_tps=(tokens - 1) / span_s if span_s >= BURST_S else None,
+            itl_max_ms=1000 * max(answer.stall_s, span_s / tokens) if span_s else None,
         )

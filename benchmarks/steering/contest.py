@@ -7,11 +7,12 @@ import msgspec
 
 from benchmarks.steering.baselines import BASELINES
 from benchmarks.steering.figures import Figures, figures
+from benchmarks.steering.gateway_policy import Lengths
 from benchmarks.steering.quiet import be_quiet
 from benchmarks.steering.race import Result
 from benchmarks.steering.recovery import recoveries_s
 from benchmarks.steering.simulation import ALWAYS_BEST, Contender, setting, simulate, warm
-from benchmarks.steering.worlds import WORLDS, World
+from benchmarks.steering.worlds import KINDS, WORLDS, World
 from gateway.calls import Mode, Objective
 
 ORACLE = Contender("oracle", Objective.FIRST_TOKEN)
@@ -26,6 +27,10 @@ SINGLE = Contender("holeshot", Objective.FIRST_TOKEN, budget=0.1, mode=Mode.SING
 COMPLETION = Contender("holeshot", Objective.COMPLETION, budget=0.1)
 COMPLETION_RACES = Contender("holeshot", Objective.COMPLETION, budget=1.0)
 COST = Contender("holeshot", Objective.COST, budget=0.1)
+READING = Contender("holeshot", Objective.READING, budget=0.1)
+READING_RACES = Contender("holeshot", Objective.READING, budget=1.0)
+ONE_LENGTH = Contender("holeshot", Objective.COMPLETION, budget=0.1, lengths=Lengths.BY_MODEL)
+TOLD_LENGTHS = Contender("holeshot", Objective.COMPLETION, budget=0.1, lengths=Lengths.TOLD)
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -41,7 +46,9 @@ def contenders(world: World) -> list[Contender]:
     priced = [COST_ORACLE, COST] if world.prices else []
     others = [Contender(name, Objective.FIRST_TOKEN) for name in BASELINES]
     ours = [SINGLE, ECONOMY, RACES, COMPLETION, COMPLETION_RACES]
-    return [ORACLE, COMPLETION_ORACLE, HINDSIGHT, *others, COMPLETION_PEAK, *ours, *priced]
+    lengths = [ONE_LENGTH, TOLD_LENGTHS] if world.kinds is not KINDS else []
+    reading = [READING, READING_RACES] if lengths or any(each.stalls for each in world.providers) else []
+    return [ORACLE, COMPLETION_ORACLE, HINDSIGHT, *others, COMPLETION_PEAK, *ours, *reading, *lengths, *priced]
 
 
 def run(

@@ -22,6 +22,7 @@ class Answer(Struct, frozen=True):
     error: ErrorKind | None = None
     retry_after_s: float | None = None
     headroom: float | None = None  # 0 to 1, what the account has left
+    stall_s: float = 0.0  # of silence after the first token
 
 
 class Fleet:
@@ -86,10 +87,10 @@ class Fleet:
         ttft_s = drawn.ttft_s * self._weather.slow[number][second] * self._queue(number, provider)
         if ttft_s >= TIMEOUT_S:
             return Answer(None, TIMEOUT_S, error=ErrorKind.TTFT_TIMEOUT)
-        end_s = ttft_s + (request.answer_tokens - 1) / drawn.tok_s
+        end_s = ttft_s + drawn.stall_s + (request.answer_tokens - 1) / drawn.tok_s
         if now_s >= provider.fakes_from * self._run_s:
             return Answer(end_s, end_s, headroom=headroom)
-        return Answer(ttft_s, end_s, drawn.tok_s, headroom=headroom)
+        return Answer(ttft_s, end_s, drawn.tok_s, headroom=headroom, stall_s=drawn.stall_s)
 
     def _queue(self, number: int, provider: Provider) -> float:
         if provider.seats is None:

@@ -1,7 +1,10 @@
 """The gateway's own policy, as it ships: ``Steering`` over a board, with its clocks and its dice handed in."""
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from random import Random
+
+from msgspec.structs import replace
 
 from benchmarks.steering.policy import MODEL
 from benchmarks.steering.timeline import Timeline
@@ -18,6 +21,14 @@ from providers.prices import Price
 UNIX_S = 1_767_225_600.0  # when the simulated time begins
 
 
+class Lengths(Enum):
+    """What is known of how long an answer will be."""
+
+    BY_MODEL = "by model"  # the mean of all answers
+    BY_KIND = "by kind"  # as it ships
+    TOLD = "told"  # the very length: nobody can know it, so this is the reference
+
+
 class GatewayPolicy:
     """One replica's steering."""
 
@@ -30,12 +41,14 @@ class GatewayPolicy:
         race: RaceSettings,
         objective: Objective,
         world: World,
+        lengths: Lengths = Lengths.BY_KIND,
     ) -> None:
         self._steering = Steering(
             board, clock=lambda: timeline.now_s, unix_clock=lambda: UNIX_S + timeline.now_s, random=random
         )
         self._race = race
         self._objective = objective
+        self._lengths = lengths
         self._prices: Mapping[str, Price] = {
             each.name: Price(input_usd=each.usd_per_mtok / 1e6, output_usd=3 * each.usd_per_mtok / 1e6)
             for each in world.providers
@@ -47,9 +60,17 @@ class GatewayPolicy:
             MODEL,
             names,
             self._race,
-            Terms(self._objective, request.prompt_tokens, prices=self._prices),
+            self._terms(request),
             request.prompt_class,
         )
+
+    def _terms(self, request: Request) -> Terms:
+        terms = Terms(self._objective, request.prompt_tokens, prices=self._prices)
+        if self._lengths is Lengths.BY_MODEL or request.kind is None:
+            return terms
+        if self._lengths is Lengths.TOLD:
+            return replace(terms, answer_tokens=float(request.answer_tokens))
+        return replace(terms, max_tokens=request.kind.max_tokens, kind=request.kind)
 
     def permit(self, launch: Launch) -> bool:
         """Ask the budget."""

@@ -1,7 +1,7 @@
 """One call, run as the gateway runs it, in simulated time.
 
-Mirrors ``gateway/racing/race.py`` with ``grid.py`` (launch timers, permits, rescues, candidates), ``hold.py`` (holds
-under ``completion``) and the parts of ``attempt.py`` that watch audited losers.
+Mirrors ``gateway/racing/race.py`` with ``grid.py`` (launch timers, permits, rescues, candidates), ``hold.py`` (holds)
+and the parts of ``attempt.py`` that watch audited losers.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from benchmarks.steering.worlds import TIMEOUT_S
 from gateway.calls import AttemptStart, CallRecord, Mode, Objective, Outcome, Role
 from gateway.racing.attempt import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
 from gateway.racing.grid import EXTRA_ROLES
-from gateway.racing.hold import HOLD_MAX_S
+from gateway.racing.hold import HOLD_MAX_S, HOLD_MIN_S
 from gateway.steering.planner import Launch, Plan
 from providers.errors import ErrorKind
 
@@ -36,6 +36,7 @@ class Result(Struct):
     extra: int = 0  # attempts that the budget pays: they replaced nobody
     deployment: str | None = None  # whose answer it was
     primary: str | None = None  # who was asked first
+    stall_s: float = 0.0  # of silence within it
 
 
 class Race:
@@ -176,6 +177,7 @@ class Race:
         self._result.ttft_s = (self._claimed_at_s or self._timeline.now_s) - self._received_at_s
         self._result.total_s = self._timeline.now_s - self._received_at_s
         self._result.deployment = attempt.start.deployment
+        self._result.stall_s = attempt.answer.stall_s
         self._end(attempt, Outcome.WON)
         self._close(200)
 
@@ -186,7 +188,8 @@ class Race:
             return
         self._running.remove(attempt)
         if self._leader is not None:
-            if all(self._decode_s(other) >= self._decode_s(self._leader) for other in self._running):
+            awaited = [other for other in self._running if other.start.role is not Role.PROBE]
+            if all(self._decode_s(other) >= self._decode_s(self._leader) for other in awaited):
                 self._win(self._leader)
             return
         name = self._next() if self._timeline.now_s - self._received_at_s < TIMEOUT_S else None
@@ -202,9 +205,13 @@ class Race:
 
     def _begin_hold(self, attempt: Attempt) -> bool:
         own_s = self._decode_s(attempt)
-        others = (own_s - self._decode_s(other) for other in self._running if other is not attempt)
+        others = (
+            own_s - self._decode_s(other)
+            for other in self._running
+            if other is not attempt and other.start.role is not Role.PROBE
+        )
         hold_s = min(HOLD_MAX_S, max(others, default=0.0))
-        if hold_s <= 0:
+        if hold_s <= HOLD_MIN_S:
             return False
         self._leader = attempt
         self._hold = self._timeline.after(hold_s, lambda: self._win(attempt))
@@ -292,6 +299,7 @@ class Race:
             overhead_ms=None,
             completion_tokens=winner.completion_tokens if winner is not None else None,
             attempts=tuple(each.record for each in self._attempts if each.record is not None),
+            kind=self._request.kind,
         )
         self._policy.call_finished(self._record)
         self._finish()

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from benchmarks.steering.baselines import BASELINES
 from benchmarks.steering.fleet import Fleet
-from benchmarks.steering.gateway_policy import UNIX_S, GatewayPolicy
+from benchmarks.steering.gateway_policy import UNIX_S, GatewayPolicy, Lengths
 from benchmarks.steering.hindsight import AlwaysBest, best_first
 from benchmarks.steering.oracle import TARGET_TOK_S, Oracle
 from benchmarks.steering.policy import Policy
@@ -34,6 +34,7 @@ class Contender(Struct, frozen=True):
     objective: Objective
     budget: float | None = None  # None: not the gateway's policy
     mode: Mode = Mode.AUTO
+    lengths: Lengths = Lengths.BY_KIND
 
     @property
     def label(self) -> str:
@@ -41,7 +42,8 @@ class Contender(Struct, frozen=True):
         name = self.name if self.budget is None else f"{self.name} {self.budget:g}"
         if self.mode is not Mode.AUTO:
             name = f"{name}, {self.mode}"
-        return name if self.objective is Objective.FIRST_TOKEN else f"{name}, {self.objective}"
+        name = name if self.objective is Objective.FIRST_TOKEN else f"{name}, {self.objective}"
+        return name if self.lengths is Lengths.BY_KIND else f"{name}, lengths {self.lengths.value}"
 
 
 class Setting(Struct, frozen=True):
@@ -97,7 +99,15 @@ def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: F
         if contender.objective is Objective.COST:
             race = race.model_copy(update={"ttft_ms": 1000 * where.world.ttft_goal_s, "min_tok_s": TARGET_TOK_S})
         return [
-            GatewayPolicy(board, timeline, random, race=race, objective=contender.objective, world=where.world)
+            GatewayPolicy(
+                board,
+                timeline,
+                random,
+                race=race,
+                objective=contender.objective,
+                world=where.world,
+                lengths=contender.lengths,
+            )
             for board, random in zip(_boards(where, timeline), dice, strict=True)
         ]
     if contender.name == ALWAYS_BEST:

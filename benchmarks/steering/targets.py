@@ -14,6 +14,7 @@ RACES = {"calm": (1.15, 1.2, 1.25), "drift": (1.2, 1.3, 1.35), "outage": (1.25, 
 ECONOMY = dict.fromkeys(RACES, (1.5, 1.85, 2.1))
 RACES_COST, ECONOMY_COST, COMPLETION_COST = 1.9, 1.15, 1.2
 COMPLETION = {"calm": 1.1, "outage": 1.1, "decode": 1.1}
+KINDS_TOTAL = 1.05
 HERD_P95 = 2.2
 HERD_COMPLETION_P95_S = 3.0
 
@@ -44,6 +45,9 @@ def targets(by_world: ByWorld) -> list[Target]:
         found.append(Target(f"{contest.ECONOMY.label}: TTFT p95 x oracle", "herd", HERD_P95, ratio))
         whole_s = herd[contest.COMPLETION.label].total.p95
         found.append(Target(f"{contest.COMPLETION.label}: total p95, s", "herd", HERD_COMPLETION_P95_S, whole_s))
+    if (kinds := by_world.get("kinds")) is not None:
+        ratio = kinds[contest.COMPLETION.label].total.mean / kinds[contest.TOLD_LENGTHS.label].total.mean
+        found.append(Target(f"{contest.COMPLETION.label}: total mean x told", "kinds", KINDS_TOTAL, ratio))
     for world, figures in by_world.items():
         found += _everywhere(world, figures)
     return found

@@ -6,7 +6,8 @@ from random import Random
 
 from msgspec import Struct
 
-from benchmarks.steering.worlds import Provider, World
+from benchmarks.steering.worlds import STALL_S, Kind, Provider, World
+from gateway import calls as records
 
 TAIL = (log(6.0), 0.5)  # a slow tail is x lognormal(6, .5)
 SPEED_SIGMA = 0.15
@@ -15,15 +16,6 @@ BYTES_PER_TOKEN = 4
 CLASS_BYTES = (4096, 32_768)
 
 
-class Kind(Struct, frozen=True):
-    """A kind of work: share of the traffic, median prompt and answer in tokens."""
-
-    share: float
-    prompt_tokens: float
-    answer_tokens: float
-
-
-KINDS = (Kind(0.55, 700, 220), Kind(0.25, 2500, 40), Kind(0.20, 900, 900))  # chat, extraction, long writing
 SIZE_SIGMA = 0.5
 
 
@@ -34,6 +26,7 @@ class Luck(Struct, frozen=True):
     tok_s: float
     error: float  # uniform; below the share of errors of the moment it fails
     error_s: float
+    stall_s: float = 0.0  # of silence after the first token
 
 
 class Request(Struct, frozen=True):
@@ -47,6 +40,7 @@ class Request(Struct, frozen=True):
     prompt_class: int
     effort: float  # its own share of log TTFT, at all providers
     luck: tuple[Luck, ...]  # by provider
+    kind: records.Kind | None = None  # as the gateway sees it
 
 
 def requests(world: World, calls: int, seed: int) -> list[Request]:
@@ -67,22 +61,39 @@ def luck(provider: Provider, prompt_tokens: int, effort: float, random: Random) 
         tok_s=provider.tok_s * random.lognormvariate(0.0, SPEED_SIGMA),
         error=random.random(),
         error_s=random.lognormvariate(log(ERROR_S), 0.5),
+        stall_s=STALL_S if provider.stalls and random.random() < provider.stalls else 0.0,
     )
 
 
 def _request(world: World, index: int, at_s: float, random: Random) -> Request:
-    kind = random.choices(KINDS, [each.share for each in KINDS])[0]
+    kind = random.choices(world.kinds, [each.share for each in world.kinds])[0]
     prompt_tokens = round(random.lognormvariate(log(kind.prompt_tokens), SIZE_SIGMA))
     effort = random.gauss(0.0, world.request_sd)
+    replica = random.randrange(world.replicas)
+    answer_tokens = max(2, round(random.lognormvariate(log(kind.answer_tokens), SIZE_SIGMA)))
     return Request(
         index=index,
         at_s=at_s,
-        replica=random.randrange(world.replicas),
+        replica=replica,
         prompt_tokens=prompt_tokens,
-        answer_tokens=max(2, round(random.lognormvariate(log(kind.answer_tokens), SIZE_SIGMA))),
+        answer_tokens=min(answer_tokens, kind.max_tokens or answer_tokens),
         prompt_class=sum(prompt_tokens * BYTES_PER_TOKEN > limit for limit in CLASS_BYTES),
         effort=effort,
         luck=tuple(luck(provider, prompt_tokens, effort, random) for provider in world.providers),
+        kind=_as_seen(kind, index, prompt_tokens),
+    )
+
+
+def _as_seen(kind: Kind, index: int, prompt_tokens: int) -> records.Kind:
+    """Return what a request of this kind says. Each has an id of its own among its tags, which tells nothing."""
+    tags = {"trace": str(index)} if kind.task is None else {"trace": str(index), "task": kind.task}
+    return records.Kind(
+        endpoint=kind.endpoint,
+        structured=kind.structured,
+        max_tokens=kind.max_tokens,
+        client=kind.client,
+        tags=tags,
+        prompt_tokens=prompt_tokens,
     )
 
 

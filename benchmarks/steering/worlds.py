@@ -8,6 +8,7 @@ from msgspec.structs import replace
 TIMEOUT_S = 120.0  # a hung attempt ends so
 CAPACITY_POWER = 4  # waiting grows as 1 + (in flight / seats)^4: felt from half full, x 2 when full
 QUEUE_MAX = 10.0
+STALL_S = 5.0
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -24,6 +25,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     account: float | None = None  # share of the world's traffic its rate limit lets through; None: no limit
     usd_per_mtok: float = 1.0  # input; output costs three times that
     joins: float = 0.0  # share of the run after which it is there
+    stalls: float = 0.0  # share of its answers with STALL_S of silence after the first token
     fakes_from: float = 1.0  # share of the run after which it sends whole answers at their end
 
 
@@ -46,6 +48,22 @@ class Spell(Struct, frozen=True, kw_only=True):
     slow: float | None = None  # times as slow; None: it hangs
 
 
+class Kind(Struct, frozen=True):
+    """A kind of work: share of the traffic, median prompt and answer in tokens, and what a request says of it."""
+
+    share: float
+    prompt_tokens: float
+    answer_tokens: float
+    endpoint: str = "chat.completions"
+    task: str | None = None  # a tag
+    client: str | None = None
+    max_tokens: int | None = None
+    structured: bool = False  # tools or JSON
+
+
+KINDS = (Kind(0.55, 700, 220), Kind(0.25, 2500, 40), Kind(0.20, 900, 900))  # chat, extraction, long writing
+
+
 class World(Struct, frozen=True, kw_only=True):
     """Providers, their weather and the traffic."""
 
@@ -66,6 +84,7 @@ class World(Struct, frozen=True, kw_only=True):
     calls_share: float = 1.0  # of the calls asked for: slow worlds would last for days
     prices: bool = False  # prices differ, and the objective cost is run too
     ttft_goal_s: float = 1.0  # of the objective cost
+    kinds: tuple[Kind, ...] = KINDS
 
 
 def _providers(medians_s: tuple[float, ...], tok_s: tuple[float, ...]) -> tuple[Provider, ...]:
@@ -100,6 +119,17 @@ _SIZES = _each(
     (0.30, 0.020, 0.12, 0.005, 0.25, 0.040),
 )  # who is best depends on the prompt: up to about 800 tokens, up to 2,000, beyond
 _ONE_BEST = _each(_SIX, "median_s", (0.16, 0.33, 0.28, 0.36, 0.60, 0.45))
+# From the first to start, which writes slowly, to the last, which writes fast: who is best is a matter of length.
+_SPREAD = _providers((0.15, 0.25, 0.40, 0.60, 0.90, 1.20), (40, 70, 150, 400, 60, 1500))
+_MIXED_KINDS = (
+    Kind(0.20, 600, 5, endpoint="completions", max_tokens=8),
+    Kind(0.15, 2500, 40, task="extract", structured=True),
+    Kind(0.20, 700, 220, task="chat"),
+    Kind(0.10, 900, 900, task="write", max_tokens=4096),
+    Kind(0.10, 6000, 4000, client="agent", max_tokens=16_000),
+    Kind(0.15, 80, 20),  # these two by the size of the prompt alone
+    Kind(0.10, 5000, 700),
+)
 _NEWCOMER = Provider(
     name="ginkgo", median_s=0.16, sigma=0.3, tail_share=0.01, prefill_s=0.02, tok_s=400, error_share=0.003, joins=0.5
 )
@@ -203,6 +233,12 @@ HELD_OUT = (
         prices=True,
         ttft_goal_s=0.25,
     ),
+    World(
+        name="stalls",
+        providers=(replace(_SIX[0], median_s=0.15, stalls=0.42), *_SIX[1:]),
+        held_out=True,
+    ),
+    World(name="kinds", providers=_SPREAD, kinds=_MIXED_KINDS, held_out=True),
 )
 
 WORLDS = {world.name: world for world in (*TUNED, *HELD_OUT)}

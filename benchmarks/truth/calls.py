@@ -48,7 +48,7 @@ def _error_of_call(call: Called) -> str | None:
 
 
 def _objective(call: Called) -> str:
-    return "completion" if not call.made.job.scene.streamed or asks_tools(call.made.job) else "first_token"
+    return "completion" if not call.made.job.scene.streamed or asks_tools(call.made.job) else "reading"
 
 
 def _honest(call: Called) -> bool:

@@ -22,6 +22,8 @@ _DEPLOYMENTS = {
     "error_rate": "errors",
     "decode_tps": "tok/s",
     "decode_s": "decode s",
+    "stall_s": "stall s",
+    "after_s": "later s",
     "cost_usd": "cost $",
     "bills_after_disconnect": "bills losers",
     "scarcity_s": "scarcity s",
@@ -49,7 +51,8 @@ def explain(  # noqa: PLR0917 - options are named on the command line
     ] = False,
     vision: Annotated[bool, typer.Option("--vision", help="Assume that the request has a picture.")] = False,
     objective: Annotated[
-        Literal["auto", "first_token", "completion", "cost"] | None, typer.Option(help="[default: the model's]")
+        Literal["auto", "first_token", "reading", "completion", "cost"] | None,
+        typer.Option(help="[default: the model's]"),
     ] = None,
     profile: Annotated[
         Literal["chat", "voice", "agent", "batch"] | None, typer.Option(help="[default: the model's]")
@@ -143,6 +146,7 @@ def _head(explained: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
         f"{explained.get('model')}: objective {_said(plan, 'objective')}, mode {_said(plan, 'mode')}"
         f"{f', profile {profile}' if profile else ''}; a prompt of {_said(plan, 'prompt_tokens')} tokens,"
         f" an answer of about {_said(plan, 'answer_tokens')}"
+        f"{', read at ' + _said(plan, 'reading_tok_s') + ' tok/s' if plan.get('reading_tok_s') is not None else ''}"
     )
 
 

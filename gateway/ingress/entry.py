@@ -6,7 +6,7 @@ from functools import partial
 import msgspec
 from aiohttp import web
 
-from gateway.calls import Call, Mode, Objective, Recorder
+from gateway.calls import Call, Kind, Mode, Objective, Recorder
 from gateway.errors import ApiError
 from gateway.fleet import Fleet, Model
 from gateway.ingress.admission import Client
@@ -89,7 +89,15 @@ def enter(
     if len(fitting.deployments) == 1 < len(found.deployments) and model.race.mode in _RACING:
         # Only a model that has one deployment to begin with may race it against itself.
         model = msgspec.structs.replace(model, race=model.race.model_copy(update={"mode": Mode.SINGLE}))
-    call = _call(context, asked, origin, model, instead_of=instead_of)
+    kind = Kind(
+        endpoint=ENDPOINTS[asked.dialect],
+        structured=asked.for_program,
+        max_tokens=resolved.needs.max_tokens,
+        client=origin.client.name,
+        tags=origin.tags,
+        prompt_tokens=resolved.needs.prompt_tokens,
+    )
+    call = _call(context, asked, origin, model, kind=kind, instead_of=instead_of)
     if resolved.fields is not asked.fields or fitting.wordings or fitting.dropped:
         call = msgspec.structs.replace(call, fields=resolved.fields, wordings=fitting.wordings, dropped=fitting.dropped)
     prefix = _prefix(resolved.fields, asked) if model.race.cache_affinity else None
@@ -103,6 +111,7 @@ def enter(
         model.canaries or None,
         fitting.excluded or None,
         prefix,
+        kind,
     )
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(model.name, names, model.race, terms, call.prompt_class, explain=origin.explain)
@@ -110,10 +119,13 @@ def enter(
 
 
 def resolved(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:
-    """Return what a call is to be good at: ``auto`` asks whether somebody reads along, or waits for the whole."""
-    if objective is not Objective.AUTO:
-        return objective
-    return Objective.FIRST_TOKEN if streamed and not for_program else Objective.COMPLETION
+    """Return what a call is to be good at: ``auto`` asks whether somebody reads along, or waits for the whole.
+
+    Nobody reads along where nothing is streamed, whatever is configured.
+    """
+    if objective is Objective.AUTO:
+        return Objective.READING if streamed and not for_program else Objective.COMPLETION
+    return objective if streamed or objective is not Objective.READING else Objective.COMPLETION
 
 
 def lined_up(
@@ -165,7 +177,7 @@ def lined_up(
     )
 
 
-def _call(context: Context, asked: Asked, origin: Origin, model: Model, *, instead_of: Call | None) -> Call:
+def _call(context: Context, asked: Asked, origin: Origin, model: Model, *, kind: Kind, instead_of: Call | None) -> Call:
     return Call(
         id=context.new_id() if instead_of is None else instead_of.id,
         received_at=context.clock() if instead_of is None else instead_of.received_at,
@@ -173,7 +185,7 @@ def _call(context: Context, asked: Asked, origin: Origin, model: Model, *, inste
         client=origin.client.name,
         model=model.name,
         asked_model=None if model.name == asked.model else asked.model,
-        endpoint=ENDPOINTS[asked.dialect],
+        endpoint=kind.endpoint,
         dialect=asked.dialect,
         streamed=asked.stream,
         mode=model.race.mode,
@@ -189,6 +201,7 @@ def _call(context: Context, asked: Asked, origin: Origin, model: Model, *, inste
         replica=context.replica,
         region=context.settings.region,
         stateful=asked.stateful,
+        kind=kind,
     )
 
 

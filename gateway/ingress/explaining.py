@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from gateway.calls import Kind
 from gateway.errors import InvalidRequest, NoDeploymentFits, NothingEnabled
 from gateway.fleet import Deployment, Model
 from gateway.ingress.admission import Client
@@ -91,6 +92,12 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
             model.weights or None,
             model.canaries or None,
             excluded or None,
+            kind=Kind(
+                structured=supposed.tools or supposed.json_schema,
+                max_tokens=supposed.max_tokens,
+                client=client.name,
+                prompt_tokens=supposed.prompt_tokens,
+            ),
         ),
         prompt_class(supposed.prompt_tokens * CHARS_PER_TOKEN),
     )

@@ -14,7 +14,7 @@ totals as (
     count(*) filter (where is_counted) as n, count(*) filter (where is_error) as err,
     count(*) filter (where is_rate_limited) as lim, count(*) filter (where is_won) as won,
     count(*) filter (where is_overtaken) as over_all, count(*) filter (where is_watched) as aud,
-    sum(decode_tokens) as tok, sum(decode_s) as sec, sum(e2e_tokens) as etok, sum(e2e_s) as esec
+    sum(decode_tokens) as tok, sum(decode_s) as sec, sum(e2e_tokens) as etok, sum(e2e_s) as esec, sum(stall_s) as stall
   from recent
   group by model, deployment
 ),
@@ -51,6 +51,7 @@ union all select model, 0, deployment || '|tok', tok from totals where sec > 0
 union all select model, 0, deployment || '|sec', sec from totals where sec > 0
 union all select model, 0, deployment || '|etok', etok from totals where esec > 0
 union all select model, 0, deployment || '|esec', esec from totals where esec > 0
+union all select model, 0, deployment || '|stall', stall from totals where stall > 0
 union all select model, slot, deployment || '|ans', answers from answers where answers > 0
 union all select model, slot, deployment || '|burst', bursts from answers where bursts > 0
 """

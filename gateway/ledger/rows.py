@@ -12,7 +12,7 @@ from gateway.ledger.entries import Audited, Entry, Finished, Started
 Row = tuple[Any, ...]
 
 # The fields that are no columns are the last ones; the last two columns of each are JSON.
-CALL_COLUMNS = CallRecord.__struct_fields__[:-1]
+CALL_COLUMNS = CallRecord.__struct_fields__[:-2]
 ATTEMPT_COLUMNS = AttemptRecord.__struct_fields__[:-3]
 
 # What an interrupted call was answered nobody knows; to its client it was the gateway's failure.
@@ -28,7 +28,7 @@ def call_rows(entries: Iterable[Entry]) -> Iterator[Row]:
         if isinstance(entry, Finished):
             call = entry.call
             dropped = _encode(call.dropped).decode() if call.dropped else None
-            yield (*astuple(call)[:-3], dropped, _encode(call.tags).decode())
+            yield (*astuple(call)[:-4], dropped, _encode(call.tags).decode())
         elif isinstance(entry, Started):
             yield _interrupted_call(entry.call)
 
@@ -46,7 +46,7 @@ def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
         for record in records:
             price = _encode(record.price).decode() if record.price else None
             itl = _encode(record.itl).decode() if record.itl else None
-            yield (*astuple(record)[:-4], price, itl)
+            yield (*astuple(record)[: len(ATTEMPT_COLUMNS) - 2], price, itl)
 
 
 def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) -> AttemptRecord:

@@ -1,8 +1,9 @@
-"""Holding back a first token: under ``completion`` a slower starter that decodes faster may still be the better answer.
+"""Holding back a first token: a slower starter that decodes faster may still be the better answer.
 
-When attempt *i* delivers first while *j* with a smaller predicted decode time still runs, *i* is held for at most
-min(5 s, decode_i - min_j decode_j): longer, and even the fastest decoder could not make up for it (STEERING, 1.3).
-An attempt is never held for a probe, which may hang, nor for a deployment without a predicted decode time.
+What comes after the first token costs the reader of *i* a predicted after_i: under ``completion`` all of its decoding,
+under ``reading`` what of it one has to wait for (``Plan.decode_s``). When *i* delivers first while *j* with a smaller
+one still runs, *i* is held for at most min(5 s, after_i - min_j after_j): longer, and even the best could not make up
+for it. An attempt is never held for a probe, which may hang, nor for a deployment without such a prediction.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from gateway.calls import Role
 from gateway.racing.attempt import Attempt
 
+HOLD_MIN_S = 0.005  # less is worth no timer, and no prediction is so good
 HOLD_MAX_S = 5.0  # a client waits no longer for what is only predicted
 
 
@@ -21,7 +23,7 @@ class Hold:
         self, decode_s: Mapping[str, float], release: Callable[[Attempt], None], loop: asyncio.AbstractEventLoop
     ) -> None:
         self.leader: Attempt | None = None
-        self._decode_s = decode_s  # seconds each deployment should need for the answer; empty: nobody is ever held
+        self._decode_s = decode_s  # seconds each should cost after its first token; empty: nobody is ever held
         self._release: Callable[[Attempt], None] | None = release
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
@@ -31,7 +33,7 @@ class Hold:
         if not self._decode_s or self._release is None:
             return False
         hold_s = min(HOLD_MAX_S, self._gain_s(attempt, others))
-        if hold_s <= 0:
+        if hold_s <= HOLD_MIN_S:
             return False
         self.leader = attempt
         self._timer = self._loop.call_later(hold_s, self._release, attempt)

@@ -215,6 +215,7 @@ def call_record(
         alone_age_ms=alone.age_ms,
         dropped=dropped,
         attempts=bill.attempts,
+        kind=call.kind,
     )
 
 

@@ -195,6 +195,7 @@ class RaceSettings(Section):
     profile: Profile | None = None
     objective: Objective = Objective.AUTO
     ttft_ms: Annotated[float, Field(gt=0)] | None = None  # objective cost: the time to first token to be met
+    reading_tok_s: Annotated[float, Field(gt=0)] = 30.0  # objective reading: how fast the answer is read or spoken
     min_tok_s: Annotated[float, Field(gt=0)] | None = None  # decode speed below which a deployment is a last resort
     mode: Mode = Mode.AUTO
     width: Annotated[int, Field(ge=1, le=8)] = 2  # attempts started at once in mode race

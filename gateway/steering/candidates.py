@@ -6,10 +6,10 @@ from math import inf
 
 import msgspec
 
-from gateway.calls import Objective
+from gateway.calls import Kind, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Prefix
-from gateway.steering.constants import COLD_EVENTS, MEETS_QUANTILE
+from gateway.steering.constants import COLD_EVENTS, MEETS_QUANTILE, WHOLE_SHARE
 from gateway.steering.health import Condition
 from gateway.steering.standings import Estimate, Standings
 from providers.prices import Price
@@ -30,6 +30,8 @@ class Terms(msgspec.Struct, frozen=True):
     canaries: Mapping[str, float] | None = None  # by deployment: the share of calls it is given, and only those
     excluded: Mapping[str, str] | None = None  # by deployment: why it may not run for this call
     prefix: Prefix | None = None  # of the prompt, where it is long enough for prompt caches
+    kind: Kind | None = None  # tells how long the answer may be; None: as long as any of the model's
+    answer_tokens: float | None = None  # the expected length, where it is known already
 
 
 _NONE: Mapping[str, float] = {}
@@ -58,6 +60,7 @@ class Candidate(msgspec.Struct, frozen=True):
     canary: float = 0.0  # the share of calls it is given if it is a canary
     rival_s: float = 0.0  # the score when it runs beside another
     cost_usd: float = 0.0  # under ``cost`` what the call should cost, in time or not
+    after_s: float = 0.0  # of ``score_s``, what comes after the first token: a hold is decided by it
 
     @property
     def load(self) -> float:
@@ -70,14 +73,14 @@ def candidates(
 ) -> list[Candidate]:
     """Score the deployments whose ``conditions`` are given, in their order.
 
-    first_token: mean TTFT / (1 - error rate) x crowding + price of scarcity; completion: the same + answer tokens /
-    (tok/s) (STEERING, section 1.2). Under ``cost`` those who keep ``ttft_ms`` and ``min_tok_s`` by the estimates
-    compete on dollars, and on the time to first token when they cost the same. The others compete on how late they
-    should be: a tighter goal that nobody meets must not give worse service.
+    first_token: mean TTFT / (1 - error rate) x crowding + price of scarcity + stalls; completion: + answer tokens /
+    (tok/s) instead of stalls; reading: + what the reader waits for later tokens (``_after_s``). Under ``cost`` those
+    who keep ``ttft_ms`` and ``min_tok_s`` by the estimates compete on dollars, and on the time to first token when they
+    cost the same. The others compete on how late they should be: a tighter goal that nobody meets must not give worse
+    service.
     """
     objective = terms.objective
     answer_tokens = expected_tokens(standings, terms)
-    whole = objective is Objective.COMPLETION
     thrifty = objective is Objective.COST
     costs = costs_usd(conditions, answer_tokens, terms) if thrifty else {}
     choosy = thrifty or bool(terms.limits) or race.min_tok_s is not None
@@ -88,11 +91,10 @@ def candidates(
     for name, condition in conditions.items():
         estimate = estimates.get(name, unseen)
         decode_s = answer_tokens / estimate.decode_tps
-        score_s = estimate.score_s * condition.crowding + condition.price_s
-        rival_s = estimate.beside_s * condition.crowding + condition.price_s
-        if whole:
-            score_s += decode_s
-            rival_s += decode_s
+        after_s = _after_s(estimate, decode_s, answer_tokens, race, objective)
+        later_s = condition.price_s + after_s
+        score_s = estimate.score_s * condition.crowding + later_s
+        rival_s = estimate.beside_s * condition.crowding + later_s
         tier = _tier(name, estimate, condition, race, terms) if choosy else Tier.FREE
         usd = rank_usd = costs.get(name, 0.0)
         if thrifty and tier is Tier.MISSES:
@@ -100,16 +102,31 @@ def candidates(
             rival_s = score_s
         if alike:
             made.append(
-                Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, rival_s=rival_s, cost_usd=usd)
+                Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, 1.0, 0.0, rival_s, usd, after_s)
             )
         else:
             weight, canary = weights.get(name, 1.0), canaries.get(name, 0.0)
-            made.append(
-                Candidate(
-                    name, estimate, condition, score_s, decode_s, tier, rank_usd, weight, canary, rival_s, cost_usd=usd
-                )
-            )
+            rest = (weight, canary, rival_s, usd, after_s)
+            made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, *rest))
     return made
+
+
+def _after_s(
+    estimate: Estimate, decode_s: float, answer_tokens: float, race: RaceSettings, objective: Objective
+) -> float:
+    """Return how long one waits after the first token for what one wants, seconds.
+
+    Who reads at r tok/s, from the first token on, is held up by n * max(0, 1/v - 1/r) = max(0, decode_s - n/r): nothing
+    by a decoder that is as fast. The whole answer is worth a little to readers too. A program waits for the whole.
+    A stall holds everybody up; it is part of ``decode_s`` already, so of the two the longer one counts.
+    """
+    if objective is Objective.FIRST_TOKEN:
+        return estimate.stall_s
+    if objective is Objective.COMPLETION:
+        return decode_s
+    if objective is Objective.READING:
+        return max(estimate.stall_s, decode_s - answer_tokens / race.reading_tok_s) + WHOLE_SHARE * decode_s
+    return 0.0
 
 
 def _tier(name: str, estimate: Estimate, condition: Condition, race: RaceSettings, terms: Terms) -> Tier:
@@ -135,7 +152,12 @@ def _late_s(estimate: Estimate, race: RaceSettings, answer_tokens: float) -> flo
 
 
 def expected_tokens(standings: Standings, terms: Terms) -> float:
-    """Return how many tokens the answer should have: n_hat, or what the request allows if that is less."""
+    """Return how many tokens the answer should have: n_hat, or what the request allows if that is less.
+
+    Where the kind of the call is known, ``Lengths`` has said it already.
+    """
+    if terms.answer_tokens is not None:
+        return terms.answer_tokens
     if terms.max_tokens is None:
         return standings.answer_tokens
     return min(standings.answer_tokens, max(1, terms.max_tokens))

@@ -61,6 +61,26 @@ SPEED_KNOWN_S = 0.5  # with less decoding watched lately, nothing is held agains
 ANSWER_PRIOR = (250.0, 100.0)  # tokens per answer, answers: chat and extraction mixed
 SUCCESS_FLOOR = 0.1  # an error rate can lengthen a score at most tenfold
 
+# The expected length of an answer, by the kind of call; this replica's own
+LENGTH_PRIOR = 2.0  # answers: so much counts what the coarser cell says; kinds differ far more than answers of one do
+LENGTH_MEMORY = 50.0  # answers a cell is the mean of: prompts get changed, and an error of 5 to 10 % is little
+LENGTH_STEPS_PER_OCTAVE = 4  # a prediction's steps: 19 %, finer than any is true, and few plans to be kept
+LENGTH_CELLS_KEPT = 4096  # 200 bytes each; a stranger's kinds drive out one another's
+TAG_VALUES_KNOWN = 32  # a tag with more values is an id, and tells nothing of the next call
+TAG_KEYS_KNOWN = 32  # of a model; more are a stranger's
+TAGS_FORGOTTEN_AFTER = 10_000  # tagged answers: then which tags are ids is found out again, as versions come and go
+
+# Smoothness
+STALL_FROM_S = (
+    0.5  # of silence in an answer are no stall: a pause one hardly notices, and usual between bursts of tokens
+)
+STALL_PRIOR = 5.0  # answers without a stall: one unlucky answer of 5 s must not outweigh a better start
+
+# Reading
+# A second that the whole answer comes sooner is worth 30 ms of the first token, also to who reads no faster than the
+# slower one decodes: people skim, copy and stop reading.
+WHOLE_SHARE = 0.03
+
 # Choosing
 NEAR = 1.5  # deployments within this factor of the best share the traffic: herding, unseen congestion
 SPREAD_EXPONENT = 12  # draw weight (best/score)^12: 10 % slower gets a third of the draws
@@ -75,7 +95,7 @@ HEDGE_MIN_S, HEDGE_MAX_S = 0.05, 10.0
 RESCUE_FACTOR = 4.0  # times the primary's q95: it hangs
 RESCUE_MIN_S, RESCUE_MAX_S = 1.5, 15.0
 NEXT_AT_LATEST_S = 20.0  # the next candidate starts by then, whatever the estimates say
-LINEUPS_KEPT = 512  # models, prompt classes, objectives and who of the deployments can answer, as they come
+LINEUPS_KEPT = 1024  # models, prompt classes, objectives, expected lengths and who can answer, as they come
 
 # Load: found in the herd world, where everybody crowded into the fastest decoder; elsewhere they change nothing
 LOAD_HALF_LIFE_S = 300.0  # a law of queueing outlives the weather: it must still be known when the next burst comes

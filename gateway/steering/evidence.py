@@ -36,6 +36,8 @@ class Evidence(msgspec.Struct):
     gsec: float = 0.0
     ans: float = 0.0
     burst: float = 0.0
+    won: float = 0.0
+    stall: float = 0.0
     events: dict[int, Sparse] = {}
     censored: dict[int, Sparse] = {}
     epoch: int = 0  # the newest
@@ -124,5 +126,5 @@ def _place(field: str) -> tuple[str, str, int, int, int] | None:
     return intern(deployment), intern(name[0]), int(kind), int(epoch), int(index)
 
 
-_TOTALS = frozenset({"n", "err", "tok", "sec", "gtok", "gsec", "ans", "burst"})
+_TOTALS = frozenset({"n", "err", "tok", "sec", "gtok", "gsec", "ans", "burst", "won", "stall"})
 _EPOCH_DIGITS = 10

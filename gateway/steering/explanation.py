@@ -54,6 +54,8 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     error_rate: float  # chance that the next attempt fails
     decode_tps: float  # predicted tokens per second after the first
     decode_s: float  # predicted time from the first to the last token of this answer
+    stall_s: float = 0.0  # predicted silence within the answer, beyond what is usual
+    after_s: float = 0.0  # of the score, what comes after the first token
     input_usd_per_mtok: float | None
     output_usd_per_mtok: float | None
     cost_usd: float | None  # of this call if it is answered here
@@ -80,6 +82,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode
     prompt_tokens: int  # estimated
     answer_tokens: float  # expected
+    reading_tok_s: float | None = None  # objective reading: how fast the answer is read
     ttft_ms: float | None  # what the call asks for
     min_tok_s: float | None
     budget: float  # extra attempts per call

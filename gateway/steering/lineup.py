@@ -37,6 +37,7 @@ class Lineup(msgspec.Struct, frozen=True):
     probe: Candidate | None  # who of them is to be tried now
     canaries: Sequence[Candidate] = ()  # whatever their health; one is the primary when it is its turn,
     reserve: Sequence[Candidate] = ()  # otherwise those that may be asked come after all others but the broken
+    after_s: Mapping[str, float] = {}  # what each adds to the loss after its first token, where the objective counts it
 
     def eligible(self, held: Held) -> tuple[Sequence[Candidate], Sequence[float]]:
         """Return who may become the primary of a usual call, and their weights in the draw, each with those before it.
@@ -68,8 +69,21 @@ def line_up(candidates: Sequence[Candidate], canaries: Sequence[Candidate] = ())
         probe = next((each for each in candidates if each.condition.probe_due and not each.canary), None)
     ranked = sorted(well, key=preference)
     chosen, weights = _near(ranked)
-    rivals = sorted(ranked, key=_beside)
-    return Lineup(candidates, ranked, rivals, chosen, list(accumulate(weights)), tripped, probe, canaries, reserve)
+    after_s = {each.deployment: each.after_s for each in candidates}
+    if not any(after_s.values()):
+        after_s = {}
+    return Lineup(
+        candidates,
+        ranked,
+        sorted(ranked, key=_beside),
+        chosen,
+        list(accumulate(weights)),
+        tripped,
+        probe,
+        canaries,
+        reserve,
+        after_s,
+    )
 
 
 def _ready(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -105,14 +119,15 @@ class Lineups:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], _Known] = {}  # by model, prompt class, objective and deployments
+        self._known: dict[tuple[object, ...], _Known] = {}  # by model, class, objective, length, deployments
 
     def of(self, kind: tuple[str, int, int], conditions: Conditions, standings: Standings, asked: Asked) -> Lineup:
         """Return the lineup of the deployments whose ``conditions`` are given; ``kind``: model, prompt class, size."""
         race, terms = asked
         if terms.limits or terms.objective is Objective.COST:  # it depends on what is in flight, or on the request
             return _lined_up(candidates(conditions, standings, race, terms), terms)
-        key = (*kind, terms.objective, *conditions)  # not every deployment can answer every call
+        # Not every deployment can answer every call; and calls with other lengths and readers take turns.
+        key = (*kind, terms.objective, terms.answer_tokens, race.reading_tok_s, *conditions)
         known = self._known.get(key)
         answer_tokens = expected_tokens(standings, terms)
         if (

@@ -63,7 +63,9 @@ class Plan(msgspec.Struct, frozen=True):
     retry_after_s: float | None = None
     rescue_s: float | None = None
     tripped: frozenset[str] = frozenset()  # of ``rest``, the broken: asked last, after waiting for who is only full
-    decode_s: Mapping[str, float] = {}  # under ``completion``: how long each should need after its first token
+    # What each should cost its reader after its first token, seconds: under ``completion`` all of its decoding, under
+    # ``reading`` what of it one has to wait for; empty where only the first token counts.
+    decode_s: Mapping[str, float] = {}
     cost_usd: Mapping[str, float] = {}  # what a whole attempt should cost at list price; only under ``usd_per_day``
     reasons: tuple[str, ...] = ()  # what was unusual about this plan, for people
     primary: Estimate | None = None  # of the first launch: what it would take alone
@@ -111,8 +113,6 @@ def plan(
         draft.audit(race.audit_share)
     elif race.budget > 0:
         draft.add_rescue_of_one()
-    whole = terms.objective is Objective.COMPLETION
-    decode_s = {each.deployment: each.decode_s for each in lineup.candidates} if whole else {}
     planned = {launch.deployment for launch in draft.launches}
     last = (*others, *lineup.reserve, *lineup.tripped) if lineup.reserve or lineup.tripped else others
     return Plan(
@@ -121,7 +121,7 @@ def plan(
         race.mode,
         rescue_s=rescue_s,
         tripped=frozenset([each.deployment for each in lineup.tripped]) if lineup.tripped else _NOBODY,
-        decode_s=decode_s,
+        decode_s=lineup.after_s,
         reasons=tuple(draft.reasons),
         primary=primary.estimate,
         explores=draft.explores,

@@ -1,7 +1,7 @@
 """Samples: what one attempt adds to the board. The view ``samples`` of the ledger says the same in SQL."""
 
 from gateway.calls import EXPLORING, AttemptRecord, AttemptStart, Outcome, Role, TokensSource
-from gateway.steering.constants import UNCOUNTED_CLASSES_FROM
+from gateway.steering.constants import STALL_FROM_S, UNCOUNTED_CLASSES_FROM
 from gateway.steering.tally import Counts, Fields, censored_field, event_field, fields
 from providers.errors import ErrorKind
 
@@ -47,6 +47,8 @@ def of_end(attempt: AttemptRecord, prompt_class: int) -> Counts:
         counts[names.n] = 1.0
         if outcome is Outcome.WON:
             counts[names.won] = 1.0
+            if attempt.itl_max_ms is not None and attempt.itl_max_ms > 1000 * STALL_FROM_S:
+                counts[names.stall] = attempt.itl_max_ms / 1000 - STALL_FROM_S
         _count_speed(counts, names, attempt)
     return counts
 

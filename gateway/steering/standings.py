@@ -20,6 +20,7 @@ from gateway.steering.constants import (
     PRIOR_EVENTS,
     SPEED_KNOWN_S,
     SPEED_PRIOR,
+    STALL_PRIOR,
     SUCCESS_FLOOR,
 )
 from gateway.steering.evidence import Evidence
@@ -43,6 +44,7 @@ class Estimate(msgspec.Struct, frozen=True):
     error_rate: float = 0.01  # chance that the next attempt fails
     decode_tps: float = 60.0  # tokens per second after the first
     speed_known: bool = False  # enough decoding was watched to hold it against the deployment
+    stall_s: float = 0.0  # of silence within an answer, beyond what is usual
     mean: Mean = Mean(0.0, 0.0)  # of ``curve``
     usual: Curve | None = None  # as remembered of hours
     usual_mean: Mean = Mean(0.0, 0.0)
@@ -112,6 +114,7 @@ class Usual(msgspec.Struct, frozen=True):
     events: float = 0.0  # first tokens that it rests on
     decode_tps: float = SPEED_PRIOR[0] / SPEED_PRIOR[1]
     speed_known: bool = False
+    stall_s: float = 0.0
 
 
 class Usuals(msgspec.Struct, frozen=True):
@@ -216,8 +219,13 @@ def _topped_up(evidence: Evidence, kind: int, before: Usual) -> Usual:
     events, cut = evidence.events.get(kind), evidence.censored.get(kind)
     curve = kaplan_meier(list(map(add, dense(events or {}), prior)), dense(cut) if cut else _NONE)
     known = evidence.sec + evidence.gsec >= SPEED_KNOWN_S
-    seen = sum(events.values()) if events else 0.0
-    return Usual(curve, seen, decode_tps(evidence, before.decode_tps), known or before.speed_known)
+    return Usual(
+        curve,
+        events=sum(events.values()) if events else 0.0,
+        decode_tps=decode_tps(evidence, before.decode_tps),
+        speed_known=known or before.speed_known,
+        stall_s=(evidence.stall + before.stall_s * STALL_PRIOR) / (evidence.won + STALL_PRIOR),
+    )
 
 
 def _estimate(evidence: Evidence, kind: int, usual: Usual) -> Estimate:
@@ -237,6 +245,7 @@ def _estimate(evidence: Evidence, kind: int, usual: Usual) -> Estimate:
         error_rate=fails,
         decode_tps=now.decode_tps,
         speed_known=now.speed_known,
+        stall_s=now.stall_s,
         mean=mean,
         usual=usual.curve,
         usual_mean=usual_mean,

@@ -26,6 +26,7 @@ from gateway.steering.explainer import explained
 from gateway.steering.explanation import Explanation
 from gateway.steering.health import Health, State, Trouble
 from gateway.steering.leaderboard import WINDOW_S, Leaderboard, rank, read_window, row, state_of
+from gateway.steering.lengths import Lengths
 from gateway.steering.lineup import Lineups
 from gateway.steering.planner import Launch, Plan
 from gateway.steering.rebound import Rebounds
@@ -78,6 +79,7 @@ class Steering:
         self._rebounds = Rebounds()
         self._health: dict[str, Health] = {}  # by deployment: a cool-down holds for every model it serves
         self._affinity = Affinity()
+        self._lengths = Lengths()
         self._budgets: dict[str, Budget] = {}
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model
         self._planned: dict[str, tuple[str, ...]] = {}  # by model as last planned: clients may name their own
@@ -209,6 +211,8 @@ class Steering:
         tokens = record.completion_tokens if record.prompt_class < OTHER_CLASSES_FROM else None
         if record.status_code < 400 and tokens is not None:  # noqa: PLR2004 - HTTP's first error
             self._count(model, {REQUESTS: 1.0, OUTPUT_TOKENS: float(tokens)})
+            if record.kind is not None:
+                self._lengths.learn(model, record.kind, tokens)
 
     def under_way(self, deployment: str) -> tuple[str, ...]:
         """Return the ids of the attempts that are under way at ``deployment``, for whichever model."""
@@ -273,6 +277,9 @@ class Steering:
     ) -> Plan:
         now_s = self._clock()
         standings = self._snapshots.of(model, prompt_class, terms.prompt_tokens)
+        if terms.kind is not None:
+            answer_tokens = self._lengths.expected(model, terms.kind, standings.answer_tokens)
+            terms = msgspec.structs.replace(terms, answer_tokens=answer_tokens)
         names: Sequence[str] = self._names(model, deployments)
         if terms.excluded:
             names = [name for name in names if name not in terms.excluded]

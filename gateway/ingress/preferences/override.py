@@ -30,6 +30,7 @@ class RaceOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     objective: Objective | None = None
     ttft_ms: Annotated[float, msgspec.Meta(gt=0)] | None = None
     min_tok_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    reading_tok_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
 NOTHING = RaceOverride()

@@ -23,7 +23,7 @@ async def test_the_plan_is_told_on_request_in_a_header(serve: Serve) -> None:
                 await response.read()
             plan = json.loads(response.headers["x-holeshot-plan"])
             assert plan["mode"] == "race"
-            assert plan["objective"] == ("first_token" if stream else "completion")
+            assert plan["objective"] == ("reading" if stream else "completion")
             first = plan["launches"][0]
             assert (first["deployment"], first["role"], first["delay_s"]) == ("fast/m", "primary", 0)
             assert all(launch["why"] for launch in plan["launches"])
@@ -68,7 +68,7 @@ def able(**capabilities: bool) -> dict[str, Any]:
     [
         ("tools", "does not support tools", "completion"),
         ("json_schema", "does not support JSON schemas", "completion"),
-        ("vision", "does not support images", "first_token"),
+        ("vision", "does not support images", "reading"),
     ],
 )
 async def test_who_could_not_answer_what_is_supposed_is_told_with_the_reason(
@@ -83,7 +83,7 @@ async def test_who_could_not_answer_what_is_supposed_is_told_with_the_reason(
     assert told["false"]["excluded"] == {}
     assert told["true"]["excluded"] == {"fast/m": reason}
     assert [each["deployment"] for each in told["true"]["deployments"]] == ["slow/m"]
-    assert (told["false"]["objective"], told["true"]["objective"]) == ("first_token", objective)
+    assert (told["false"]["objective"], told["true"]["objective"]) == ("reading", objective)
 
 
 async def test_what_a_deployment_cannot_be_told_is_supposed_with_it(serve: Serve) -> None:
@@ -153,7 +153,7 @@ async def test_the_command_line_explains_number_by_number(serve: Serve) -> None:
         unknown = await holeshot(stage, "explain", "lama")
         assert stage.requests == 0
     assert result.exit_code == 0, result.output
-    assert f"{MODEL}: objective first_token, mode race, profile voice; a prompt of 500 tokens" in result.stdout
+    assert f"{MODEL}: objective reading, mode race, profile voice; a prompt of 500 tokens" in result.stdout
     for words in ("Who runs", "primary", "fast/m", "slow/m", "Deployments, best first", "score s", "floor: 100 tok/s"):
         assert words in result.stdout
     assert json.loads(as_json.stdout)["explanation"]["objective"] == "completion"

@@ -26,11 +26,13 @@ def keyed() -> Mapping[str, str]:
 @pytest.mark.parametrize(
     ("fields", "objective"),
     [
-        ({"stream": True}, "first_token"),
+        ({"stream": True}, "reading"),
         ({"stream": False}, "completion"),
         ({"stream": True, "tools": [TOOL]}, "completion"),
         ({"stream": True, "response_format": {"type": "json_object"}}, "completion"),
         ({"stream": False, "race": {"objective": "first_token"}}, "first_token"),
+        ({"stream": True, "race": {"objective": "first_token"}}, "first_token"),
+        ({"stream": True, "race": "voice"}, "reading"),
         ({"stream": True, "race": "agent"}, "completion"),
         ({"stream": True, "race": {"objective": "cost", "ttft_ms": 500}}, "cost"),
     ],
@@ -43,6 +45,23 @@ async def test_the_ledger_says_what_a_call_was_to_be_good_at(
             await response.read()
         assert response.status == 200
         assert (await stage.call())["objective"] == objective
+
+
+async def test_an_answer_is_expected_to_be_as_long_as_those_to_such_requests_were(serve: Serve) -> None:
+    """From the request through the record of its call to the plan of the next one like it."""
+    async with serve(fast=answer("Hello")) as stage:
+
+        async def expected(query: str) -> float:
+            async with stage.get(f"/leaderboard?explain=1&model={MODEL}&{query}") as response:
+                [told] = (await response.json())["models"]
+            return float(told["explanation"]["answer_tokens"])
+
+        for _ in range(20):
+            async with stage.chat(max_tokens=64) as response:
+                await response.read()
+        assert await expected("max_tokens=64") < 30
+        assert await expected("max_tokens=64&tools=true") == 64
+        assert await expected("max_tokens=4000") > 200
 
 
 async def test_what_a_request_says_of_its_race_is_refused_with_the_reason(serve: Serve) -> None:

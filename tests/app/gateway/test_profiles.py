@@ -29,7 +29,7 @@ async def test_a_client_has_a_profile_and_its_requests_go_before_it(serve: Serve
         async with stage.chat(keyed(), stream=True, race="chat") as response:
             await response.read()
         rows = await stage.rows("select objective from calls order by id")
-    assert [row["objective"] for row in rows] == ["completion", "first_token"]
+    assert [row["objective"] for row in rows] == ["completion", "reading"]
 
 
 async def test_a_profile_brings_its_clocks_and_the_models_own_are_weaker_only_than_one_chosen_elsewhere(

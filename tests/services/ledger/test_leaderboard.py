@@ -1,5 +1,6 @@
 """One leaderboard: the ledger's rows played through the board, the SQL view, and the board rebuilt from SQL."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -76,6 +77,7 @@ def _racer(
         last_token_ms=ttft_ms + span_ms, completion_tokens=tokens,
         tokens_source=random.choice([TokensSource.REPORTED, TokensSource.ESTIMATED]),
         decode_tps=None if speed is None or tokens < 10 else speed, e2e_tps=40.0,
+        itl_max_ms=random.choice([None, 20.0, 700.0, 5000.0]),
     )  # fmt: skip
 
 
@@ -128,6 +130,12 @@ async def stored(url: str, folder: Path, records: list[CallRecord]) -> None:
     await ledger.close()
 
 
+def stalls_s(slots: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
+    """The seconds of stalling that each deployment's slots hold."""
+    fields = {field for counts in slots.values() for field in counts if field.endswith("|stall")}
+    return {field: sum(counts.get(field, 0.0) for counts in slots.values()) for field in fields}
+
+
 def published(rows: tuple[Row, ...]) -> dict[str, dict[str, Any]]:
     return {each.deployment: {name: getattr(each, name) for name in ALIKE} for each in rows}
 
@@ -145,6 +153,7 @@ async def test_view_board_and_the_board_rebuilt_from_sql_agree_row_by_row(
     since = datetime.fromtimestamp((slot_of(now.timestamp()) - SLOTS_KEPT + 1) * SLOT_S, UTC)
     rebuilt = await counts_since(ledger_url, since)
     for model in ("llama", "qwen"):
+        assert stalls_s(rebuilt[model]) == pytest.approx(stalls_s(steering._board.slots(model, now.timestamp())))
         heard = published(steering.leaderboard(model).deployments)
         assert published(of_counts(model, rebuilt[model], WINDOW_S).deployments) == heard
         viewed = {}

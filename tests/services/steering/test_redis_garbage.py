@@ -28,7 +28,12 @@ SLOT = f"holeshot:{{{MODEL}}}:{slot_of(START_S)}"
 DOLLARS = f"holeshot:{{{MODEL}}}:usd:{DAY}"
 DEPLOYMENTS = ("a", "b")
 COSTLY = RaceSettings(usd_per_day=10.0)
-TERMS = (Terms(Objective.FIRST_TOKEN, 100), Terms(Objective.COMPLETION, 100), Terms(Objective.COST, 100, 50))
+TERMS = (
+    Terms(Objective.FIRST_TOKEN, 100),
+    Terms(Objective.READING, 100),
+    Terms(Objective.COMPLETION, 100),
+    Terms(Objective.COST, 100, 50),
+)
 
 NUMBERS: list[Any] = [
     "1e308", "-1e308", "1e400", "inf", "-inf", "nan", "-1", "-0.0", "1e-320", "1e13", "99999999999999999999999999", "0",

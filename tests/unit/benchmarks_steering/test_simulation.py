@@ -7,7 +7,7 @@ from benchmarks.steering import charts, contest, report
 from benchmarks.steering.baselines import BASELINES
 from benchmarks.steering.quiet import be_quiet
 from benchmarks.steering.race import Result
-from benchmarks.steering.simulation import Contender, Setting, setting, simulate
+from benchmarks.steering.simulation import Contender, Setting, setting, simulate, warm
 from benchmarks.steering.targets import targets
 from benchmarks.steering.worlds import WORLDS
 from gateway.calls import Objective
@@ -101,3 +101,23 @@ def test_the_report_and_the_plots_show_every_world_that_was_run() -> None:
     assert b'"seeds": [\n    7\n  ]' in report.as_json(standings, reached, calls=200, seeds=[7])
     for drawing in charts.draw(standings).values():
         assert ET.fromstring(drawing).tag.endswith("svg")
+
+
+def test_knowing_kinds_of_calls_is_about_as_good_as_being_told_each_length() -> None:
+    where = setting(WORLDS["kinds"], 2400, 7)
+    told, by_kind, by_model = (
+        mean_total_s(warm(where, simulate(where, contender)))
+        for contender in (contest.TOLD_LENGTHS, contest.COMPLETION, contest.ONE_LENGTH)
+    )
+    assert by_kind < 1.05 * told
+    assert by_model > 1.2 * told
+
+
+@pytest.mark.parametrize(
+    "contender", [contest.ECONOMY, contest.RACES, contest.READING, contest.READING_RACES], ids=lambda each: each.label
+)
+def test_a_quick_starter_that_stalls_is_avoided(contender: Contender) -> None:
+    where = setting(WORLDS["stalls"], 1200, 7)
+    peak, own = (warm(where, simulate(where, each)) for each in (contest.PEAK, contender))
+    assert sum(each.stall_s > 0 for each in own) <= 0.02 * len(own)
+    assert mean_total_s(own) < mean_total_s(peak)

@@ -24,10 +24,15 @@ def objective(configured: Objective = Objective.AUTO, **fields: Any) -> Objectiv
     return resolved(configured, streamed=chat.stream, for_program=chat.for_program)
 
 
-def test_a_streamed_chat_is_to_begin_soon() -> None:
-    assert objective(stream=True) is Objective.FIRST_TOKEN
-    assert objective(stream=True, tools=[], response_format={"type": "text"}) is Objective.FIRST_TOKEN
-    assert objective(stream=True, tools=None, response_format=None) is Objective.FIRST_TOKEN
+def test_a_streamed_chat_is_read_along() -> None:
+    assert objective(stream=True) is Objective.READING
+    assert objective(stream=True, tools=[], response_format={"type": "text"}) is Objective.READING
+    assert objective(stream=True, tools=None, response_format=None) is Objective.READING
+
+
+def test_nobody_reads_along_where_nothing_is_streamed() -> None:
+    assert objective(Objective.READING, stream=True, tools=[FUNCTION]) is Objective.READING
+    assert objective(Objective.READING, stream=False) is Objective.COMPLETION
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,12 @@ def test_an_object_says_everything_a_request_may_say() -> None:
         "objective": "cost",
         "ttft_ms": 800,
         "min_tok_s": 50,
+        "reading_tok_s": 90,
     }
 
     override = read_override(msgspec.Raw(msgspec.json.encode(said)), None)
 
-    assert override == RaceOverride(Profile.VOICE, Mode.HEDGE, 3, 0.5, WinOn.ANSWER, Objective.COST, 800, 50)
+    assert override == RaceOverride(Profile.VOICE, Mode.HEDGE, 3, 0.5, WinOn.ANSWER, Objective.COST, 800, 50, 90)
 
 
 @pytest.mark.parametrize("word", [*Mode, *Profile])
@@ -86,7 +87,10 @@ def test_what_makes_no_sense_is_answered_with_the_reason_and_what_does(said: str
     assert refused.value.param == "race"
     assert words in refused.value.message
     assert "a mode (single, race, hedge, auto), a profile (chat, voice, agent, batch)" in refused.value.message
-    assert "profile, mode, width, hedge_delay_s, win_on, objective, ttft_ms, min_tok_s" in refused.value.message
+    assert (
+        "profile, mode, width, hedge_delay_s, win_on, objective, ttft_ms, min_tok_s, reading_tok_s"
+        in refused.value.message
+    )
 
 
 def test_a_request_without_wishes_gets_the_model_itself() -> None:

@@ -19,7 +19,7 @@ class Rows:
 def test_every_column_is_a_field_of_the_record_and_what_a_provider_asked_for_is_none() -> None:
     assert set(CALL_COLUMNS) == {column.name for column in calls.columns}
     assert set(ATTEMPT_COLUMNS) == {column.name for column in attempts.columns}
-    assert set(CallRecord.__struct_fields__) - set(CALL_COLUMNS) == {"attempts"}
+    assert set(CallRecord.__struct_fields__) - set(CALL_COLUMNS) == {"attempts", "kind"}
     assert set(AttemptRecord.__struct_fields__) - set(ATTEMPT_COLUMNS) == {"asked_tokens", "headroom", "retry_after_s"}
 
 

@@ -21,7 +21,7 @@ def model(race: str, deployments: str = "ollama/x, ollama/y") -> str:
     [
         ("width: 0", "race.width: must be greater than or equal to 1"),
         ("budget: -0.1", "race.budget: must be greater than or equal to 0"),
-        ("objective: fastest", "race.objective: must be 'auto', 'first_token', 'completion' or 'cost'"),
+        ("objective: fastest", "race.objective: must be 'auto', 'first_token', 'reading', 'completion' or 'cost'"),
         ("profile: gaming", "race.profile: must be 'chat', 'voice', 'agent' or 'batch'"),
         ("profile: [chat]", "race.profile: must be"),
         ("usd_per_day: -1", "race.usd_per_day: must be greater than or equal to 0"),

@@ -25,7 +25,8 @@ def test_every_profile_is_a_race_that_can_be_loaded(loaded: Load, profile: Profi
 def test_what_is_said_beside_a_profile_is_stronger() -> None:
     race = RaceSettings.model_validate({"profile": "voice", "min_tok_s": 50, "mode": "hedge"})
 
-    assert (race.min_tok_s, race.mode, race.objective) == (50, Mode.HEDGE, Objective.FIRST_TOKEN)
+    assert (race.min_tok_s, race.mode, race.objective) == (50, Mode.HEDGE, Objective.READING)
+    assert race.reading_tok_s == 100
 
 
 def test_a_null_beside_a_profile_is_left_to_the_profile() -> None:

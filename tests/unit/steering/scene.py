@@ -8,6 +8,7 @@ from gateway.calls import (
     AttemptRecord,
     AttemptStart,
     CallRecord,
+    Kind,
     Mode,
     Objective,
     Outcome,
@@ -59,6 +60,7 @@ class Scene:
         canaries: Mapping[str, float] | None = None,
         excluded: Mapping[str, str] | None = None,
         prefix: Prefix | None = None,
+        kind: Kind | None = None,
         explain: bool = False,
         **race: float,
     ) -> Plan:
@@ -67,7 +69,7 @@ class Scene:
             MODEL,
             self.deployments,
             RaceSettings.model_validate({"mode": mode, "budget": budget, **race}),
-            Terms(objective, prompt_tokens, max_tokens, prices, limits, weights, canaries, excluded, prefix),
+            Terms(objective, prompt_tokens, max_tokens, prices, limits, weights, canaries, excluded, prefix, kind),
             0,
             explain=explain,
         )
@@ -84,7 +86,13 @@ class Scene:
         return start
 
     def win(
-        self, deployment: str, ttft_s: float = 0.3, role: Role = Role.PRIMARY, *, speed_tps: float = 50.0
+        self,
+        deployment: str,
+        ttft_s: float = 0.3,
+        role: Role = Role.PRIMARY,
+        *,
+        speed_tps: float = 50.0,
+        stall_s: float = 0.0,
     ) -> AttemptRecord:
         """Run an attempt that delivers after ``ttft_s`` and streams for two seconds."""
         start = self.launch(deployment, role)
@@ -95,6 +103,7 @@ class Scene:
             ttft_ms=ttft_s * 1000,
             last_token_ms=ttft_s * 1000 + 2000,
             decode_tps=speed_tps,
+            itl_max_ms=1000 * stall_s,
             tokens_source=TokensSource.REPORTED,
         )
 
@@ -126,7 +135,7 @@ class Scene:
         }
         return self._end(start, outcome, prompt_class, **facts)
 
-    def finish(self, *attempts: AttemptRecord, completion_tokens: int | None = 100) -> None:
+    def finish(self, *attempts: AttemptRecord, completion_tokens: int | None = 100, kind: Kind | None = None) -> None:
         """End a call that consisted of ``attempts``."""
         winner = next((attempt.id for attempt in attempts if attempt.outcome is Outcome.WON), None)
         self.steering.call_finished(
@@ -152,6 +161,7 @@ class Scene:
                 overhead_ms=1.0,
                 completion_tokens=completion_tokens,
                 attempts=attempts,
+                kind=kind,
             )
         )
 

@@ -17,7 +17,7 @@ from gateway.steering.survival import dense, kaplan_meier
 
 HEALTHY = Condition(State.OK, 0.0, probe_due=False, in_flight=0, price_s=0.0)
 ASKED = Terms(Objective.FIRST_TOKEN, 1)
-OBJECTIVES = (Objective.FIRST_TOKEN, Objective.COMPLETION, Objective.COST)
+OBJECTIVES = (Objective.FIRST_TOKEN, Objective.READING, Objective.COMPLETION, Objective.COST)
 NEVER, ALWAYS = 0.999, 0.0  # draws that take no chance, or every one
 
 

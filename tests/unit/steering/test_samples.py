@@ -35,6 +35,17 @@ def test_a_first_token_is_counted_to_the_microsecond_as_the_ledger_has_it() -> N
     assert of_token(start, 0, 0.0199999999) == {"a|0|e8": 1.0}
 
 
+@pytest.mark.parametrize(("longest_ms", "stall_s"), [(None, None), (499.0, None), (500.0, None), (5500.0, 5.0)])
+def test_a_winners_longest_silence_beyond_half_a_second_is_a_stall(
+    longest_ms: float | None, stall_s: float | None
+) -> None:
+    assert answered(itl_max_ms=longest_ms).get("a|stall") == stall_s
+
+
+def test_who_was_cut_is_no_sample_of_stalls() -> None:
+    assert "a|stall" not in ended(Outcome.SUPERSEDED, ttft_ms=200.0, last_token_ms=2200.0, itl_max_ms=5000.0)
+
+
 def test_an_attempt_cut_before_its_token_is_censored_and_counts_in_nothing_else() -> None:
     assert ended(Outcome.LOST, censored_at_ms=40.0) == {"a|1|c16": 1.0}
     assert ended(Outcome.CLIENT_GONE, censored_at_ms=40.0) == {"a|1|c16": 1.0}

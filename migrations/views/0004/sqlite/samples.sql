@@ -6,7 +6,8 @@
 -- is_late: launched after its call, where others were slow, so that it is no fair sample. is_overtaken: another one won
 -- before its first token, and it was cut, unless it is one of those drawn to be watched (is_watched). Tokens and seconds
 -- are of answers whose provider counted the tokens; is_burst: of those whose speed could be known (is_timed), it came at
--- once, out of a buffer. model: the one it ran for, which after a fallback is not the one that was asked for.
+-- once, out of a buffer. stall_s: of a winner, its longest gap beyond half a second. model: the one it ran for, which
+-- after a fallback is not the one that was asked for.
 create view samples as
 with judged as (
   select
@@ -31,6 +32,7 @@ with judged as (
     attempts.completion_tokens,
     attempts.completion_tokens - coalesce(attempts.reasoning_tokens, 0) as visible_tokens,
     attempts.last_token_ms,
+    attempts.itl_max_ms,
     (attempts.last_token_ms - attempts.ttft_ms) / 1000.0 as span_s,
     attempts.tokens_source = 'reported' and attempts.outcome in ('won', 'lost', 'superseded', 'client_gone')
       and (attempts.outcome = 'won' or attempts.censored_at_ms is null)
@@ -75,5 +77,6 @@ select
     or (visible_tokens > 1 and (span_s < 0.020 or completion_tokens - 1 > 5000.0 * span_s))
   ) as is_timed,
   is_measured and decode_tps is null
-    and visible_tokens > 1 and (span_s < 0.020 or completion_tokens - 1 > 5000.0 * span_s) as is_burst
+    and visible_tokens > 1 and (span_s < 0.020 or completion_tokens - 1 > 5000.0 * span_s) as is_burst,
+  case when outcome = 'won' then max(0.0, coalesce(itl_max_ms, 0.0) / 1000.0 - 0.5) end as stall_s
 from judged
