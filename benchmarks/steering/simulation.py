@@ -20,6 +20,7 @@ from benchmarks.steering.worlds import World
 from gateway.calls import Mode, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import Board, MemoryBoard
+from gateway.steering.strikes import Strikes
 
 AFTER_S = 300  # the weather goes on so long after the last arrival
 ALWAYS_BEST = "always the best"
@@ -97,8 +98,10 @@ def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: F
         if contender.objective is Objective.COST:
             race = race.model_copy(update={"ttft_ms": 1000 * where.world.ttft_goal_s, "min_tok_s": TARGET_TOK_S})
         return [
-            GatewayPolicy(board, timeline, random, race=race, objective=contender.objective, world=where.world)
-            for board, random in zip(_boards(where, timeline), dice, strict=True)
+            GatewayPolicy(
+                board, timeline, random, race=race, objective=contender.objective, world=where.world, strikes=strikes
+            )
+            for (board, strikes), random in zip(_boards(where, timeline), dice, strict=True)
         ]
     if contender.name == ALWAYS_BEST:
         names = [provider.name for provider in where.world.providers]
@@ -110,13 +113,14 @@ def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: F
     return [Oracle(fleet, timeline, contender.objective) for _ in dice]
 
 
-def _boards(where: Setting, timeline: Timeline) -> list[Board]:
+def _boards(where: Setting, timeline: Timeline) -> list[tuple[Board, Strikes | None]]:
     """One replica keeps its board in memory; several share one that is a second behind, each at its own phase."""
     replicas = where.world.replicas
     if replicas == 1:
-        return [MemoryBoard()]
+        return [(MemoryBoard(), None)]
     store = Store()
-    boards = [SharedBoard(store) for _ in range(replicas)]
+    strikes = [Strikes(lambda: UNIX_S + timeline.now_s) for _ in range(replicas)]
+    boards = [SharedBoard(store, own) for own in strikes]
 
     def keep_in_step(board: SharedBoard) -> None:
         board.sync(UNIX_S + timeline.now_s)
@@ -125,4 +129,4 @@ def _boards(where: Setting, timeline: Timeline) -> list[Board]:
 
     for number, board in enumerate(boards):
         timeline.at(number / replicas, lambda board=board: keep_in_step(board))  # type: ignore[misc] # binds the loop's
-    return list(boards)
+    return list(zip(boards, strikes, strict=True))

@@ -86,6 +86,11 @@ PROBE_FACTOR = 3.0  # a probe's first token within this many q95 closes the brea
 PROBE_WATCH_S = 30.0  # but no probe is watched for longer
 UNPROBED_S = 60.0  # half-open and nobody probed it (calls in mode single never do): it is let in again on trial
 OUT_PROBE_EVERY_S = 60.0  # a refused key or unknown model is mended by hand, if at all
+# Strikes across replicas
+WELL_S = 5.0  # so long a first token outweighs what other replicas report
+STRIKE_NEWS_S = 15.0  # a failure is told so long; where it is not repeated, it was not an outage
+REPORT_AGE_S = 5.0  # five rounds: who has not reported for so long is gone, or has a clock that is wrong
+REPORT_KEPT_S = 60.0  # then anybody removes the report of a replica that is gone
 PRICE_STEP_S, PRICE_MAX_S = 0.2, 10.0  # added to the score by each 429: scarce capacity is for when it is worth it
 PRICE_HALF_LIFE_S = 120.0
 PRICE_MIN_S = 0.001  # less is nothing

@@ -30,6 +30,7 @@ from gateway.steering.planner import Launch, Plan
 from gateway.steering.samples import BROKEN, of_end, of_token
 from gateway.steering.snapshots import Snapshots
 from gateway.steering.spending import Spending
+from gateway.steering.strikes import Strikes
 from gateway.steering.tally import OUTPUT_TOKENS, REQUESTS, Counts
 from providers.errors import ErrorKind
 
@@ -61,11 +62,14 @@ class Steering:
         random: Random,
         spending: Spending | None = None,
         on_refused: Callable[[str, str], None] | None = None,
+        strikes: Strikes | None = None,
     ) -> None:
         """Steer by ``board``. ``on_refused`` hears of each extra attempt refused: its model, and by which limit."""
         self._board = board
         self._spending = spending or Spending(unix_clock)
         self._on_refused = on_refused
+        self._strikes = strikes or Strikes(unix_clock)
+        self._strikes.listen(self._fails_elsewhere)
         self._clock = clock  # monotonic seconds
         self._unix_clock = unix_clock  # seconds since 1970, for slots that replicas agree on
         self._random = random
@@ -165,6 +169,8 @@ class Steering:
         q95_s = self._q95_s(model, prompt_class, deployment) if health.tripped else inf
         if health.delivered(ttft_s, q95_s, now_s):
             _log.info("steering.recovered", model=model, deployment=deployment)
+        if not health.tripped:
+            self._strikes.answered(deployment, start.provider)
 
     def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
         """Count what became of it: an event's attempt, a censored age, or an error."""
@@ -302,7 +308,7 @@ class Steering:
         if attempt.retry_after_s is not None:
             health.cool(attempt.retry_after_s, now_s)  # a 503 that says when to come back
         if attempt.ttft_ms is None:
-            self._strike(model, name, kind)
+            self._strike(model, attempt, kind)
 
     def _overtaken(self, model: str, prompt_class: int, loser: AttemptRecord, health: Health) -> None:
         """Handle an attempt that was cancelled at the claim, without a first token; the winner may stream for minutes.
@@ -313,9 +319,10 @@ class Steering:
             return  # as for most losers: no need to look up its q95
         age_s, q95_s = (loser.censored_at_ms or 0.0) / 1000, self._q95_s(model, prompt_class, loser.deployment)
         if health.tripped:
-            health.cut(age_s, q95_s, self._clock())
+            if health.cut(age_s, q95_s, self._clock()):
+                self._strikes.struck(loser.deployment, loser.provider, opened=True)
         elif age_s >= q95_s:
-            self._strike(model, loser.deployment, "hangs")
+            self._strike(model, loser, "hangs")
 
     def _lack(self, attempt: AttemptRecord) -> None:
         """Say, now and then, that this machine lacks what attempts take: nobody else would be blamed for it."""
@@ -331,9 +338,17 @@ class Steering:
         )
         self._lack_told_s, self._lacking = now_s, 0
 
-    def _strike(self, model: str, deployment: str, cause: str | None) -> None:
-        if self._health_of(deployment).strike(self._clock()):
-            _log.warning("steering.opened", model=model, deployment=deployment, cause=cause)
+    def _strike(self, model: str, attempt: AttemptRecord, cause: str | None) -> None:
+        opened = self._health_of(attempt.deployment).strike(self._clock())
+        self._strikes.struck(attempt.deployment, attempt.provider, opened=opened)
+        if opened:
+            _log.warning("steering.opened", model=model, deployment=attempt.deployment, cause=cause)
+
+    def _fails_elsewhere(self, deployment: str) -> None:
+        """Open the breaker of a deployment that is broken by what other replicas report; it is probed as usual."""
+        known = deployment in self._health or any(deployment in names for names in self._configured.values())
+        if known and self._health_of(deployment).fails_elsewhere(self._clock()):
+            _log.warning("steering.opened", deployment=deployment, cause="other replicas")
 
     def _count(self, model: str, counts: Counts, unix_s: float | None = None) -> None:
         if counts:
@@ -372,6 +387,7 @@ class Steering:
         used = {name for names in (*self._configured.values(), *self._planned.values()) for name in names}
         self._health = {name: health for name, health in self._health.items() if name in used or health.in_flight}
         self._affinity.keep(used)
+        self._strikes.keep(used)
 
 
 _HINTS = {
