@@ -101,7 +101,9 @@ def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: F
             GatewayPolicy(
                 board, timeline, random, race=race, objective=contender.objective, world=where.world, strikes=strikes
             )
-            for (board, strikes), random in zip(_boards(where, timeline), dice, strict=True)
+            for (board, strikes), random in zip(
+                boards_in_step(where.world.replicas, timeline, where.run_s), dice, strict=True
+            )
         ]
     if contender.name == ALWAYS_BEST:
         names = [provider.name for provider in where.world.providers]
@@ -113,9 +115,11 @@ def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: F
     return [Oracle(fleet, timeline, contender.objective) for _ in dice]
 
 
-def _boards(where: Setting, timeline: Timeline) -> list[tuple[Board, Strikes | None]]:
-    """One replica keeps its board in memory; several share one that is a second behind, each at its own phase."""
-    replicas = where.world.replicas
+def boards_in_step(replicas: int, timeline: Timeline, run_s: float) -> list[tuple[Board, Strikes | None]]:
+    """Return each replica's board, and the strikes that it shares.
+
+    One replica keeps its board in memory; several share one that is a second behind, each at its own phase.
+    """
     if replicas == 1:
         return [(MemoryBoard(), None)]
     store = Store()
@@ -124,7 +128,7 @@ def _boards(where: Setting, timeline: Timeline) -> list[tuple[Board, Strikes | N
 
     def keep_in_step(board: SharedBoard) -> None:
         board.sync(UNIX_S + timeline.now_s)
-        if timeline.now_s < where.run_s:
+        if timeline.now_s < run_s:
             timeline.after(board.period_s, lambda: keep_in_step(board))
 
     for number, board in enumerate(boards):

@@ -72,6 +72,8 @@ PREFIX_BYTES = (4_096, 8_192, 16_384, 32_768, 65_536)  # 4 KB are the 1,024 toke
 CACHE_WARM_S = 300.0  # since the last use: the least that vendors promise
 CACHE_MISSES = 2  # in a row, and no cache is expected: one alone may be chance, caching is best effort
 PREFIXES_KEPT = 20_000  # per replica
+# A prompt is not sent where its first bytes say if there is more in flight than so many times its share, and so many.
+HOME_LOAD, HOME_SLACK = 1.5, 4.0
 
 # The budget
 BURST_TOKENS = 20.0  # extra attempts a quiet model has saved up; the bucket starts full

@@ -67,11 +67,19 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(
-    lineup: Lineup, race: RaceSettings, terms: Terms, *, tokens: float, random: Random, held: Held = NOTHING_HELD
+    lineup: Lineup,
+    race: RaceSettings,
+    terms: Terms,
+    *,
+    tokens: float,
+    random: Random,
+    held: Held = NOTHING_HELD,
+    home: Candidate | None = None,
 ) -> Plan:
     """Choose the launches of one call; ``tokens`` is what the budget holds now (STEERING, section 1.3).
 
-    ``held`` tells who should have how much of the prompt in a cache, where that saves something.
+    ``held`` tells who should have how much of the prompt in a cache, where that saves something; ``home`` where its
+    beginning goes while nothing is known of it.
     """
     if not lineup.ranked:
         conditions = [each.condition for each in lineup.candidates]
@@ -83,6 +91,8 @@ def plan(
     canary = _canary(lineup.canaries, random) if lineup.canaries else None
     if canary is not None and canary.condition.state is State.OK and canary.tier < Tier.FULL:
         primary, why = canary, Why.CANARY
+    elif home is not None:
+        primary, why = home, Why.RENDEZVOUS
     else:
         chosen, weights_up_to = lineup.eligible(held) if held else (lineup.near, lineup.weights_up_to)
         primary = _draw(chosen, weights_up_to, random)

@@ -27,6 +27,7 @@ from gateway.steering.health import Health, State, Trouble
 from gateway.steering.leaderboard import WINDOW_S, Leaderboard, rank, read_window, row, state_of
 from gateway.steering.lineup import Lineups
 from gateway.steering.planner import Launch, Plan
+from gateway.steering.rendezvous import home_of
 from gateway.steering.samples import BROKEN, of_end, of_token
 from gateway.steering.snapshots import Snapshots
 from gateway.steering.spending import Spending
@@ -267,17 +268,20 @@ class Steering:
             health = self._health.get(name) or self._health_of(name)
             conditions[name] = health.calm or health.condition(now_s)  # of most, nothing has happened since
         lineup = self._lineups.of((model, prompt_class), conditions, standings, (race, terms))
-        held = NOTHING_HELD
+        held, home = NOTHING_HELD, None
         if terms.prefix is not None and race.cache_affinity:
             held = self._affinity.held(model, terms.prefix, terms.prices, now_s)
+            home = home_of(terms.prefix, lineup, held, self._affinity, terms.prices)
         tokens = self._budget(model).tokens
-        plan = planner.plan(lineup, race, terms, tokens=tokens, random=self._random, held=held)
+        plan = planner.plan(lineup, race, terms, tokens=tokens, random=self._random, held=held, home=home)
         if race.usd_per_day is not None:
             costs = costs_usd(conditions, expected_tokens(standings, terms), terms)
             plan = msgspec.structs.replace(plan, cost_usd=costs)
         if explain:
             answer_tokens = expected_tokens(standings, terms)
-            explanation = explained(plan, lineup, race, terms, held=held, answer_tokens=answer_tokens, tokens=tokens)
+            explanation = explained(
+                plan, lineup, race, terms, held=held, home=home, answer_tokens=answer_tokens, tokens=tokens
+            )
             plan = msgspec.structs.replace(plan, explanation=explanation)
         return plan
 
