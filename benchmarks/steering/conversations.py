@@ -112,8 +112,9 @@ class Conversing(GatewayPolicy):
         """Plan one turn of a conversation."""
         size = request.prompt_tokens * BYTES_PER_TOKEN
         spoken_by = ((end, conversation if end > self._shared_bytes else None) for end in PREFIX_BYTES if end < size)
+        digests = tuple(map(hash, spoken_by))
         begins_like = conversation if self._shared_bytes < PREFIX_BYTES[0] else 0
-        prefix = Prefix(tuple(map(hash, spoken_by)), begins_like.to_bytes(8, "big"))
+        prefix = Prefix(digests, begins_like.to_bytes(8, "big") if digests else None)
         self._begins[str(request.index)] = prefix
         terms = Terms(Objective.FIRST_TOKEN, request.prompt_tokens, prices=self._lower, prefix=prefix)
         return self._steering.plan(MODEL, names, self._asked, terms, request.prompt_class)

@@ -19,6 +19,7 @@ from providers.prices import Price
 Held: TypeAlias = Mapping[str, int]  # by deployment: how many bytes of the prompt its cache should hold
 
 NOTHING_HELD: Held = MappingProxyType({})
+_NOBODY: frozenset[str] = frozenset()
 
 
 class Prefix(msgspec.Struct, frozen=True, gc=False):
@@ -129,6 +130,15 @@ class Affinity:
             return True
         price = prices.get(deployment) if prices else None
         return price is not None and price.cached_input_usd is not None and price.cached_input_usd < price.input_usd
+
+    def misses(self, model: str, prefix: Prefix, now_s: float) -> frozenset[str]:
+        """Return the deployments where the shortest beginning should have been warm lately, and was not."""
+        uses = self._uses.get((model, prefix.digests[0]))
+        if uses is None:
+            return _NOBODY
+        return frozenset(
+            [name for name, use in uses.items() if now_s - use.at_s < CACHE_WARM_S and use.misses >= CACHE_MISSES]
+        )
 
     def keep(self, deployments: set[str]) -> None:
         """Forget all deployments but these."""

@@ -3,36 +3,37 @@
 So the next turn of a conversation finds its warm cache from whichever replica it comes to, and nobody shares anything.
 """
 
-from collections.abc import Mapping
 from hashlib import blake2b
 from math import inf, log
 
-from gateway.steering.affinity import Affinity, Held, Prefix
-from gateway.steering.candidates import Candidate
+from gateway.steering.affinity import Affinity, Held
+from gateway.steering.candidates import Candidate, Terms
 from gateway.steering.constants import HEADROOM_LOW, HOME_LOAD, HOME_SLACK
 from gateway.steering.lineup import Lineup
-from providers.prices import Price
 
 
 def home_of(
-    prefix: Prefix, lineup: Lineup, held: Held, affinity: Affinity, prices: Mapping[str, Price] | None
+    model: str, terms: Terms, lineup: Lineup, affinity: Affinity, *, held: Held, now_s: float
 ) -> Candidate | None:
     """Return where every replica sends a prompt that begins so, of the deployments near the best; or None.
 
-    It is one whose cache saves something, and None if a cache near the best is known to hold the prompt. Weighted
+    It is one whose cache saves something, and has not just missed what begins so: many prompts may begin alike that no
+    cache keeps. None if a cache near the best is known to hold the prompt. Weighted
     rendezvous hashing: the most of ln(u) / weight, with u uniform in (0, 1) by prompt and deployment. So each gets
     prompts in proportion to its weight in the draw, and when one drops out only its own prompts move. Whose rate limit
     leaves little is left out.
     """
-    near = lineup.near
-    if prefix.shared is None or len(near) <= 1 or any(each.deployment in held for each in near):
+    near, prefix = lineup.near, terms.prefix
+    if prefix is None or prefix.shared is None or len(near) <= 1 or any(each.deployment in held for each in near):
         return None
+    missing = affinity.misses(model, prefix, now_s)
     most, home, weight, below = -inf, None, 0.0, 0.0
     for each, up_to in zip(near, lineup.weights_up_to, strict=True):
         own, below = up_to - below, up_to
-        if each.condition.headroom < HEADROOM_LOW or not affinity.saves(each.deployment, prices):
+        name = each.deployment
+        if each.condition.headroom < HEADROOM_LOW or name in missing or not affinity.saves(name, terms.prices):
             continue
-        drawn = log(_uniform(prefix.shared, each.deployment)) / own
+        drawn = log(_uniform(prefix.shared, name)) / own
         if drawn > most:
             most, home, weight = drawn, each, own
     return home if home is not None and not _is_crowded(home, weight / below, lineup) else None

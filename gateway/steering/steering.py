@@ -271,16 +271,16 @@ class Steering:
         held, home = NOTHING_HELD, None
         if terms.prefix is not None and race.cache_affinity:
             held = self._affinity.held(model, terms.prefix, terms.prices, now_s)
-            home = home_of(terms.prefix, lineup, held, self._affinity, terms.prices)
+            home = home_of(model, terms, lineup, self._affinity, held=held, now_s=now_s)
         tokens = self._budget(model).tokens
         plan = planner.plan(lineup, race, terms, tokens=tokens, random=self._random, held=held, home=home)
         if race.usd_per_day is not None:
             costs = costs_usd(conditions, expected_tokens(standings, terms), terms)
             plan = msgspec.structs.replace(plan, cost_usd=costs)
         if explain:
-            answer_tokens = expected_tokens(standings, terms)
+            answer = expected_tokens(standings, terms)
             explanation = explained(
-                plan, lineup, race, terms, held=held, home=home, answer_tokens=answer_tokens, tokens=tokens
+                plan, lineup, race, terms, held=held, home=home, answer_tokens=answer, tokens=tokens
             )
             plan = msgspec.structs.replace(plan, explanation=explanation)
         return plan

@@ -8,6 +8,7 @@ import pytest
 
 from gateway.calls import Mode
 from gateway.steering.affinity import prefix_of
+from gateway.steering.constants import CACHE_MISSES, CACHE_WARM_S
 from gateway.steering.explanation import Why
 from gateway.steering.planner import Plan
 from providers.prices import Price
@@ -161,3 +162,17 @@ def test_prices_say_whose_cache_saves_something() -> None:
     scene = equals("ab")
     dearer = {"a": CACHING, "b": Price(1e-6, 4e-6, cached_input_usd=1e-6)}
     assert {primary(scene.plan(prefix=each, prices=dearer)) for each in CHATS[:30]} == {("a", Why.RENDEZVOUS)}
+
+
+def test_where_a_beginning_was_missed_lately_it_is_not_sent_again() -> None:
+    scene = equals()
+    left = set("abc")
+    while left:  # many prompts begin so, and no cache keeps what they have in common
+        missed = home(scene)
+        left.remove(missed)
+        for _ in range(1 + CACHE_MISSES):
+            scene.steering.served(MODEL, CHATS[0], missed, 0)
+    assert {primary(plan) for plan in plans(scene)} == {(name, Why.DRAWN) for name in "abc"}
+    assert home(scene, 1)
+    scene.now_s += CACHE_WARM_S
+    assert home(scene) == home(equals())
