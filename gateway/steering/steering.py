@@ -279,10 +279,8 @@ class Steering:
             plan = msgspec.structs.replace(plan, cost_usd=costs)
         if explain:
             answer = expected_tokens(standings, terms)
-            explanation = explained(
-                plan, lineup, race, terms, held=held, home=home, answer_tokens=answer, tokens=tokens
-            )
-            plan = msgspec.structs.replace(plan, explanation=explanation)
+            told = explained(plan, lineup, race, terms, held=held, home=home, answer_tokens=answer, tokens=tokens)
+            plan = msgspec.structs.replace(plan, explanation=told)
         return plan
 
     def _names(self, model: str, deployments: Sequence[str]) -> tuple[str, ...]:
