@@ -29,6 +29,7 @@ from gateway.settings.model import Settings
 from gateway.steering.board import MemoryBoard
 from gateway.steering.spending import Spending
 from gateway.steering.steering import Steering
+from gateway.steering.strikes import Strikes
 from gateway.upstreams import Upstreams
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics
@@ -99,8 +100,9 @@ class Gateway:
         replica = settings.replica or socket.gethostname()
         self.metrics = Metrics(lambda: self.context.fleet.models)
         spending = Spending(time.time)
+        strikes = Strikes(time.time)
         self._response_store = _redis(settings)
-        self.redis_board = _redis_board(settings, spending)
+        self.redis_board = _redis_board(settings, spending, strikes)
         self.steering = Steering(
             self.redis_board or MemoryBoard(),
             clock=time.monotonic,
@@ -108,6 +110,7 @@ class Gateway:
             random=random.Random(),  # noqa: S311 - spreads load, guards nothing
             spending=spending,
             on_refused=self.metrics.launch_refused,
+            strikes=strikes,
         )
         worker = f"{replica}-{new_id()}"  # a spool is one process's own, for ever
         kept = Retention.of(settings.ledger)
@@ -256,12 +259,13 @@ def _redis(settings: Settings) -> "Redis | None":
     return connect(settings.redis_url.get_secret_value())
 
 
-def _redis_board(settings: Settings, spending: Spending) -> "RedisBoard | None":
+def _redis_board(settings: Settings, spending: Spending, strikes: Strikes) -> "RedisBoard | None":
     if settings.redis_url is None:
         return None
     from gateway.steering.redis_board import RedisBoard, connect  # noqa: PLC0415 - 14 MB that most do without
 
-    return RedisBoard(connect(settings.redis_url.get_secret_value()), unix_clock=time.time, spending=spending)
+    url = settings.redis_url.get_secret_value()
+    return RedisBoard(connect(url), unix_clock=time.time, spending=spending, strikes=strikes)
 
 
 async def _retire(old: Fleet, new: Fleet, *, after: asyncio.Task[None] | None) -> None:

@@ -1,6 +1,6 @@
 """What prompt-cache affinity gains, and what it costs: conversations through one world, with it and without.
 
-    PYTHONPATH=. python -m benchmarks.steering.conversations [--world calm] [--calls 4800] [--shared-kb 0]
+    python -m benchmarks.steering.conversations [--world calm] [--calls 4800] [--replicas 1] [--shared-kb 0]
 
 A conversation begins with some 3,000 tokens and grows with each of its five turns or so, half a minute apart. A
 provider that sent a first token of a turn has the whole prompt in its cache for five minutes, and reads it at a tenth
@@ -8,7 +8,8 @@ of the price. Whether that saves the time of prefilling too makes a difference: 
 prompt, and left nothing in the cache. Printed are the share of the winners' prompts that came from caches, what all
 attempts paid for input, as a multiple of one attempt a call without caches, and the time to first token. With
 ``--shared-kb`` all conversations begin with the same system prompt, of which the gateway knows but no cache does: they
-are all drawn to where others went, and nothing is gained by that.
+are all drawn to where others went, and nothing is gained by that. With ``--replicas`` each turn comes to any of so many
+gateways, which know each other's leaderboard, but not where the turns before went.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from benchmarks.steering.gateway_policy import GatewayPolicy
 from benchmarks.steering.policy import MODEL
 from benchmarks.steering.quiet import be_quiet
 from benchmarks.steering.race import Race, Result
-from benchmarks.steering.simulation import AFTER_S
+from benchmarks.steering.simulation import AFTER_S, boards_in_step
 from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import BYTES_PER_TOKEN, CLASS_BYTES, Request, luck
 from benchmarks.steering.weather import Weather
@@ -32,7 +33,7 @@ from benchmarks.steering.worlds import WORLDS, World
 from gateway.calls import AttemptStart, CallRecord, Mode, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Prefix
-from gateway.steering.board import MemoryBoard
+from gateway.steering.board import Board
 from gateway.steering.candidates import Terms
 from gateway.steering.constants import PREFIX_BYTES
 from gateway.steering.planner import Plan
@@ -90,11 +91,16 @@ class Conversing(GatewayPolicy):
     """The gateway's policy as the ingress asks it: with the beginnings of the prompt."""
 
     def __init__(
-        self, timeline: Timeline, fleet: CachingFleet, race: RaceSettings, seed: int, shared_bytes: int
+        self,
+        timeline: Timeline,
+        fleet: CachingFleet,
+        race: RaceSettings,
+        board: Board,
+        *,
+        random: Random,
+        shared_bytes: int,
     ) -> None:
-        super().__init__(
-            MemoryBoard(), timeline, Random(seed), race=race, objective=Objective.FIRST_TOKEN, world=fleet.world
-        )
+        super().__init__(board, timeline, random, race=race, objective=Objective.FIRST_TOKEN, world=fleet.world)
         self._timeline, self._fleet, self._asked, self._shared_bytes = timeline, fleet, race, shared_bytes
         self._begins: dict[str, Prefix] = {}  # by call
         self._lower = {
@@ -106,7 +112,9 @@ class Conversing(GatewayPolicy):
         """Plan one turn of a conversation."""
         size = request.prompt_tokens * BYTES_PER_TOKEN
         spoken_by = ((end, conversation if end > self._shared_bytes else None) for end in PREFIX_BYTES if end < size)
-        prefix = Prefix(tuple(map(hash, spoken_by)))
+        digests = tuple(map(hash, spoken_by))
+        begins_like = conversation if self._shared_bytes < PREFIX_BYTES[0] else 0
+        prefix = Prefix(digests, begins_like.to_bytes(8, "big") if digests else None)
         self._begins[str(request.index)] = prefix
         terms = Terms(Objective.FIRST_TOKEN, request.prompt_tokens, prices=self._lower, prefix=prefix)
         return self._steering.plan(MODEL, names, self._asked, terms, request.prompt_class)
@@ -137,7 +145,7 @@ class Figures(Struct, frozen=True):
 
 def conversations(world: World, calls: int, seed: int) -> tuple[list[Request], dict[int, int]]:
     """Return the calls in the order of their arrival, and which conversation each belongs to."""
-    random = Random(f"{seed}:conversations")
+    random, replicas = Random(f"{seed}:conversations"), Random(f"{seed}:replicas")
     spoken: list[tuple[float, int, int, int]] = []
     at_s, number = 0.0, 0
     while len(spoken) < 2 * calls:  # the last ones go on beyond the end
@@ -159,7 +167,7 @@ def conversations(world: World, calls: int, seed: int) -> tuple[list[Request], d
             Request(
                 index=index,
                 at_s=turn_s,
-                replica=0,
+                replica=replicas.randrange(world.replicas),
                 prompt_tokens=tokens,
                 answer_tokens=answer_tokens,
                 prompt_class=sum(tokens * BYTES_PER_TOKEN > limit for limit in CLASS_BYTES),
@@ -177,10 +185,15 @@ def run(given: tuple[World, int, int], race: RaceSettings, seed: int, *, saves_t
     run_s = requests[-1].at_s
     fleet = CachingFleet(world, Weather(world, int(run_s) + AFTER_S, seed), run_s, seed, said_by)
     fleet.saves_time = saves_time
-    policy = Conversing(timeline, fleet, race, seed, shared_bytes)
+    boards = boards_in_step(world.replicas, timeline, run_s)
+    policies = [
+        Conversing(timeline, fleet, race, board, random=Random(seed + 1000 * number), shared_bytes=shared_bytes)
+        for number, (board, _) in enumerate(boards)
+    ]
     results: list[Result] = []
 
     def begin(request: Request) -> None:
+        policy = policies[request.replica]
         plan = policy.plan_turn(request, fleet.names(timeline.now_s), said_by[request.index])
         Race(request, plan, policy, fleet, timeline, done=results.append, objective=Objective.FIRST_TOKEN).start()
 
@@ -203,9 +216,11 @@ def main() -> None:
     parser.add_argument("--world", choices=sorted(WORLDS), default="calm")
     parser.add_argument("--calls", type=int, default=CALLS)
     parser.add_argument("--shared-kb", type=int, default=0)
+    parser.add_argument("--replicas", type=int, default=1)
     options = parser.parse_args()
     be_quiet()
-    given = WORLDS[options.world], options.calls, 1024 * options.shared_kb
+    world = WORLDS[options.world]
+    given = replace(world, replicas=options.replicas), options.calls, 1024 * options.shared_kb
     print("| | affinity | cached | input paid | attempts | TTFT mean | p50 | p95 |")
     print("|---|---|--:|--:|--:|--:|--:|--:|")
     modes: dict[str, dict[str, object]] = {

@@ -16,6 +16,7 @@ from gateway.steering.board import Board
 from gateway.steering.candidates import Terms
 from gateway.steering.planner import Launch, Plan
 from gateway.steering.steering import Steering
+from gateway.steering.strikes import Strikes
 from providers.prices import Price
 
 UNIX_S = 1_767_225_600.0  # when the simulated time begins
@@ -42,9 +43,14 @@ class GatewayPolicy:
         objective: Objective,
         world: World,
         lengths: Lengths = Lengths.BY_KIND,
+        strikes: Strikes | None = None,
     ) -> None:
         self._steering = Steering(
-            board, clock=lambda: timeline.now_s, unix_clock=lambda: UNIX_S + timeline.now_s, random=random
+            board,
+            clock=lambda: timeline.now_s,
+            unix_clock=lambda: UNIX_S + timeline.now_s,
+            random=random,
+            strikes=strikes,
         )
         self._race = race
         self._objective = objective

@@ -1,4 +1,4 @@
-"""The board that simulated replicas share: counts leave and come back once a second, as with Redis.
+"""The board that simulated replicas share: counts and strikes leave and come back once a second, as with Redis.
 
 Mirrors ``gateway/steering/redis_board.py`` without its socket: each replica knows what it counted itself at once, and
 what others counted after their flush and its own next read.
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from gateway.steering.board import Slots, slot_of
 from gateway.steering.constants import FLUSH_S
+from gateway.steering.strikes import Report, Strikes
 from gateway.steering.tally import Counts
 
 
@@ -16,13 +17,15 @@ class Store:
 
     def __init__(self) -> None:
         self.slots = Slots()
+        self.reports: dict[Strikes, Report] = {}
 
 
 class SharedBoard:
     """One replica's board. Call ``sync`` once a second."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, strikes: Strikes | None = None) -> None:
         self._store = store
+        self._strikes = strikes
         self._shared = Slots()
         self._pending = Slots()
         self._model: str | None = None
@@ -72,3 +75,7 @@ class SharedBoard:
         for slots in (stored, self._shared):
             slots.expire(now_slot)
         self._version += self._shared.version != before
+        if self._strikes is not None:
+            reports = self._store.reports
+            reports[self._strikes] = self._strikes.report()
+            self._strikes.learn([report for replica, report in reports.items() if replica is not self._strikes])

@@ -20,6 +20,7 @@ from benchmarks.steering.worlds import World
 from gateway.calls import Mode, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import Board, MemoryBoard
+from gateway.steering.strikes import Strikes
 
 AFTER_S = 300  # the weather goes on so long after the last arrival
 ALWAYS_BEST = "always the best"
@@ -107,8 +108,11 @@ def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: F
                 objective=contender.objective,
                 world=where.world,
                 lengths=contender.lengths,
+                strikes=strikes,
             )
-            for board, random in zip(_boards(where, timeline), dice, strict=True)
+            for (board, strikes), random in zip(
+                boards_in_step(where.world.replicas, timeline, where.run_s), dice, strict=True
+            )
         ]
     if contender.name == ALWAYS_BEST:
         names = [provider.name for provider in where.world.providers]
@@ -120,19 +124,22 @@ def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: F
     return [Oracle(fleet, timeline, contender.objective) for _ in dice]
 
 
-def _boards(where: Setting, timeline: Timeline) -> list[Board]:
-    """One replica keeps its board in memory; several share one that is a second behind, each at its own phase."""
-    replicas = where.world.replicas
+def boards_in_step(replicas: int, timeline: Timeline, run_s: float) -> list[tuple[Board, Strikes | None]]:
+    """Return each replica's board, and the strikes that it shares.
+
+    One replica keeps its board in memory; several share one that is a second behind, each at its own phase.
+    """
     if replicas == 1:
-        return [MemoryBoard()]
+        return [(MemoryBoard(), None)]
     store = Store()
-    boards = [SharedBoard(store) for _ in range(replicas)]
+    strikes = [Strikes(lambda: UNIX_S + timeline.now_s) for _ in range(replicas)]
+    boards = [SharedBoard(store, own) for own in strikes]
 
     def keep_in_step(board: SharedBoard) -> None:
         board.sync(UNIX_S + timeline.now_s)
-        if timeline.now_s < where.run_s:
+        if timeline.now_s < run_s:
             timeline.after(board.period_s, lambda: keep_in_step(board))
 
     for number, board in enumerate(boards):
         timeline.at(number / replicas, lambda board=board: keep_in_step(board))  # type: ignore[misc] # binds the loop's
-    return list(boards)
+    return list(zip(boards, strikes, strict=True))

@@ -223,6 +223,13 @@ HELD_OUT = (
         held_out=True,
         calls_share=1.8,
     ),
+    World(
+        name="replicas",
+        providers=_SIX,
+        replicas=4,
+        spell=Spell(provider="alder", begins_s=180.0, lasts_s=60.0, every_s=240.0),
+        held_out=True,
+    ),
     World(name="minute", providers=_SIX, calls_per_s=1 / 60, held_out=True, calls_share=0.25),
     World(name="fiveminutes", providers=_SIX, calls_per_s=1 / 300, held_out=True, calls_share=0.25),
     World(name="sizes", providers=_SIZES, held_out=True),

@@ -76,7 +76,7 @@ def sql(
     Views of all time: race_value, slo, throughput, provider_errors,
       client_usage, tag_values, cache_value
     The same of the last hour, day or month: add _1h, _24h or _30d.
-      Only for these: gaps_1h, gaps_24h, gaps_30d
+      Only for these: gaps_1h, gaps_24h, gaps_30d, cache_latency_24h
 
     Example: holeshot sql "select * from race_value_24h"
 

@@ -1,11 +1,13 @@
 """Affinity: which deployments should still hold the beginning of a prompt in their provider's prompt cache.
 
 A provider that has just read a prompt answers the next one that begins with the same bytes sooner, and asks less for
-what it had read already. So a conversation is worth sending where its last turn went, while the cache is warm.
+what it had read already. So a conversation is worth sending where its last turn went, while the cache is warm. Where
+nothing is known of it in this replica, its first bytes choose among the deployments (``rendezvous``).
 """
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -17,12 +19,17 @@ from providers.prices import Price
 Held: TypeAlias = Mapping[str, int]  # by deployment: how many bytes of the prompt its cache should hold
 
 NOTHING_HELD: Held = MappingProxyType({})
+_NOBODY: frozenset[str] = frozenset()
 
 
 class Prefix(msgspec.Struct, frozen=True, gc=False):
-    """The beginnings of one prompt, each as a hash: of its first 4 KB, 8 KB and so on, as far as it reaches."""
+    """The beginnings of one prompt, each as a hash: of its first 4 KB, 8 KB and so on, as far as it reaches.
+
+    ``shared`` is that of the first 4 KB once more, 8 bytes that are the same in every replica.
+    """
 
     digests: tuple[int, ...]
+    shared: bytes | None = None
 
 
 def prefix_of(parts: Iterable[bytes | memoryview | msgspec.Raw], key: str | None) -> Prefix | None:
@@ -33,7 +40,7 @@ def prefix_of(parts: Iterable[bytes | memoryview | msgspec.Raw], key: str | None
     last byte does not count. ``key`` is the client's own ``prompt_cache_key``, by which providers keep caches apart.
 
     The hash is Python's own for bytes: keyed again in each process, so that nobody can make prompts that collide, and
-    several times as fast as those for good. 16 KB take 6 µs.
+    several times as fast as those for good. 16 KB take 6 µs, and the BLAKE2 of the first 4 KB another 4.
     """
     head = _head(parts, PREFIX_BYTES[-1] + 1)
     if len(head) <= PREFIX_BYTES[0]:
@@ -45,7 +52,10 @@ def prefix_of(parts: Iterable[bytes | memoryview | msgspec.Raw], key: str | None
         digest = hash((digest, head[start:end]))
         digests.append(digest)
         start = end
-    return Prefix(tuple(digests))
+    shared = blake2b(head[: PREFIX_BYTES[0]], digest_size=8)
+    if key:
+        shared.update(key.encode("utf-8", "surrogatepass"))
+    return Prefix(tuple(digests), shared.digest())
 
 
 def _head(parts: Iterable[bytes | memoryview | msgspec.Raw], size: int) -> bytes:
@@ -110,19 +120,29 @@ class Affinity:
             if uses is None:
                 break  # whoever knows the longer beginning knows the shorter one
             for name, use in uses.items():
-                if now_s - use.at_s < CACHE_WARM_S and use.misses < CACHE_MISSES and self._saves(name, prices):
+                if now_s - use.at_s < CACHE_WARM_S and use.misses < CACHE_MISSES and self.saves(name, prices):
                     held[name] = size
         return held
 
-    def keep(self, deployments: set[str]) -> None:
-        """Forget all deployments but these."""
-        self._cachers &= deployments
-
-    def _saves(self, deployment: str, prices: Mapping[str, Price] | None) -> bool:
+    def saves(self, deployment: str, prices: Mapping[str, Price] | None) -> bool:
+        """Return whether the cache of ``deployment`` is known to save something."""
         if deployment in self._cachers:
             return True
         price = prices.get(deployment) if prices else None
         return price is not None and price.cached_input_usd is not None and price.cached_input_usd < price.input_usd
+
+    def misses(self, model: str, prefix: Prefix, now_s: float) -> frozenset[str]:
+        """Return the deployments where the shortest beginning should have been warm lately, and was not."""
+        uses = self._uses.get((model, prefix.digests[0]))
+        if uses is None:
+            return _NOBODY
+        return frozenset(
+            [name for name, use in uses.items() if now_s - use.at_s < CACHE_WARM_S and use.misses >= CACHE_MISSES]
+        )
+
+    def keep(self, deployments: set[str]) -> None:
+        """Forget all deployments but these."""
+        self._cachers &= deployments
 
     def _forget(self, now_s: float) -> None:
         """Drop the beginnings that are cold, and the longest unused of too many."""

@@ -113,6 +113,8 @@ PREFIX_BYTES = (4_096, 8_192, 16_384, 32_768, 65_536)  # 4 KB are the 1,024 toke
 CACHE_WARM_S = 300.0  # since the last use: the least that vendors promise
 CACHE_MISSES = 2  # in a row, and no cache is expected: one alone may be chance, caching is best effort
 PREFIXES_KEPT = 20_000  # per replica
+# A prompt is not sent where its first bytes say if there is more in flight than so many times its share, and so many.
+HOME_LOAD, HOME_SLACK = 1.5, 4.0
 
 # The budget
 BURST_TOKENS = 20.0  # extra attempts a quiet model has saved up; the bucket starts full
@@ -129,6 +131,11 @@ PROBE_FACTOR = 3.0  # a probe's first token within this many q95 closes the brea
 PROBE_WATCH_S = 30.0  # but no probe is watched for longer
 UNPROBED_S = 60.0  # half-open and nobody probed it (calls in mode single never do): it is let in again on trial
 OUT_PROBE_EVERY_S = 60.0  # a refused key or unknown model is mended by hand, if at all
+# Strikes across replicas
+WELL_S = 5.0  # so long a first token outweighs what other replicas report
+STRIKE_NEWS_S = 15.0  # a failure is told so long; where it is not repeated, it was not an outage
+REPORT_AGE_S = 5.0  # five rounds: who has not reported for so long is gone, or has a clock that is wrong
+REPORT_KEPT_S = 60.0  # then anybody removes the report of a replica that is gone
 PRICE_STEP_S, PRICE_MAX_S = 0.2, 10.0  # added to the score by each 429: scarce capacity is for when it is worth it
 PRICE_HALF_LIFE_S = 120.0
 PRICE_MIN_S = 0.001  # less is nothing

@@ -31,13 +31,17 @@ def explained(
     terms: Terms,
     *,
     held: Held,
+    home: Candidate | None = None,
     answer_tokens: float,
     tokens: float,
 ) -> Explanation:
-    """Explain ``plan``, made of ``lineup`` when the budget held ``tokens`` and caches held ``held`` of the prompt."""
+    """Explain ``plan``, made of ``lineup`` when the budget held ``tokens`` and caches held ``held`` of the prompt.
+
+    ``home`` is where its beginning goes while nothing is known of it.
+    """
     by_name = {each.deployment: each for each in lineup.candidates}
     known = _Known(
-        _chances(lineup, held),
+        _chances(lineup, held, home),
         frozenset(each.deployment for each in lineup.near),
         held,
         costs_usd(by_name, answer_tokens, terms),
@@ -144,7 +148,7 @@ def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known
     return Start(launch.deployment, round(launch.delay_s, 4), launch.role, launch.audited, launch.role not in FREE, why)
 
 
-def _chances(lineup: Lineup, held: Held) -> dict[str, float]:
+def _chances(lineup: Lineup, held: Held, home: Candidate | None) -> dict[str, float]:
     """Return the probability of becoming the primary.
 
     Canaries have their shares. Of the rest: who is first of two draws, or second with less in flight for its weight.
@@ -158,6 +162,8 @@ def _chances(lineup: Lineup, held: Held) -> dict[str, float]:
         if each.condition.state is State.OK and each.tier < Tier.FULL:
             chances[each.deployment] = share
     usual = 1.0 - sum(chances.values())
+    if home is not None:
+        return {**chances, home.deployment: usual + chances.get(home.deployment, 0.0)}
     chosen, weights_up_to = lineup.eligible(held)
     weights = [upper - lower for lower, upper in pairwise((0.0, *weights_up_to))]
     total = sum(weights)
@@ -194,6 +200,8 @@ _WORDS = {
     Why.CANARY: "canary: gets a share of {canary:g} of the calls, whatever its score",
     Why.CACHE_WARM: "cache warm: of {near} near the best it should hold most of the prompt, its first {held_kb} KB;"
     " drawn with probability {draw:.2f}",
+    Why.RENDEZVOUS: "rendezvous: no cache is known to hold this prompt; of {near} near the best, every replica sends"
+    " prompts that begin with the same 4 KB to this one",
     Why.PROBE: "probe: it was broken and may have recovered",
     Why.EXPLORE: f"explore: not asked for longest, {{events:.1f}} first tokens lately; {EXPLORE_SHARE:.0%} do so",
     Why.SUSPECT: "suspect: usually {usual_s:.3f} s, lately {score_s:.3f} s, which may be over",

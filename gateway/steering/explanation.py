@@ -18,6 +18,7 @@ class Why(StrEnum):
     DRAWN = "drawn"  # the primary
     CANARY = "canary"  # the primary, for its share of the calls
     CACHE_WARM = "cache warm"  # the primary: of those near the best it should hold most of the prompt in its cache
+    RENDEZVOUS = "rendezvous"  # the primary: its first bytes choose it, in every replica
     PROBE = "probe"  # broken or out, may have recovered
     EXPLORE = "explore"  # not asked for longest
     SUSPECT = "suspect"  # slower lately than usual, which may be over

@@ -218,11 +218,23 @@ class Health:
                 self._open(now_s)
         return recovered
 
-    def cut(self, age_s: float, q95_s: float, now_s: float) -> None:
-        """Handle an attempt that was cancelled without a first token: only a probe past its limit has failed."""
+    def cut(self, age_s: float, q95_s: float, now_s: float) -> bool:
+        """Handle an attempt that was cancelled without a first token: only a probe past its limit has failed.
+
+        Returns whether it opened the breaker again.
+        """
         limit_s = min(probe_limit_s(q95_s), self._probe_watch_s * _NEARLY)  # estimates may have changed since it began
-        if self._open_until_s is not None and now_s >= self._open_until_s and age_s >= limit_s:
+        failed = self._open_until_s is not None and now_s >= self._open_until_s and age_s >= limit_s
+        if failed:
             self._open(now_s)
+        return failed
+
+    def fails_elsewhere(self, now_s: float) -> bool:
+        """Handle an outage that other replicas have seen; return whether that opened the breaker."""
+        if self.tripped:
+            return False  # it probes by itself
+        self._open(now_s)
+        return True
 
     def limit_left(self, headroom: float, now_s: float) -> None:
         """Store what the provider says is left of its rate limit, 0 to 1."""

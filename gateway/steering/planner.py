@@ -82,10 +82,12 @@ def plan(
     random: Random,
     held: Held = NOTHING_HELD,
     now_s: float = inf,
+    home: Candidate | None = None,
 ) -> Plan:
     """Choose the launches of one call; ``tokens`` is what the budget holds now, ``now_s`` the clock of the conditions.
 
-    ``held`` tells who should have how much of the prompt in a cache, where that saves something.
+    ``held`` tells who should have how much of the prompt in a cache, where that saves something; ``home`` where its
+    beginning goes while nothing is known of it.
     """
     if not lineup.ranked:
         conditions = [each.condition for each in lineup.candidates]
@@ -97,6 +99,8 @@ def plan(
     canary = _canary(lineup.canaries, random) if lineup.canaries else None
     if canary is not None and canary.condition.state is State.OK and canary.tier < Tier.FULL:
         primary, why = canary, Why.CANARY
+    elif home is not None:
+        primary, why = home, Why.RENDEZVOUS
     else:
         chosen, weights_up_to = lineup.eligible(held) if held else (lineup.near, lineup.weights_up_to)
         primary = _draw(chosen, weights_up_to, random)

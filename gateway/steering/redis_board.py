@@ -21,10 +21,19 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from gateway.steering.board import slot_of
-from gateway.steering.constants import FLUSH_S, KEY_EXPIRY_S, LATE_MERGE_S, REDIS_TIMEOUT_S, SLOT_S, SLOTS_KEPT
+from gateway.steering.constants import (
+    FLUSH_S,
+    KEY_EXPIRY_S,
+    LATE_MERGE_S,
+    REDIS_TIMEOUT_S,
+    REPORT_KEPT_S,
+    SLOT_S,
+    SLOTS_KEPT,
+)
 from gateway.steering.contributions import NEVER_S, Contributions, Part
 from gateway.steering.redis_values import MARK, MOST_BYTES, MOST_FIELDS, READ, Values, is_of_another_type
 from gateway.steering.spending import Spending
+from gateway.steering.strikes import Strikes
 from gateway.steering.tally import Counts
 
 _log = structlog.get_logger(__name__)
@@ -65,11 +74,12 @@ return found
 
 FLUSH_FIELDS = 20_000  # in one round, more or less: 20 ms of Redis' time, and of ours, when it comes back after minutes
 RESTORING_S = 3.0  # after a loss everything is looked at each second: within one all replicas notice and give back
+STRIKES_KEY = "holeshot:strikes"  # one field for each replica: what it reports of failing deployments
 DAY_EXPIRY_S = 2 * 86_400  # of a day's dollars: kept until no replica's clock can be in that day
 
 
 class RedisBoard:
-    """A board shared through Redis (or Valkey), and with it what ``spending`` must know of the other replicas.
+    """A board shared through Redis (or Valkey), and with it what ``spending`` and ``strikes`` must know of others.
 
     ``start`` and ``close`` own the task that keeps it in step; ``sync`` is one step of it. ``unix_clock`` must be
     roughly the same on all replicas; ``new_id`` names this one and must never repeat on any of them.
@@ -82,10 +92,13 @@ class RedisBoard:
         unix_clock: Callable[[], float],
         spending: Spending | None = None,
         new_id: Callable[[], str] = lambda: uuid4().hex,
+        strikes: Strikes | None = None,
     ) -> None:
         self._redis = redis
         self._unix_clock = unix_clock
         self._spending = spending or Spending(unix_clock)
+        self._strikes = strikes
+        self._gone: list[str] = []  # fields of replicas that report no more
         self._field = MARK + new_id()
         self._values = Values()
         self._numbers = count(1)
@@ -205,6 +218,7 @@ class RedisBoard:
         for model, _, slots in read:
             for slot in slots:
                 _read(pipeline, _key(model, slot))
+        self._report_strikes(pipeline)
         async with asyncio.timeout(2 * REDIS_TIMEOUT_S):
             replies = iter(await pipeline.execute(raise_on_error=False))
         lost = False
@@ -216,6 +230,7 @@ class RedisBoard:
             lost |= await self._take(model, known, slots, replies)
             if len(slots) == SLOTS_KEPT:
                 known.read_all_at_s = unix_s
+        self._learn_strikes(unix_s, replies)
         if lost:
             _log.warning("steering.redis_lost_data", hint="this replica writes its counts again")
             self._restoring_until_s = unix_s + RESTORING_S
@@ -257,6 +272,27 @@ class RedisBoard:
             raise stored
         fields = self._values.hash(shares, model)
         self._spending.learn(day, model, self._values.usd(fields, model, mine=self._field))
+
+    def _report_strikes(self, pipeline: Any) -> None:
+        """Write what this replica reports, read what the others do, and remove who has long been gone."""
+        if self._strikes is None:
+            return
+        pipeline.hset(STRIKES_KEY, self._field, msgspec.json.encode(self._strikes.report()))
+        pipeline.expire(STRIKES_KEY, KEY_EXPIRY_S)
+        _read(pipeline, STRIKES_KEY)
+        if self._gone:
+            pipeline.hdel(STRIKES_KEY, *self._gone)
+
+    def _learn_strikes(self, unix_s: float, replies: Iterator[Any]) -> None:
+        """Take what the other replicas report; nothing, where the key holds something else."""
+        if self._strikes is None:
+            return
+        stored, _, shares = next(replies), next(replies), next(replies)
+        if isinstance(stored, Exception) and not is_of_another_type(stored):
+            raise stored
+        reports = self._values.reports(self._values.hash(shares, "strikes"), mine=self._field)
+        self._strikes.learn(reports.values())
+        self._gone = [field for field, report in reports.items() if report.at_s < unix_s - REPORT_KEPT_S]
 
     async def _take(self, model: str, known: Contributions, slots: range, replies: Iterator[Any]) -> bool:
         """Take slots as Redis has them; return whether it has lost what this replica contributed."""

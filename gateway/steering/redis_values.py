@@ -8,9 +8,11 @@ from itertools import islice
 from sys import intern
 from typing import Any
 
+import msgspec
 import structlog
 from redis.exceptions import ResponseError
 
+from gateway.steering.strikes import Report
 from gateway.steering.tally import Counts
 
 _log = structlog.get_logger(__name__)
@@ -80,6 +82,18 @@ class Values:
             else:
                 self._ignore(model, f"{field[:100]!r} = {text[:100]!r} dollars")
         return total
+
+    def reports(self, fields: Mapping[str, str], *, mine: str) -> dict[str, Report]:
+        """Return what the other replicas report of their strikes, by their fields."""
+        reports = {}
+        for field, text in fields.items():
+            if field == mine:
+                continue
+            try:
+                reports[field] = msgspec.json.decode(text, type=Report)
+            except msgspec.MsgspecError:
+                self._ignore("strikes", f"{field[:100]!r} = {text[:100]!r}")
+        return reports
 
     def _ignore(self, model: str, what: str) -> None:
         self.ignored += 1

@@ -30,10 +30,12 @@ from gateway.steering.lengths import Lengths
 from gateway.steering.lineup import Lineups
 from gateway.steering.planner import Launch, Plan
 from gateway.steering.rebound import Rebounds
+from gateway.steering.rendezvous import home_of
 from gateway.steering.samples import BROKEN, CUT, of_end, of_token
 from gateway.steering.sizing import size_of
 from gateway.steering.snapshots import Snapshots
 from gateway.steering.spending import Spending
+from gateway.steering.strikes import Strikes
 from gateway.steering.tally import OUTPUT_TOKENS, REQUESTS, Counts
 from providers.errors import ErrorKind
 
@@ -66,11 +68,14 @@ class Steering:
         random: Random,
         spending: Spending | None = None,
         on_refused: Callable[[str, str], None] | None = None,
+        strikes: Strikes | None = None,
     ) -> None:
         """Steer by ``board``. ``on_refused`` hears of each extra attempt refused: its model, and by which limit."""
         self._board = board
         self._spending = spending or Spending(unix_clock)
         self._on_refused = on_refused
+        self._strikes = strikes or Strikes(unix_clock)
+        self._strikes.listen(self._fails_elsewhere)
         self._clock = clock  # monotonic seconds
         self._unix_clock = unix_clock  # seconds since 1970, for slots that replicas agree on
         self._random = random
@@ -170,14 +175,19 @@ class Steering:
         sizing = self._snapshots.sizing(model, kind, deployment)
         reference_s = ttft_s / sizing.factor(size)
         sizing.seen(size, ttft_s)
-        if estimate.usual_events >= KNOWN_EVENTS and ttft_s > LATE_FACTOR * estimate.well_q95_s and not health.tripped:
-            self._strike(model, deployment, "slow")
-        elif health.delivered(ttft_s, estimate.well_q95_s, now_s):
-            _log.info("steering.recovered", model=model, deployment=deployment)
-            if ttft_s <= estimate.usual_q95_s:
+        late = not health.tripped and ttft_s > LATE_FACTOR * estimate.well_q95_s
+        if late and estimate.usual_events >= KNOWN_EVENTS:
+            self._strike(model, start, "slow")
+        else:
+            if health.delivered(ttft_s, estimate.well_q95_s, now_s):
+                _log.info("steering.recovered", model=model, deployment=deployment)
+                back = ttft_s <= estimate.usual_q95_s
+            else:
+                back = self._rebounds.heard(model, deployment, estimate, reference_s)
+            if back:
                 self._snapshots.begin_epoch(model, deployment)
-        elif self._rebounds.heard(model, deployment, estimate, reference_s):
-            self._snapshots.begin_epoch(model, deployment)
+            if not health.tripped:
+                self._strikes.answered(deployment, start.provider)
         counts = of_token(start, prompt_class, ttft_s)
         if counts and not health.tripped:
             counts[event(deployment, kind, self._snapshots.epoch(model, deployment), reference_s)] = 1.0
@@ -289,18 +299,19 @@ class Steering:
             conditions[name] = health.calm or health.condition(now_s)  # of most, nothing has happened since
         kind = (model, prompt_class, size_of(terms.prompt_tokens))
         lineup = self._lineups.of(kind, conditions, standings, (race, terms))
-        held = NOTHING_HELD
+        held, home = NOTHING_HELD, None
         if terms.prefix is not None and race.cache_affinity:
             held = self._affinity.held(model, terms.prefix, terms.prices, now_s)
+            home = home_of(model, terms, lineup, self._affinity, held=held, now_s=now_s)
         tokens = self._budget(model).tokens
-        plan = planner.plan(lineup, race, terms, tokens=tokens, random=self._random, held=held, now_s=now_s)
+        plan = planner.plan(lineup, race, terms, tokens=tokens, random=self._random, held=held, home=home, now_s=now_s)
         if race.usd_per_day is not None:
             costs = costs_usd(conditions, expected_tokens(standings, terms), terms)
             plan = msgspec.structs.replace(plan, cost_usd=costs)
         if explain:
-            answer_tokens = expected_tokens(standings, terms)
-            explanation = explained(plan, lineup, race, terms, held=held, answer_tokens=answer_tokens, tokens=tokens)
-            plan = msgspec.structs.replace(plan, explanation=explanation)
+            answer = expected_tokens(standings, terms)
+            told = explained(plan, lineup, race, terms, held=held, home=home, answer_tokens=answer, tokens=tokens)
+            plan = msgspec.structs.replace(plan, explanation=told)
         return plan
 
     def _names(self, model: str, deployments: Sequence[str]) -> tuple[str, ...]:
@@ -330,7 +341,7 @@ class Steering:
         if attempt.retry_after_s is not None:
             health.cool(attempt.retry_after_s, now_s)  # a 503 that says when to come back
         if attempt.ttft_ms is None:
-            self._strike(model, name, kind)
+            self._strike(model, attempt, kind)
 
     def _overtaken(self, model: str, prompt_class: int, loser: AttemptRecord, health: Health) -> None:
         """Handle an attempt that was cancelled at the claim, without a first token; the winner may stream for minutes.
@@ -342,9 +353,10 @@ class Steering:
         age_s = (loser.censored_at_ms or 0.0) / 1000
         estimate = self._snapshots.of(model, prompt_class, loser.asked_tokens).of(loser.deployment)
         if health.tripped:
-            health.cut(age_s, estimate.well_q95_s, self._clock())
+            if health.cut(age_s, estimate.well_q95_s, self._clock()):
+                self._strikes.struck(loser.deployment, loser.provider, opened=True)
         elif age_s >= estimate.q95_s:
-            self._strike(model, loser.deployment, "hangs")
+            self._strike(model, loser, "hangs")
 
     def _cut(self, model: str, prompt_class: int, attempt: AttemptRecord, epoch: int | None) -> Counts:
         """Return what an attempt cut without a first token adds for the policy.
@@ -374,9 +386,17 @@ class Steering:
         )
         self._lack_told_s, self._lacking = now_s, 0
 
-    def _strike(self, model: str, deployment: str, cause: str | None) -> None:
-        if self._health_of(deployment).strike(self._clock()):
-            _log.warning("steering.opened", model=model, deployment=deployment, cause=cause)
+    def _strike(self, model: str, attempt: AttemptStart | AttemptRecord, cause: str | None) -> None:
+        opened = self._health_of(attempt.deployment).strike(self._clock())
+        self._strikes.struck(attempt.deployment, attempt.provider, opened=opened)
+        if opened:
+            _log.warning("steering.opened", model=model, deployment=attempt.deployment, cause=cause)
+
+    def _fails_elsewhere(self, deployment: str) -> None:
+        """Open the breaker of a deployment that is broken by what other replicas report; it is probed as usual."""
+        known = deployment in self._health or any(deployment in names for names in self._configured.values())
+        if known and self._health_of(deployment).fails_elsewhere(self._clock()):
+            _log.warning("steering.opened", deployment=deployment, cause="other replicas")
 
     def _count(self, model: str, counts: Counts, unix_s: float | None = None) -> None:
         if counts:
@@ -413,6 +433,7 @@ class Steering:
         used = {name for names in (*self._configured.values(), *self._planned.values()) for name in names}
         self._health = {name: health for name, health in self._health.items() if name in used or health.in_flight}
         self._affinity.keep(used)
+        self._strikes.keep(used)
 
 
 _HINTS = {

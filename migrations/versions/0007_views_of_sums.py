@@ -24,6 +24,7 @@ VIEWS: dict[str, tuple[str, str | None]] = {
     "client_usage_30d": ("client_usage_sums", "30d"),
     **{f"gaps_{span}": ("gaps", span) for span in SPANS},
     **{f"cache_value_{span}": ("cache_value_sums", span) for span in SPANS},
+    "cache_latency_24h": ("cache_latency", None),
     "speed_by_hour": ("speed", None),
     "speed_days": ("speed", None),
     "tag_values_30d": ("tag_values_sums", "30d"),

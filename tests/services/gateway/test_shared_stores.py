@@ -1,5 +1,6 @@
 """Gateways on one real Redis share a leaderboard; on one real Postgres, a ledger."""
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from gateway.steering.board import slot_of
-from gateway.steering.redis_board import RedisBoard, connect
+from gateway.steering.redis_board import STRIKES_KEY, RedisBoard, connect
 from providers.simulator.script import Gate, Hang, answer
 from tests.app.gateway.stage import MODEL, Stage, serving
 from tests.services.relay import Relay
@@ -75,6 +76,15 @@ async def test_two_gateways_on_one_redis_share_one_leaderboard(
         for _ in range(10):
             await chat(two, race={"mode": "single", "objective": "first_token"})
         assert (two["alpha"].counts.requests, two["beta"].counts.requests) == (10, 0)
+
+
+async def test_a_gateway_tells_the_others_whom_it_finds_well(tmp_path: Path, postgres_url: str, redis_url: str) -> None:
+    async with serving(tmp_path, {"alpha": None}, database_url=postgres_url, redis_url=redis_url) as stage:
+        await chat(stage)
+        assert await board_of(stage).sync()
+        async with connect(redis_url) as redis:
+            [report] = await redis.hvals(STRIKES_KEY)
+    assert json.loads(report)["well"] == ["alpha/m"]
 
 
 @pytest.mark.parametrize("garbage", ["1e308", "nan", "-inf", "text"])

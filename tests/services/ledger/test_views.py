@@ -188,6 +188,45 @@ async def test_cache_value_leaves_losers_out_and_names_the_fallback_that_answere
     assert (row["model"], row["calls"], row["cached_tokens"], row["cached_share"]) == ("small", 1, 1, None)
 
 
+async def test_cache_latency_puts_what_caches_saved_beside_the_difference_in_ttft(ask: Ask) -> None:
+    now = datetime.now(UTC)
+
+    def answered(ttft_ms: float, cached_tokens: int | None, size_class: int = 1, **facts: Any) -> CallRecord:
+        known: dict[str, Any] = {"started_at": now, "prompt_tokens": 2000} | facts
+        winner = won(new_id(), ttft_ms=ttft_ms, cached_tokens=cached_tokens, **known)
+        return call(winner, size_class=size_class, started_at=winner.started_at)
+
+    (row,) = await ask(
+        "select * from cache_latency_24h",
+        *(answered(ttft_ms, 1500, cache_saved_usd=0.25) for ttft_ms in (300.0, 340.0)),
+        *(answered(ttft_ms, 0) for ttft_ms in (390.0, 400.0, 410.0)),
+        *(answered(ttft_ms, 1500, 2) for ttft_ms in (900.0, 900.0, 900.0, 900.0, 900.0, 900.0)),
+        *(answered(ttft_ms, 0, 2) for ttft_ms in (800.0, 800.0)),
+        answered(5000.0, 1500, 0, cache_saved_usd=0.5),  # nothing to compare it with, but it saved something
+        answered(5000.0, 0, prompt_tokens=900),  # too short for any cache
+        answered(5000.0, None),  # nobody knows
+        answered(5000.0, 0, started_at=now - minutes(25 * 60)),
+    )
+    assert (row["model"], row["n_warm"], row["n_cold"], row["n_compared"]) == ("llama", 9, 5, 8)
+    assert row["cache_saved_usd"] == pytest.approx(1.0)
+    assert row["ttft_warm_ms"] == pytest.approx((2 * 320 + 6 * 900) / 8)
+    assert row["ttft_cold_ms"] == pytest.approx((2 * 400 + 6 * 800) / 8)
+    assert row["difference_ms"] == pytest.approx((2 * -80 + 6 * 100) / 8)
+    error_ms = (2 / 8) * (800 / 2 + 100 / 3) ** 0.5
+    assert row["difference_high_ms"] - row["difference_ms"] == pytest.approx(1.96 * error_ms)
+    assert row["difference_ms"] - row["difference_low_ms"] == pytest.approx(1.96 * error_ms)
+
+
+async def test_cache_latency_compares_nothing_where_all_are_warm(ask: Ask) -> None:
+    now = datetime.now(UTC)
+    (row,) = await ask(
+        "select * from cache_latency_24h",
+        call(won(new_id(), started_at=now, prompt_tokens=2000, cached_tokens=9), started_at=now),
+    )
+    assert (row["n_warm"], row["n_cold"], row["n_compared"], row["cache_saved_usd"]) == (1, 0, 0, None)
+    assert row["ttft_warm_ms"] is row["difference_ms"] is row["difference_low_ms"] is None
+
+
 async def test_slo_counts_failures_against_ttft_and_the_clients_own_faults_nowhere(ask: Ask) -> None:
     rows = await ask(
         "select * from slo order by day",

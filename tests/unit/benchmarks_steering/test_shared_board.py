@@ -1,4 +1,6 @@
 from benchmarks.steering.shared_board import SharedBoard, Store
+from gateway.steering.constants import STRIKES
+from gateway.steering.strikes import Strikes
 
 NOW_S = 1_767_225_600.0
 
@@ -26,3 +28,22 @@ def test_its_version_changes_only_with_its_counts() -> None:
     one.sync(NOW_S)
     other.sync(NOW_S)
     assert other.version("model", NOW_S) > before
+
+
+def test_strikes_travel_with_the_counts() -> None:
+    store = Store()
+    shared = [Strikes(lambda: NOW_S) for _ in range(3)]
+    boards = [SharedBoard(store, each) for each in shared]
+    heeded: list[str] = []
+    shared[2].listen(heeded.append)
+    for each in shared[:2]:
+        each.struck("a", "a", opened=True)
+        each.answered("b", "b")
+    for board in boards[:1]:
+        board.sync(NOW_S)
+    boards[2].sync(NOW_S)
+    assert heeded == []
+    for board in boards[1:]:
+        board.sync(NOW_S)
+    assert heeded == ["a"]
+    assert shared[0].report().strikes["a"].count == STRIKES

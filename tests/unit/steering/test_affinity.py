@@ -36,6 +36,7 @@ def prefix(*sizes: int, key: str | None = None) -> Prefix:
 
 
 CHAT = prefix(10 * KB)
+CHATS = [prefix(10 * KB, key=str(number)) for number in range(600)]  # conversations that have nothing in common
 
 
 def primary(plan: Plan) -> tuple[str, Why | None]:
@@ -189,27 +190,26 @@ def test_what_went_cold_is_forgotten() -> None:
 
 def test_the_next_turn_goes_where_the_last_one_went() -> None:
     scene = equals()
-    assert len({primary(scene.plan(prefix=CHAT, prices=PRICES))[0] for _ in range(50)}) == 3
+    assert len({primary(scene.plan(prefix=each, prices=PRICES))[0] for each in CHATS}) == 3
     scene.steering.served(MODEL, CHAT, "b", None)
     longer = prefix(10 * KB, 30 * KB)
     for _ in range(50):
         assert primary(scene.plan(prefix=longer, prices=PRICES)) == ("b", Why.CACHE_WARM)
 
 
-def test_once_it_is_cold_it_is_drawn_as_any_other() -> None:
+def test_once_it_is_cold_it_is_sent_as_one_that_nobody_knows() -> None:
     scene = equals()
     scene.steering.served(MODEL, CHAT, "b", None)
     scene.now_s += CACHE_WARM_S
-    assert {primary(scene.plan(prefix=CHAT, prices=PRICES))[1] for _ in range(20)} == {Why.DRAWN}
+    assert {primary(scene.plan(prefix=CHAT, prices=PRICES))[1] for _ in range(20)} == {Why.RENDEZVOUS}
 
 
-def test_another_conversation_is_drawn_as_ever() -> None:
+def test_other_conversations_are_spread_as_ever() -> None:
     scene = equals()
     scene.steering.served(MODEL, CHAT, "b", None)
-    other = prefix_of([b"x" * 9000], None)
-    drawn = Counter(primary(scene.plan(prefix=other, prices=PRICES)) for _ in range(600))
-    assert set(drawn) == {(name, Why.DRAWN) for name in "abc"}
-    assert min(drawn.values()) > 150
+    sent = Counter(primary(scene.plan(prefix=each, prices=PRICES)) for each in CHATS)
+    assert set(sent) == {(name, Why.RENDEZVOUS) for name in "abc"}
+    assert min(sent.values()) > len(CHATS) / 4
 
 
 def test_a_warm_cache_is_not_worth_a_clearly_slower_answer() -> None:
