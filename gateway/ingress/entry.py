@@ -15,6 +15,7 @@ from gateway.ingress.context import Context
 from gateway.ingress.headers import NARROWED
 from gateway.ingress.preferences.override import as_asked
 from gateway.ingress.preferences.resolved_model import ResolvedModel
+from gateway.racing.expected import answer_kind
 from gateway.racing.race import Earlier, Race
 from gateway.racing.seats import MAX_IN_FLIGHT
 from gateway.racing.sink import Sink
@@ -189,6 +190,7 @@ def _call(context: Context, asked: Asked, origin: Origin, model: Model, *, inste
         replica=context.replica,
         region=context.settings.region,
         stateful=asked.stateful,
+        answer_kind=answer_kind(asked.fields),
     )
 
 
