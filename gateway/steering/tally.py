@@ -7,8 +7,9 @@ failovers), ``g17`` cut ones that nobody had overtaken, ``ae17`` and ``ac17`` th
 sample. ``deployment|over`` counts all of these, ``|aud`` the audited, those that failed included. ``|n``, ``|err``
 (attempts ended with a first token or an error), ``|lim`` (429s), ``|won``, ``|tok``, ``|sec`` (decode), ``|gtok``,
 ``|gsec`` (decode where the tokens are guessed, which no figure is published of), ``|etok``, ``|esec`` (end to end),
-``|ans``, ``|burst`` (answers whose speed could be known; those that came at once, out of a buffer). For the whole model
-``req``, ``out`` (calls answered, their tokens).
+``|ans``, ``|burst`` (answers whose speed could be known; those that came at once, out of a buffer), ``|judged``,
+``|flawed`` (winners' whole answers; those with a flaw). For the whole model ``req``, ``out`` (calls answered, their
+tokens).
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,6 +49,8 @@ class Fields(msgspec.Struct, frozen=True, gc=False):
     burst: str
     over: str
     aud: str
+    judged: str
+    flawed: str
 
 
 @lru_cache(maxsize=_FIELDS_KNOWN)
@@ -104,6 +107,8 @@ class Tally(msgspec.Struct):
     burst: float = 0.0
     over: float = 0.0
     aud: float = 0.0
+    judged: float = 0.0
+    flawed: float = 0.0
     events: dict[int, Sparse] = {}
     censored: dict[int, Sparse] = {}
     late_events: dict[int, Sparse] = {}

@@ -5,9 +5,11 @@ from datetime import UTC, datetime
 from random import Random
 
 from gateway.calls import (
+    AnswerKind,
     AttemptRecord,
     AttemptStart,
     CallRecord,
+    Flaw,
     Mode,
     Objective,
     Outcome,
@@ -84,7 +86,14 @@ class Scene:
         return start
 
     def win(
-        self, deployment: str, ttft_s: float = 0.3, role: Role = Role.PRIMARY, *, speed_tps: float = 50.0
+        self,
+        deployment: str,
+        ttft_s: float = 0.3,
+        role: Role = Role.PRIMARY,
+        *,
+        speed_tps: float = 50.0,
+        judged_as: AnswerKind | None = None,
+        flaw: Flaw | None = None,
     ) -> AttemptRecord:
         """Run an attempt that delivers after ``ttft_s`` and streams for two seconds."""
         start = self.launch(deployment, role)
@@ -96,6 +105,8 @@ class Scene:
             last_token_ms=ttft_s * 1000 + 2000,
             decode_tps=speed_tps,
             tokens_source=TokensSource.REPORTED,
+            judged_as=judged_as,
+            flaw=flaw,
         )
 
     def lose(self, deployment: str, age_s: float, role: Role = Role.PRIMARY) -> AttemptRecord:
