@@ -104,6 +104,7 @@ def enter(
         model.canaries or None,
         fitting.excluded or None,
         prefix,
+        call.answer_kind,
     )
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(model.name, names, model.race, terms, call.prompt_class, explain=origin.explain)

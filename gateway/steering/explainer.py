@@ -13,6 +13,7 @@ from gateway.steering.budget import FREE
 from gateway.steering.candidates import Candidate, Terms, Tier, costs_usd
 from gateway.steering.constants import (
     COLD_EVENTS,
+    EXPLORE_FLAWED_SHARE,
     EXPLORE_SHARE,
     HEDGE_SHARE,
     MEETS_QUANTILE,
@@ -108,8 +109,9 @@ def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Kn
 def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms) -> str | None:
     if candidate.condition.state is not State.OK:
         return str(candidate.condition.state)
-    if candidate.tier is Tier.FULL:
-        return "max_in_flight requests are in flight"
+    if candidate.tier >= Tier.FLAWED:
+        is_full = candidate.tier is Tier.FULL
+        return "max_in_flight requests are in flight" if is_full else (terms.flawed or {})[candidate.deployment]
     if candidate.canary:
         return "canary: primary for its share of the calls, otherwise a last resort"
     if candidate.tier is Tier.FREE:
@@ -153,6 +155,10 @@ def _chances(lineup: Lineup, held: Held) -> dict[str, float]:
         if each.condition.state is State.OK and each.tier < Tier.FULL:
             chances[each.deployment] = share
     usual = 1.0 - sum(chances.values())
+    if lineup.flawed:
+        share = usual * EXPLORE_FLAWED_SHARE
+        usual -= share
+        chances |= {each.deployment: share / len(lineup.flawed) for each in lineup.flawed}
     chosen, weights_up_to = lineup.eligible(held)
     weights = [upper - lower for lower, upper in pairwise((0.0, *weights_up_to))]
     total = sum(weights)
@@ -189,6 +195,7 @@ _WORDS = {
     Why.CANARY: "canary: gets a share of {canary:g} of the calls, whatever its score",
     Why.CACHE_WARM: "cache warm: of {near} near the best it should hold most of the prompt, its first {held_kb} KB;"
     " drawn with probability {draw:.2f}",
+    Why.FLAWED: f"flawed: a last resort for such calls, but {EXPLORE_FLAWED_SHARE:.0%} of them see if it has recovered",
     Why.PROBE: "probe: it was broken and may have recovered",
     Why.EXPLORE: f"explore: the least seen, {{events:.1f}} first tokens lately; {EXPLORE_SHARE:.0%} of calls do so",
     Why.COLD_START: "cold start: the primary has {primary.events:.1f} first tokens of the "

@@ -18,6 +18,7 @@ class Why(StrEnum):
     DRAWN = "drawn"  # the primary
     CANARY = "canary"  # the primary, for its share of the calls
     CACHE_WARM = "cache warm"  # the primary: of those near the best it should hold most of the prompt in its cache
+    FLAWED = "flawed"  # the primary: its answers failed more often than its peers', and may be good again
     PROBE = "probe"  # broken or out, may have recovered
     EXPLORE = "explore"  # least seen
     COLD_START = "cold start"  # the primary is new

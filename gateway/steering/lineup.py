@@ -10,7 +10,7 @@ import msgspec
 from gateway.calls import Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Held
-from gateway.steering.candidates import Candidate, Terms, candidates, expected_tokens
+from gateway.steering.candidates import Candidate, Terms, Tier, candidates, expected_tokens
 from gateway.steering.constants import (
     HEADROOM_LOW,
     HEADROOM_WEIGHT_MIN,
@@ -36,6 +36,7 @@ class Lineup(msgspec.Struct, frozen=True):
     probe: Candidate | None  # who of them is to be tried now
     canaries: Sequence[Candidate] = ()  # whatever their health; one is the primary when it is its turn,
     reserve: Sequence[Candidate] = ()  # otherwise those that may be asked come after all others but the broken
+    flawed: Sequence[Candidate] = ()  # of the ranked, a last resort beside others: now and then one is the primary
 
     def eligible(self, held: Held) -> tuple[Sequence[Candidate], Sequence[float]]:
         """Return who may become the primary of a usual call, and their weights in the draw, each with those before it.
@@ -67,7 +68,10 @@ def line_up(candidates: Sequence[Candidate], canaries: Sequence[Candidate] = ())
         probe = next((each for each in candidates if each.condition.probe_due and not each.canary), None)
     ranked = sorted(well, key=preference)
     chosen, weights = _near(ranked)
-    return Lineup(candidates, ranked, chosen, list(accumulate(weights)), tripped, probe, canaries, reserve)
+    flawed = []
+    if ranked[-1].tier >= Tier.FLAWED and ranked[0].tier < Tier.FLAWED:
+        flawed = [each for each in ranked if each.tier is Tier.FLAWED]
+    return Lineup(candidates, ranked, chosen, list(accumulate(weights)), tripped, probe, canaries, reserve, flawed)
 
 
 def _ready(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -110,7 +114,12 @@ class Lineups:
         race, terms = asked
         if terms.limits or terms.objective is Objective.COST:  # it depends on what is in flight, or on the request
             return _lined_up(candidates(conditions, standings, race, terms), terms)
-        key = (*kind, terms.objective, *conditions)  # not every deployment can answer every call
+        key = (
+            *kind,
+            terms.objective,
+            tuple(terms.flawed or ()),
+            *conditions,
+        )  # not every deployment can answer every call
         known = self._known.get(key)
         answer_tokens = expected_tokens(standings, terms)
         if (

@@ -15,6 +15,7 @@ from gateway.steering.constants import (
     BURST_TOKENS,
     COLD_EVENTS,
     CROWDED,
+    EXPLORE_FLAWED_SHARE,
     EXPLORE_SHARE,
     HEDGE_MAX_S,
     HEDGE_MIN_S,
@@ -83,6 +84,8 @@ def plan(
     canary = _canary(lineup.canaries, random) if lineup.canaries else None
     if canary is not None and canary.condition.state is State.OK and canary.tier < Tier.FULL:
         primary, why = canary, Why.CANARY
+    elif lineup.flawed and random.random() < EXPLORE_FLAWED_SHARE:
+        primary, why = random.choice(lineup.flawed), Why.FLAWED
     else:
         chosen, weights_up_to = lineup.eligible(held) if held else (lineup.near, lineup.weights_up_to)
         primary = _draw(chosen, weights_up_to, random)
@@ -91,7 +94,9 @@ def plan(
     draft = _Draft(primary, others, race, terms, random, why=why)
     rescue_s = None
     if race.mode is not Mode.SINGLE:
-        if race.budget > 0:
+        if why is Why.FLAWED:
+            draft.add_standby(race.budget)
+        elif race.budget > 0:
             # A broken canary is tried when it is its turn: that is how often its operator wants it tried.
             draft.add_second(canary if canary is not None and canary.condition.probe_due else lineup.probe, tokens)
             draft.add_late_and_raced(alone=not others and len(lineup.candidates) - len(lineup.canaries) <= 1)
@@ -178,7 +183,7 @@ class _Draft:
             return
         if random.random() < EXPLORE_SHARE:
             usd = self._primary.cost_usd
-            if free := [each for each in self._others if each.cost_usd <= usd and each.tier < Tier.FULL]:
+            if free := [each for each in self._others if each.cost_usd <= usd and each.tier < Tier.FLAWED]:
                 least_seen = min(free, key=lambda each: each.estimate.events * (0.5 + random.random()))
                 self._explore(least_seen, Why.EXPLORE)
         elif (
@@ -186,10 +191,18 @@ class _Draft:
             and not self._thrifty
             and self._primary.estimate.events < COLD_EVENTS
             and tokens >= BURST_TOKENS / 2
-            and self._others[0].tier < Tier.FULL
+            and self._others[0].tier < Tier.FLAWED
         ):
             self._launch(self._others[0], 0.0, Role.RACE, Why.COLD_START)
             self.reasons.append(Why.COLD_START)
+
+    def add_standby(self, budget: float) -> None:
+        """Let the best one stand by for a primary that is only to show whether its answers are good again.
+
+        As in a race only the winner's answer is judged, nobody runs beside it from the start.
+        """
+        if budget > 0 and self._spare[0].tier < Tier.FLAWED:
+            self._launch(self._spare[0], self._late_s(HEDGE_SHARE), Role.HEDGE, Why.LATE)
 
     def add_late_and_raced(self, *, alone: bool) -> None:
         """Add hedges and racers, as many as the mode or the budget wants.

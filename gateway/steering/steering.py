@@ -27,6 +27,7 @@ from gateway.steering.health import Health, State, Trouble
 from gateway.steering.leaderboard import WINDOW_S, Leaderboard, rank, read_window, row, state_of
 from gateway.steering.lineup import Lineups
 from gateway.steering.planner import Launch, Plan
+from gateway.steering.quality import Quality
 from gateway.steering.samples import BROKEN, of_end, of_token
 from gateway.steering.snapshots import Snapshots
 from gateway.steering.spending import Spending
@@ -73,6 +74,7 @@ class Steering:
         self._lineups = Lineups()
         self._health: dict[str, Health] = {}  # by deployment: a cool-down holds for every model it serves
         self._affinity = Affinity()
+        self._quality = Quality()
         self._budgets: dict[str, Budget] = {}
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model
         self._planned: dict[str, tuple[str, ...]] = {}  # by model as last planned: clients may name their own
@@ -176,6 +178,8 @@ class Steering:
             health.limit_left(attempt.headroom, self._clock())
         launched = self._launched.pop(attempt.id, None)
         self._count(model, of_end(attempt, prompt_class), None if launched is None else launched.unix_s)
+        if attempt.judged_as is not None:
+            self._judged(model, attempt)
         if attempt.outcome in BROKEN:
             self._broken(model, prompt_class, attempt, health)
         elif attempt.censored_at_ms is not None and attempt.outcome is Outcome.LOST:
@@ -254,6 +258,8 @@ class Steering:
         now_s = self._clock()
         standings = self._snapshots.of(model, prompt_class)
         names: Sequence[str] = self._names(model, deployments)
+        if (flawed := self._quality.demoted(model, terms.answer_kind)) is not None:
+            terms = msgspec.structs.replace(terms, flawed=flawed)
         if terms.excluded:
             names = [name for name in names if name not in terms.excluded]
         conditions = {}
@@ -317,6 +323,14 @@ class Steering:
         elif age_s >= q95_s:
             self._strike(model, loser.deployment, "hangs")
 
+    def _judged(self, model: str, attempt: AttemptRecord) -> None:
+        assert attempt.judged_as is not None
+        change = self._quality.judged(model, attempt.judged_as, attempt.deployment, attempt.flaw)
+        if change is not None:
+            tell = _log.warning if change.is_demoted else _log.info
+            event = "steering.demoted" if change.is_demoted else "steering.restored"
+            tell(event, model=model, deployment=attempt.deployment, answers=attempt.judged_as, reason=change.reason)
+
     def _lack(self, attempt: AttemptRecord) -> None:
         """Say, now and then, that this machine lacks what attempts take: nobody else would be blamed for it."""
         self._lacking += 1
@@ -372,6 +386,7 @@ class Steering:
         used = {name for names in (*self._configured.values(), *self._planned.values()) for name in names}
         self._health = {name: health for name, health in self._health.items() if name in used or health.in_flight}
         self._affinity.keep(used)
+        self._quality.keep({*models, *self._configured})
 
 
 _HINTS = {

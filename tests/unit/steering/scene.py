@@ -61,6 +61,7 @@ class Scene:
         canaries: Mapping[str, float] | None = None,
         excluded: Mapping[str, str] | None = None,
         prefix: Prefix | None = None,
+        answer_kind: AnswerKind = AnswerKind.PLAIN,
         explain: bool = False,
         **race: float,
     ) -> Plan:
@@ -69,7 +70,9 @@ class Scene:
             MODEL,
             self.deployments,
             RaceSettings.model_validate({"mode": mode, "budget": budget, **race}),
-            Terms(objective, prompt_tokens, max_tokens, prices, limits, weights, canaries, excluded, prefix),
+            Terms(
+                objective, prompt_tokens, max_tokens, prices, limits, weights, canaries, excluded, prefix, answer_kind
+            ),
             0,
             explain=explain,
         )
