@@ -29,6 +29,7 @@ class Figures(msgspec.Struct, frozen=True):
     duplicates: float  # extra attempts per call
     regret_ttft_s: float  # mean over calls, against the first-token oracle
     regret_total_s: float  # likewise, against the completion oracle
+    flawed: float  # share of the answers
 
 
 FAILED_S = 120.0  # what a failed call counts as
@@ -50,6 +51,7 @@ def figures(results: Sequence[Result], ttft_oracle: Sequence[Result], total_orac
         duplicates=sum(each.extra for each in results) / calls,
         regret_ttft_s=fmean(ttft) - fmean(_or_failed(each.ttft_s) for each in ttft_oracle),
         regret_total_s=fmean(total) - fmean(_or_failed(each.total_s) for each in total_oracle),
+        flawed=sum(each.is_flawed for each in results) / max(1, sum(each.total_s is not None for each in results)),
     )
 
 

@@ -22,6 +22,7 @@ class Answer(Struct, frozen=True):
     error: ErrorKind | None = None
     retry_after_s: float | None = None
     headroom: float | None = None  # 0 to 1, what the account has left
+    is_flawed: bool = False
 
 
 class Fleet:
@@ -87,9 +88,16 @@ class Fleet:
         if ttft_s >= TIMEOUT_S:
             return Answer(None, TIMEOUT_S, error=ErrorKind.TTFT_TIMEOUT)
         end_s = ttft_s + (request.answer_tokens - 1) / drawn.tok_s
+        is_flawed = self._is_flawed(number, provider, request, earlier)
         if now_s >= provider.fakes_from * self._run_s:
-            return Answer(end_s, end_s, headroom=headroom)
-        return Answer(ttft_s, end_s, drawn.tok_s, headroom=headroom)
+            return Answer(end_s, end_s, headroom=headroom, is_flawed=is_flawed)
+        return Answer(ttft_s, end_s, drawn.tok_s, headroom=headroom, is_flawed=is_flawed)
+
+    def _is_flawed(self, number: int, provider: Provider, request: Request, earlier: int) -> bool:
+        """Draw from a source of its own, so that worlds without flaws stay as they were."""
+        if not provider.flawed_share:
+            return False
+        return Random(f"{self._seed}:{request.index}:{number}:{earlier}:flaw").random() < provider.flawed_share
 
     def _queue(self, number: int, provider: Provider) -> float:
         if provider.seats is None:

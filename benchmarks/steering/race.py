@@ -35,6 +35,7 @@ class Result(Struct):
     usd: float = 0.0
     extra: int = 0  # attempts that the budget pays: they replaced nobody
     deployment: str | None = None  # whose answer it was
+    is_flawed: bool = False
 
 
 class Race:
@@ -173,6 +174,7 @@ class Race:
         self._result.ttft_s = (self._claimed_at_s or self._timeline.now_s) - self._received_at_s
         self._result.total_s = self._timeline.now_s - self._received_at_s
         self._result.deployment = attempt.start.deployment
+        self._result.is_flawed = attempt.answer.is_flawed
         self._end(attempt, Outcome.WON)
         self._close(200)
 

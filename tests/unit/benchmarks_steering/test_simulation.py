@@ -101,3 +101,14 @@ def test_the_report_and_the_plots_show_every_world_that_was_run() -> None:
     assert b'"seeds": [\n    7\n  ]' in report.as_json(standings, reached, calls=200, seeds=[7])
     for drawing in charts.draw(standings).values():
         assert ET.fromstring(drawing).tag.endswith("svg")
+
+
+@pytest.mark.parametrize("contender", [contest.ECONOMY, contest.RACES], ids=lambda each: each.label)
+def test_a_fast_starter_whose_answers_are_of_no_use_hardly_answers_any_more(contender: Contender) -> None:
+    where = setting(WORLDS["flawed"], 3000, 7)
+    fastest = where.world.providers[0]
+    assert fastest.median_s == min(each.median_s for each in where.world.providers)
+    results = simulate(where, contender)
+    before = sum(each.is_flawed for each in simulate(where, Contender("race two", Objective.FIRST_TOKEN))[1500:])
+    assert sum(each.is_flawed for each in results[1500:]) < before / 5
+    assert sum(each.deployment == fastest.name for each in results[1500:]) > 0  # it is tried again now and then
