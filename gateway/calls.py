@@ -77,6 +77,26 @@ class TokensSource(StrEnum):
     ESTIMATED = "estimated"
 
 
+class AnswerKind(StrEnum):
+    """What an answer is judged as: each kind fails in its own ways, so rates of flaws are compared within one."""
+
+    PLAIN = "plain"  # text
+    TOOLS = "tools"  # tools were offered
+    JSON = "json"  # JSON was asked for, whether or not tools were offered too
+
+
+class Flaw(StrEnum):
+    """What is wrong with a whole answer that came without an error."""
+
+    EMPTY = "empty"  # nothing but thoughts, at most
+    TRUNCATED = "truncated"  # cut off by a limit that the client did not set, or ended without a finish reason
+    BAD_TOOL_CALL = "bad_tool_call"  # arguments that are no JSON
+    UNKNOWN_TOOL = "unknown_tool"  # a call of a tool that was not offered
+    BAD_JSON = "bad_json"  # no JSON, or no object where one was asked for
+    SCHEMA_MISS = "schema_miss"  # JSON that is not what the asked schema allows
+    REFUSAL = "refusal"  # a refusal by the model, or the provider's filter
+
+
 CLASSES_PER_API = 10  # a ``prompt_class`` is a size class, plus so much for each API that is not raced
 
 
@@ -124,6 +144,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str | None = None  # what the client calls its request, x-request-id
     stateful: bool = False  # leaves something behind at the provider: never sent twice
     kind: Kind | None = None  # None: no answer of so many tokens is asked for
+    answer_kind: AnswerKind = AnswerKind.PLAIN
 
 
 class AttemptStart(msgspec.Struct, frozen=True, gc=False):
@@ -201,6 +222,8 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_overtaken: bool | None = None  # another attempt had won by the time its own first token was due
     overtaken_at_ms: float | None = None  # its age then
     predicted_ms: float | None = None  # of an overtaken primary: when its first token was to be expected
+    judged_as: AnswerKind | None = None  # of a winner whose whole answer could be judged
+    flaw: Flaw | None = None  # None: none found, or not judged
     price: Mapping[str, float] | None = None  # that was applied: US dollars per million tokens
     itl: Mapping[str, int] | None = None  # gaps between chunks by number of the ledger's bucket, from -56
     retry_after_s: float | None = None  # what a 429 or 503 asked for; not a column, the cool-down needs it

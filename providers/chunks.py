@@ -35,6 +35,8 @@ class Chunk(msgspec.Struct, frozen=True):
     id: str | None = None  # the answer's, at the provider
     finish_reason: str | None = None
     tools: Sequence[tuple[int, str]] = ()  # pieces of tool calls' arguments, by the call's place in the answer
+    names: Sequence[str] = ()  # of the tools that calls begin with it
+    refused: bool = False  # it is a piece of a refusal
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -143,6 +145,8 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     answer = False
     finish_reason = error = None
     tools: Sequence[tuple[int, str]] = ()
+    names: Sequence[str] = ()
+    refused = False
     answer_chars = reasoning_chars = 0
     for choice in event.choices or ():
         if choice.finish_reason:
@@ -163,6 +167,8 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         if delta.tool_calls or delta.refusal or delta.audio or delta.function_call or delta.images:
             chars = _other_chars(delta)
             tools = (*tools, *_tool_pieces(delta, (choice.index or 0) * EACH_CHOICE))
+            names = (*names, *_tool_names(delta))
+            refused = refused or bool(delta.refusal)
             answer_chars += chars
             answer = answer or chars > 0 or _is_heard_or_seen(delta)
     answer = answer or answer_chars > 0
@@ -184,6 +190,8 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         event.id,
         finish_reason,
         tools,
+        names,
+        refused,
     )
 
 
@@ -214,6 +222,11 @@ def _tool_pieces(delta: _Delta, first: int) -> Sequence[tuple[int, str]]:
     if delta.function_call is not None:
         pieces.append((first, delta.function_call.arguments or ""))
     return pieces
+
+
+def _tool_names(delta: _Delta) -> list[str]:
+    called = [call.function or call.custom for call in delta.tool_calls or ()]
+    return [each.name for each in (*called, delta.function_call) if each is not None and each.name]
 
 
 def _is_heard_or_seen(delta: _Delta) -> bool:

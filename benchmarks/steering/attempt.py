@@ -7,7 +7,7 @@ import msgspec
 
 from benchmarks.steering.fleet import Answer
 from benchmarks.steering.traffic import Request
-from gateway.calls import AttemptRecord, AttemptStart, Outcome, TokensSource
+from gateway.calls import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, TokensSource
 from gateway.racing.measurement import BURST_S
 from providers.errors import ErrorKind
 
@@ -66,4 +66,6 @@ class Attempt:
             tokens_source=TokensSource.REPORTED if whole else TokensSource.ESTIMATED,
             decode_tps=(tokens - 1) / span_s if span_s >= BURST_S else None,
             itl_max_ms=1000 * max(answer.stall_s, span_s / tokens) if span_s else None,
+            judged_as=AnswerKind.PLAIN if whole else None,
+            flaw=Flaw.TRUNCATED if whole and answer.is_flawed else None,
         )

@@ -31,6 +31,7 @@ class Figures(msgspec.Struct, frozen=True):
     regret_total_s: float  # likewise, against the completion oracle
     recovery_s: float | None = None  # mean over the spells: until the deployment had half of its share of calls back
     stalled: float = 0.0  # share of answers with seconds of silence in them
+    flawed: float = 0.0  # share of the answers
 
 
 FAILED_S = 120.0  # what a failed call counts as
@@ -59,6 +60,7 @@ def figures(
         regret_total_s=fmean(total) - fmean(_or_failed(each.total_s) for each in total_oracle),
         recovery_s=fmean(recoveries_s) if recoveries_s else None,
         stalled=sum(each.stall_s > 0 for each in results) / calls,
+        flawed=sum(each.is_flawed for each in results) / max(1, sum(each.total_s is not None for each in results)),
     )
 
 

@@ -23,6 +23,7 @@ class Answer(Struct, frozen=True):
     retry_after_s: float | None = None
     headroom: float | None = None  # 0 to 1, what the account has left
     stall_s: float = 0.0  # of silence after the first token
+    is_flawed: bool = False
 
 
 class Fleet:
@@ -88,9 +89,16 @@ class Fleet:
         if ttft_s >= TIMEOUT_S:
             return Answer(None, TIMEOUT_S, error=ErrorKind.TTFT_TIMEOUT)
         end_s = ttft_s + drawn.stall_s + (request.answer_tokens - 1) / drawn.tok_s
+        is_flawed = self._is_flawed(number, provider, request, earlier)
         if now_s >= provider.fakes_from * self._run_s:
-            return Answer(end_s, end_s, headroom=headroom)
-        return Answer(ttft_s, end_s, drawn.tok_s, headroom=headroom, stall_s=drawn.stall_s)
+            return Answer(end_s, end_s, headroom=headroom, is_flawed=is_flawed)
+        return Answer(ttft_s, end_s, drawn.tok_s, headroom=headroom, stall_s=drawn.stall_s, is_flawed=is_flawed)
+
+    def _is_flawed(self, number: int, provider: Provider, request: Request, earlier: int) -> bool:
+        """Draw from a source of its own, so that worlds without flaws stay as they were."""
+        if not provider.flawed_share:
+            return False
+        return Random(f"{self._seed}:{request.index}:{number}:{earlier}:flaw").random() < provider.flawed_share
 
     def _queue(self, number: int, provider: Provider) -> float:
         if provider.seats is None:

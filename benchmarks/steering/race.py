@@ -37,6 +37,7 @@ class Result(Struct):
     deployment: str | None = None  # whose answer it was
     primary: str | None = None  # who was asked first
     stall_s: float = 0.0  # of silence within it
+    is_flawed: bool = False
 
 
 class Race:
@@ -178,6 +179,7 @@ class Race:
         self._result.total_s = self._timeline.now_s - self._received_at_s
         self._result.deployment = attempt.start.deployment
         self._result.stall_s = attempt.answer.stall_s
+        self._result.is_flawed = attempt.answer.is_flawed
         self._end(attempt, Outcome.WON)
         self._close(200)
 

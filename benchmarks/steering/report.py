@@ -37,6 +37,7 @@ def _world(standing: Standing) -> Table:
     world = WORLDS[standing.world]
     any_figures = next(iter(standing.figures.values()))
     kind = "held out" if world.held_out else "tuned on"
+    is_flawed = any(each.flawed_share for each in world.providers)
     table = Table(
         title=f"{world.name} ({kind}; {any_figures.calls:,} calls, {world.calls_per_s:g}/s, {world.replicas} replicas)",
         title_justify="left",
@@ -44,16 +45,22 @@ def _world(standing: Standing) -> Table:
     table.add_column("policy", no_wrap=True)
     for column in ("TTFT p50/p95/p99 s", "mean", "regret", "total p50/p95/p99 s", "mean", "regret"):
         table.add_column(column, justify="right", no_wrap=True)
-    spells = ["back after s"] if world.spell is not None else []
-    for column in ("tokens paid", "extra", "failed", *(["$/1,000"] if world.prices else []), *spells):
+    for column in (
+        "tokens paid",
+        "extra",
+        "failed",
+        *(["$/1,000"] if world.prices else []),
+        *(["back after s"] if world.spell is not None else []),
+        *(["flawed"] if is_flawed else []),
+    ):
         table.add_column(column, justify="right")
     for label, figures in standing.figures.items():
         style = "bold" if label.startswith("holeshot") else None
-        table.add_row(label, *_cells(figures, priced=world.prices), style=style)
+        table.add_row(label, *_cells(figures, priced=world.prices, is_flawed=is_flawed), style=style)
     return table
 
 
-def _cells(figures: Figures, *, priced: bool) -> list[str]:
+def _cells(figures: Figures, *, priced: bool, is_flawed: bool) -> list[str]:
     return [
         _spread(figures.ttft),
         f"{figures.ttft.mean:.2f}",
@@ -66,6 +73,7 @@ def _cells(figures: Figures, *, priced: bool) -> list[str]:
         f"{figures.failed}",
         *([f"{figures.usd_per_1000:.2f}"] if priced else []),
         *([] if figures.recovery_s is None else [f"{figures.recovery_s:.0f}"]),
+        *([f"{figures.flawed:.1%}"] if is_flawed else []),
     ]
 
 

@@ -27,6 +27,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     joins: float = 0.0  # share of the run after which it is there
     stalls: float = 0.0  # share of its answers with STALL_S of silence after the first token
     fakes_from: float = 1.0  # share of the run after which it sends whole answers at their end
+    flawed_share: float = 0.0  # of whole answers that are of no use to who asked
 
 
 class Outages(Struct, frozen=True):
@@ -188,6 +189,11 @@ HELD_OUT = (
         drift_tau_s=1800.0,
         held_out=True,
         calls_share=0.25,
+    ),
+    World(
+        name="flawed",  # the fastest starter's answers are often of no use
+        providers=_each(_SIX, "flawed_share", (0.30, 0.01, 0.01, 0.01, 0.01, 0.01)),
+        held_out=True,
     ),
     World(
         name="busy",

@@ -4,11 +4,11 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.truth.course import key_of, prices
+from benchmarks.truth.course import asks_tools, key_of, prices
 from benchmarks.truth.facts import Attempt
 from benchmarks.truth.fleet import SAID, VERSION, Seen
 from benchmarks.truth.rules import Rule, Truth, at_most, bound, mean, near, same, speed
-from benchmarks.truth.truths import OK, api, bill, kind, left, mode_of, saved, tool_calls, usage, valid, win_on
+from benchmarks.truth.truths import OK, api, bill, flaw, kind, left, mode_of, saved, tool_calls, usage, valid, win_on
 
 
 def _arrived(one: Attempt) -> bool:
@@ -28,6 +28,11 @@ def _age(instant: Callable[[Seen], float | None]) -> Truth:
 
 def _has_won(one: Attempt) -> bool:
     return one.persona.name == one.made.provider and not left(one)
+
+
+def _is_whole(one: Attempt) -> bool:
+    """Tell whether it is an answer that can be judged; whether its client's limit cut it is another matter."""
+    return one.seen is not None and _has_won(one) and one.seen.status == OK and kind(one) not in {"cut", "truncated"}
 
 
 def _has_told(one: Attempt) -> bool:
@@ -241,6 +246,11 @@ ATTEMPTS: Mapping[str, Sequence[Rule]] = {
     "finish_reason": [same(lambda one: one.seen.finish_reason, only=_arrived, off=0.001)],
     "tool_calls": [same(lambda one: tool_calls(kind(one), one.seen), only=_arrived, off=0.001)],
     "tool_calls_valid": [same(lambda one: valid(kind(one), one.seen), only=_arrived)],
+    "judged_as": [
+        same(lambda one: "tools" if asks_tools(one.made.job) else "plain", only=_is_whole),
+        same(lambda _: None, only=lambda one: _arrived(one) and not _has_won(one), name=", of others"),
+    ],
+    "flaw": [same(lambda one: flaw(kind(one), one.seen), only=_is_whole)],
     "key_name": [same(_key_name, only=_arrived)],
     "model_version": [same(lambda _: VERSION, only=_has_told)],
     "provider_request_id": [same(lambda one: one.seen.id if one.seen.headers_at else None, only=_arrived, off=0.02)],

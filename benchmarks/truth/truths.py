@@ -57,6 +57,13 @@ def valid(kind: str, seen: Seen) -> bool | None:
     return (kind == "tool") if tool_calls(kind, seen) else None
 
 
+def flaw(kind: str, seen: Seen) -> str | None:
+    """Return what is wrong with an answer that has an end."""
+    if kind == "broken" and tool_calls(kind, seen):
+        return "bad_tool_call"
+    return "empty" if kind == "empty" else None
+
+
 def bill(attempts: Sequence[Attempt]) -> float:
     """Return what providers have on their bills for some attempts."""
     return sum(seen.cost_usd(one.persona) for one in attempts for seen in one.requests)

@@ -23,6 +23,8 @@ _COLUMNS = {
     "e2e_tps": "e2e",
     "win_share": "won",
     "error_rate": "errors",
+    "flaw_rate": "flaws",
+    "flaw_rate_interval": "flaws 95 %",
     "rate_limited": "429s",
     "state": "state",
     "in_flight": "now",
@@ -30,6 +32,7 @@ _COLUMNS = {
 _ALWAYS = ("rank", "deployment", "ttft_p50_ms", "ttft_p95_ms", "error_rate", "rate_limited")  # also while unknown
 # Which columns go first where the screen is narrow. Those of _ALWAYS never do, nor does the state.
 _LEAST_IMPORTANT = (
+    "flaw_rate_interval",
     "ttft_p50_interval",
     "ttft_p99_ms",
     "e2e_tps",
@@ -37,6 +40,7 @@ _LEAST_IMPORTANT = (
     "censored",
     "n",
     "win_share",
+    "flaw_rate",
     "decode_tps",
 )
 _SHORTEST_NAME = 8  # characters a line of a deployment's name keeps where even the other columns are too wide
@@ -118,16 +122,29 @@ def _widths(shown: Sequence[str], cells: Cells, width: int, **options: int) -> l
 
 def _figure(name: str, row: Mapping[str, Any]) -> object:
     """Return what a column says of a deployment: rounded as far as it deserves, and marked where it needs a note."""
-    if name == "ttft_p50_interval":
-        low, high = row.get("ttft_p50_low_ms"), row.get("ttft_p50_high_ms")
-        return None if low is None else f"{low:.0f} to {high:.0f}" if high is not None else f"over {low:.0f}"
+    if name in _INTERVALS:
+        return _interval(name, row)
     value = row.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return value
-    if name in {"error_rate", "win_share"}:
+    if name in {"error_rate", "flaw_rate", "win_share"}:
         return f"{value:.1%}"
     if name.endswith("_ms"):
         return f"{value:.0f}{_BIASED}" if row.get("biased") else round(value)
     if name == "decode_tps":
         return f"{value:.1f}{_BUFFERED if row.get('buffered') else ''}"
     return f"{value:.1f}" if name == "e2e_tps" else value
+
+
+def _interval(name: str, row: Mapping[str, Any]) -> str | None:
+    low_name, high_name, of = _INTERVALS[name]
+    low, high = row.get(low_name), row.get(high_name)
+    if low is None:
+        return None
+    return f"{low:{of}} to {high:{of}}" if high is not None else f"over {low:{of}}"
+
+
+_INTERVALS = {  # the ends of each, and their format
+    "ttft_p50_interval": ("ttft_p50_low_ms", "ttft_p50_high_ms", ".0f"),
+    "flaw_rate_interval": ("flaw_rate_low", "flaw_rate_high", ".0%"),
+}

@@ -15,6 +15,7 @@ from gateway.ingress.context import Context
 from gateway.ingress.headers import NARROWED
 from gateway.ingress.preferences.override import as_asked
 from gateway.ingress.preferences.resolved_model import ResolvedModel
+from gateway.racing.expected import answer_kind
 from gateway.racing.race import Earlier, Race
 from gateway.racing.seats import MAX_IN_FLIGHT
 from gateway.racing.sink import Sink
@@ -112,6 +113,7 @@ def enter(
         fitting.excluded or None,
         prefix,
         kind,
+        answer_kind=call.answer_kind,
     )
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(model.name, names, model.race, terms, call.prompt_class, explain=origin.explain)
@@ -202,6 +204,7 @@ def _call(context: Context, asked: Asked, origin: Origin, model: Model, *, kind:
         region=context.settings.region,
         stateful=asked.stateful,
         kind=kind,
+        answer_kind=answer_kind(asked.fields),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gateway.calls import Kind
+from gateway.calls import AnswerKind, Kind
 from gateway.errors import InvalidRequest, NoDeploymentFits, NothingEnabled
 from gateway.fleet import Deployment, Model
 from gateway.ingress.admission import Client
@@ -98,6 +98,7 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
                 client=client.name,
                 prompt_tokens=supposed.prompt_tokens,
             ),
+            answer_kind=_answer_kind(supposed),
         ),
         prompt_class(supposed.prompt_tokens * CHARS_PER_TOKEN),
     )
@@ -107,6 +108,12 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
     )
     explanation = msgspec.structs.replace(explanation, deployments=prospects)
     return Explained(model.name, model.race.profile, explanation)
+
+
+def _answer_kind(supposed: Supposed) -> AnswerKind:
+    if supposed.json_schema:
+        return AnswerKind.JSON
+    return AnswerKind.TOOLS if supposed.tools else AnswerKind.PLAIN
 
 
 def _read(query: Mapping[str, str]) -> tuple[Supposed, RaceOverride]:

@@ -13,6 +13,7 @@ totals as (
     model, deployment,
     count(*) filter (where is_counted) as n, count(*) filter (where is_error) as err,
     count(*) filter (where is_rate_limited) as lim, count(*) filter (where is_won) as won,
+    count(*) filter (where is_judged) as judged, count(*) filter (where is_flawed) as flawed,
     count(*) filter (where is_overtaken) as over_all, count(*) filter (where is_watched) as aud,
     sum(decode_tokens) as tok, sum(decode_s) as sec, sum(e2e_tokens) as etok, sum(e2e_s) as esec, sum(stall_s) as stall
   from recent
@@ -47,6 +48,8 @@ union all select model, 0, deployment || '|n', n from totals
 union all select model, 0, deployment || '|err', err from totals
 union all select model, 0, deployment || '|lim', lim from totals
 union all select model, 0, deployment || '|won', won from totals
+union all select model, 0, deployment || '|judged', judged from totals
+union all select model, 0, deployment || '|flawed', flawed from totals
 union all select model, 0, deployment || '|tok', tok from totals where sec > 0
 union all select model, 0, deployment || '|sec', sec from totals where sec > 0
 union all select model, 0, deployment || '|etok', etok from totals where esec > 0

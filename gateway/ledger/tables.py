@@ -158,6 +158,8 @@ attempts = Table(
     Column("is_overtaken", Boolean),
     Column("overtaken_at_ms", Double),
     Column("predicted_ms", Double),
+    Column("judged_as", Text),
+    Column("flaw", Text),
     Column("price", JSON()),
     Column("itl", JSON()),
     Index("attempts_started_at", "started_at", postgresql_using="brin"),

@@ -8,9 +8,11 @@ cut aborts it.
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from gateway.calls import AttemptRecord, AttemptStart, Call, Outcome, WinOn
+from gateway.calls import AnswerKind, AttemptRecord, AttemptStart, Call, Outcome, WinOn
 from gateway.fleet import Deployment
+from gateway.racing.answer_text import AnswerText
 from gateway.racing.clocks import AttemptClocks
+from gateway.racing.judging import UNJUDGED, judge
 from gateway.racing.measurement import Measurement
 from gateway.racing.reading import AnswerReader, Block, joined
 from gateway.racing.recording import attempt_record, outcome_of
@@ -67,6 +69,7 @@ class Attempt:
         self._watch_timer: asyncio.TimerHandle | None = None
         self.watch_s = AUDIT_S  # since its launch
         self._reader: AnswerReader | None = None
+        self._text = AnswerText() if call.answer_kind is AnswerKind.JSON else None
         self._forward: Forward | None = None
         self.draining = False  # answered; only its connection is still busy
 
@@ -186,6 +189,7 @@ class Attempt:
             exchange.secrets,
             read_event=CODECS[call.dialect].read_event,
             drop_usage=call.streamed and not call.wants_usage,
+            text=self._text,
         )
         while not reader.done:
             data = await (exchange.read() if self._held is None else self._read_held(exchange, clocks))
@@ -393,5 +397,6 @@ class Attempt:
             censored_at=self._clock() if cut else None,
             overtaken_at=self.overtaken_at,
             predicted_s=self.predicted_s,
+            judgement=judge(self._call, outcome, self.measurement, self._text) if self._claimed else UNJUDGED,
         )
         self._race.recorder.attempt_ended(self._call.model, self._call.prompt_class, self.record)

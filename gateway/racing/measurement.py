@@ -75,6 +75,7 @@ class Measurement:
         "meaningful",
         "model_version",
         "reasoning_chars",
+        "refused",
         "started",
         "together",
         "tool_calls",
@@ -102,6 +103,7 @@ class Measurement:
         self.answer_id: str | None = None
         self.finish_reason: str | None = None
         self.tool_calls: ToolCalls | None = None
+        self.refused = False
 
     def event(self, chunk: Chunk, now: float) -> None:
         """Take one event that arrived at ``now``."""
@@ -133,10 +135,13 @@ class Measurement:
             self.model_version, self.answer_id = chunk.model, chunk.id
         if chunk.finish_reason is not None:
             self.finish_reason = chunk.finish_reason
-        if chunk.tools:
+        if chunk.tools or chunk.names:
             if self.tool_calls is None:
                 self.tool_calls = ToolCalls()
             self.tool_calls.add(chunk.tools)
+            self.tool_calls.named(chunk.names)
+        if chunk.refused:
+            self.refused = True
 
     def plain(self, number: int, chars: int, now: float) -> None:
         """Take so many events that add ``chars`` of text in all, about, and arrived together; not the first ones."""

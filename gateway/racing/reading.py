@@ -4,10 +4,11 @@ Nearly all of a stream is plain: events that add text and say nothing else. Thos
 parsed; whatever is not provably plain goes through the parser, event by event.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from gateway.racing.answer_text import AnswerText
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.measurement import Measurement
 from gateway.racing.pattern import Pattern, Run, learned
@@ -66,6 +67,7 @@ class AnswerReader:
         *,
         read_event: ReadEvent,
         drop_usage: bool,
+        text: AnswerText | None = None,
     ) -> None:
         self.finished = False  # a finish reason was seen
         self.done = False  # the event that ends an answer was seen: [DONE], or what the dialect has for it
@@ -73,6 +75,7 @@ class AnswerReader:
         self._clocks = clocks
         self._secrets = secrets
         self._read_event = read_event
+        self._text = text  # of an answer that is to be JSON
         self._drop_usage = drop_usage  # a chunk of usage alone that we asked for, not the client
         self._splitter = EventSplitter()
         self._pattern: Pattern | None = None
@@ -115,6 +118,8 @@ class AnswerReader:
         """Keep measurement and clocks up to date with plain events."""
         self._clocks.event(now, meaningful=True)
         self._measurement.plain(len(run.raw_texts), run.chars, now)
+        if self._text is not None:
+            self._text.add(run.texts())
 
     def _parse_head(self, block: bytes, now: float, draft: "_Draft") -> int:
         """Understand events one by one until one has taught the pattern; return where they end."""
@@ -163,11 +168,18 @@ class AnswerReader:
                 self._learn(event.raw, chunk)
         if chunks:
             self._clocks.event(now, meaningful=meaningful)
+            self._take_text(chunks)
         kept = b"".join(forward) if dropped else block
         draft.forward.append(kept)
         draft.parts.append(Part(kept, chunks))
         draft.error = error
         return error is None and not self.done
+
+    def _take_text(self, chunks: Iterable[Chunk]) -> None:
+        if self._text is not None:
+            for chunk in chunks:
+                if chunk.answer:
+                    self._text.take(chunk.data)
 
     def _learn(self, raw: bytes, chunk: Chunk) -> None:
         """Take an event as the pattern of those that follow: some streams change theirs from time to time."""

@@ -11,6 +11,7 @@ from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallSta
 from gateway.fleet import Deployment
 from gateway.racing.alone import UNKNOWN, Alone
 from gateway.racing.costs import settle
+from gateway.racing.judging import CUT_SHORT, UNJUDGED, Judgement
 from gateway.racing.measurement import Measurement, milliseconds
 from gateway.racing.requested import requested
 from providers.errors import ErrorKind, UpstreamError
@@ -28,7 +29,6 @@ _REQUEST_IDS = (
     "x-ms-request-id",
     "apim-request-id",
 )
-_CUT_SHORT = frozenset({"length", "max_tokens", "max_output_tokens", "model_context_window_exceeded", "MAX_TOKENS"})
 
 
 def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
@@ -69,6 +69,7 @@ def attempt_record(
     censored_at: float | None,
     overtaken_at: float | None = None,
     predicted_s: float | None = None,
+    judgement: Judgement = UNJUDGED,
 ) -> AttemptRecord:
     """Return the record of an attempt as it ended, without its cost: the winner's usage may be needed for it.
 
@@ -135,6 +136,8 @@ def attempt_record(
         chars=measurement.chars if measurement.meaningful else None,
         chunks=measurement.meaningful or None,
         first_chars=measurement.first_chars if measurement.meaningful else None,
+        judged_as=judgement.judged_as,
+        flaw=judgement.flaw,
     )
 
 
@@ -222,7 +225,7 @@ def call_record(
 def _is_truncated(winner: AttemptRecord) -> bool:
     """Return whether the answer stopped at a limit, or broke off; not because its client left."""
     if winner.outcome is Outcome.WON or winner.outcome is Outcome.CLIENT_GONE:
-        return winner.finish_reason in _CUT_SHORT
+        return winner.finish_reason in CUT_SHORT
     return True
 
 

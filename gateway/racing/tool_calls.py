@@ -1,4 +1,4 @@
-"""The tool calls of one answer: how many there are, and whether their arguments are JSON."""
+"""The tool calls of one answer: how many there are, of which tools, and whether their arguments are JSON."""
 
 from collections.abc import Iterable
 
@@ -15,6 +15,7 @@ class ToolCalls(msgspec.Struct):
     _pieces: dict[int, list[str]] = {}  # of arguments, by the call's place in the answer
     _chars: int = 0
     _too_many: bool = False
+    names: list[str] = []  # of the tools called, no more than are told apart
 
     def add(self, pieces: Iterable[tuple[int, str]]) -> None:
         """Take what an event says of them."""
@@ -29,15 +30,26 @@ class ToolCalls(msgspec.Struct):
             if piece and self._chars <= MOST_CHARS:
                 kept.append(piece)
 
+    def named(self, names: Iterable[str]) -> None:
+        """Take the names of tools that are called."""
+        for name in names:
+            if len(self.names) < MOST_CALLS:
+                self.names.append(name)
+
     def number(self) -> int | None:
         """Return how many there are; None for more than are told apart."""
         return None if self._too_many else len(self._pieces)
 
-    def valid(self) -> bool | None:
-        """Return whether the arguments of all parse as JSON; None where that is not known. No arguments are valid."""
+    def arguments(self) -> list[str] | None:
+        """Return the arguments of each, in the order of the calls; None where not all of them were kept."""
         if self._too_many or self._chars > MOST_CHARS:
             return None
-        return all(_parses("".join(pieces)) for pieces in self._pieces.values())
+        return ["".join(pieces) for pieces in self._pieces.values()]
+
+    def valid(self) -> bool | None:
+        """Return whether the arguments of all parse as JSON; None where that is not known. No arguments are valid."""
+        arguments = self.arguments()
+        return None if arguments is None else all(map(_parses, arguments))
 
 
 def _parses(text: str) -> bool:

@@ -6,7 +6,7 @@ from math import inf
 
 import msgspec
 
-from gateway.calls import Kind, Objective
+from gateway.calls import AnswerKind, Kind, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Prefix
 from gateway.steering.constants import COLD_EVENTS, MEETS_QUANTILE, WHOLE_SHARE
@@ -32,6 +32,8 @@ class Terms(msgspec.Struct, frozen=True):
     prefix: Prefix | None = None  # of the prompt, where it is long enough for prompt caches
     kind: Kind | None = None  # tells how long the answer may be; None: as long as any of the model's
     answer_tokens: float | None = None  # the expected length, where it is known already
+    answer_kind: AnswerKind = AnswerKind.PLAIN
+    flawed: Mapping[str, str] | None = None  # by deployment: why it is a last resort for such answers
 
 
 _NONE: Mapping[str, float] = {}
@@ -43,7 +45,8 @@ class Tier(IntEnum):
 
     FREE = 0
     MISSES = 1  # below the floor on tok/s, or under ``cost`` too late
-    FULL = 2  # as many in flight as it may have
+    FLAWED = 2  # its answers fail more often than its peers'
+    FULL = 3  # as many in flight as it may have
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -83,7 +86,7 @@ def candidates(
     answer_tokens = expected_tokens(standings, terms)
     thrifty = objective is Objective.COST
     costs = costs_usd(conditions, answer_tokens, terms) if thrifty else {}
-    choosy = thrifty or bool(terms.limits) or race.min_tok_s is not None
+    choosy = thrifty or bool(terms.limits) or race.min_tok_s is not None or bool(terms.flawed)
     estimates, unseen = standings.estimates, standings.unseen
     weights, canaries = terms.weights or _NONE, terms.canaries or _NONE
     alike = weights is _NONE and canaries is _NONE
@@ -132,6 +135,8 @@ def _after_s(
 def _tier(name: str, estimate: Estimate, condition: Condition, race: RaceSettings, terms: Terms) -> Tier:
     if terms.limits and condition.in_flight >= terms.limits.get(name, inf):
         return Tier.FULL
+    if terms.flawed and name in terms.flawed:
+        return Tier.FLAWED
     if race.min_tok_s is not None and estimate.slower_than(race.min_tok_s):
         return Tier.MISSES
     # Whoever is hardly known looks like the others: if those miss, it must be tried to be known.

@@ -140,6 +140,16 @@ PRICE_STEP_S, PRICE_MAX_S = 0.2, 10.0  # added to the score by each 429: scarce 
 PRICE_HALF_LIFE_S = 120.0
 PRICE_MIN_S = 0.001  # less is nothing
 
+# Quality of answers
+FLAW_ALARM = 15.0  # ln: at one judged answer a second a healthy deployment is demoted at most once in e^15 s, 38 days
+RESTORED_ODDS = 20.0  # for being as good as the peers; a mistake costs little, it is found out again
+FLAWED_TIMES, FLAWED_STEP = 3.0, 0.05  # worse is three times the peers' rate of flaws, and five in a hundred more
+FLAWED_RATE_MAX = 0.9  # where the peers themselves come near it nobody is worse
+FLAW_RATE_Z = 2.58  # standard errors: of the peers' rate the upper end of the 99 % interval is taken
+FLAW_RATE_MIN = 0.005  # a rate of 0 would make one flaw a proof
+QUALITY_MEMORY = 2_000.0  # answers of a deployment; then those before count half
+EXPLORE_FLAWED_SHARE = 0.01  # of calls are answered by a demoted deployment, or it could never return
+
 # The published leaderboard
 PUBLISH_EVENTS = 3  # below this many first tokens a quantile says nothing
 Z_95 = 1.96  # half-width of a 95 % interval in standard errors

@@ -13,6 +13,7 @@ from gateway.steering.budget import FREE
 from gateway.steering.candidates import Candidate, Terms, Tier, costs_usd
 from gateway.steering.constants import (
     COLD_EVENTS,
+    EXPLORE_FLAWED_SHARE,
     EXPLORE_SHARE,
     HEDGE_SHARE,
     MEETS_QUANTILE,
@@ -115,8 +116,9 @@ def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Kn
 def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms) -> str | None:
     if candidate.condition.state is not State.OK:
         return str(candidate.condition.state)
-    if candidate.tier is Tier.FULL:
-        return "max_in_flight requests are in flight"
+    if candidate.tier >= Tier.FLAWED:
+        is_full = candidate.tier is Tier.FULL
+        return "max_in_flight requests are in flight" if is_full else (terms.flawed or {})[candidate.deployment]
     if candidate.canary:
         return "canary: primary for its share of the calls, otherwise a last resort"
     if candidate.tier is Tier.FREE:
@@ -162,6 +164,10 @@ def _chances(lineup: Lineup, held: Held, home: Candidate | None) -> dict[str, fl
         if each.condition.state is State.OK and each.tier < Tier.FULL:
             chances[each.deployment] = share
     usual = 1.0 - sum(chances.values())
+    if lineup.flawed:
+        share = usual * EXPLORE_FLAWED_SHARE
+        usual -= share
+        chances |= {each.deployment: share / len(lineup.flawed) for each in lineup.flawed}
     if home is not None:
         return {**chances, home.deployment: usual + chances.get(home.deployment, 0.0)}
     chosen, weights_up_to = lineup.eligible(held)
@@ -202,6 +208,7 @@ _WORDS = {
     " drawn with probability {draw:.2f}",
     Why.RENDEZVOUS: "rendezvous: no cache is known to hold this prompt; of {near} near the best, every replica sends"
     " prompts that begin with the same 4 KB to this one",
+    Why.FLAWED: f"flawed: a last resort for such calls, but {EXPLORE_FLAWED_SHARE:.0%} of them see if it has recovered",
     Why.PROBE: "probe: it was broken and may have recovered",
     Why.EXPLORE: f"explore: not asked for longest, {{events:.1f}} first tokens lately; {EXPLORE_SHARE:.0%} do so",
     Why.SUSPECT: "suspect: usually {usual_s:.3f} s, lately {score_s:.3f} s, which may be over",

@@ -19,6 +19,7 @@ class Why(StrEnum):
     CANARY = "canary"  # the primary, for its share of the calls
     CACHE_WARM = "cache warm"  # the primary: of those near the best it should hold most of the prompt in its cache
     RENDEZVOUS = "rendezvous"  # the primary: its first bytes choose it, in every replica
+    FLAWED = "flawed"  # the primary: its answers failed more often than its peers', and may be good again
     PROBE = "probe"  # broken or out, may have recovered
     EXPLORE = "explore"  # not asked for longest
     SUSPECT = "suspect"  # slower lately than usual, which may be over

@@ -1,8 +1,8 @@
-"""Quantiles of time to first token as they are published: with a 95 % interval."""
+"""Quantiles of time to first token, and shares, as they are published: with a 95 % interval."""
 
 from collections.abc import Sequence
 from itertools import accumulate
-from math import inf
+from math import inf, sqrt
 
 import msgspec
 
@@ -48,3 +48,15 @@ def quantiles(events: Sequence[float], censored: Sequence[float], shares: Sequen
             if high[at] == inf and above <= 0 and outside:
                 high[at] = edge_s(index + 1)
     return tuple(Quantile(curve.quantile_s(share), low[at], high[at]) for at, share in enumerate(shares))
+
+
+def wilson(hits: float, n: float) -> tuple[float, float]:
+    """Return the ends of the 95 % interval of a share, ``hits`` of ``n`` (Wilson 1927); 0 and 1 where ``n`` is 0.
+
+    Unlike the share plus or minus its standard error it is right near 0 too, where a flaw's rate should be.
+    """
+    if n <= 0:
+        return 0.0, 1.0
+    share, z2_n = min(1.0, hits / n), Z_95 * Z_95 / n
+    middle, half = share + z2_n / 2, sqrt(z2_n * (share * (1.0 - share) + z2_n / 4))
+    return max(0.0, (middle - half) / (1.0 + z2_n)), min(1.0, (middle + half) / (1.0 + z2_n))

@@ -19,7 +19,7 @@ from gateway.steering.constants import (
 )
 from gateway.steering.fair import Fair, fair_quantiles
 from gateway.steering.health import Condition, State, Trouble
-from gateway.steering.intervals import Quantile, quantiles
+from gateway.steering.intervals import Quantile, quantiles, wilson
 from gateway.steering.survival import dense
 from gateway.steering.tally import Counts, Tally, add_counts, merged, read_tallies
 
@@ -57,6 +57,12 @@ class Row(msgspec.Struct, frozen=True):
     speed_rank: int | None
     error_rate: float | None
     win_share: float | None  # of the model's answered calls
+    judged: int  # winners' whole answers that could be judged
+    flaw_rate: (
+        float | None
+    )  # of these, with the ends of its 95 % interval: empty, truncated, bad calls or JSON, refusals
+    flaw_rate_low: float | None
+    flaw_rate_high: float | None
     in_flight: int | None  # here, now
 
 
@@ -110,6 +116,7 @@ def row(
     fair = _fair(tally, events)
     use_audited = fair.audited >= LEAST_AUDITS
     p50, p95, p99 = _published_fair(fair) if use_audited else _published(events, censored)
+    flaws = wilson(tally.flawed, tally.judged)
     return Row(
         rank=None,
         deployment=deployment,
@@ -139,6 +146,10 @@ def row(
         speed_rank=None,
         error_rate=round(tally.err / tally.n, 4) if tally.n else None,
         win_share=round(tally.won / window.won, 4) if window.won else None,
+        judged=round(tally.judged),
+        flaw_rate=round(tally.flawed / tally.judged, 4) if tally.judged else None,
+        flaw_rate_low=round(flaws[0], 4) if tally.judged else None,
+        flaw_rate_high=round(flaws[1], 4) if tally.judged else None,
         in_flight=condition.in_flight if condition is not None else None,
     )
 

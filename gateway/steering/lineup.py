@@ -10,7 +10,7 @@ import msgspec
 from gateway.calls import Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Held
-from gateway.steering.candidates import Candidate, Terms, candidates, expected_tokens
+from gateway.steering.candidates import Candidate, Terms, Tier, candidates, expected_tokens
 from gateway.steering.constants import (
     HEADROOM_LOW,
     HEADROOM_WEIGHT_MIN,
@@ -38,6 +38,7 @@ class Lineup(msgspec.Struct, frozen=True):
     canaries: Sequence[Candidate] = ()  # whatever their health; one is the primary when it is its turn,
     reserve: Sequence[Candidate] = ()  # otherwise those that may be asked come after all others but the broken
     after_s: Mapping[str, float] = {}  # what each adds to the loss after its first token, where the objective counts it
+    flawed: Sequence[Candidate] = ()  # of the ranked, a last resort beside others: now and then one is the primary
 
     def eligible(self, held: Held) -> tuple[Sequence[Candidate], Sequence[float]]:
         """Return who may become the primary of a usual call, and their weights in the draw, each with those before it.
@@ -72,6 +73,9 @@ def line_up(candidates: Sequence[Candidate], canaries: Sequence[Candidate] = ())
     after_s = {each.deployment: each.after_s for each in candidates}
     if not any(after_s.values()):
         after_s = {}
+    flawed = []
+    if ranked[-1].tier >= Tier.FLAWED and ranked[0].tier < Tier.FLAWED:
+        flawed = [each for each in ranked if each.tier is Tier.FLAWED]
     return Lineup(
         candidates,
         ranked,
@@ -83,6 +87,7 @@ def line_up(candidates: Sequence[Candidate], canaries: Sequence[Candidate] = ())
         canaries,
         reserve,
         after_s,
+        flawed,
     )
 
 
@@ -127,7 +132,8 @@ class Lineups:
         if terms.limits or terms.objective is Objective.COST:  # it depends on what is in flight, or on the request
             return _lined_up(candidates(conditions, standings, race, terms), terms)
         # Not every deployment can answer every call; and calls with other lengths and readers take turns.
-        key = (*kind, terms.objective, terms.answer_tokens, race.reading_tok_s, *conditions)
+        flawed = tuple(terms.flawed or ())
+        key = (*kind, terms.objective, terms.answer_tokens, race.reading_tok_s, flawed, *conditions)
         known = self._known.get(key)
         answer_tokens = expected_tokens(standings, terms)
         if (

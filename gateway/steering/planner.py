@@ -16,6 +16,7 @@ from gateway.steering.constants import (
     BURST_TOKENS,
     COLD_EVENTS,
     CROWDED,
+    EXPLORE_FLAWED_SHARE,
     EXPLORE_SHARE,
     HEDGE_MAX_S,
     HEDGE_MIN_S,
@@ -99,6 +100,8 @@ def plan(
     canary = _canary(lineup.canaries, random) if lineup.canaries else None
     if canary is not None and canary.condition.state is State.OK and canary.tier < Tier.FULL:
         primary, why = canary, Why.CANARY
+    elif lineup.flawed and random.random() < EXPLORE_FLAWED_SHARE:
+        primary, why = random.choice(lineup.flawed), Why.FLAWED
     elif home is not None:
         primary, why = home, Why.RENDEZVOUS
     else:
@@ -109,7 +112,9 @@ def plan(
     draft = _Draft(primary, others, race, terms, random, rivals=lineup.rivals, why=why, now_s=now_s)
     rescue_s = None
     if race.mode is not Mode.SINGLE:
-        if race.budget > 0:
+        if why is Why.FLAWED:
+            draft.add_standby(race.budget)
+        elif race.budget > 0:
             # A broken canary is tried when it is its turn: that is how often its operator wants it tried.
             draft.add_second(canary if canary is not None and canary.condition.probe_due else lineup.probe, tokens)
             draft.add_late_and_raced(alone=not others and len(lineup.candidates) - len(lineup.canaries) <= 1)
@@ -201,7 +206,7 @@ class _Draft:
             self._explore(suspect, Why.SUSPECT)
         elif random.random() < EXPLORE_SHARE:
             usd = self._primary.cost_usd
-            if free := [each for each in self._others if each.cost_usd <= usd and each.tier < Tier.FULL]:
+            if free := [each for each in self._others if each.cost_usd <= usd and each.tier < Tier.FLAWED]:
                 stalest = max(free, key=lambda each: self._unasked_s(each) * (0.5 + random.random()))
                 self._explore(stalest, Why.EXPLORE)
         elif (
@@ -209,7 +214,7 @@ class _Draft:
             and not self._thrifty
             and self._primary.estimate.events < COLD_EVENTS
             and tokens >= BURST_TOKENS / 2
-            and self._others[0].tier < Tier.FULL
+            and self._others[0].tier < Tier.FLAWED
         ):
             self._launch(self._others[0], 0.0, Role.RACE, Why.COLD_START)
             self.reasons.append(Why.COLD_START)
@@ -223,7 +228,7 @@ class _Draft:
                 estimate.usual_s <= best_s
                 and estimate.score_s > SUSPECT * estimate.usual_s
                 and each.cost_usd <= usd
-                and each.tier < Tier.FULL
+                and each.tier < Tier.FLAWED
                 and self._unasked_s(each) >= SUSPECT_EVERY_S
                 and self._random.random() < SUSPECT_SHARE
             ):
@@ -232,6 +237,14 @@ class _Draft:
 
     def _unasked_s(self, candidate: Candidate) -> float:
         return min(_A_DAY_S, self._now_s - candidate.condition.asked_at_s)
+
+    def add_standby(self, budget: float) -> None:
+        """Let the best one stand by for a primary that is only to show whether its answers are good again.
+
+        As in a race only the winner's answer is judged, nobody runs beside it from the start.
+        """
+        if budget > 0 and self._spare[0].tier < Tier.FLAWED:
+            self._launch(self._spare[0], self._late_s(HEDGE_SHARE), Role.HEDGE, Why.LATE)
 
     def add_late_and_raced(self, *, alone: bool) -> None:
         """Add hedges and racers, as many as the mode or the budget wants.

@@ -32,6 +32,8 @@ def of_end(attempt: AttemptRecord, prompt_class: int) -> Counts:
         return {}
     counts: Counts = {}
     _tell_apart(counts, attempt, prompt_class)
+    if attempt.judged_as is not None:
+        _count_quality(counts, attempt)
     outcome = attempt.outcome
     if outcome in BROKEN:
         names = fields(attempt.deployment)
@@ -51,6 +53,13 @@ def of_end(attempt: AttemptRecord, prompt_class: int) -> Counts:
                 counts[names.stall] = attempt.itl_max_ms / 1000 - STALL_FROM_S
         _count_speed(counts, names, attempt)
     return counts
+
+
+def _count_quality(counts: Counts, attempt: AttemptRecord) -> None:
+    names = fields(attempt.deployment)
+    counts[names.judged] = 1.0
+    if attempt.flaw is not None:
+        counts[names.flawed] = 1.0
 
 
 def _tell_apart(counts: Counts, attempt: AttemptRecord, prompt_class: int) -> None:

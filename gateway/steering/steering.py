@@ -29,6 +29,7 @@ from gateway.steering.leaderboard import WINDOW_S, Leaderboard, rank, read_windo
 from gateway.steering.lengths import Lengths
 from gateway.steering.lineup import Lineups
 from gateway.steering.planner import Launch, Plan
+from gateway.steering.quality import Quality
 from gateway.steering.rebound import Rebounds
 from gateway.steering.rendezvous import home_of
 from gateway.steering.samples import BROKEN, CUT, of_end, of_token
@@ -85,6 +86,7 @@ class Steering:
         self._health: dict[str, Health] = {}  # by deployment: a cool-down holds for every model it serves
         self._affinity = Affinity()
         self._lengths = Lengths()
+        self._quality = Quality()
         self._budgets: dict[str, Budget] = {}
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model
         self._planned: dict[str, tuple[str, ...]] = {}  # by model as last planned: clients may name their own
@@ -208,6 +210,8 @@ class Steering:
         if counts and attempt.censored_at_ms is not None and attempt.outcome in CUT and not health.tripped:
             counts |= self._cut(model, prompt_class, attempt, None if launched is None else launched.epoch)
         self._count(model, counts, None if launched is None else launched.unix_s)
+        if attempt.judged_as is not None:
+            self._judged(model, attempt)
         if attempt.outcome in BROKEN:
             self._broken(model, prompt_class, attempt, health)
         elif attempt.censored_at_ms is not None and attempt.outcome is Outcome.LOST:
@@ -291,6 +295,8 @@ class Steering:
             answer_tokens = self._lengths.expected(model, terms.kind, standings.answer_tokens)
             terms = msgspec.structs.replace(terms, answer_tokens=answer_tokens)
         names: Sequence[str] = self._names(model, deployments)
+        if (flawed := self._quality.demoted(model, terms.answer_kind)) is not None:
+            terms = msgspec.structs.replace(terms, flawed=flawed)
         if terms.excluded:
             names = [name for name in names if name not in terms.excluded]
         conditions = {}
@@ -372,6 +378,14 @@ class Steering:
             epoch = self._snapshots.epoch(model, deployment)
         return {cut(deployment, kind, epoch, age_s): 1.0}
 
+    def _judged(self, model: str, attempt: AttemptRecord) -> None:
+        assert attempt.judged_as is not None
+        change = self._quality.judged(model, attempt.judged_as, attempt.deployment, attempt.flaw)
+        if change is not None:
+            tell = _log.warning if change.is_demoted else _log.info
+            event = "steering.demoted" if change.is_demoted else "steering.restored"
+            tell(event, model=model, deployment=attempt.deployment, answers=attempt.judged_as, reason=change.reason)
+
     def _lack(self, attempt: AttemptRecord) -> None:
         """Say, now and then, that this machine lacks what attempts take: nobody else would be blamed for it."""
         self._lacking += 1
@@ -434,6 +448,7 @@ class Steering:
         self._health = {name: health for name, health in self._health.items() if name in used or health.in_flight}
         self._affinity.keep(used)
         self._strikes.keep(used)
+        self._quality.keep({*models, *self._configured})
 
 
 _HINTS = {

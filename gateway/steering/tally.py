@@ -8,8 +8,8 @@ sample. ``deployment|over`` counts all of these, ``|aud`` the audited, those tha
 (attempts ended with a first token or an error), ``|lim`` (429s), ``|won``, ``|tok``, ``|sec`` (decode), ``|gtok``,
 ``|gsec`` (decode where the tokens are guessed, which no figure is published of), ``|etok``, ``|esec`` (end to end),
 ``|ans``, ``|burst`` (answers whose speed could be known; those that came at once, out of a buffer), ``|stall`` (seconds
-of silence in winners' answers, beyond what is usual, of the longest of each). For the whole model
-``req``, ``out`` (calls answered, their tokens).
+of silence in winners' answers, beyond what is usual, of the longest of each), ``|judged``, ``|flawed`` (winners' whole
+answers; those with a flaw). For the whole model ``req``, ``out`` (calls answered, their tokens).
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,6 +50,8 @@ class Fields(msgspec.Struct, frozen=True, gc=False):
     over: str
     aud: str
     stall: str
+    judged: str
+    flawed: str
 
 
 @lru_cache(maxsize=_FIELDS_KNOWN)
@@ -107,6 +109,8 @@ class Tally(msgspec.Struct):
     over: float = 0.0
     aud: float = 0.0
     stall: float = 0.0
+    judged: float = 0.0
+    flawed: float = 0.0
     events: dict[int, Sparse] = {}
     censored: dict[int, Sparse] = {}
     late_events: dict[int, Sparse] = {}

@@ -57,6 +57,8 @@ ATTEMPTS: dict[str, sa.types.TypeEngine[Any]] = {
     "is_overtaken": sa.Boolean(),
     "overtaken_at_ms": sa.Double(),
     "predicted_ms": sa.Double(),
+    "judged_as": sa.Text(),
+    "flaw": sa.Text(),
     "price": sa.JSON(),
     "itl": sa.JSON(),
 }
@@ -88,6 +90,10 @@ VIEWS: dict[str, str | None] = {
     "tag_values_24h": None,
     "tag_values_30d": None,
     "tag_differences": None,
+    "answer_quality": None,
+    "answer_quality_1h": None,
+    "answer_quality_24h": None,
+    "answer_quality_30d": None,
     "load_5m": None,
     "load_peaks": None,
 }

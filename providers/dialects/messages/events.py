@@ -136,8 +136,11 @@ def _start_of_block(data: bytes, event: _Event) -> Chunk:
         return Chunk(data, meaningful=True, reasoning=True)
     if block.type is None:
         return Chunk(data)
-    tools = ((event.index or 0, ""),) if block.type == "tool_use" else ()
-    return Chunk(data, meaningful=True, answer=True, text_chars=len(block.name or ""), tools=tools)
+    name = block.name or ""
+    if block.type != "tool_use":
+        return Chunk(data, meaningful=True, answer=True, text_chars=len(name))
+    tools, names = ((event.index or 0, ""),), (name,) if name else ()
+    return Chunk(data, meaningful=True, answer=True, text_chars=len(name), tools=tools, names=names)
 
 
 def _usage(told: _Usage) -> Usage:

@@ -29,6 +29,8 @@ _ANSWERS = frozenset(
     }
 )
 _REASONING = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
+_REFUSAL = "response.refusal.delta"
+_CALLS = frozenset({"function_call", "custom_tool_call"})  # of the client's own tools
 _ARGUMENTS = "response.function_call_arguments.delta"
 _NULL = msgspec.Raw(b"null")
 
@@ -86,7 +88,8 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
             piece = (event.output_index or 0, delta)
             return Chunk(data, meaningful=True, answer=True, text_chars=len(delta), tools=(piece,))
         if event.type in _ANSWERS:
-            return Chunk(data, meaningful=True, answer=True, text_chars=len(delta))
+            refused = event.type == _REFUSAL
+            return Chunk(data, meaningful=True, answer=True, text_chars=len(delta), refused=refused)
         if event.type in _REASONING:
             return Chunk(data, meaningful=True, reasoning=True, text_chars=len(delta))
     return _read_other(data, event, secrets)
@@ -114,7 +117,9 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
             added = lenient(event.item, _Item)
             name = added.name or ""
             tools = ((event.output_index or 0, ""),) if added.type == "function_call" else ()
-            return Chunk(data, meaningful=bool(name), answer=bool(name), text_chars=len(name), tools=tools)
+            names = (name,) if name and added.type in _CALLS else ()
+            said = bool(name)
+            return Chunk(data, meaningful=said, answer=said, text_chars=len(name), tools=tools, names=names)
         case "response.output_item.done":
             item = lenient(event.item, _Item)
             is_seen = item.type == "image_generation_call" and bool(item.result)

@@ -46,7 +46,16 @@ def tables_and_views(connection: Connection) -> dict[str, list[str]]:
 
 # Postgres has partitions; SQLite notes which rows are new.
 OF_ONE_ENGINE = re.compile(r"alembic_version|(calls|attempts)_(first|default|\d+)|rollup_fresh_\w+")
-WINDOWED = ("race_value", "throughput", "provider_errors", "client_usage", "tag_values", "slo", "cache_value")
+WINDOWED = (
+    "race_value",
+    "throughput",
+    "provider_errors",
+    "client_usage",
+    "tag_values",
+    "slo",
+    "cache_value",
+    "answer_quality",
+)
 
 
 async def test_the_migrated_tables_are_the_ones_the_code_knows(ledger_url: str) -> None:

@@ -49,7 +49,8 @@ def rows() -> list[CallRecord]:
         told: dict[str, Any] = {
             "model": "llama", "client": "tests", "api": "chat.completions", "chars": 400, "prompt_tokens": 50,
             "cost_usd": 0.001, "in_flight": number % 7, "itl": {"0": 3, "8": 90, "20": 5}, "key_name": "#1",
-            "tool_calls": 1, "tool_calls_valid": number % 3 > 0, "cached_tokens": 10, "started_at": at,
+            "tool_calls": 1, "tool_calls_valid": number % 3 > 0, "cached_tokens": 10,
+            "judged_as": "tools", "started_at": at,
         }  # fmt: skip
         honest = number % 4 < 2  # so that both variants have all of them
         name = ("groq" if honest else "fireworks") if number % 8 < 4 else "liar"

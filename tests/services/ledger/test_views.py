@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.calls import CallRecord, Outcome, Role, TokensSource
+from gateway.calls import AnswerKind, CallRecord, Flaw, Outcome, Role, TokensSource
 from gateway.ledger import queries
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger.records import NOON, attempt, call, failed, lost, minutes, new_id, won
@@ -305,6 +305,29 @@ async def test_a_half_minute_is_a_whole_number_on_both_databases(ask: Ask) -> No
     (row,) = await ask("select slot from samples", call(won(new_id(), started_at=NOON + minutes(0.75))))
     assert isinstance(row["slot"], int)
     assert row["slot"] == NOON.timestamp() // 30 + 1
+
+
+async def test_answer_quality_counts_each_flaw_of_judged_answers_with_wilsons_interval(ask: Ask) -> None:
+    flaws = [Flaw.BAD_JSON] * 3 + [Flaw.EMPTY] + [None] * 36
+    calls = [
+        *(call(won(new_id(), model="llama", judged_as=AnswerKind.JSON, flaw=flaw)) for flaw in flaws),
+        call(won(new_id(), model="llama", judged_as=AnswerKind.PLAIN)),
+        call(won(new_id(), model="llama")),
+    ]
+    rows = await ask("select * from answer_quality where judged_as = 'json' and n_flawed > 0 order by n_flawed", *calls)
+    assert [(row["flaw"], row["n"], row["n_flawed"]) for row in rows] == [
+        ("empty", 40, 1),
+        ("bad_json", 40, 3),
+        ("any", 40, 4),
+    ]
+    assert (rows[2]["share"], rows[2]["share_low"], rows[2]["share_high"]) == (
+        pytest.approx(0.1),
+        pytest.approx(0.03957, abs=1e-5),
+        pytest.approx(0.23053, abs=1e-5),
+    )
+    unflawed = await ask("select * from answer_quality where judged_as = 'plain'")
+    assert {row["flaw"] for row in unflawed} == {"any", *Flaw}
+    assert all(row["share_low"] == pytest.approx(0.0, abs=1e-9) and row["share_high"] > 0.7 for row in unflawed)
 
 
 async def test_provider_errors_keep_the_last_words(ask: Ask) -> None:

@@ -121,3 +121,14 @@ def test_a_quick_starter_that_stalls_is_avoided(contender: Contender) -> None:
     peak, own = (warm(where, simulate(where, each)) for each in (contest.PEAK, contender))
     assert sum(each.stall_s > 0 for each in own) <= 0.02 * len(own)
     assert mean_total_s(own) < mean_total_s(peak)
+
+
+@pytest.mark.parametrize("contender", [contest.ECONOMY, contest.RACES], ids=lambda each: each.label)
+def test_a_fast_starter_whose_answers_are_of_no_use_hardly_answers_any_more(contender: Contender) -> None:
+    where = setting(WORLDS["flawed"], 3000, 7)
+    fastest = where.world.providers[0]
+    assert fastest.median_s == min(each.median_s for each in where.world.providers)
+    results = simulate(where, contender)
+    before = sum(each.is_flawed for each in simulate(where, Contender("race two", Objective.FIRST_TOKEN))[1500:])
+    assert sum(each.is_flawed for each in results[1500:]) < before / 5
+    assert sum(each.deployment == fastest.name for each in results[1500:]) > 0  # it is tried again now and then

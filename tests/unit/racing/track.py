@@ -20,6 +20,7 @@ from gateway.calls import (
 )
 from gateway.errors import ApiError
 from gateway.fleet import Clocks, Deployment, Model
+from gateway.racing.expected import answer_kind
 from gateway.racing.gather import GatheringSink
 from gateway.racing.race import Earlier, Race
 from gateway.racing.reading import Block
@@ -254,6 +255,7 @@ class Track:
         seats: Seats | None = None,
         falls_back: Callable[[ApiError], bool] = lambda _: False,
         earlier: Earlier | None = None,
+        fields: Mapping[str, Any] | None = None,
     ) -> None:
         self.seats = seats or Seats()
         self.full: list[str] = []  # extra launches that found no room
@@ -297,7 +299,8 @@ class Track:
             race=RaceSettings(),
         )
         self._call_options = {"streamed": streamed, "wants_usage": wants_usage, "win_on": win_on}
-        self._fields = {"messages": msgspec.Raw(b"[]")}
+        more = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in (fields or {}).items()}
+        self._fields = {"messages": msgspec.Raw(b"[]"), **more}
         if max_tokens is not None:
             self._fields["max_tokens"] = msgspec.Raw(msgspec.json.encode(max_tokens))
         self._ids = iter(range(1, 1000))
@@ -327,6 +330,7 @@ class Track:
             tags={},
             replica="test",
             region=None,
+            answer_kind=answer_kind(self._fields),
             **self._call_options,  # type: ignore[arg-type] # three named options, checked by Call itself
         )
         return Race(

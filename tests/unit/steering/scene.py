@@ -5,9 +5,11 @@ from datetime import UTC, datetime
 from random import Random
 
 from gateway.calls import (
+    AnswerKind,
     AttemptRecord,
     AttemptStart,
     CallRecord,
+    Flaw,
     Kind,
     Mode,
     Objective,
@@ -61,6 +63,7 @@ class Scene:
         excluded: Mapping[str, str] | None = None,
         prefix: Prefix | None = None,
         kind: Kind | None = None,
+        answer_kind: AnswerKind = AnswerKind.PLAIN,
         explain: bool = False,
         **race: float,
     ) -> Plan:
@@ -69,7 +72,19 @@ class Scene:
             MODEL,
             self.deployments,
             RaceSettings.model_validate({"mode": mode, "budget": budget, **race}),
-            Terms(objective, prompt_tokens, max_tokens, prices, limits, weights, canaries, excluded, prefix, kind),
+            Terms(
+                objective,
+                prompt_tokens,
+                max_tokens,
+                prices,
+                limits,
+                weights,
+                canaries,
+                excluded,
+                prefix,
+                kind,
+                answer_kind=answer_kind,
+            ),
             0,
             explain=explain,
         )
@@ -93,6 +108,8 @@ class Scene:
         *,
         speed_tps: float = 50.0,
         stall_s: float = 0.0,
+        judged_as: AnswerKind | None = None,
+        flaw: Flaw | None = None,
     ) -> AttemptRecord:
         """Run an attempt that delivers after ``ttft_s`` and streams for two seconds."""
         start = self.launch(deployment, role)
@@ -105,6 +122,8 @@ class Scene:
             decode_tps=speed_tps,
             itl_max_ms=1000 * stall_s,
             tokens_source=TokensSource.REPORTED,
+            judged_as=judged_as,
+            flaw=flaw,
         )
 
     def lose(self, deployment: str, age_s: float, role: Role = Role.PRIMARY) -> AttemptRecord:

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
+from gateway.calls import AnswerKind, Flaw
 from gateway.steering.constants import BUCKETS
 from gateway.steering.health import Condition, State
 from gateway.steering.histogram import bucket, edge_s
-from gateway.steering.intervals import quantiles
+from gateway.steering.intervals import quantiles, wilson
 from gateway.steering.leaderboard import Row, of_counts, rank, read_window, row
 from gateway.steering.survival import dense
 from gateway.steering.tally import Counts, event_field
+from tests.unit.steering.scene import MODEL, Scene
 
 NOBODY = [0.0] * BUCKETS
 CALM = Condition(State.OK, 0.0, probe_due=False, in_flight=2, price_s=0.0)
@@ -147,3 +149,25 @@ def test_the_order_is_the_policys_the_ranks_are_those_of_the_figures() -> None:
         ("ok", 1.0, 2),
         ("cooling 3.2 s", 0.0, 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("hits", "n", "low", "high"),
+    [(4, 40, 0.03957, 0.23053), (0, 10, 0.0, 0.27753), (10, 10, 0.72247, 1.0), (0, 0, 0.0, 1.0)],
+)
+def test_the_interval_of_a_share_is_wilsons(hits: int, n: int, low: float, high: float) -> None:
+    assert wilson(hits, n) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
+
+
+def test_the_leaderboard_says_how_many_of_the_judged_answers_are_flawed() -> None:
+    scene = Scene()
+    for number in range(20):
+        scene.win("a", 0.3, judged_as=AnswerKind.TOOLS, flaw=None if number % 4 else Flaw.BAD_TOOL_CALL)
+    scene.win("b", 0.3)
+    rows = {row.deployment: row for row in scene.steering.leaderboard(MODEL).deployments}
+    assert (rows["a"].judged, rows["a"].flaw_rate) == (20, 0.25)
+    assert (rows["a"].flaw_rate_low, rows["a"].flaw_rate_high) == (
+        pytest.approx(0.1119, abs=1e-4),
+        pytest.approx(0.4687, abs=1e-4),
+    )
+    assert (rows["b"].judged, rows["b"].flaw_rate, rows["b"].flaw_rate_high) == (0, None, None)

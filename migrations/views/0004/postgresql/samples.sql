@@ -6,8 +6,8 @@
 -- is_late: launched after its call, where others were slow, so that it is no fair sample. is_overtaken: another one won
 -- before its first token, and it was cut, unless it is one of those drawn to be watched (is_watched). Tokens and seconds
 -- are of answers whose provider counted the tokens; is_burst: of those whose speed could be known (is_timed), it came at
--- once, out of a buffer. stall_s: of a winner, its longest gap beyond half a second. model: the one it ran for, which
--- after a fallback is not the one that was asked for.
+-- once, out of a buffer. stall_s: of a winner, its longest gap beyond half a second. is_judged: a winner's whole answer,
+-- is_flawed: with a flaw. model: the one it ran for, which after a fallback is not the one that was asked for.
 create view samples as
 with judged as (
   select
@@ -28,6 +28,8 @@ with judged as (
       and coalesce(attempts.error_kind, '') not in ('rate_limited', 'bad_request', 'no_such_api') as is_error,
     attempts.outcome in ('failed', 'timeout', 'stalled')
       and coalesce(attempts.error_kind, '') = 'rate_limited' as is_rate_limited,
+    attempts.judged_as is not null as is_judged,
+    attempts.flaw is not null as is_flawed,
     attempts.decode_tps,
     attempts.completion_tokens,
     attempts.completion_tokens - coalesce(attempts.reasoning_tokens, 0) as visible_tokens,
@@ -78,5 +80,7 @@ select
   ) as is_timed,
   is_measured and decode_tps is null
     and visible_tokens > 1 and (span_s < 0.020 or completion_tokens - 1 > 5000.0 * span_s) as is_burst,
-  case when outcome = 'won' then greatest(0.0, coalesce(itl_max_ms, 0.0) / 1000.0 - 0.5) end as stall_s
+  case when outcome = 'won' then greatest(0.0, coalesce(itl_max_ms, 0.0) / 1000.0 - 0.5) end as stall_s,
+  is_judged,
+  is_flawed
 from judged

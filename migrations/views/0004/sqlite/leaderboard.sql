@@ -26,6 +26,8 @@ totals as (
     count(*) filter (where is_error) as n_errors,
     count(*) filter (where is_won) as n_won,
     count(*) filter (where is_rate_limited) as rate_limited,
+    count(*) filter (where is_judged) as judged,
+    count(*) filter (where is_flawed) as flawed,
     count(token_ms) as events,
     count(censored_ms) as censored,
     count(coalesce(token_ms, censored_ms)) filter (where is_watched) as audited,
@@ -184,7 +186,9 @@ figures as (
     buffered,
     case when buffered then e2e_tps else decode_tps end as speed_tps,
     cast(n_errors as double precision) / nullif(n, 0) as error_rate,
-    cast(totals.n_won as double precision) / nullif(by_model.n_won, 0) as win_share
+    cast(totals.n_won as double precision) / nullif(by_model.n_won, 0) as win_share,
+    judged,
+    cast(flawed as double precision) / nullif(judged, 0) as flaw_rate
   from totals
   join by_model using (model)
   join basis using (model, deployment)
@@ -218,5 +222,7 @@ select
     partition by model order by round(cast(speed_tps as numeric), 1) desc nulls last, deployment
   ) end as speed_rank,
   error_rate,
-  win_share
+  win_share,
+  judged,
+  flaw_rate
 from figures

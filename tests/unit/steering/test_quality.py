@@ -1,0 +1,148 @@
+"""Who answers worse than its peers is a last resort, hardly ever by chance, and comes back when it is well again."""
+
+from math import exp, sqrt
+from random import Random
+
+import pytest
+
+from gateway.calls import AnswerKind, Flaw, Mode, Role
+from gateway.steering.constants import EXPLORE_FLAWED_SHARE
+from gateway.steering.quality import Quality
+from tests.unit.steering.scene import MODEL, Scene
+
+TOOLS = AnswerKind.TOOLS
+
+
+def flaw(random: Random, rate: float) -> Flaw | None:
+    return Flaw.BAD_TOOL_CALL if random.random() < rate else None
+
+
+def feed(quality: Quality, random: Random, answers: int, **rates: float) -> list[tuple[str, int, bool]]:
+    """Give each deployment so many answers in turn; return who changed after how many, and whether it was demoted."""
+    changes = []
+    for number in range(answers):
+        for name, rate in rates.items():
+            if (change := quality.judged(MODEL, TOOLS, name, flaw(random, rate))) is not None:
+                changes.append((name, number, change.is_demoted))
+    return changes
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.02, 0.2, 0.6, 1.0])
+def test_where_all_fail_alike_nobody_is_demoted(rate: float) -> None:
+    assert feed(Quality(), Random(7), 25_000, a=rate, b=rate, c=rate, d=rate) == []
+
+
+@pytest.mark.parametrize("rate", [0.002, 0.02, 0.1, 0.3])
+def test_false_demotions_are_no_more_than_one_in_e_to_the_alarm_answers(rate: float) -> None:
+    alarm, answers = 5.0, 25_000
+    changes = feed(Quality(alarm), Random(11), answers, a=rate, b=rate, c=rate, d=rate)
+    assert sum(is_demoted for *_, is_demoted in changes) <= 4 * answers / exp(alarm)
+
+
+@pytest.mark.parametrize(("rate", "within"), [(0.3, 120), (0.15, 500), (1.0, 40)])
+def test_who_fails_more_often_than_its_peers_is_demoted_soon_and_nobody_else(rate: float, within: int) -> None:
+    quality, random = Quality(), Random(3)
+    feed(quality, random, 300, a=0.01, b=0.01, c=0.01)
+    changes = feed(quality, random, within, a=rate, b=0.01, c=0.01)
+    assert [(name, is_demoted) for name, _, is_demoted in changes][:1] == [("a", True)]
+    assert {name for name, *_ in changes} == {"a"}
+    demoted = quality.demoted(MODEL, TOOLS)
+    assert demoted is not None
+    assert demoted["a"].startswith("answers fail more often than its peers': ")
+    assert "answers with tools, mostly bad_tool_call; peers " in demoted["a"]
+
+
+def test_it_comes_back_when_its_answers_are_as_good_again() -> None:
+    quality, random = Quality(), Random(3)
+    feed(quality, random, 300, a=0.01, b=0.01)
+    feed(quality, random, 200, a=0.4, b=0.01)
+    assert quality.demoted(MODEL, TOOLS) is not None
+    assert feed(quality, random, 300, a=0.4) == []
+    assert [(name, is_demoted) for name, _, is_demoted in feed(quality, random, 150, a=0.01)] == [("a", False)]
+    assert quality.demoted(MODEL, TOOLS) is None
+
+
+def test_nobody_is_accused_by_peers_of_whom_little_is_known() -> None:
+    assert feed(Quality(), Random(3), 1000, a=0.5) == []
+    quality = Quality()
+    feed(quality, Random(4), 8, b=0.0)
+    assert feed(quality, Random(3), 1000, a=0.3) == []
+
+
+def test_kinds_of_answers_and_models_are_tested_apart() -> None:
+    quality, random = Quality(), Random(3)
+    feed(quality, random, 300, a=0.4, b=0.01)
+    assert quality.demoted(MODEL, AnswerKind.PLAIN) is None
+    assert quality.demoted("another", TOOLS) is None
+    quality.keep({"another"})
+    assert quality.demoted(MODEL, TOOLS) is None
+
+
+def demoted_scene(deployments: tuple[str, ...] = ("a", "b", "c")) -> Scene:
+    """``a`` is by far the fastest, and its tool calls do not parse."""
+    scene = Scene(deployments)
+    scene.warm_up(a=0.1, b=0.3, c=0.35)
+    for number in range(200):
+        for name in "bc":
+            scene.win(name, 0.3, judged_as=TOOLS)
+        scene.win("a", 0.1, judged_as=TOOLS, flaw=None if number % 2 else Flaw.BAD_TOOL_CALL)
+    scene.now_s += 1.0
+    return scene
+
+
+def test_a_demoted_deployment_answers_one_call_in_a_hundred_with_a_healthy_one_standing_by() -> None:
+    scene = demoted_scene()
+    plans = [scene.plan(answer_kind=TOOLS, budget=0.5) for _ in range(5000)]
+    tried = [plan for plan in plans if plan.launches[0].deployment == "a"]
+    assert len(tried) / len(plans) == pytest.approx(
+        EXPLORE_FLAWED_SHARE, abs=4 * sqrt(EXPLORE_FLAWED_SHARE / len(plans))
+    )
+    for plan in tried:
+        assert plan.launches[1].deployment != "a"
+        assert plan.launches[1].role is Role.HEDGE
+        assert plan.launches[1].delay_s > 0
+    for plan in plans:
+        if plan not in tried:
+            beside = [each for each in plan.launches if each.deployment == "a"]
+            assert all(each.role is Role.FAILOVER for each in beside)
+            assert [*(each.deployment for each in plan.launches), *plan.rest][-1] == "a"
+
+
+@pytest.mark.parametrize("mode", [Mode.SINGLE, Mode.RACE, Mode.HEDGE, Mode.AUTO])
+def test_every_mode_tries_it_now_and_then(mode: Mode) -> None:
+    scene = demoted_scene()
+    tried = sum(scene.plan(answer_kind=TOOLS, mode=mode).launches[0].deployment == "a" for _ in range(2000))
+    assert 8 <= tried <= 40
+
+
+def test_calls_of_another_kind_go_on_to_be_answered_by_it() -> None:
+    assert {demoted_scene().plan().launches[0].deployment for _ in range(5)} == {"a"}
+
+
+def test_a_demoted_deployment_still_answers_where_nobody_else_can() -> None:
+    scene = demoted_scene()
+    scene.deployments = ("a",)
+    assert scene.plan(answer_kind=TOOLS).launches[0].deployment == "a"
+    scene.deployments = ("a", "b", "c")
+    for _ in range(5):
+        scene.fail("b")
+        scene.fail("c")
+    assert scene.plan(answer_kind=TOOLS).launches[0].deployment == "a"
+
+
+def test_the_reason_is_explained() -> None:
+    scene = demoted_scene()
+    for _ in range(300):  # until it is tried
+        plan = scene.plan(answer_kind=TOOLS, explain=True)
+        assert plan.explanation is not None
+        prospects = {each.deployment: each for each in plan.explanation.deployments}
+        assert (prospects["a"].passed_over or "").startswith("answers fail more often than its peers'")
+        assert prospects["a"].draw == EXPLORE_FLAWED_SHARE
+        assert sum(each.draw for each in prospects.values()) == pytest.approx(1.0, abs=1e-3)
+        if plan.launches[0].deployment == "a":
+            assert (
+                "sees if it has recovered" in plan.explanation.launches[0].why
+                or "1%" in plan.explanation.launches[0].why
+            )
+            return
+    pytest.fail("it was never tried")
