@@ -1,6 +1,6 @@
 """Snapshots: the standings as the hot path reads them. They are made in the background, where there is one.
 
-``refresh`` makes those anew whose counts have changed, the oldest first, so many curves a second at most. A model that
+``refresh`` makes those again whose counts have changed, the oldest first, so many curves a second at most. A model that
 is asked for without a snapshot gets one at once; and where nobody refreshes, as in a simulation, so does one whose
 snapshot is a second old.
 """
@@ -78,7 +78,7 @@ class Snapshots:
             known.slot = -1  # what was lately is now before
 
     def refresh(self, passed_s: float) -> list[str]:
-        """Make anew what has changed, as much as ``passed_s`` seconds allow; return the models."""
+        """Make again what has changed, as much as ``passed_s`` seconds allow; return the models."""
         now_s = self._refreshed_at_s = self._clock()
         left, done = CURVES_PER_S * passed_s, []
         asked = [(known.checked_at_s, model) for model, known in self._models.items() if known.is_due(now_s)]
@@ -188,7 +188,7 @@ class _Known:
         return now_s - self.checked_at_s >= (STANDINGS_AGE_S if used else SLOT_S)
 
     def forget_usual(self) -> None:
-        """Let what is usual be made anew."""
+        """Let what is usual be made again."""
         self._usuals.clear()
 
     def take(self, lately: Evidences, answer_tokens: float) -> None:

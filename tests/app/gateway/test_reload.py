@@ -75,7 +75,7 @@ async def test_clients_and_their_rights_change_with_the_configuration(serve: Ser
 
 async def test_a_deployment_that_was_out_gets_another_chance(serve: Serve) -> None:
     async with serve(alpha=None) as stage:
-        stage.gateway.steering._health_of("alpha/m").refuse(0.0)
+        stage.gateway.steering._learning.health_of("alpha/m").refuse(0.0)
         stage.gateway.reload(read(stage.config, stage.folder))
         async with stage.get("/leaderboard") as response:
             assert (await response.json())["models"][0]["deployments"][0]["state"] == "ok"

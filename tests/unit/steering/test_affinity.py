@@ -238,7 +238,7 @@ def test_whoever_may_not_be_asked_is_not_asked_for_its_cache(trouble: Callable[[
 def test_a_rate_limit_nearly_used_up_is_not_pressed_for_a_cache() -> None:
     scene = equals()
     scene.steering.served(MODEL, CHAT, "b", None)
-    scene.steering._health["b"].limit_left(0.05, scene.now_s)
+    scene.steering._learning.healths["b"].limit_left(0.05, scene.now_s)
     drawn = Counter(primary(scene.plan(prefix=CHAT, prices=PRICES)) for _ in range(200))
     assert {why for _, why in drawn} == {Why.DRAWN}
     assert drawn["b", Why.DRAWN] < 60

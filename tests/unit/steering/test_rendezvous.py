@@ -129,7 +129,7 @@ def test_where_many_prompts_begin_alike_nobody_is_crowded() -> None:
 def test_a_rate_limit_nearly_used_up_is_not_pressed() -> None:
     scene = equals()
     first = home(scene)
-    scene.steering._health[first].limit_left(0.05, scene.now_s)
+    scene.steering._learning.healths[first].limit_left(0.05, scene.now_s)
     assert home(scene) != first
 
 

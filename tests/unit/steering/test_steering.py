@@ -394,4 +394,4 @@ def test_models_that_clients_named_once_are_forgotten() -> None:
     scene.now_s += 30
     scene.steering.plan("other", ("y",), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), 0)
     assert [board.model for board in scene.steering.leaderboards()] == ["other"]
-    assert set(scene.steering._health) == {"y"}
+    assert set(scene.steering._learning.healths) == {"y"}

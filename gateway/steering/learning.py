@@ -1,0 +1,245 @@
+"""Learning: what attempts teach as they start, answer and end: the board's counts, and the health of deployments."""
+
+from collections.abc import Callable
+from math import inf
+
+import msgspec
+import structlog
+
+from gateway.calls import AttemptRecord, AttemptStart, CallRecord, Outcome, Role, size_class
+from gateway.steering.board import Board
+from gateway.steering.constants import KNOWN_EVENTS, LATE_FACTOR, OTHER_CLASSES_FROM
+from gateway.steering.evidence import cut, event, kind_of
+from gateway.steering.health import Health, Trouble
+from gateway.steering.lengths import Lengths
+from gateway.steering.quality import Quality
+from gateway.steering.rebound import Rebounds
+from gateway.steering.samples import BROKEN, CUT, of_end, of_token
+from gateway.steering.sizing import size_of
+from gateway.steering.snapshots import Snapshots
+from gateway.steering.strikes import Strikes
+from gateway.steering.tally import OUTPUT_TOKENS, REQUESTS, Counts
+from providers.errors import ErrorKind
+
+_log = structlog.get_logger(__name__)
+
+# The client's own fault counts against nobody, nor does lacking one of the dialects count in the others.
+_NOBODYS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
+_OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
+_UNAUTHORIZED = 401
+
+LACK_TOLD_EVERY_S = 10.0  # that this machine is short of descriptors: a line for each attempt would be a flood
+
+
+class _Launched(msgspec.Struct, frozen=True):
+    unix_s: float  # a sample counts in the slot its attempt began in
+    in_flight: int  # others there at its deployment, of this replica
+    deployment: str
+    epoch: int  # in which it counts
+
+
+class Learning:
+    """What this replica has learned of all deployments, beside what the board counts."""
+
+    def __init__(
+        self,
+        board: Board,
+        snapshots: Snapshots,
+        strikes: Strikes,
+        *,
+        clock: Callable[[], float],
+        unix_clock: Callable[[], float],
+    ) -> None:
+        self.healths: dict[str, Health] = {}  # by deployment: a cool-down holds for every model it serves
+        self.lengths = Lengths()
+        self.quality = Quality()
+        self._board = board
+        self._snapshots = snapshots
+        self._strikes = strikes
+        self._strikes.listen(self._fails_elsewhere)
+        self._rebounds = Rebounds()
+        self._clock = clock
+        self._unix_clock = unix_clock
+        self._launched: dict[str, _Launched] = {}  # attempts under way, by id
+        self._lacking = 0  # attempts since it was last said that this machine was short of something
+        self._lack_told_s = -inf
+
+    def health_of(self, deployment: str) -> Health:
+        """Return the health of a deployment, a good one if nothing has happened there yet."""
+        health = self.healths.get(deployment)
+        if health is None:
+            health = self.healths[deployment] = Health()
+        return health
+
+    def attempt_started(self, model: str, start: AttemptStart) -> None:
+        """Count it in flight."""
+        others = self.health_of(start.deployment).launched(self._clock())
+        epoch = self._snapshots.epoch(model, start.deployment)
+        self._launched[start.id] = _Launched(self._unix_clock(), others, start.deployment, epoch)
+
+    def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
+        """Count an event, and believe that the deployment is well."""
+        deployment, launched, now_s = start.deployment, self._launched.get(start.id), self._clock()
+        health, kind = self.health_of(deployment), kind_of(prompt_class)
+        size = size_of(start.asked_tokens, size_class(prompt_class))
+        estimate = self._snapshots.of(model, prompt_class, start.asked_tokens).of(deployment)
+        sizing = self._snapshots.sizing(model, kind, deployment)
+        reference_s = ttft_s / sizing.factor(size)
+        sizing.seen(size, ttft_s)
+        late = not health.tripped and ttft_s > LATE_FACTOR * estimate.well_q95_s
+        if late and estimate.usual_events >= KNOWN_EVENTS:
+            self._strike(model, start, "slow")
+        else:
+            if health.delivered(ttft_s, estimate.well_q95_s, now_s):
+                _log.info("steering.recovered", model=model, deployment=deployment)
+                back = ttft_s <= estimate.usual_q95_s
+            else:
+                back = self._rebounds.heard(model, deployment, estimate, reference_s)
+            if back:
+                self._snapshots.begin_epoch(model, deployment)
+            if not health.tripped:
+                self._strikes.answered(deployment, start.provider)
+        counts = of_token(start, prompt_class, ttft_s)
+        if counts and not health.tripped:
+            counts[event(deployment, kind, self._snapshots.epoch(model, deployment), reference_s)] = 1.0
+        self._count(model, counts, None if launched is None else launched.unix_s)
+        if launched is not None:
+            health.answered(prompt_class, launched.in_flight, ttft_s, now_s)
+
+    def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
+        """Count what became of it: an event's attempt, a censored age, or an error."""
+        health = self.health_of(attempt.deployment)
+        health.ended()
+        if attempt.role is Role.PROBE:
+            health.probe_ended()
+        if attempt.headroom is not None:
+            health.limit_left(attempt.headroom, self._clock())
+        launched = self._launched.pop(attempt.id, None)
+        counts = of_end(attempt, prompt_class)
+        if counts and attempt.censored_at_ms is not None and attempt.outcome in CUT and not health.tripped:
+            counts |= self._cut(model, prompt_class, attempt, None if launched is None else launched.epoch)
+        self._count(model, counts, None if launched is None else launched.unix_s)
+        if attempt.judged_as is not None:
+            self._judged(model, attempt)
+        if attempt.outcome in BROKEN:
+            self._broken(model, prompt_class, attempt, health)
+        elif attempt.censored_at_ms is not None and attempt.outcome is Outcome.LOST:
+            self._overtaken(model, prompt_class, attempt, health)
+        elif attempt.error_kind is not None and attempt.error_kind == ErrorKind.LOCAL_RESOURCES:
+            self._lack(attempt)
+
+    def call_finished(self, record: CallRecord) -> None:
+        """Learn how long answers are."""
+        model = record.answered_model or record.model
+        tokens = record.completion_tokens if record.prompt_class < OTHER_CLASSES_FROM else None
+        if record.status_code < 400 and tokens is not None:  # noqa: PLR2004 - HTTP's first error
+            self._count(model, {REQUESTS: 1.0, OUTPUT_TOKENS: float(tokens)})
+            if record.kind is not None:
+                self.lengths.learn(model, record.kind, tokens)
+
+    def under_way(self, deployment: str) -> tuple[str, ...]:
+        """Return the ids of the attempts that are under way at ``deployment``, for whichever model."""
+        return tuple(each for each, launched in self._launched.items() if launched.deployment == deployment)
+
+    def keep(self, models: set[str], deployments: set[str]) -> None:
+        """Forget all models and deployments but these, and those with attempts under way."""
+        self._rebounds.keep(models)
+        self.quality.keep(models)
+        self._strikes.keep(deployments)
+        self.healths = {name: each for name, each in self.healths.items() if name in deployments or each.in_flight}
+
+    def _broken(self, model: str, prompt_class: int, attempt: AttemptRecord, health: Health) -> None:
+        name, kind, now_s = attempt.deployment, attempt.error_kind, self._clock()
+        if kind is None or kind in _NOBODYS:
+            return
+        trouble = Trouble(kind, attempt.status_code, attempt.error_message)
+        if kind == ErrorKind.RATE_LIMITED:
+            health.trouble = trouble
+            health.rate_limited(attempt.retry_after_s, now_s)
+            return
+        if kind in _OPERATORS:
+            # That a model makes no vectors or pictures, as 403 and 404 may say, keeps nobody from its answers.
+            if prompt_class >= OTHER_CLASSES_FROM and attempt.status_code != _UNAUTHORIZED:
+                return
+            health.trouble = trouble
+            if health.refuse(now_s):
+                _log.warning("steering.out", model=model, deployment=name, kind=kind, hint=_HINTS[ErrorKind(kind)])
+            return
+        health.trouble = trouble
+        if attempt.retry_after_s is not None:
+            health.cool(attempt.retry_after_s, now_s)  # a 503 that says when to come back
+        if attempt.ttft_ms is None:
+            self._strike(model, attempt, kind)
+
+    def _overtaken(self, model: str, prompt_class: int, loser: AttemptRecord, health: Health) -> None:
+        """Handle an attempt that was cancelled at the claim, without a first token; the winner may stream for minutes.
+
+        A primary cancelled at an age that is normal for it did nothing wrong; only one past its q95 gets a strike.
+        """
+        if not health.tripped and loser.role is not Role.PRIMARY:
+            return  # as for most losers: no need to look up its q95
+        age_s = (loser.censored_at_ms or 0.0) / 1000
+        estimate = self._snapshots.of(model, prompt_class, loser.asked_tokens).of(loser.deployment)
+        if health.tripped:
+            if health.cut(age_s, estimate.well_q95_s, self._clock()):
+                self._strikes.struck(loser.deployment, loser.provider, opened=True)
+        elif age_s >= estimate.q95_s:
+            self._strike(model, loser, "hangs")
+
+    def _cut(self, model: str, prompt_class: int, attempt: AttemptRecord, epoch: int | None) -> Counts:
+        """Return what an attempt cut without a first token adds for the policy.
+
+        Of a broken deployment nothing: that it hangs is known, and soon to be forgotten.
+        """
+        deployment, kind = attempt.deployment, kind_of(prompt_class)
+        factor = self._snapshots.sizing(model, kind, deployment).factor(
+            size_of(attempt.asked_tokens, size_class(prompt_class))
+        )
+        age_s = (attempt.censored_at_ms or 0.0) / 1000 / factor
+        if epoch is None:
+            epoch = self._snapshots.epoch(model, deployment)
+        return {cut(deployment, kind, epoch, age_s): 1.0}
+
+    def _judged(self, model: str, attempt: AttemptRecord) -> None:
+        assert attempt.judged_as is not None
+        change = self.quality.judged(model, attempt.judged_as, attempt.deployment, attempt.flaw)
+        if change is not None:
+            tell = _log.warning if change.is_demoted else _log.info
+            event = "steering.demoted" if change.is_demoted else "steering.restored"
+            tell(event, model=model, deployment=attempt.deployment, answers=attempt.judged_as, reason=change.reason)
+
+    def _lack(self, attempt: AttemptRecord) -> None:
+        """Say, now and then, that this machine lacks what attempts take: nobody else would be blamed for it."""
+        self._lacking += 1
+        now_s = self._clock()
+        if now_s < self._lack_told_s + LACK_TOLD_EVERY_S:
+            return
+        _log.error(
+            "gateway.out_of_resources",
+            error=attempt.error_message,
+            attempts=self._lacking,
+            hint="raise the limit on open files (ulimit -n, LimitNOFILE=), or send this machine fewer calls",
+        )
+        self._lack_told_s, self._lacking = now_s, 0
+
+    def _strike(self, model: str, attempt: AttemptStart | AttemptRecord, cause: str | None) -> None:
+        opened = self.health_of(attempt.deployment).strike(self._clock())
+        self._strikes.struck(attempt.deployment, attempt.provider, opened=opened)
+        if opened:
+            _log.warning("steering.opened", model=model, deployment=attempt.deployment, cause=cause)
+
+    def _fails_elsewhere(self, deployment: str) -> None:
+        """Open the breaker of a deployment that is broken by what other replicas report; it is probed as usual."""
+        health = self.healths.get(deployment)
+        if health is not None and health.fails_elsewhere(self._clock()):
+            _log.warning("steering.opened", deployment=deployment, cause="other replicas")
+
+    def _count(self, model: str, counts: Counts, unix_s: float | None = None) -> None:
+        if counts:
+            self._board.add(model, counts, self._unix_clock() if unix_s is None else unix_s)
+
+
+_HINTS = {
+    ErrorKind.PROVIDER_AUTH: "the provider refuses the key: set a valid one and reload",
+    ErrorKind.NOT_FOUND: "the provider does not know this model or the path: correct its name or base_url and reload",
+}
