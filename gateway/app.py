@@ -27,6 +27,7 @@ from gateway.racing.tasks import AttemptTasks
 from gateway.settings.datasheets import Datasheets
 from gateway.settings.model import Settings
 from gateway.steering.board import MemoryBoard
+from gateway.steering.constants import REFRESH_EVERY_S
 from gateway.steering.spending import Spending
 from gateway.steering.steering import Steering
 from gateway.steering.strikes import Strikes
@@ -181,6 +182,7 @@ class Gateway:
         if self.redis_board is not None:
             await self.redis_board.start()
         self._warm_up(self.context.fleet)
+        self._own(self._keep_fresh())
         if self.metrics.shared:
             self._own(self.metrics.keep_fresh())
 
@@ -210,6 +212,12 @@ class Gateway:
         self.steering.reset({name: list(model.deployments) for name, model in new.models.items()})
         self._retiring = self._own(_retire(old, new, after=self._retiring))
         self._warm_up(new)
+
+    async def _keep_fresh(self) -> None:
+        """Keep the standings made, so that no call has to."""
+        while True:
+            await asyncio.sleep(REFRESH_EVERY_S)
+            self.steering.refresh()
 
     def _warm_up(self, fleet: Fleet) -> None:
         """Have litellm imported, in the background, before one of its deployments enters a race."""

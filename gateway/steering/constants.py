@@ -17,6 +17,7 @@ SLOTS_KEPT = 20  # ten minutes; the oldest weighs 4 %
 HALF_LIFE_S = 120.0  # providers drift over minutes
 STANDINGS_AGE_S = 1.0  # a snapshot is used this long before it is made again
 REFRESHED_AT_LEAST_S = 5.0  # without a refresh in the background for so long, calls make their snapshots themselves
+REFRESH_EVERY_S = 0.1  # in the background; a slice of what a second allows
 CURVES_PER_S = 200  # that are made again in the background: 2 % of a core
 KEY_EXPIRY_S = 900  # Redis forgets a slot, and a batch's id, after all replicas have
 FLUSH_S = 1.0  # increments leave at least this often
@@ -95,7 +96,8 @@ HEDGE_MIN_S, HEDGE_MAX_S = 0.05, 10.0
 RESCUE_FACTOR = 4.0  # times the primary's q95: it hangs
 RESCUE_MIN_S, RESCUE_MAX_S = 1.5, 15.0
 NEXT_AT_LATEST_S = 20.0  # the next candidate starts by then, whatever the estimates say
-LINEUPS_KEPT = 1024  # models, prompt classes, objectives, expected lengths and who can answer, as they come
+LINEUPS_KEPT = 4096  # models, sizes of prompts and answers, objectives and who of the deployments can answer
+LINEUPS_WARM_S = 10.0  # since its last use a lineup is made again in the background when there are new standings
 
 # Load: found in the herd world, where everybody crowded into the fastest decoder; elsewhere they change nothing
 LOAD_HALF_LIFE_S = 300.0  # a law of queueing outlives the weather: it must still be known when the next burst comes

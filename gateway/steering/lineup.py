@@ -1,6 +1,6 @@
 """The lineup: a model's candidates in the order in which they are asked; what is the same for one call and the next."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from typing import TypeAlias
@@ -15,6 +15,7 @@ from gateway.steering.constants import (
     HEADROOM_LOW,
     HEADROOM_WEIGHT_MIN,
     LINEUPS_KEPT,
+    LINEUPS_WARM_S,
     NEAR,
     SPREAD_EXPONENT,
 )
@@ -126,7 +127,14 @@ class Lineups:
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], _Known] = {}  # by model, class, objective, length, deployments
 
-    def of(self, kind: tuple[str, int, int], conditions: Conditions, standings: Standings, asked: Asked) -> Lineup:
+    def of(
+        self,
+        kind: tuple[str, int, int],
+        conditions: Conditions,
+        standings: Standings,
+        asked: Asked,
+        now_s: float = 0.0,
+    ) -> Lineup:
         """Return the lineup of the deployments whose ``conditions`` are given; ``kind``: model, prompt class, size."""
         race, terms = asked
         if terms.limits or terms.objective is Objective.COST:  # it depends on what is in flight, or on the request
@@ -135,27 +143,36 @@ class Lineups:
         flawed = tuple(terms.flawed or ())
         key = (*kind, terms.objective, terms.answer_tokens, race.reading_tok_s, flawed, *conditions)
         known = self._known.get(key)
-        answer_tokens = expected_tokens(standings, terms)
-        if (
-            known is None
-            or known.standings is not standings
-            or known.min_tok_s != race.min_tok_s
-            or known.answer_tokens != answer_tokens
-            or known.weights != terms.weights
-            or known.canaries != terms.canaries
-        ):
+        if known is None or not known.fits(standings, race, terms):
             lineup = _lined_up(candidates(conditions, standings, race, terms), terms)
         elif changed := {name: new for name, new in conditions.items() if known.conditions[name] is not new}:
             others = {each.deployment: each for each in candidates(changed, standings, race, terms)}
             lineup = _lined_up([others.get(each.deployment, each) for each in known.lineup.candidates], terms)
         else:
+            known.used_at_s = now_s
             return known.lineup
         if known is None and len(self._known) >= LINEUPS_KEPT:
-            self._known.clear()
-        self._known[key] = _Known(
-            standings, race.min_tok_s, answer_tokens, terms.weights, terms.canaries, conditions, lineup
-        )
+            del self._known[next(iter(self._known))]
+        self._known[key] = _Known(kind, standings, asked, conditions, lineup, now_s)
         return lineup
+
+    def warm(
+        self,
+        model: str,
+        standings_of: Callable[[str, int, int | None], Standings],
+        conditions_of: Callable[[Iterable[str], float], Conditions],
+        now_s: float,
+    ) -> None:
+        """Make those of a model again that were used lately, of its new standings; forget those that were not."""
+        for key, known in [(key, known) for key, known in self._known.items() if key[0] == model]:
+            if now_s - known.used_at_s > LINEUPS_WARM_S:
+                del self._known[key]
+                continue
+            race, terms = known.asked
+            standings = standings_of(model, known.kind[1], terms.prompt_tokens)
+            conditions = conditions_of(known.conditions, now_s)
+            lineup = _lined_up(candidates(conditions, standings, race, terms), terms)
+            self._known[key] = _Known(known.kind, standings, known.asked, conditions, lineup, known.used_at_s)
 
     def keep(self, models: set[str]) -> None:
         """Forget all models but these."""
@@ -166,14 +183,25 @@ def _lined_up(candidates: Sequence[Candidate], terms: Terms) -> Lineup:
     return line_up(candidates, [each for each in candidates if each.canary] if terms.canaries else ())
 
 
-class _Known(msgspec.Struct, frozen=True):
+class _Known(msgspec.Struct):
+    kind: tuple[str, int, int]
     standings: Standings
-    min_tok_s: float | None
-    answer_tokens: float
-    weights: Mapping[str, float] | None
-    canaries: Mapping[str, float] | None
+    asked: Asked
     conditions: Conditions
     lineup: Lineup
+    used_at_s: float
+
+    def fits(self, standings: Standings, race: RaceSettings, terms: Terms) -> bool:
+        """Tell whether it is what would be made now, as far as conditions have not changed."""
+        before_race, before = self.asked
+        return (
+            self.standings is standings
+            and before_race.min_tok_s == race.min_tok_s
+            and expected_tokens(standings, before) == expected_tokens(standings, terms)
+            and before.weights == terms.weights
+            and before.canaries == terms.canaries
+            and before.flawed == terms.flawed
+        )
 
 
 def _headroom_weight(candidate: Candidate) -> float:

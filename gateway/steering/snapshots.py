@@ -81,13 +81,16 @@ class Snapshots:
         """Make again what has changed, as much as ``passed_s`` seconds allow; return the models."""
         now_s = self._refreshed_at_s = self._clock()
         left, done = CURVES_PER_S * passed_s, []
-        asked = [(known.checked_at_s, model) for model, known in self._models.items() if known.is_due(now_s)]
-        for _, model in sorted(asked):
+        due = [(known.checked_at_s, model) for model, known in self._models.items() if known.is_due(now_s)]
+        for _, model in sorted(due):
+            known = self._models[model]
             if left <= 0:
                 break
-            before = self._models[model].made_at_s
-            known = self._look(model, now_s)
-            if known.made_at_s != before:
+            if known.asked_at_s < known.checked_at_s:
+                self._fold(model, known, now_s)
+                continue
+            before = known.made_at_s
+            if self._look(model, now_s).made_at_s != before:
                 left -= known.curves
                 done.append(model)
         return done
@@ -122,6 +125,12 @@ class Snapshots:
         known.take(read_evidence(counts, known.epochs), answer_tokens(counts))
         known.key = key
         return known
+
+    def _fold(self, model: str, known: "_Known", now_s: float) -> None:
+        """Remember what the board will soon forget of a model that nobody calls just now."""
+        known.checked_at_s = now_s
+        unix_s = self._unix_clock()
+        self.memory.fold(model, self._board.slots(model, unix_s), slot_of(unix_s))
 
     def _remembered(self, model: str, slot: int, unix_s: float, epochs: Mapping[str, int]) -> tuple[Evidences, ...]:
         """Return what is known on the longer scales, the longest first.
@@ -183,9 +192,9 @@ class _Known:
         return len(self._lately) * max(1, len(self._made))
 
     def is_due(self, now_s: float) -> bool:
-        """Tell whether to look again: it was asked for since, or may have been forgotten by the next time."""
-        used = self.asked_at_s >= self.checked_at_s
-        return now_s - self.checked_at_s >= (STANDINGS_AGE_S if used else SLOT_S)
+        """Tell whether to look again: it was asked for since, or the board may forget something of it."""
+        asked = self.asked_at_s >= self.checked_at_s
+        return now_s - self.checked_at_s >= (STANDINGS_AGE_S if asked else SLOT_S)
 
     def forget_usual(self) -> None:
         """Let what is usual be made again."""

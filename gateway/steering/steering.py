@@ -6,6 +6,7 @@ drive it through a day in seconds.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import inf
 from random import Random
 
 import msgspec
@@ -20,7 +21,7 @@ from gateway.steering.budget import Budget
 from gateway.steering.candidates import Terms, costs_usd, expected_tokens
 from gateway.steering.explainer import explained
 from gateway.steering.explanation import Explanation
-from gateway.steering.health import Health, State
+from gateway.steering.health import Condition, Health, State
 from gateway.steering.leaderboard import WINDOW_S, Leaderboard, rank, read_window, row, state_of
 from gateway.steering.learning import Learning
 from gateway.steering.lineup import Lineups
@@ -63,6 +64,7 @@ class Steering:
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model
         self._planned: dict[str, tuple[str, ...]] = {}  # by model as last planned: clients may name their own
         self._slot = 0
+        self._refreshed_at_s = -inf
 
     def plan(
         self,
@@ -86,6 +88,16 @@ class Steering:
                 self._learning.health_of(launch.deployment).probed(now_s, launch.watch_s)
         self._forget()
         return plan
+
+    def refresh(self) -> None:
+        """Make standings and lineups again whose counts have changed, so that calls find them made: milliseconds.
+
+        To be called every ``REFRESH_EVERY_S``, apart from calls; without it they make their own, once a second.
+        """
+        now_s = self._clock()
+        passed_s, self._refreshed_at_s = min(1.0, now_s - self._refreshed_at_s), now_s
+        for model in self._snapshots.refresh(passed_s):
+            self._lineups.warm(model, self._snapshots.of, self._conditions, now_s)
 
     def explain(
         self,
@@ -220,12 +232,9 @@ class Steering:
             terms = msgspec.structs.replace(terms, flawed=flawed)
         if terms.excluded:
             names = [name for name in names if name not in terms.excluded]
-        conditions = {}
-        for name in names:
-            health = self._learning.health_of(name)
-            conditions[name] = health.calm or health.condition(now_s)  # of most, nothing has happened since
+        conditions = self._conditions(names, now_s)
         kind = (model, prompt_class, size_of(terms.prompt_tokens))
-        lineup = self._lineups.of(kind, conditions, standings, (race, terms))
+        lineup = self._lineups.of(kind, conditions, standings, (race, terms), now_s)
         held, home = NOTHING_HELD, None
         if terms.prefix is not None and race.cache_affinity:
             held = self._affinity.held(model, terms.prefix, terms.prices, now_s)
@@ -240,6 +249,13 @@ class Steering:
             told = explained(plan, lineup, race, terms, held=held, home=home, answer_tokens=answer, tokens=tokens)
             plan = msgspec.structs.replace(plan, explanation=told)
         return plan
+
+    def _conditions(self, names: Iterable[str], now_s: float) -> dict[str, Condition]:
+        conditions = {}
+        for name in names:
+            health = self._learning.health_of(name)
+            conditions[name] = health.calm or health.condition(now_s)  # of most, nothing has happened since
+        return conditions
 
     def _names(self, model: str, deployments: Sequence[str]) -> tuple[str, ...]:
         names = self._planned.get(model)
