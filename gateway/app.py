@@ -20,6 +20,8 @@ from gateway.ingress.context import Context
 from gateway.ingress.refusals import Refusals
 from gateway.ingress.routes import application
 from gateway.ingress.stored_responses import StoredResponses
+from gateway.ledger.errors import DatabaseUnreachableError, QueryError
+from gateway.ledger.remembered import remembered
 from gateway.ledger.retention import Retention
 from gateway.ledger.writer import Ledger
 from gateway.racing.seats import MAX_IN_FLIGHT, Seats
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from gateway.steering.redis_board import RedisBoard
+
+
+_RECOLLECTED_AFTER_S = (0.0, 10.0, 60.0)  # as the database may start with the gateway
 
 
 class Recorders:
@@ -183,6 +188,7 @@ class Gateway:
             await self.redis_board.start()
         self._warm_up(self.context.fleet)
         self._own(self._keep_fresh())
+        self._own(self._recollect())
         if self.metrics.shared:
             self._own(self.metrics.keep_fresh())
 
@@ -212,6 +218,19 @@ class Gateway:
         self.steering.reset({name: list(model.deployments) for name, model in new.models.items()})
         self._retiring = self._own(_retire(old, new, after=self._retiring))
         self._warm_up(new)
+
+    async def _recollect(self) -> None:
+        """Have steering remember what the ledger has of the last day. No call waits for it."""
+        url = self.context.settings.database_url.get_secret_value()
+        for wait_s in _RECOLLECTED_AFTER_S:
+            await asyncio.sleep(wait_s)
+            try:
+                models = self.steering.recollect(await remembered(url, datetime.now(UTC)))
+            except (DatabaseUnreachableError, QueryError) as error:
+                structlog.get_logger().info("steering.not_recollected", error=str(error))
+            else:
+                structlog.get_logger().debug("steering.recollected", models=models)
+                return
 
     async def _keep_fresh(self) -> None:
         """Keep the standings made, so that no call has to."""

@@ -311,6 +311,18 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: Kind | None = None  # not a column; the expected lengths of answers need it
 
 
+class HourlySum(msgspec.Struct, frozen=True, gc=False):
+    """How many attempts of one deployment at one model there were in one hour, of one kind."""
+
+    model: str
+    deployment: str
+    size_class: int
+    unix_s: float  # the middle of the hour
+    metric: str  # "ttft", "tps" (decode; of ``bucket``), "n" (answered or failed) or "err"
+    bucket: int  # eight to an octave, from 10 ms, or 10 tok/s
+    n: float
+
+
 class Recorder(Protocol):
     """Who hears of calls while they run: ledger, leaderboard, metrics and log, wired together by ``app.py``.
 

@@ -8,7 +8,7 @@ import structlog
 
 from gateway.calls import AttemptRecord, AttemptStart, CallRecord, Outcome, Role, size_class
 from gateway.steering.board import Board
-from gateway.steering.constants import KNOWN_EVENTS, LATE_FACTOR, OTHER_CLASSES_FROM
+from gateway.steering.constants import KNOWN_EVENTS, OTHER_CLASSES_FROM, PROBE_FACTOR, UNCOUNTED_CLASSES_FROM
 from gateway.steering.evidence import cut, event, kind_of
 from gateway.steering.health import Health, Trouble
 from gateway.steering.lengths import Lengths
@@ -61,6 +61,8 @@ class Learning:
         self._clock = clock
         self._unix_clock = unix_clock
         self._launched: dict[str, _Launched] = {}  # attempts under way, by id
+        self._recovered_at_s: dict[str, float] = {}  # seconds since 1970, by deployment
+        self._doubted: dict[str, list[tuple[str, str, float]]] = {}  # model, field, when: by deployment, at most 3 each
         self._lacking = 0  # attempts since it was last said that this machine was short of something
         self._lack_told_s = -inf
 
@@ -78,31 +80,32 @@ class Learning:
         self._launched[start.id] = _Launched(self._unix_clock(), others, start.deployment, epoch)
 
     def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
-        """Count an event, and believe that the deployment is well."""
+        """Count an event, and believe that the deployment is well, unless it is far too late."""
         deployment, launched, now_s = start.deployment, self._launched.get(start.id), self._clock()
         health, kind = self.health_of(deployment), kind_of(prompt_class)
         size = size_of(start.asked_tokens, size_class(prompt_class))
         estimate = self._snapshots.of(model, prompt_class, start.asked_tokens).of(deployment)
         sizing = self._snapshots.sizing(model, kind, deployment)
         reference_s = ttft_s / sizing.factor(size)
-        sizing.seen(size, ttft_s)
-        late = not health.tripped and ttft_s > LATE_FACTOR * estimate.well_q95_s
+        unix_s = self._unix_clock() if launched is None else launched.unix_s
+        late = not health.tripped and ttft_s > PROBE_FACTOR * estimate.well_q95_s
         if late and estimate.usual_events >= KNOWN_EVENTS:
+            self._doubt(model, deployment, event(deployment, kind, self._epoch(model, deployment), reference_s), unix_s)
             self._strike(model, start, "slow")
         else:
             if health.delivered(ttft_s, estimate.well_q95_s, now_s):
                 _log.info("steering.recovered", model=model, deployment=deployment)
-                back = ttft_s <= estimate.usual_q95_s
-            else:
-                back = self._rebounds.heard(model, deployment, estimate, reference_s)
-            if back:
+                self._recovered_at_s[deployment] = self._unix_clock()
+            elif self._rebounds.heard(model, deployment, estimate, reference_s):
                 self._snapshots.begin_epoch(model, deployment)
             if not health.tripped:
+                sizing.seen(size, ttft_s)
                 self._strikes.answered(deployment, start.provider)
-        counts = of_token(start, prompt_class, ttft_s)
-        if counts and not health.tripped:
-            counts[event(deployment, kind, self._snapshots.epoch(model, deployment), reference_s)] = 1.0
-        self._count(model, counts, None if launched is None else launched.unix_s)
+                self._believe(deployment)
+            if prompt_class < UNCOUNTED_CLASSES_FROM:
+                # Also of one that is broken: what is slow for hours is its new usual.
+                self._count(model, {event(deployment, kind, self._epoch(model, deployment), reference_s): 1.0}, unix_s)
+        self._count(model, of_token(start, prompt_class, ttft_s), unix_s)
         if launched is not None:
             health.answered(prompt_class, launched.in_flight, ttft_s, now_s)
 
@@ -115,16 +118,14 @@ class Learning:
         if attempt.headroom is not None:
             health.limit_left(attempt.headroom, self._clock())
         launched = self._launched.pop(attempt.id, None)
-        counts = of_end(attempt, prompt_class)
-        if counts and attempt.censored_at_ms is not None and attempt.outcome in CUT and not health.tripped:
-            counts |= self._cut(model, prompt_class, attempt, None if launched is None else launched.epoch)
-        self._count(model, counts, None if launched is None else launched.unix_s)
+        unix_s = self._unix_clock() if launched is None else launched.unix_s
+        self._count(model, of_end(attempt, prompt_class), unix_s)
         if attempt.judged_as is not None:
             self._judged(model, attempt)
         if attempt.outcome in BROKEN:
             self._broken(model, prompt_class, attempt, health)
-        elif attempt.censored_at_ms is not None and attempt.outcome is Outcome.LOST:
-            self._overtaken(model, prompt_class, attempt, health)
+        elif attempt.censored_at_ms is not None and attempt.outcome in CUT:
+            self._cut(model, prompt_class, attempt, launched)
         elif attempt.error_kind is not None and attempt.error_kind == ErrorKind.LOCAL_RESOURCES:
             self._lack(attempt)
 
@@ -145,6 +146,8 @@ class Learning:
         """Forget all models and deployments but these, and those with attempts under way."""
         self._rebounds.keep(models)
         self.quality.keep(models)
+        self._recovered_at_s = {name: at for name, at in self._recovered_at_s.items() if name in deployments}
+        self._doubted = {name: each for name, each in self._doubted.items() if name in deployments}
         self._strikes.keep(deployments)
         self.healths = {name: each for name, each in self.healths.items() if name in deployments or each.in_flight}
 
@@ -171,34 +174,47 @@ class Learning:
         if attempt.ttft_ms is None:
             self._strike(model, attempt, kind)
 
-    def _overtaken(self, model: str, prompt_class: int, loser: AttemptRecord, health: Health) -> None:
-        """Handle an attempt that was cancelled at the claim, without a first token; the winner may stream for minutes.
+    def _cut(self, model: str, prompt_class: int, loser: AttemptRecord, launched: "_Launched | None") -> None:
+        """Handle an attempt that was cancelled without a first token, at the claim or because its client left.
 
-        A primary cancelled at an age that is normal for it did nothing wrong; only one past its q95 gets a strike.
+        A primary cancelled at the claim at an age that is normal for it did nothing wrong; only one past its q95 gets a
+        strike. Of a broken deployment nothing is counted: that it hangs is known, and is to be forgotten.
         """
-        if not health.tripped and loser.role is not Role.PRIMARY:
-            return  # as for most losers: no need to look up its q95
-        age_s = (loser.censored_at_ms or 0.0) / 1000
-        estimate = self._snapshots.of(model, prompt_class, loser.asked_tokens).of(loser.deployment)
+        deployment, kind, now_s = loser.deployment, kind_of(prompt_class), self._clock()
+        health, age_s = self.health_of(deployment), (loser.censored_at_ms or 0.0) / 1000
+        is_lost = loser.outcome is Outcome.LOST
         if health.tripped:
-            if health.cut(age_s, estimate.well_q95_s, self._clock()):
-                self._strikes.struck(loser.deployment, loser.provider, opened=True)
-        elif age_s >= estimate.q95_s:
-            self._strike(model, loser, "hangs")
-
-    def _cut(self, model: str, prompt_class: int, attempt: AttemptRecord, epoch: int | None) -> Counts:
-        """Return what an attempt cut without a first token adds for the policy.
-
-        Of a broken deployment nothing: that it hangs is known, and soon to be forgotten.
-        """
-        deployment, kind = attempt.deployment, kind_of(prompt_class)
-        factor = self._snapshots.sizing(model, kind, deployment).factor(
-            size_of(attempt.asked_tokens, size_class(prompt_class))
+            estimate = self._snapshots.of(model, prompt_class, loser.asked_tokens).of(deployment)
+            if is_lost and health.cut(age_s, estimate.well_q95_s, now_s):
+                self._strikes.struck(deployment, loser.provider, opened=True)
+            return
+        unix_s = self._unix_clock() if launched is None else launched.unix_s
+        if prompt_class >= UNCOUNTED_CLASSES_FROM or unix_s < self._recovered_at_s.get(deployment, 0.0):
+            return  # it began during a fault that is over
+        size = size_of(loser.asked_tokens, size_class(prompt_class))
+        reference_s = age_s / self._snapshots.sizing(model, kind, deployment).factor(size)
+        field = cut(
+            deployment, kind, self._epoch(model, deployment) if launched is None else launched.epoch, reference_s
         )
-        age_s = (attempt.censored_at_ms or 0.0) / 1000 / factor
-        if epoch is None:
-            epoch = self._snapshots.epoch(model, deployment)
-        return {cut(deployment, kind, epoch, age_s): 1.0}
+        if is_lost and loser.role is Role.PRIMARY:
+            estimate = self._snapshots.of(model, prompt_class, loser.asked_tokens).of(deployment)
+            if age_s >= estimate.q95_s:
+                self._doubt(model, deployment, field, unix_s)
+                self._strike(model, loser, "hangs")
+                return
+        self._count(model, {field: 1.0}, unix_s)
+
+    def _doubt(self, model: str, deployment: str, field: str, unix_s: float) -> None:
+        """Keep a sample that may be of a fault until it is known whether it is: then nothing is to be learned of it."""
+        self._doubted.setdefault(deployment, []).append((model, field, unix_s))
+
+    def _believe(self, deployment: str) -> None:
+        """Count what was in doubt: the deployment is well."""
+        for model, field, unix_s in self._doubted.pop(deployment, ()):
+            self._count(model, {field: 1.0}, unix_s)
+
+    def _epoch(self, model: str, deployment: str) -> int:
+        return self._snapshots.epoch(model, deployment)
 
     def _judged(self, model: str, attempt: AttemptRecord) -> None:
         assert attempt.judged_as is not None
@@ -226,12 +242,14 @@ class Learning:
         opened = self.health_of(attempt.deployment).strike(self._clock())
         self._strikes.struck(attempt.deployment, attempt.provider, opened=opened)
         if opened:
+            self._doubted.pop(attempt.deployment, None)
             _log.warning("steering.opened", model=model, deployment=attempt.deployment, cause=cause)
 
     def _fails_elsewhere(self, deployment: str) -> None:
         """Open the breaker of a deployment that is broken by what other replicas report; it is probed as usual."""
         health = self.healths.get(deployment)
         if health is not None and health.fails_elsewhere(self._clock()):
+            self._doubted.pop(deployment, None)
             _log.warning("steering.opened", deployment=deployment, cause="other replicas")
 
     def _count(self, model: str, counts: Counts, unix_s: float | None = None) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gateway.steering.constants import MEMORY_HALF_LIVES_S, MODELS_REMEMBERED, SLOT_S, SLOTS_KEPT
+from gateway.steering.constants import MEMORY_HALF_LIVES_S, MODELS_REMEMBERED, SLOT_S
 from gateway.steering.evidence import lasting
 from gateway.steering.tally import Counts, add_weighted
 
 _FORGOTTEN = 0.001  # of a sample
-_FOLDED_AT_SLOTS = SLOTS_KEPT - 2  # old: two slots before the board drops it
+_FOLDED_AT_SLOTS = 4  # old: the other replicas have flushed theirs by then, and the board still has it for minutes
 
 
 class Memory:
@@ -23,10 +23,10 @@ class Memory:
         self._models: dict[str, _Remembered] = {}  # the last folded last
 
     def fold(self, model: str, slots: Mapping[int, Mapping[str, float]], now_slot: int) -> int:
-        """Take from the board's ``slots`` those that it will soon drop. Return the slot from which on it counts itself.
+        """Take those of the board's ``slots`` that are complete. Return the first that is not.
 
-        To be called at least every minute while the model has calls. All slots up to the returned one, exclusively, are
-        in ``counts``; the others are to be taken from the board.
+        To be called at least every eight minutes while the model has calls, before the board drops what is older than
+        ten. The returned slot and those after it are to be taken from the board, those before are in ``counts``.
         """
         known = self._models.pop(model, None) or _Remembered(tuple({} for _ in MEMORY_HALF_LIVES_S))
         self._models[model] = known

@@ -30,7 +30,7 @@ class Snapshots:
     """The latest standings of each model, kind of call and size of prompt."""
 
     def __init__(self, board: Board, clock: Callable[[], float], unix_clock: Callable[[], float]) -> None:
-        self.memory = Memory()
+        self._memory = Memory()
         self._board = board
         self._clock = clock
         self._unix_clock = unix_clock
@@ -76,6 +76,13 @@ class Snapshots:
             known.checked_at_s = -inf
             known.key = _NEVER
             known.slot = -1  # what was lately is now before
+
+    def remember(self, model: str, counts: Mapping[str, float], slot: int) -> None:
+        """Take counts of before this process began, as of ``slot``."""
+        self._memory.learn(model, counts, min(slot, slot_of(self._unix_clock())))
+        known = self._models.get(model)
+        if known is not None:
+            known.key, known.slot, known.checked_at_s = _NEVER, -1, -inf
 
     def refresh(self, passed_s: float) -> list[str]:
         """Make again what has changed, as much as ``passed_s`` seconds allow; return the models."""
@@ -130,7 +137,7 @@ class Snapshots:
         """Remember what the board will soon forget of a model that nobody calls just now."""
         known.checked_at_s = now_s
         unix_s = self._unix_clock()
-        self.memory.fold(model, self._board.slots(model, unix_s), slot_of(unix_s))
+        self._memory.fold(model, self._board.slots(model, unix_s), slot_of(unix_s))
 
     def _remembered(self, model: str, slot: int, unix_s: float, epochs: Mapping[str, int]) -> tuple[Evidences, ...]:
         """Return what is known on the longer scales, the longest first.
@@ -139,18 +146,18 @@ class Snapshots:
         have on the shorter ones, so that it counts once.
         """
         slots = self._board.slots(model, unix_s)
-        since = self.memory.fold(model, slots, slot)
-        hours, minutes = (self.memory.counts(model, scale, slot) for scale in range(len(MEMORY_HALF_LIVES_S)))
+        since = self._memory.fold(model, slots, slot)
+        hours, minutes = (self._memory.counts(model, scale, slot) for scale in range(len(MEMORY_HALF_LIVES_S)))
         add_weighted(hours, minutes, -1.0)
         for each, counts in slots.items():
+            age_s = max(0, slot - each) * SLOT_S
+            current, before = lasting(counts, epochs)
             if each >= since:
-                age_s = max(0, slot - each) * SLOT_S
                 in_hours, in_minutes = (0.5 ** (age_s / half_life_s) for half_life_s in MEMORY_HALF_LIVES_S)
-                current, before = lasting(counts, epochs)
-                add_weighted(hours, current, in_hours - in_minutes)
-                add_weighted(hours, before, in_hours - in_minutes)
-                add_weighted(minutes, current, in_minutes - 0.5 ** (age_s / HALF_LIFE_S))
-                add_weighted(minutes, before, in_minutes)
+                for part in (current, before):
+                    add_weighted(hours, part, in_hours - in_minutes)
+                    add_weighted(minutes, part, in_minutes)
+            add_weighted(minutes, current, -(0.5 ** (age_s / HALF_LIFE_S)))
         return read_evidence(hours), read_evidence(minutes)
 
 

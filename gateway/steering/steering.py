@@ -11,7 +11,7 @@ from random import Random
 
 import msgspec
 
-from gateway.calls import EXPLORING, AttemptRecord, AttemptStart, CallRecord, CallStart
+from gateway.calls import EXPLORING, AttemptRecord, AttemptStart, CallRecord, CallStart, HourlySum
 from gateway.errors import NotAsked
 from gateway.settings.model import RaceSettings
 from gateway.steering import planner
@@ -26,6 +26,7 @@ from gateway.steering.leaderboard import WINDOW_S, Leaderboard, rank, read_windo
 from gateway.steering.learning import Learning
 from gateway.steering.lineup import Lineups
 from gateway.steering.planner import Launch, Plan
+from gateway.steering.recollection import recollect
 from gateway.steering.rendezvous import home_of
 from gateway.steering.sizing import size_of
 from gateway.steering.snapshots import Snapshots
@@ -98,6 +99,10 @@ class Steering:
         passed_s, self._refreshed_at_s = min(1.0, now_s - self._refreshed_at_s), now_s
         for model in self._snapshots.refresh(passed_s):
             self._lineups.warm(model, self._snapshots.of, self._conditions, now_s)
+
+    def recollect(self, sums: Iterable[HourlySum]) -> int:
+        """Take what the ledger remembers of the time before the start, in any order; return of how many models."""
+        return recollect(self._snapshots, sums)
 
     def explain(
         self,

@@ -1,0 +1,39 @@
+"""Recollection: the sums of a ledger as counts of the board, for what is remembered of the time before the start."""
+
+from collections.abc import Iterable
+
+from gateway.calls import HourlySum
+from gateway.steering.board import slot_of
+from gateway.steering.evidence import event
+from gateway.steering.histogram import mid_s
+from gateway.steering.sizing import Sizing, size_of
+from gateway.steering.snapshots import Snapshots
+from gateway.steering.tally import Counts
+
+
+def recollect(snapshots: Snapshots, sums: Iterable[HourlySum]) -> int:
+    """Have ``sums`` remembered; return of how many models.
+
+    How much of a first token was the prompt's is not known any more: it is taken to be what is usual for its class.
+    Each speed stands for a second of decoding.
+    """
+    usual = Sizing()
+    by_hour: dict[tuple[str, int], Counts] = {}
+    for each in sums:
+        counts = by_hour.setdefault((each.model, slot_of(each.unix_s)), {})
+        if each.metric == "ttft":
+            reference_s = mid_s(each.bucket) / usual.factor(size_of(None, max(0, each.size_class)))
+            _add(counts, event(each.deployment, 0, 0, reference_s), each.n)
+        elif each.metric == "tps":
+            tok_s = 1000 * mid_s(each.bucket)  # buckets are of milliseconds, or of whatever is counted
+            _add(counts, f"{each.deployment}|tok", tok_s * each.n)
+            _add(counts, f"{each.deployment}|sec", each.n)
+        else:
+            _add(counts, f"{each.deployment}|{each.metric}", each.n)
+    for (model, slot), counts in sorted(by_hour.items(), key=lambda item: item[0][1]):
+        snapshots.remember(model, counts, slot)
+    return len({model for model, _ in by_hour})
+
+
+def _add(counts: Counts, field: str, amount: float) -> None:
+    counts[field] = counts.get(field, 0.0) + amount

@@ -1,0 +1,62 @@
+"""A gateway that starts knows what the ledger remembers."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from statistics import fmean
+
+import pytest
+
+from gateway.calls import Objective
+from gateway.ledger.errors import QueryError
+from gateway.ledger.remembered import remembered
+from gateway.settings.model import RaceSettings
+from gateway.steering.board import MemoryBoard
+from gateway.steering.candidates import Terms
+from gateway.steering.steering import Steering
+from tests.services.ledger.test_leaderboard import stored, traffic
+
+MODEL = "llama"
+
+
+def fresh(now: datetime) -> Steering:
+    return Steering(MemoryBoard(), clock=lambda: 0.0, unix_clock=now.timestamp, random=Random(1))
+
+
+async def test_a_gateway_that_starts_judges_deployments_by_the_hours_before(ledger_url: str, tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    records = traffic(Random(3), now - timedelta(hours=3), 900, raced=0.0)
+    await stored(ledger_url, tmp_path, records)
+    took_ms: dict[str, list[float]] = {}
+    for record in records:
+        for attempt in record.attempts:
+            if (attempt.model or record.model) == MODEL and attempt.ttft_ms is not None:
+                took_ms.setdefault(attempt.deployment, []).append(attempt.ttft_ms)
+    often = {name: fmean(taken) / 1000 for name, taken in took_ms.items() if len(taken) > 50}
+    steering, names = fresh(now), sorted(often)
+    terms = Terms(Objective.FIRST_TOKEN, 500)
+
+    def usual_s() -> dict[str, float]:
+        told = steering.explain(MODEL, names, RaceSettings(), terms, 0)
+        return {each.deployment: each.ttft_mean_s for each in told.deployments}
+
+    assert len(set(usual_s().values())) == 1
+    sums = await remembered(ledger_url, now)
+    assert steering.recollect(sums) >= 1
+    assert len(often) > 1
+    assert usual_s() == pytest.approx(often, rel=0.35)
+    assert sum(each.n for each in sums if each.model == MODEL and each.metric == "ttft") == sum(
+        map(len, took_ms.values())
+    )
+
+
+async def test_what_is_older_than_a_day_is_not_remembered(ledger_url: str, tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    await stored(ledger_url, tmp_path, traffic(Random(3), now - timedelta(hours=30), 50, raced=0.0))
+    assert await remembered(ledger_url, now) == []
+
+
+async def test_a_ledger_without_sums_is_an_error_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(QueryError, match="rollup_"):
+        await remembered(f"sqlite:///{tmp_path}/empty.db", datetime.now(UTC))

@@ -1,0 +1,86 @@
+"""What is remembered beyond the board's ten minutes."""
+
+import pytest
+
+from gateway.steering.constants import MEMORY_HALF_LIVES_S, MODELS_REMEMBERED, SLOT_S, SLOTS_KEPT
+from gateway.steering.evidence import cut, event, lasting, read_evidence
+from gateway.steering.memory import Memory
+from tests.unit.steering.scene import Scene
+
+FIELD = event("a", 0, 0, 0.3)
+HOURS, MINUTES = range(2)
+
+
+def test_slots_are_folded_once_before_the_board_drops_them() -> None:
+    memory, slots = Memory(), {slot: {FIELD: 1.0} for slot in range(100, 100 + SLOTS_KEPT)}
+    since = memory.fold("m", slots, 100 + SLOTS_KEPT - 1)
+    assert 110 < since < 100 + SLOTS_KEPT - 1  # the newest may not be complete
+    assert memory.fold("m", slots, 100 + SLOTS_KEPT) == since + 1
+    assert memory.fold("m", slots, 100 + SLOTS_KEPT) == since + 1
+    assert memory.counts("m", HOURS, since)[FIELD] == pytest.approx(since + 1 - 100, rel=0.02)
+
+
+def test_on_each_scale_it_fades_by_its_half_life() -> None:
+    memory = Memory()
+    memory.learn("m", {FIELD: 8.0}, 0)
+    for scale, half_life_s in enumerate(MEMORY_HALF_LIVES_S):
+        assert memory.counts("m", scale, int(half_life_s / SLOT_S))[FIELD] == pytest.approx(4.0)
+    assert memory.counts("other", HOURS, 0) == {}
+
+
+def test_older_sums_may_come_after_newer_ones() -> None:
+    one, other = Memory(), Memory()
+    for memory, order in ((one, (0, 120)), (other, (120, 0))):
+        for slot in order:
+            memory.learn("m", {FIELD: 8.0}, slot)
+    assert one.counts("m", MINUTES, 240) == pytest.approx(other.counts("m", MINUTES, 240))
+
+
+def test_no_more_models_are_remembered_than_there_is_room_for() -> None:
+    memory = Memory()
+    for number in range(MODELS_REMEMBERED + 5):
+        memory.fold(str(number), {}, 100)
+    assert len(memory._models) == MODELS_REMEMBERED
+
+
+def test_only_what_the_policy_needs_is_remembered_and_of_any_epoch() -> None:
+    counts = {FIELD: 1.0, event("a", 0, 7, 0.3): 2.0, cut("a", 0, 7, 0.3): 1.0, "a|0|e17": 9.0, "a|n": 3.0, "req": 1.0}
+    current, before = lasting(counts, {"a": 7})
+    assert current == {FIELD: 2.0, cut("a", 0, 0, 0.3): 1.0, "a|n": 3.0}
+    assert before == {FIELD: 1.0}
+
+
+def test_lately_begins_with_the_newest_epoch() -> None:
+    old, new = event("a", 0, 0, 0.3), event("a", 0, 9, 0.6)
+    assert sum(read_evidence({old: 5.0, new: 2.0}, {})["a"].events[0].values()) == 2.0
+    assert sum(read_evidence({new: 2.0, old: 5.0}, {})["a"].events[0].values()) == 2.0
+    assert read_evidence({old: 5.0}, {"a": 9})["a"].events == {}
+    assert sum(read_evidence({old: 5.0, new: 2.0})["a"].events[0].values()) == 7.0
+
+
+def test_fields_that_cannot_be_are_passed_over() -> None:
+    wrong = {
+        "a|0.1|x3": 1.0,
+        "a|0|p3": 1.0,
+        "a|0.1|p3333": 1.0,
+        "a|0.12345678901|p3": 1.0,
+        "|p3": 1.0,
+        "a|0.0|p3": -1.0,
+    }
+    assert read_evidence(wrong) == {}
+
+
+def test_a_model_that_is_called_every_five_minutes_keeps_to_its_best() -> None:
+    scene = Scene(("a", "b", "c"))
+    for _ in range(60):
+        scene.now_s += 60.0
+        for name, ttft_s in (("a", 0.6), ("b", 0.2), ("c", 0.4)):
+            scene.win(name, ttft_s)
+        scene.plan()
+    chosen = []
+    for _ in range(24):
+        scene.now_s += 300.0
+        plan = scene.plan(budget=0.1)
+        chosen.append(plan.launches[0].deployment)
+        scene.win(plan.launches[0].deployment, {"a": 0.6, "b": 0.2, "c": 0.4}[plan.launches[0].deployment])
+    assert chosen.count("b") >= 23

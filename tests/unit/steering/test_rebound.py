@@ -1,0 +1,94 @@
+"""A deployment that is well again has its calls back."""
+
+from random import Random
+
+from gateway.calls import Role
+from gateway.steering.evidence import Evidence
+from gateway.steering.histogram import bucket
+from gateway.steering.rebound import Rebounds
+from gateway.steering.standings import Estimate, standings, usuals
+from tests.unit.steering.scene import MODEL, Scene
+
+
+def known(*, usually: dict[float, float], lately: dict[float, float]) -> Estimate:
+    def evidence(ttft_s: dict[float, float]) -> dict[str, Evidence]:
+        return {"a": Evidence(n=100.0, events={0: {bucket(each): n for each, n in ttft_s.items()}})}
+
+    return standings(evidence(lately), usuals((evidence(usually),), evidence(lately), 0)).of("a")
+
+
+def test_two_first_tokens_as_usual_end_a_slow_time() -> None:
+    slow, rebounds = known(usually={0.2: 500.0}, lately={2.0: 60.0}), Rebounds()
+    assert [rebounds.heard("m", "a", slow, 0.2) for _ in range(2)] == [False, True]
+    assert not rebounds.heard("m", "a", slow, 2.0)
+
+
+def test_as_long_as_it_is_slow_nothing_is_over() -> None:
+    slow, rebounds = known(usually={0.2: 500.0}, lately={2.0: 60.0}), Rebounds()
+    assert not any(rebounds.heard("m", "a", slow, 2.0) for _ in range(100))
+
+
+def test_where_it_is_as_usual_there_is_nothing_to_forget() -> None:
+    random, rebounds = Random(3), Rebounds()
+    usual = {0.2: 200.0, 0.25: 200.0, 0.3: 100.0}
+    same = known(usually=usual, lately={each: n / 10 for each, n in usual.items()})
+    assert not any(rebounds.heard("m", "a", same, random.choice([0.2, 0.25, 0.3])) for _ in range(1000))
+
+
+def test_after_a_hang_the_best_is_back_with_its_first_probe() -> None:
+    scene = Scene(("a", "b", "c"))
+    for _ in range(120):
+        scene.now_s += 1.0
+        scene.warm_up(1, a=0.2, b=0.5, c=0.9)
+    for _ in range(6):
+        scene.lose("a", 3.0)
+    assert scene.state("a") == "open"
+    scene.now_s += 30.0
+    assert scene.plan().launches[0].deployment == "b"
+    published = scene.steering.leaderboard(MODEL).deployments[0]
+    scene.win("a", 0.2, Role.PROBE)
+    scene.now_s += 1.0
+    assert [scene.plan().launches[0].deployment for _ in range(5)] == ["a"] * 5
+    after = next(row for row in scene.steering.leaderboard(MODEL).deployments if row.deployment == "a")
+    assert after.censored >= 6 > published.events - after.events  # what is published forgets nothing
+
+
+def test_four_late_first_tokens_in_a_row_open_the_breaker_and_one_does_not() -> None:
+    scene = Scene(("a", "b"))
+    for _ in range(90):
+        scene.now_s += 1.0
+        scene.warm_up(1, a=0.2, b=0.5)
+    for _ in range(3):
+        scene.win("a", 2.0)
+    scene.win("a", 0.2)
+    for _ in range(3):
+        scene.win("a", 2.0)
+    assert scene.state("a") == "ok"
+    scene.win("a", 2.0)
+    assert scene.state("a") == "open"
+
+
+def test_of_a_newcomer_nothing_is_held_to_be_late() -> None:
+    scene = Scene(("a", "new"))
+    scene.warm_up(a=0.2)
+    for _ in range(20):
+        scene.win("new", 5.0)
+    assert scene.state("new") == "ok"
+
+
+def test_who_is_slower_than_usual_is_asked_again_beside_the_primary() -> None:
+    scene = Scene(("a", "b"))
+    for _ in range(600):
+        scene.now_s += 2.0
+        scene.warm_up(1, a=0.2, b=0.4)
+    for _ in range(200):
+        scene.now_s += 1.0
+        scene.win("a", 0.58)  # more than twice as slow as usual, but not late enough to be broken
+    scene.now_s += 60.0
+    asked = [
+        launch.deployment
+        for _ in range(40)
+        for launch in scene.plan(budget=0.1).launches
+        if launch.role is Role.EXPLORE
+    ]
+    assert asked.count("a") >= 5
