@@ -1,7 +1,7 @@
 """Every constant of the policy, with its unit and the reason it is what it is.
 
-The values were chosen by simulation over eight worlds of six providers (STEERING, sections 1.5 and 5); ``ratio``, the
-budget of extra attempts per call, is the operator's ``race.budget``.
+docs/policy.md#constants has them in a table, with where each value came from: most were chosen by simulation over eight
+worlds of six providers, later ones for worlds that show a weakness, some are bounds or judgement.
 """
 
 from gateway.calls import CLASSES_PER_API
@@ -17,7 +17,7 @@ SLOTS_KEPT = 20  # ten minutes; the oldest weighs 4 %
 HALF_LIFE_S = 120.0  # providers drift over minutes
 STANDINGS_AGE_S = 1.0  # a snapshot is used this long before it is made again
 REFRESHED_AT_LEAST_S = 5.0  # without a refresh in the background for so long, calls make their snapshots themselves
-CURVES_PER_S = 200  # that are made anew in the background: 2 % of a core
+CURVES_PER_S = 200  # that are made again in the background: 2 % of a core
 KEY_EXPIRY_S = 900  # Redis forgets a slot, and a batch's id, after all replicas have
 FLUSH_S = 1.0  # increments leave at least this often
 LATE_MERGE_S = 30.0  # all slots, not just the newest two, are read this often: others may have flushed late

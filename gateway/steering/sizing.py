@@ -61,7 +61,7 @@ class Sizing:
         self._stale = True
 
     def fit(self, now_s: float) -> None:
-        """Fit the knee anew: least squares of ln(ttft), and how far it is from what is usual."""
+        """Fit the knee again: least squares of ln(ttft), and how far it is from what is usual."""
         if not self._stale:
             return
         self._stale = False
