@@ -171,13 +171,6 @@ HELD_OUT = (
         held_out=True,
     ),
     World(
-        name="bursts",
-        providers=_each(_SIX, "seats", tuple(1.5 * seats for seats in _SEATS)),
-        burst=6.0,
-        replicas=2,
-        held_out=True,
-    ),
-    World(
         name="prices",
         providers=_each(_SIX, "usd_per_mtok", _PRICES),
         held_out=True,
@@ -205,6 +198,12 @@ HELD_OUT = (
 
 # Each shows one weakness that the policy has had.
 WEAKNESSES = (
+    World(
+        name="bursts",
+        providers=_each(_SIX, "seats", tuple(1.5 * seats for seats in _SEATS)),
+        burst=6.0,
+        replicas=2,
+    ),
     World(
         name="flawed",  # the fastest starter's answers are often of no use
         providers=_each(_SIX, "flawed_share", (0.30, 0.01, 0.01, 0.01, 0.01, 0.01)),
