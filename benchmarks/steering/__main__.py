@@ -11,7 +11,7 @@ from benchmarks.steering import charts, contest, report
 from benchmarks.steering.targets import targets
 from benchmarks.steering.worlds import HELD_OUT, TUNED, WEAKNESSES, WORLDS
 
-CALLS, SEEDS = 1600, [1, 2]  # about a minute on one core
+CALLS, SEEDS = 1600, [1, 2]  # about three minutes on one core
 FULL_CALLS, FULL_SEEDS = 14_400, [1, 2, 3]
 HELD_OUT_SEEDS = [101, 102, 103]
 
