@@ -62,7 +62,7 @@ profile: $(VENV)/.dev  ## record flame graphs of the gateway at work into var/pr
 bench-fleet: $(VENV)/.dev  ## four gateways, six providers, one Redis, real sockets, faults (four minutes)
 	$(BIN)/python -m benchmarks.fleet
 
-bench-steering: $(VENV)/.dev  ## simulate the steering policy against others, in a minute (see benchmarks/steering)
+bench-steering: $(VENV)/.dev  ## simulate the steering policy against others, in three minutes (see benchmarks/steering)
 	$(BIN)/python -m benchmarks.steering --plots var/steering --json var/steering.json
 
 fmt: $(VENV)/.dev  ## format, and mend what can be mended

@@ -2,7 +2,7 @@
 
 Everything here is frozen and free of behaviour. Times within a call are milliseconds from the instant it was fully
 received (calls) or launched (attempts), measured on the monotonic clock; instants are UTC. A figure that cannot be
-known is ``None``, never zero: the rules are STEERING's "Measurement definitions".
+known is ``None``, never zero: docs/policy.md#measurement has the rules.
 
 Records are ``gc=False``: their values are plain and never form a cycle, and thousands of them may wait for a database.
 """

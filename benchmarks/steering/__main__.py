@@ -9,9 +9,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks.steering import charts, contest, report
 from benchmarks.steering.targets import targets
-from benchmarks.steering.worlds import HELD_OUT, TUNED, WORLDS
+from benchmarks.steering.worlds import HELD_OUT, TUNED, WEAKNESSES, WORLDS
 
-CALLS, SEEDS = 1600, [1, 2]  # about a minute on one core
+CALLS, SEEDS = 1600, [1, 2]  # about three minutes on one core
 FULL_CALLS, FULL_SEEDS = 14_400, [1, 2, 3]
 HELD_OUT_SEEDS = [101, 102, 103]
 
@@ -49,7 +49,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.steering", description=__doc__)
     parser.add_argument(
-        "worlds", nargs="*", metavar="WORLD", help=f"of {', '.join(WORLDS)}; tuned, held-out; default all"
+        "worlds", nargs="*", metavar="WORLD", help=f"of {', '.join(WORLDS)}; tuned, held-out, weaknesses; default all"
     )
     parser.add_argument("--calls", type=int, help=f"per world and seed; default {CALLS:,}")
     parser.add_argument("--seeds", type=int, nargs="+", help=f"default {SEEDS}")
@@ -59,7 +59,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="write plots as SVG")
     options = parser.parse_args()
-    groups = {"tuned": [world.name for world in TUNED], "held-out": [world.name for world in HELD_OUT]}
+    groups = {
+        name: [world.name for world in worlds]
+        for name, worlds in (("tuned", TUNED), ("held-out", HELD_OUT), ("weaknesses", WEAKNESSES))
+    }
     named = [name for word in options.worlds for name in groups.get(word, [word])]
     if unknown := [name for name in named if name not in WORLDS]:
         parser.error(f"no world is called {unknown[0]!r}")

@@ -9,7 +9,7 @@ from rich.table import Table
 from benchmarks.steering.contest import Standing
 from benchmarks.steering.figures import Figures, Spread
 from benchmarks.steering.targets import Target
-from benchmarks.steering.worlds import WORLDS
+from benchmarks.steering.worlds import WEAKNESSES, WORLDS
 
 
 def show(console: Console, standings: Sequence[Standing], reached: Sequence[Target]) -> None:
@@ -36,7 +36,7 @@ def as_json(standings: Sequence[Standing], reached: Sequence[Target], *, calls: 
 def _world(standing: Standing) -> Table:
     world = WORLDS[standing.world]
     any_figures = next(iter(standing.figures.values()))
-    kind = "held out" if world.held_out else "tuned on"
+    kind = "held out" if world.held_out else "shows a weakness" if world in WEAKNESSES else "tuned on"
     is_flawed = any(each.flawed_share for each in world.providers)
     table = Table(
         title=f"{world.name} ({kind}; {any_figures.calls:,} calls, {world.calls_per_s:g}/s, {world.replicas} replicas)",

@@ -20,7 +20,7 @@ _PIPE_WIDTH = 250
 _ENDLESS = 100_000
 _FIGURE = re.compile(r"-?[\d,]+(\.\d+)?(e-?\d+)?%?[?*]?")  # the last is a mark that a legend explains
 
-UNKNOWN = "–"  # noqa: RUF001 - the dash STEERING prints where a figure is not known
+UNKNOWN = "–"  # noqa: RUF001 - what is printed where a figure is not known
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:

@@ -10,7 +10,7 @@ from gateway.errors import InvalidRequest
 from gateway.ingress.survey import Survey
 
 CHARS_PER_TOKEN = 4  # of prompt, JSON included
-CLASS_LIMITS = (4 * 1024, 32 * 1024)  # bytes; about 1k and 8k tokens (STEERING 1.1)
+CLASS_LIMITS = (4 * 1024, 32 * 1024)  # bytes; about 1k and 8k tokens; the published figures are told apart so
 MAX_TAGS = 16
 LONGEST_MODEL = 512  # characters, of a comma list too: names come back in headers
 MAX_TAG_CHARS = 256

@@ -1,7 +1,8 @@
 """Holding back a first token: a slower starter that decodes faster may still be the better answer.
 
 What comes after the first token costs the reader of *i* a predicted after_i: under ``completion`` all of its decoding,
-under ``reading`` what of it one has to wait for (``Plan.decode_s``). When *i* delivers first while *j* with a smaller
+under ``reading`` what of it one has to wait for, under ``first_token`` its stalls (``Plan.decode_s``;
+docs/policy.md#the-loss). When *i* delivers first while *j* with a smaller
 one still runs, *i* is held for at most min(5 s, after_i - min_j after_j): longer, and even the best could not make up
 for it. An attempt is never held for a probe, which may hang, nor for a deployment without such a prediction.
 """

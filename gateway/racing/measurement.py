@@ -1,7 +1,7 @@
 """What is measured of one attempt while it streams, and the figures made of it.
 
-The definitions, and when a figure is null, are STEERING's section 2. Times are monotonic seconds; one timestamp is
-taken per read, so deltas that arrive together share it.
+The definitions, and when a figure is null, are in docs/policy.md#measurement. Times are monotonic seconds; one
+timestamp is taken per read, so deltas that arrive together share it.
 """
 
 from array import array

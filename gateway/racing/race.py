@@ -151,7 +151,7 @@ class Race:
     def bid(self, attempt: Attempt, now: float) -> bool | None:
         """Answer an attempt that has its first token: True, it wins; False, it has lost; None, it is held for now.
 
-        Under ``completion`` a faster decoder that still runs may overtake within the hold. Whoever wins, everybody else
+        Another one that should be the better answer may overtake within the hold. Whoever wins, everybody else
         is cut here, before a byte is forwarded.
         """
         if self.winner is not None or self._over.done():

@@ -1,7 +1,7 @@
 """Every constant of the policy, with its unit and the reason it is what it is.
 
-The values were chosen by simulation over eight worlds of six providers (STEERING, sections 1.5 and 5); ``ratio``, the
-budget of extra attempts per call, is the operator's ``race.budget``.
+docs/policy.md#constants has them in a table, with where each value came from: most were chosen by simulation over eight
+worlds of six providers, later ones for worlds that show a weakness, some are bounds or judgement.
 """
 
 from gateway.calls import CLASSES_PER_API
@@ -19,7 +19,7 @@ STANDINGS_AGE_S = 1.0  # a snapshot is used this long before it is made again
 REFRESHED_AT_LEAST_S = 5.0  # without a refresh in the background for so long, calls make their snapshots themselves
 REFRESH_EVERY_S = 0.1  # in the background; a slice of what a second allows
 CURVES_PER_S = 200  # that are made again in the background: 2 % of a core
-KEY_EXPIRY_S = 900  # Redis forgets a slot, and a batch's id, after all replicas have
+KEY_EXPIRY_S = 900  # Redis forgets a slot, and what marks repeated flushes with it, after all replicas have
 FLUSH_S = 1.0  # increments leave at least this often
 LATE_MERGE_S = 30.0  # all slots, not just the newest two, are read this often: others may have flushed late
 REDIS_TIMEOUT_S = 1.0  # nobody waits for Redis; this only bounds one round of the background task
@@ -75,7 +75,7 @@ TAGS_FORGOTTEN_AFTER = 10_000  # tagged answers: then which tags are ids is foun
 STALL_FROM_S = (
     0.5  # of silence in an answer are no stall: a pause one hardly notices, and usual between bursts of tokens
 )
-STALL_PRIOR = 5.0  # answers without a stall: one unlucky answer of 5 s must not outweigh a better start
+STALL_PRIOR = 5.0  # answers as usual: one unlucky answer of 5 s must not outweigh a better start
 
 # Reading
 # A second that the whole answer comes sooner is worth 30 ms of the first token, also to who reads no faster than the
@@ -85,7 +85,7 @@ WHOLE_SHARE = 0.03
 # Choosing
 NEAR = 1.5  # deployments within this factor of the best share the traffic: herding, unseen congestion
 SPREAD_EXPONENT = 12  # draw weight (best/score)^12: 10 % slower gets a third of the draws
-EXPLORE_SHARE = 0.02  # of calls try the least seen deployment on a spare slot
+EXPLORE_SHARE = 0.02  # of calls try, on a spare slot, who was not asked for longest
 MEETS_QUANTILE = 0.9  # objective cost: keeps ttft_ms who does so nine times in ten; the tenth is what the hedge is for
 HEADROOM_LOW = 0.2  # with less of a rate limit left, the draw weight falls in proportion, before a 429 comes
 HEADROOM_WEIGHT_MIN = 0.02  # nobody is shut out by what may be an old figure

@@ -65,7 +65,7 @@ class Plan(msgspec.Struct, frozen=True):
     rescue_s: float | None = None
     tripped: frozenset[str] = frozenset()  # of ``rest``, the broken: asked last, after waiting for who is only full
     # What each should cost its reader after its first token, seconds: under ``completion`` all of its decoding, under
-    # ``reading`` what of it one has to wait for; empty where only the first token counts.
+    # ``reading`` what of it one has to wait for, under ``first_token`` its stalls; empty where all of that is nothing.
     decode_s: Mapping[str, float] = {}
     cost_usd: Mapping[str, float] = {}  # what a whole attempt should cost at list price; only under ``usd_per_day``
     reasons: tuple[str, ...] = ()  # what was unusual about this plan, for people

@@ -11,7 +11,7 @@ BROKEN = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED})
 _NOBODYS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
 
 BURST_S = 0.020  # an answer that arrives within this, or faster than any provider decodes, comes out of a buffer:
-BURST_TPS = 5000.0  # its speed is null (STEERING, section 2)
+BURST_TPS = 5000.0  # its speed is null (docs/policy.md#measurement)
 
 
 def of_token(start: AttemptStart, prompt_class: int, ttft_s: float) -> Counts:

@@ -35,7 +35,7 @@ class Persona(msgspec.Struct, frozen=True, kw_only=True):
     """One simulated provider. Spreads are lognormal sigmas; shares are of all requests.
 
     TTFT = (median x lognormal(sigma) + prefill) x, in the slow tail, lognormal(median ``tail_factor``, 0.5): the
-    worlds of STEERING, section 5.
+    worlds that the steering policy was tuned on (docs/policy.md#constants).
     """
 
     name: str

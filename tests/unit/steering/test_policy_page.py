@@ -1,0 +1,108 @@
+"""docs/policy.md has every constant of the policy with its value, and whoever cites a part of the page finds it."""
+
+import ast
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from gateway.settings.model import RaceSettings
+from gateway.steering import constants
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "policy.md"
+_ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<value>[^|]+) \|(?P<rest>.*)\|$", re.MULTILINE)
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_CITED = re.compile(r"(?:docs/|\]\()policy\.md#([\w-]+)")
+_OWN = re.compile(r"\]\(#([\w-]+)\)")
+
+
+def _part(heading: str) -> str:
+    """Return what stands under a heading of the page, up to the next of any level."""
+    return PAGE.read_text(encoding="utf-8").partition(f"# {heading}\n")[2].partition("\n#")[0]
+
+
+def _rows(text: str) -> Iterator[tuple[str, tuple[float, ...], str]]:
+    """Yield name, values and the other cells of each row; several values are separated by semicolons."""
+    for row in _ROW.finditer(text):
+        values = tuple(float(Fraction(value.strip().replace(",", ""))) for value in row["value"].split(";"))
+        yield row["name"], values, row["rest"]
+
+
+def _values(constant: object) -> tuple[float, ...]:
+    return tuple(map(float, constant)) if isinstance(constant, tuple) else (float(constant),)  # type: ignore[arg-type]
+
+
+def _tables() -> str:
+    return PAGE.read_text(encoding="utf-8").partition("## Constants\n")[2].partition("\n## ")[0]
+
+
+def _anchors() -> set[str]:
+    """Return the page's anchors as GitHub and most renderers make them."""
+    headings = _HEADING.findall(PAGE.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _policy() -> dict[str, tuple[float, ...]]:
+    assigned = [
+        node
+        for statement in ast.parse(Path(constants.__file__).read_text(encoding="utf-8")).body
+        if isinstance(statement, ast.Assign | ast.AnnAssign)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
+    assert len(assigned) > 50
+    return {node.id: _values(getattr(constants, node.id)) for node in assigned}
+
+
+def test_every_constant_is_in_the_table_with_its_value_and_there_are_no_others() -> None:
+    shown = list(_rows(_tables()))
+    assert len(shown) == len({name for name, _, _ in shown}), "a constant is there twice"
+    assert {name: values for name, values, _ in shown} == _policy()
+
+
+def test_every_constant_has_a_unit_a_meaning_and_where_it_came_from() -> None:
+    for name, _, rest in _rows(_tables()):
+        cells = [cell.strip() for cell in rest.split("|")]
+        assert len(cells) == 3, name
+        assert all(cells), name
+        assert cells[2].split()[0].strip(",;") in {"tuned", "world", "bound", "vendors", "statistics", "judgement"}, (
+            name
+        )
+
+
+def test_the_constants_of_the_race_are_what_the_page_says() -> None:
+    shown = list(_rows(_part("Constants of the race")))
+    assert len(shown) > 5
+    for name, values, rest in shown:
+        module = import_module(rest.split("|")[-1].strip().strip("`").removesuffix(".py").replace("/", "."))
+        assert values == _values(getattr(module, name)), name
+
+
+def test_the_defaults_of_settings_are_what_the_page_says() -> None:
+    shown = list(_rows(_part("Settings")))
+    assert len(shown) > 5
+    for name, values, _ in shown:
+        assert values == _values(getattr(RaceSettings(), name)), name
+
+
+@pytest.mark.parametrize("folder", ["gateway", "providers", "benchmarks", "docs", "tests"])
+def test_whoever_cites_a_part_of_the_page_finds_it(folder: str) -> None:
+    files = [*(ROOT / folder).rglob("*.py"), *(ROOT / folder).rglob("*.md")]
+    cited = {anchor for file in files for anchor in _CITED.findall(file.read_text(encoding="utf-8"))}
+    assert cited <= _anchors()
+
+
+def test_links_within_the_page_lead_somewhere() -> None:
+    own = set(_OWN.findall(PAGE.read_text(encoding="utf-8")))
+    assert own
+    assert own <= _anchors()
+
+
+def test_no_text_cites_a_document_that_is_not_here() -> None:
+    files = [file for folder in ("gateway", "providers", "benchmarks") for file in (ROOT / folder).rglob("*.py")]
+    files += [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    assert [file.name for file in files if re.search(r"\bSTEERING\b", file.read_text(encoding="utf-8"))] == []
