@@ -256,9 +256,9 @@ class Steering:
         return plan
 
     def _conditions(self, names: Iterable[str], now_s: float) -> dict[str, Condition]:
-        conditions = {}
+        conditions, healths = {}, self._learning.healths
         for name in names:
-            health = self._learning.health_of(name)
+            health = healths.get(name) or self._learning.health_of(name)
             conditions[name] = health.calm or health.condition(now_s)  # of most, nothing has happened since
         return conditions
 
