@@ -194,7 +194,7 @@ class RaceSettings(Section):
 
     profile: Profile | None = None
     objective: Objective = Objective.AUTO
-    ttft_ms: Annotated[float, Field(gt=0)] | None = None  # objective cost: the time to first token to be met
+    ttft_ms: Annotated[float, Field(gt=0)] | None = None  # the deadline of first tokens, since the call's receipt
     reading_tok_s: Annotated[float, Field(gt=0)] = 30.0  # objective reading: how fast the answer is read or spoken
     min_tok_s: Annotated[float, Field(gt=0)] | None = None  # decode speed below which a deployment is a last resort
     mode: Mode = Mode.AUTO

@@ -125,7 +125,6 @@ def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms) -> str 
         return None
     if race.min_tok_s is not None and candidate.estimate.slower_than(race.min_tok_s):
         return f"decodes below min_tok_s {race.min_tok_s:g}"
-    assert terms.objective is Objective.COST
     return f"too often later than ttft_ms {race.ttft_ms:g}"
 
 

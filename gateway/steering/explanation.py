@@ -29,7 +29,7 @@ class Why(StrEnum):
     LATE = "late"  # hedge at the primary's quantile
     CROWDED = "crowded"  # would be raced, but has too much in flight
     ASKED_DELAY = "asked delay"  # hedge at hedge_delay_s
-    DEADLINE = "deadline"  # objective cost: the last instant at which it can still keep ttft_ms
+    DEADLINE = "deadline"  # the last instant at which it can still keep ttft_ms
     RESCUE = "rescue"  # the primary hangs
 
 

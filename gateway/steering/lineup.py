@@ -129,7 +129,8 @@ class Lineups:
     def of(self, kind: tuple[str, int, int], conditions: Conditions, standings: Standings, asked: Asked) -> Lineup:
         """Return the lineup of the deployments whose ``conditions`` are given; ``kind``: model, prompt class, size."""
         race, terms = asked
-        if terms.limits or terms.objective is Objective.COST:  # it depends on what is in flight, or on the request
+        # It depends on what is in flight, or on the request: deadlines may be as many as calls.
+        if terms.limits or terms.objective is Objective.COST or race.ttft_ms is not None:
             return _lined_up(candidates(conditions, standings, race, terms), terms)
         # Not every deployment can answer every call; and calls with other lengths and readers take turns.
         flawed = tuple(terms.flawed or ())

@@ -251,9 +251,8 @@ class _Draft:
 
         A deployment ``alone`` at its model races itself only when asked to by mode: that cuts a slow tail too.
         """
-        rivals: Iterable[Candidate] = takewhile(self._is_rival, [each for each in self._rivals if each in self._spare])
-        if self._thrifty and self._race.mode is Mode.AUTO:
-            self._add_before_the_deadline(rivals)
+        rivals = list(takewhile(self._is_rival, [each for each in self._rivals if each in self._spare]))
+        if self._waits_for_the_deadline() and (self._add_before_the_deadline(rivals) or self._thrifty):
             return
         starts = self._starts()
         if alone and self._race.mode is not Mode.AUTO and self._primary.tier < Tier.FULL:
@@ -299,19 +298,27 @@ class _Draft:
         """Tell whether ``spare`` is worth racing the primary. They come by tier: after one who is not, nobody is."""
         return spare.tier <= self._primary.tier and spare.tier < Tier.FULL
 
-    def _add_before_the_deadline(self, rivals: Iterable[Candidate]) -> None:
-        """Under ``cost``: when the primary looks like missing ``ttft_ms``, start the cheapest that can still keep it.
+    def _waits_for_the_deadline(self) -> bool:
+        """Tell whether extra attempts are kept for primaries that look like missing ``ttft_ms``."""
+        if self._race.mode is Mode.AUTO:
+            return self._thrifty or self._race.ttft_ms is not None
+        return self._race.mode is Mode.HEDGE and self._race.hedge_delay_s is None and self._race.ttft_ms is not None
 
-        It starts at the last instant at which it probably can: until then the primary may yet save its price.
+    def _add_before_the_deadline(self, rivals: Iterable[Candidate]) -> bool:
+        """Start the best of ``rivals`` that can still keep ``ttft_ms`` when the primary looks like missing it.
+
+        It starts at the last instant at which it probably can: until then the primary may yet save its price. Return
+        whether one can.
         """
         if self._race.ttft_ms is None:
-            return
+            return False
         late_s = self._race.ttft_ms / 1000
         for rival in rivals:
             delay_s = late_s - rival.estimate.quantile_s(MEETS_QUANTILE)
             if delay_s > 0:
                 self._launch(rival, max(HEDGE_MIN_S, delay_s), Role.HEDGE, Why.DEADLINE)
-                return
+                return True
+        return False
 
     def _starts(self) -> list[tuple[float, Why]]:
         """Return when each further attempt starts, and why then."""
