@@ -205,6 +205,7 @@ def _call(context: Context, asked: Asked, origin: Origin, model: Model, *, kind:
         stateful=asked.stateful,
         kind=kind,
         answer_kind=answer_kind(asked.fields),
+        deadline_ms=model.race.ttft_ms,
     )
 
 

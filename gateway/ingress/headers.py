@@ -50,6 +50,8 @@ def for_client(winner: Winner) -> dict[str, str]:
     headers = of_answer(winner.call, winner.provider, winner.deployment, winner.launched, winner.exchange.headers)
     headers["x-holeshot-ttft-ms"] = f"{winner.ttft_ms:.1f}"
     headers["x-holeshot-overhead-ms"] = f"{winner.overhead_ms:.2f}"
+    if (deadline_ms := winner.call.deadline_ms) is not None:
+        headers["x-holeshot-deadline-met"] = "true" if winner.ttft_ms <= deadline_ms else "false"
     return headers
 
 
