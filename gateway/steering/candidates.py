@@ -34,6 +34,7 @@ class Terms(msgspec.Struct, frozen=True):
     answer_tokens: float | None = None  # the expected length, where it is known already
     answer_kind: AnswerKind = AnswerKind.PLAIN
     flawed: Mapping[str, str] | None = None  # by deployment: why it is a last resort for such answers
+    bills_losers: frozenset[str] = frozenset()  # deployments whose vendor bills a whole answer although one hung up
 
 
 _NONE: Mapping[str, float] = {}

@@ -117,6 +117,7 @@ PREFIXES_KEPT = 20_000  # per replica
 HOME_LOAD, HOME_SLACK = 1.5, 4.0
 
 # The budget
+BURST_CALLS = 20.0  # the dollars of so many calls are saved up: a burst, but no night's worth
 BURST_TOKENS = 20.0  # extra attempts a quiet model has saved up; the bucket starts full
 
 # Failures

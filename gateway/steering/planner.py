@@ -67,7 +67,7 @@ class Plan(msgspec.Struct, frozen=True):
     # What each should cost its reader after its first token, seconds: under ``completion`` all of its decoding, under
     # ``reading`` what of it one has to wait for; empty where only the first token counts.
     decode_s: Mapping[str, float] = {}
-    cost_usd: Mapping[str, float] = {}  # what a whole attempt should cost at list price; only under ``usd_per_day``
+    cost_usd: Mapping[str, float] = {}  # what a whole attempt should cost at list price; only where dollars are limited
     reasons: tuple[str, ...] = ()  # what was unusual about this plan, for people
     primary: Estimate | None = None  # of the first launch: what it would take alone
     explores: bool = False  # somebody is launched to learn of them
@@ -184,6 +184,7 @@ class _Draft:
         self._spare = list(others)  # not launched yet, best first
         self._rivals = rivals
         self._race = race
+        self._bills_losers = terms.bills_losers
         self._thrifty = terms.objective is Objective.COST
         self._random = random
         self.explores = False
@@ -215,6 +216,7 @@ class _Draft:
             and self._primary.estimate.events < COLD_EVENTS
             and tokens >= BURST_TOKENS / 2
             and self._others[0].tier < Tier.FLAWED
+            and not self._is_dear(self._others[0])
         ):
             self._launch(self._others[0], 0.0, Role.RACE, Why.COLD_START)
             self.reasons.append(Why.COLD_START)
@@ -258,10 +260,23 @@ class _Draft:
         if alone and self._race.mode is not Mode.AUTO and self._primary.tier < Tier.FULL:
             rivals = [self._primary] * len(starts)
         for (delay_s, why), rival in zip(starts, rivals, strict=False):
-            if why is Why.BUDGET and rival.condition.crowding > CROWDED:
-                self._launch(rival, self._late_s(HEDGE_SHARE), Role.HEDGE, Why.CROWDED)
+            if why is Why.BUDGET and (instead := self._rather_hedged(rival)) is not None:
+                self._launch(rival, self._late_s(HEDGE_SHARE), Role.HEDGE, instead)
             else:
                 self._launch(rival, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)
+
+    def _rather_hedged(self, rival: Candidate) -> Why | None:
+        """Return why ``rival``, for which there is budget, is not worth racing from the start; None if it is."""
+        if rival.condition.crowding > CROWDED:
+            return Why.CROWDED
+        return Why.BILLED if self._is_dear(rival) else None
+
+    def _is_dear(self, rival: Candidate) -> bool:
+        """Tell whether whoever loses against the other would be billed in full, where dollars are limited."""
+        race = self._race
+        if not self._bills_losers or (race.usd_per_day is None and race.extra_usd_per_call is None):
+            return False
+        return not self._bills_losers.isdisjoint((rival.deployment, self._primary.deployment))
 
     def add_rescues(self, reserve: Sequence[Candidate]) -> float:
         """Let two spare ones stand by for a primary that hangs; return when the first of them starts, in seconds.

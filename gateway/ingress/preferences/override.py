@@ -1,7 +1,7 @@
 """What a request may say of its own race, and what becomes of it: the model as this call is to see it.
 
 The request is stronger than its client's profile, and that than the model's settings. What extra attempts may cost
-(``budget``, ``usd_per_day``) is the operator's alone.
+(``budget``, ``usd_per_day``, ``extra_usd_per_call``) is the operator's alone.
 """
 
 from typing import Annotated
