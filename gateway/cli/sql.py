@@ -74,7 +74,7 @@ def sql(
     Views: leaderboard, samples, throughput_5m, load_5m, load_peaks,
       tag_differences, speed_by_hour, speed_days, rollup_pending
     Views of all time: race_value, slo, throughput, provider_errors,
-      client_usage, tag_values, cache_value
+      client_usage, tag_values, cache_value, answer_quality
     The same of the last hour, day or month: add _1h, _24h or _30d.
       Only for these: gaps_1h, gaps_24h, gaps_30d, cache_latency_24h
 
