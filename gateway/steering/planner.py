@@ -322,8 +322,8 @@ class _Draft:
     def _add_before_the_deadline(self, rivals: Iterable[Candidate]) -> bool:
         """Start the best of ``rivals`` that can still keep ``ttft_ms`` when the primary looks like missing it.
 
-        It starts at the last instant at which it probably can: until then the primary may yet save its price. Return
-        whether one can.
+        It starts at the last instant at which it probably can: until then the primary may yet save its price. A budget
+        too small for that pays for all who wait longer instead, where that saves more. Return whether one can.
         """
         if self._race.ttft_ms is None:
             return False
@@ -331,9 +331,18 @@ class _Draft:
         for rival in rivals:
             delay_s = late_s - rival.estimate.quantile_s(MEETS_QUANTILE)
             if delay_s > 0:
+                paid_s = self._primary.estimate.quantile_s(max(0.0, 1.0 - self._race.budget))
+                if delay_s < paid_s < late_s and self._saved(rival, paid_s) > self._saved(rival, delay_s):
+                    delay_s = paid_s
                 self._launch(rival, max(HEDGE_MIN_S, delay_s), Role.HEDGE, Why.DEADLINE)
                 return True
         return False
+
+    def _saved(self, rival: Candidate, delay_s: float) -> float:
+        """Return which share of the primary's late calls ``rival`` saves if it starts then, as often as it is paid."""
+        late_s = (self._race.ttft_ms or 0.0) / 1000
+        paid = self._race.budget / max(self._race.budget, self._primary.estimate.later_than(delay_s))
+        return paid * (1.0 - rival.estimate.later_than(late_s - delay_s))
 
     def _starts(self) -> list[tuple[float, Why]]:
         """Return when each further attempt starts, and why then."""

@@ -174,6 +174,21 @@ def test_with_a_deadline_a_second_starts_when_the_headroom_runs_out(objective: O
         assert beside[0].delay_s == pytest.approx(2.0 - takes_s, abs=0.1)  # the histogram's buckets are 9 % wide
 
 
+def test_a_budget_too_small_for_hedges_at_the_last_instant_is_kept_for_who_waits_longer() -> None:
+    scene = Scene(("a", "b"))
+    for _ in range(6):
+        for ttft_s in (0.2, 0.25, 0.3, 0.35, 0.4):
+            scene.warm_up(a=ttft_s, b=ttft_s + 0.3, wins=2)
+
+    def delay_s(budget: float) -> float:
+        plan = scene.plan(ttft_ms=1000.0, budget=budget)
+        [hedge] = [each for each in plan.launches if each.role is Role.HEDGE]
+        return hedge.delay_s
+
+    assert delay_s(1.0) == pytest.approx(0.3, abs=0.07)  # the last instant: half of its first tokens are still to come
+    assert 0.35 < delay_s(0.1) < 0.5  # a tenth is
+
+
 def test_mode_hedge_keeps_the_deadline_too_unless_its_delay_is_given() -> None:
     scene = Scene(("a", "b"))
     scene.warm_up(a=0.3, b=0.5)
