@@ -129,12 +129,11 @@ class Lineups:
     def of(self, kind: tuple[str, int, int], conditions: Conditions, standings: Standings, asked: Asked) -> Lineup:
         """Return the lineup of the deployments whose ``conditions`` are given; ``kind``: model, prompt class, size."""
         race, terms = asked
-        # It depends on what is in flight, or on the request: deadlines may be as many as calls.
-        if terms.limits or terms.objective is Objective.COST or race.ttft_ms is not None:
+        if terms.limits or terms.objective is Objective.COST:  # it depends on what is in flight, or on the request
             return _lined_up(candidates(conditions, standings, race, terms), terms)
         # Not every deployment can answer every call; and calls with other lengths and readers take turns.
         flawed = tuple(terms.flawed or ())
-        key = (*kind, terms.objective, terms.answer_tokens, race.reading_tok_s, flawed, *conditions)
+        key = (*kind, terms.objective, terms.answer_tokens, race.reading_tok_s, race.ttft_ms, flawed, *conditions)
         known = self._known.get(key)
         answer_tokens = expected_tokens(standings, terms)
         if (
