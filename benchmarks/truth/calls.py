@@ -216,6 +216,6 @@ CALLS: Mapping[str, Sequence[Rule]] = {
     "alone_ms": [near(_alone_ms, only=lambda call: mode_of(call) == "race", off=0.05)],
     "alone_predicted_ms": [near(_predicted_ms, only=lambda call: mode_of(call) == "race", ms=0.1)],
     "deadline_ms": [same(lambda call: call.made.job.deadline_ms)],
-    "deadline_met": [same(_deadline_met, only=_is_clear)],
+    "deadline_met": [same(_deadline_met, only=_is_clear, off=0.01)],
     "alone_age_ms": [near(_age_ms, only=lambda call: mode_of(call) == "race", off=0.05)],
 }
