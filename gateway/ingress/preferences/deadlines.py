@@ -6,11 +6,13 @@ aimed at, ``x-llm-d-slo-tpot-ms`` the time per output token after it. Clients wr
 
 import re
 from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 
 from gateway.errors import InvalidRequest
 from gateway.ingress.preferences.override import NOTHING, RaceOverride
+from gateway.ingress.preferences.provider_preferences import Preferences
 from gateway.settings.races import FASTEST_TOK_S, SOONEST_TTFT_MS
 
 DEADLINE = "x-holeshot-deadline-ms"  # the first token, since the request was received
@@ -42,13 +44,14 @@ def read_deadlines(headers: Mapping[str, str]) -> RaceOverride:
     )
 
 
-def tightened(override: RaceOverride, deadlines: RaceOverride) -> RaceOverride:
-    """Return ``override`` with ``deadlines``, where those are stricter."""
-    if deadlines is NOTHING:
-        return override
-    ttft_ms = [ms for ms in (override.ttft_ms, deadlines.ttft_ms) if ms is not None]
-    min_tok_s = [tok_s for tok_s in (override.min_tok_s, deadlines.min_tok_s) if tok_s is not None]
-    return msgspec.structs.replace(override, ttft_ms=min(ttft_ms, default=None), min_tok_s=max(min_tok_s, default=None))
+Said = TypeVar("Said", RaceOverride, Preferences)
+
+
+def tightened(said: Said, deadlines: RaceOverride) -> Said:
+    """Return what the body says with ``deadlines``, where those are stricter."""
+    ttft_ms = [ms for ms in (said.ttft_ms, deadlines.ttft_ms) if ms is not None]
+    min_tok_s = [tok_s for tok_s in (said.min_tok_s, deadlines.min_tok_s) if tok_s is not None]
+    return msgspec.structs.replace(said, ttft_ms=min(ttft_ms, default=None), min_tok_s=max(min_tok_s, default=None))
 
 
 def _milliseconds(headers: Mapping[str, str], name: str) -> float | None:

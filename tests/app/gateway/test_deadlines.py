@@ -56,6 +56,16 @@ async def test_the_setting_of_a_model_is_a_deadline_too_and_its_share_is_in_a_vi
             assert row == {"n": 5, "n_deadlines": 4, "deadline_met_share": 0.75}
 
 
+@pytest.mark.parametrize(("latency_s", "deadline_ms"), [(9, 4000.0), (2, 2000.0)])
+async def test_openrouters_word_for_it_does_not_loosen_the_headers(
+    serve: Serve, latency_s: float, deadline_ms: float
+) -> None:
+    async with serve(fast=None, config=AUTO) as stage:
+        async with stage.chat({DEADLINE: "4000"}, provider={"preferred_max_latency": latency_s}) as response:
+            assert response.status == 200
+        assert (await stage.call())["deadline_ms"] == deadline_ms
+
+
 async def test_a_time_per_output_token_is_a_floor_on_speed(serve: Serve) -> None:
     async with serve(a=None, b=None, config=AUTO) as stage:
         stage.prefer("a", "b")

@@ -6,6 +6,7 @@ from gateway.calls import Mode
 from gateway.errors import InvalidRequest
 from gateway.ingress.preferences.deadlines import read_deadlines, tightened
 from gateway.ingress.preferences.override import NOTHING, RaceOverride
+from gateway.ingress.preferences.provider_preferences import Preferences
 
 OURS, TTFT, TPOT = "x-holeshot-deadline-ms", "x-llm-d-slo-ttft-ms", "x-llm-d-slo-tpot-ms"
 
@@ -30,6 +31,9 @@ def test_headers_say_when_the_first_token_is_wanted_and_how_fast_the_rest(
 def test_without_headers_nothing_is_asked() -> None:
     assert read_deadlines({"x-holeshot-tags": "a=b"}) is NOTHING
     assert tightened(RaceOverride(width=3), NOTHING) == RaceOverride(width=3)
+    assert tightened(Preferences(ttft_ms=900, only=("a",)), RaceOverride(ttft_ms=400)) == Preferences(
+        ttft_ms=400, only=("a",)
+    )
 
 
 @pytest.mark.parametrize(
