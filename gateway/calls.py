@@ -145,6 +145,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     stateful: bool = False  # leaves something behind at the provider: never sent twice
     kind: Kind | None = None  # None: no answer of so many tokens is asked for
     answer_kind: AnswerKind = AnswerKind.PLAIN
+    deadline_ms: float | None = None  # when the first token is wanted, since ``received_at``
 
 
 class AttemptStart(msgspec.Struct, frozen=True, gc=False):
@@ -248,6 +249,7 @@ class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     region: str | None
     win_on: WinOn = WinOn.ANY
     request_id: str | None = None  # what the client calls its request
+    deadline_ms: float | None = None  # when the first token is wanted, since the call was received
     attempts: tuple[AttemptStart, ...]
 
 
@@ -305,6 +307,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     alone_ms: float | None = None
     alone_predicted_ms: float | None = None  # the same for an overtaken primary, as predicted at that age
     alone_age_ms: float | None = None  # of the primary, since its launch, when it was overtaken
+    deadline_ms: float | None = None  # when the first token was wanted, by the request or its model's ``ttft_ms``
+    deadline_met: bool | None = None  # None: there was none, or the call ended before it for its client's reasons
     dropped: tuple[str, ...] = ()  # what of the request was left out for the winner, as the client wrote it
     tags: Mapping[str, str]
     attempts: tuple[AttemptRecord, ...] = ()

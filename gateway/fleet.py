@@ -121,6 +121,7 @@ class Model(msgspec.Struct, frozen=True):
     limits: Mapping[str, int] = {}  # max_in_flight by deployment, where there is one
     weights: Mapping[str, float] = {}  # by deployment, those that are not 1
     canaries: Mapping[str, float] = {}  # the share of calls by deployment, of those that are given one
+    bills_losers: frozenset[str] = frozenset()  # deployments that bill a whole answer although one hung up
     fallbacks: tuple[FallbackSettings, ...] = ()
     keepalive_s: float | None = None
     parameters: Parameters | None = None  # what requests are given, and kept to
@@ -236,6 +237,7 @@ class Fleet:
         own_of = {item.name: item.timeouts for item in settings.deployments}
         weights = {key: each.weight for key, each in deployments.items() if each.weight != 1.0}
         canaries = {key: each.canary for key, each in deployments.items() if each.canary is not None}
+        bills_losers = frozenset(key for key, each in deployments.items() if each.bills_after_disconnect)
         parameters = Parameters.of(settings)
         common = Common.of(deployments.values())
 
@@ -250,6 +252,7 @@ class Fleet:
                 limits=limited,
                 weights=weights,
                 canaries=canaries,
+                bills_losers=bills_losers,
                 fallbacks=settings.fallbacks,
                 keepalive_s=settings.keepalive_s,
                 parameters=parameters,

@@ -11,7 +11,15 @@ from benchmarks.steering.gateway_policy import Lengths
 from benchmarks.steering.quiet import be_quiet
 from benchmarks.steering.race import Result
 from benchmarks.steering.recovery import recoveries_s
-from benchmarks.steering.simulation import ALWAYS_BEST, Contender, setting, simulate, warm
+from benchmarks.steering.simulation import (
+    ALWAYS_BEST,
+    ALWAYS_CHEAPEST,
+    ALWAYS_DEAREST,
+    Contender,
+    setting,
+    simulate,
+    warm,
+)
 from benchmarks.steering.worlds import KINDS, WORLDS, World
 from gateway.calls import Mode, Objective
 
@@ -27,6 +35,9 @@ SINGLE = Contender("holeshot", Objective.FIRST_TOKEN, budget=0.1, mode=Mode.SING
 COMPLETION = Contender("holeshot", Objective.COMPLETION, budget=0.1)
 COMPLETION_RACES = Contender("holeshot", Objective.COMPLETION, budget=1.0)
 COST = Contender("holeshot", Objective.COST, budget=0.1)
+DEADLINE = Contender("holeshot", Objective.FIRST_TOKEN, budget=0.1, deadline=True)
+CHEAPEST = Contender(ALWAYS_CHEAPEST, Objective.FIRST_TOKEN)
+DEAREST = Contender(ALWAYS_DEAREST, Objective.FIRST_TOKEN)
 READING = Contender("holeshot", Objective.READING, budget=0.1)
 READING_RACES = Contender("holeshot", Objective.READING, budget=1.0)
 ONE_LENGTH = Contender("holeshot", Objective.COMPLETION, budget=0.1, lengths=Lengths.BY_MODEL)
@@ -43,7 +54,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 def contenders(world: World) -> list[Contender]:
     """Return who runs in ``world``."""
-    priced = [COST_ORACLE, COST] if world.prices else []
+    priced = [CHEAPEST, DEAREST, DEADLINE, COST_ORACLE, COST] if world.prices else []
     others = [Contender(name, Objective.FIRST_TOKEN) for name in BASELINES]
     ours = [SINGLE, ECONOMY, RACES, COMPLETION, COMPLETION_RACES]
     lengths = [ONE_LENGTH, TOLD_LENGTHS] if world.kinds is not KINDS else []
@@ -83,5 +94,8 @@ def _standing(world: str, by_seed: Sequence[dict[str, list[Result]]]) -> Standin
     together = {label: [result for heat in by_seed for result in heat[label]] for label in by_seed[0]}
     first, whole = together[ORACLE.label], together[COMPLETION_ORACLE.label]
     recovered = {label: [s for heat in by_seed for s in recoveries_s(WORLDS[world], heat[label])] for label in together}
-    described = {label: figures(results, first, whole, recovered[label]) for label, results in together.items()}
+    goal_s = WORLDS[world].ttft_goal_s
+    described = {
+        label: figures(results, first, whole, recovered[label], goal_s=goal_s) for label, results in together.items()
+    }
     return Standing(world, described, by_seed[0])

@@ -1,6 +1,7 @@
 """The figures of a run: quantiles, cost, duplicates, and regret against the oracle of the same draws."""
 
 from collections.abc import Sequence
+from math import inf
 from statistics import fmean
 
 import msgspec
@@ -32,6 +33,7 @@ class Figures(msgspec.Struct, frozen=True):
     recovery_s: float | None = None  # mean over the spells: until the deployment had half of its share of calls back
     stalled: float = 0.0  # share of answers with seconds of silence in them
     flawed: float = 0.0  # share of the answers
+    met: float = 0.0  # share of the calls whose first token came within the world's goal
 
 
 FAILED_S = 120.0  # what a failed call counts as
@@ -42,6 +44,8 @@ def figures(
     ttft_oracle: Sequence[Result],
     total_oracle: Sequence[Result],
     recoveries_s: Sequence[float] = (),
+    *,
+    goal_s: float = inf,
 ) -> Figures:
     """Describe ``results``; all three are of the same calls, in the same order."""
     ttft = [_or_failed(each.ttft_s) for each in results]
@@ -60,6 +64,7 @@ def figures(
         regret_total_s=fmean(total) - fmean(_or_failed(each.total_s) for each in total_oracle),
         recovery_s=fmean(recoveries_s) if recoveries_s else None,
         stalled=sum(each.stall_s > 0 for each in results) / calls,
+        met=sum(seconds <= goal_s for seconds in ttft) / calls,
         flawed=sum(each.is_flawed for each in results) / max(1, sum(each.total_s is not None for each in results)),
     )
 

@@ -49,7 +49,7 @@ def _world(standing: Standing) -> Table:
         "tokens paid",
         "extra",
         "failed",
-        *(["$/1,000"] if world.prices else []),
+        *(["$/1,000", "in time"] if world.prices else []),
         *(["back after s"] if world.spell is not None else []),
         *(["flawed"] if is_flawed else []),
     ):
@@ -71,7 +71,7 @@ def _cells(figures: Figures, *, priced: bool, is_flawed: bool) -> list[str]:
         f"{figures.cost:.2f} x",
         f"{figures.duplicates:.3f}",
         f"{figures.failed}",
-        *([f"{figures.usd_per_1000:.2f}"] if priced else []),
+        *([f"{figures.usd_per_1000:.2f}", f"{figures.met:.1%}"] if priced else []),
         *([] if figures.recovery_s is None else [f"{figures.recovery_s:.0f}"]),
         *([f"{figures.flawed:.1%}"] if is_flawed else []),
     ]

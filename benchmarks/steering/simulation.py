@@ -24,6 +24,7 @@ from gateway.steering.strikes import Strikes
 
 AFTER_S = 300  # the weather goes on so long after the last arrival
 ALWAYS_BEST = "always the best"
+ALWAYS_CHEAPEST, ALWAYS_DEAREST = "always the cheapest", "always the dearest"
 WARM_UP_S = 60.0  # of a run; short runs leave out a tenth
 WARM_UP_SHARE = 0.1
 
@@ -36,6 +37,7 @@ class Contender(Struct, frozen=True):
     budget: float | None = None  # None: not the gateway's policy
     mode: Mode = Mode.AUTO
     lengths: Lengths = Lengths.BY_KIND
+    deadline: bool = False  # calls ask for their first token within the world's goal; under cost they always do
 
     @property
     def label(self) -> str:
@@ -44,6 +46,7 @@ class Contender(Struct, frozen=True):
         if self.mode is not Mode.AUTO:
             name = f"{name}, {self.mode}"
         name = name if self.objective is Objective.FIRST_TOKEN else f"{name}, {self.objective}"
+        name = f"{name}, deadline" if self.deadline else name
         return name if self.lengths is Lengths.BY_KIND else f"{name}, lengths {self.lengths.value}"
 
 
@@ -99,6 +102,8 @@ def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: F
         race = RaceSettings(mode=contender.mode, budget=contender.budget, objective=contender.objective)
         if contender.objective is Objective.COST:
             race = race.model_copy(update={"ttft_ms": 1000 * where.world.ttft_goal_s, "min_tok_s": TARGET_TOK_S})
+        elif contender.deadline:
+            race = race.model_copy(update={"ttft_ms": 1000 * where.world.ttft_goal_s})
         return [
             GatewayPolicy(
                 board,
@@ -117,6 +122,11 @@ def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: F
     if contender.name == ALWAYS_BEST:
         names = [provider.name for provider in where.world.providers]
         order = best_first(names, where.requests, where.weather, contender.objective)
+        return [AlwaysBest(timeline, random, contender.objective, order) for random in dice]
+    if contender.name in {ALWAYS_CHEAPEST, ALWAYS_DEAREST}:
+        by_price = sorted(where.world.providers, key=lambda provider: provider.usd_per_mtok)
+        names = [provider.name for provider in by_price]
+        order = tuple(names if contender.name == ALWAYS_CHEAPEST else reversed(names))
         return [AlwaysBest(timeline, random, contender.objective, order) for random in dice]
     if contender.name in BASELINES:
         shared: dict[str, float] = {}

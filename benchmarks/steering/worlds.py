@@ -86,7 +86,7 @@ class World(Struct, frozen=True, kw_only=True):
     held_out: bool = False  # nothing was chosen with it in view
     calls_share: float = 1.0  # of the calls asked for: slow worlds would last for days
     prices: bool = False  # prices differ, and the objective cost is run too
-    ttft_goal_s: float = 1.0  # of the objective cost
+    ttft_goal_s: float = 1.0  # the deadline: of the objective cost, and of others that are run with one
     kinds: tuple[Kind, ...] = KINDS
 
 
@@ -132,6 +132,20 @@ _MIXED_KINDS = (
     Kind(0.10, 6000, 4000, client="agent", max_tokens=16_000),
     Kind(0.15, 80, 20),  # these two by the size of the prompt alone
     Kind(0.10, 5000, 700),
+)
+# One model of one vendor in two service tiers: at half the price slower, and now and then much slower.
+_TIERS = (
+    Provider(name="flex", median_s=0.40, sigma=0.35, tail_share=0.04, prefill_s=0.03, tok_s=80, error_share=0.004),
+    Provider(
+        name="standard",
+        median_s=0.20,
+        sigma=0.25,
+        tail_share=0.01,
+        prefill_s=0.03,
+        tok_s=100,
+        error_share=0.0,  # of two, both would fail now and then, whatever the policy
+        usd_per_mtok=2.0,
+    ),
 )
 _NEWCOMER = Provider(
     name="ginkgo", median_s=0.16, sigma=0.3, tail_share=0.01, prefill_s=0.02, tok_s=400, error_share=0.003, joins=0.5
@@ -243,6 +257,12 @@ WEAKNESSES = (
         providers=_each(_SIX, "usd_per_mtok", _PRICES),
         prices=True,
         ttft_goal_s=0.25,
+    ),
+    World(
+        name="deadlines",
+        providers=_TIERS,
+        held_out=True,
+        prices=True,
     ),
     World(
         name="stalls",

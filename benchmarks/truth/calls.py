@@ -134,6 +134,31 @@ def _age_ms(call: Called) -> float | None:
     return (call.made.first_at - seen.arrived_at) * 1000
 
 
+def _waited_ms(call: Called) -> float:
+    """Return how long the client waited for its first token, or without one until it was told of a failure or left."""
+    made = call.made
+    return ((made.ended_at if made.first_at is None else made.first_at) - made.sent_at) * 1000
+
+
+def _is_clear(call: Called) -> bool:
+    """Return whether the client saw the first token, and no difference between two clocks decides if it was in time."""
+    deadline_ms = call.made.job.deadline_ms
+    return deadline_ms is None or (call.made.job.scene.streamed and abs(_waited_ms(call) - deadline_ms) > _CLOCKS_MS)
+
+
+def _deadline_met(call: Called) -> bool | None:
+    deadline_ms, made = call.made.job.deadline_ms, call.made
+    if deadline_ms is None:
+        return None
+    in_time = _waited_ms(call) <= deadline_ms
+    if made.first_at is None and left(call):
+        return None if in_time else False
+    return made.first_at is not None and in_time
+
+
+_CLOCKS_MS = 50.0  # what a client may read later than the gateway
+
+
 CALLS: Mapping[str, Sequence[Rule]] = {
     "id": [same(lambda call: call.made.id, only=lambda call: call.made.id is not None)],
     "started_at": [near(lambda call: call.made.sent.timestamp() * 1000, share=0)],
@@ -190,5 +215,7 @@ CALLS: Mapping[str, Sequence[Rule]] = {
     "abandoned_cost_high_usd": [_within("high", _gone), _sums("cost_high_usd", _gone)],
     "alone_ms": [near(_alone_ms, only=lambda call: mode_of(call) == "race", off=0.05)],
     "alone_predicted_ms": [near(_predicted_ms, only=lambda call: mode_of(call) == "race", ms=0.1)],
+    "deadline_ms": [same(lambda call: call.made.job.deadline_ms)],
+    "deadline_met": [same(_deadline_met, only=_is_clear, off=0.01)],
     "alone_age_ms": [near(_age_ms, only=lambda call: mode_of(call) == "race", off=0.05)],
 }

@@ -22,6 +22,7 @@ WAIT_S = 30.0
 LEAVE = 18  # of the calls of the slow
 HEDGE_S = 0.060
 MAX_TOKENS, TEMPERATURE = 200, 0.5
+DEADLINE_MS, WITH_DEADLINE = 500.0, 10  # one call of so many has it
 FILLER = "word " * 26  # so that the prompt is as long as the fleet says
 REPLICA, REGION = "truth-1", "here"
 CLIENTS = {"ada": "hs-ada-0123456789", "bob": "hs-bob-0123456789"}
@@ -68,6 +69,11 @@ class Job(msgspec.Struct, frozen=True):
     client: str
     tags: Mapping[str, str]
     patience_s: float = WAIT_S
+
+    @property
+    def deadline_ms(self) -> float | None:
+        """When the client wants its first token."""
+        return None if self.number % WITH_DEADLINE else DEADLINE_MS
 
 
 class Made(msgspec.Struct):
@@ -245,6 +251,8 @@ async def _call(session: aiohttp.ClientSession, port: int, job: Job) -> Made:
     headers = {"x-request-id": str(job.number), "authorization": f"Bearer {CLIENTS[job.client]}"}
     if job.tags:
         headers["x-holeshot-tags"] = ",".join(f"{tag}={value}" for tag, value in job.tags.items())
+    if job.deadline_ms is not None:
+        headers["x-holeshot-deadline-ms"] = str(job.deadline_ms)
     url = f"http://127.0.0.1:{port}/v1/{scene.path}"
     data = json.dumps(body).encode()
     headers["content-type"] = "application/json"

@@ -122,6 +122,14 @@ def _write(explained: Mapping[str, Any]) -> None:
     plan = explained["explanation"]
     say(_head(explained, plan))
     say(f"extra attempts: {_said(plan, 'budget')} a call on average, {_said(plan, 'budget_tokens')} saved up")
+    if plan.get("extra_usd_per_call") is not None:
+        saved = f"{_said(plan, 'budget_usd')} saved up"
+        say(f"dollars for extra attempts: {_said(plan, 'extra_usd_per_call')} a call, {saved}")
+    if plan.get("cost_alone_usd") is not None:
+        say(
+            f"expected cost: ${_said(plan, 'cost_alone_usd')} with the primary alone, at most"
+            f" ${_said(plan, 'cost_expected_usd')} with extra attempts, by the chance that they start"
+        )
     for name, floor in _FLOORS.items():
         if plan.get(name) is not None:
             say(f"floor: {floor.format(_said(plan, name))}")

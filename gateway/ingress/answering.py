@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from aiohttp import web
 
 from gateway.calls import Call, CallRecord
@@ -15,7 +16,9 @@ from gateway.ingress.body import read_tags
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.entry import Entry, Origin, enter, lined_up
 from gateway.ingress.plan_header import is_wanted
-from gateway.ingress.preferences.override import HEADER
+from gateway.ingress.preferences.deadlines import read_deadlines, tightened
+from gateway.ingress.preferences.override import HEADER, NOTHING
+from gateway.ingress.preferences.provider_preferences import NOTHING as NO_PREFERENCES
 from gateway.ingress.streaming import StreamingSink
 from gateway.ingress.succession import Succession
 from gateway.ingress.surfaces.surface import Surface
@@ -35,6 +38,10 @@ def answering(surface: Surface) -> Handler:
         body = await read_body(request)
         contents = await understood(body, context.body_work, surface.prompt, surface.media)
         asked = surface.read(contents, request.headers.get(HEADER), context.settings)
+        if (deadlines := read_deadlines(request.headers)) is not NOTHING:
+            asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
+            if asked.preferences is not NO_PREFERENCES:  # which are laid over the race
+                asked = msgspec.structs.replace(asked, preferences=tightened(asked.preferences, deadlines))
         request_id = headers.request_id(request.headers)
         origin = Origin(
             client=client,

@@ -114,6 +114,7 @@ def enter(
         prefix,
         kind,
         answer_kind=call.answer_kind,
+        bills_losers=model.bills_losers,
     )
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(model.name, names, model.race, terms, call.prompt_class, explain=origin.explain)
@@ -156,7 +157,7 @@ def lined_up(
         cost_usd = plan.cost_usd.get(launch.deployment)
         permitted = steering.permit(model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer)
         if not permitted and told is not None:
-            told[NARROWED] = steering.refused_by(model.payer, model.race, cost_usd=cost_usd)
+            told[NARROWED] = steering.refused_by(model.payer, model.race, cost_usd=cost_usd, model=model.name)
         return permitted
 
     return Race(
@@ -205,6 +206,7 @@ def _call(context: Context, asked: Asked, origin: Origin, model: Model, *, kind:
         stateful=asked.stateful,
         kind=kind,
         answer_kind=answer_kind(asked.fields),
+        deadline_ms=model.race.ttft_ms,
     )
 
 

@@ -99,6 +99,7 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
                 prompt_tokens=supposed.prompt_tokens,
             ),
             answer_kind=_answer_kind(supposed),
+            bills_losers=model.bills_losers,
         ),
         prompt_class(supposed.prompt_tokens * CHARS_PER_TOKEN),
     )

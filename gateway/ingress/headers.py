@@ -14,7 +14,7 @@ _LONGEST_REQUEST_ID = 200  # characters
 _LONGEST_LIST = 2000  # characters: a client chooses how many fields it sends, proxies how long a header may be
 _CLIENT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 _UPSTREAM_IDS = frozenset({_REQUEST_ID, "request-id"})
-NARROWED = "x-holeshot-narrowed"  # the limit that refused an extra attempt: budget, usd_per_day or max_in_flight
+NARROWED = "x-holeshot-narrowed"  # the limit that refused an extra attempt: budget, usd_per_day, …
 
 
 def for_upstream(headers: Mapping[str, str], request_id: str | None) -> dict[str, str]:
@@ -50,6 +50,8 @@ def for_client(winner: Winner) -> dict[str, str]:
     headers = of_answer(winner.call, winner.provider, winner.deployment, winner.launched, winner.exchange.headers)
     headers["x-holeshot-ttft-ms"] = f"{winner.ttft_ms:.1f}"
     headers["x-holeshot-overhead-ms"] = f"{winner.overhead_ms:.2f}"
+    if (deadline_ms := winner.call.deadline_ms) is not None:
+        headers["x-holeshot-deadline-met"] = "true" if winner.ttft_ms <= deadline_ms else "false"
     return headers
 
 

@@ -71,6 +71,7 @@ def _interrupted_call(start: CallStart) -> Row:
         "size_class": size_class(start.prompt_class),
         "status_code": INTERRUPTED_STATUS,
         "error_kind": INTERRUPTED,
+        "deadline_met": None if start.deadline_ms is None else False,
         "tags": _encode(start.tags).decode(),
     }
     return tuple(known.get(name, getattr(start, name, None)) for name in CALL_COLUMNS)

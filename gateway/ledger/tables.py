@@ -92,6 +92,8 @@ calls = Table(
     Column("alone_ms", Double),
     Column("alone_predicted_ms", Double),
     Column("alone_age_ms", Double),
+    Column("deadline_ms", Double),
+    Column("deadline_met", Boolean),
     Index("calls_started_at", "started_at"),
     Index("calls_request_id", "request_id", postgresql_using="hash", **_where("request_id is not null")),
     Index("calls_client_started_at", "client", "started_at"),

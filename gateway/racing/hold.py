@@ -4,7 +4,8 @@ What comes after the first token costs the reader of *i* a predicted after_i: un
 under ``reading`` what of it one has to wait for, under ``first_token`` its stalls (``Plan.decode_s``;
 docs/policy.md#the-loss). When *i* delivers first while *j* with a smaller
 one still runs, *i* is held for at most min(5 s, after_i - min_j after_j): longer, and even the best could not make up
-for it. An attempt is never held for a probe, which may hang, nor for a deployment without such a prediction.
+for it; nor beyond the call's deadline, while that can be kept. An attempt is never held for a probe, which may hang,
+nor for a deployment without such a prediction.
 """
 
 import asyncio
@@ -15,18 +16,28 @@ from gateway.racing.attempt import Attempt
 
 HOLD_MIN_S = 0.005  # less is worth no timer, and no prediction is so good
 HOLD_MAX_S = 5.0  # a client waits no longer for what is only predicted
+HOLD_MARGIN_S = 0.02  # before a deadline a held attempt is let go, so that its token is there in time
 
 
 class Hold:
     """At most one attempt, held. ``release`` is called with it when its time is up."""
 
     def __init__(
-        self, decode_s: Mapping[str, float], release: Callable[[Attempt], None], loop: asyncio.AbstractEventLoop
+        self,
+        decode_s: Mapping[str, float],
+        release: Callable[[Attempt], None],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        clock: Callable[[], float],
+        deadline_at: float | None = None,
     ) -> None:
+        """Make one for a call whose first token is wanted by ``deadline_at`` of ``clock``, if at a certain time."""
         self.leader: Attempt | None = None
         self._decode_s = decode_s  # seconds each should cost after its first token; empty: nobody is ever held
         self._release: Callable[[Attempt], None] | None = release
         self._loop = loop
+        self._clock = clock
+        self._deadline_at = deadline_at
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, attempt: Attempt, others: Iterable[Attempt]) -> bool:
@@ -34,6 +45,8 @@ class Hold:
         if not self._decode_s or self._release is None:
             return False
         hold_s = min(HOLD_MAX_S, self._gain_s(attempt, others))
+        if hold_s > HOLD_MIN_S and self._deadline_at is not None and (left_s := self._deadline_at - self._clock()) > 0:
+            hold_s = min(hold_s, left_s - HOLD_MARGIN_S)
         if hold_s <= HOLD_MIN_S:
             return False
         self.leader = attempt

@@ -98,7 +98,8 @@ class Race:
             loop=self.loop,
         )
         self._wait: Wait | None = None  # for a seat; made when first needed
-        self._hold = Hold(plan.decode_s, self.release, self.loop)
+        deadline_at = None if call.deadline_ms is None else call.received_at + call.deadline_ms / 1000
+        self._hold = Hold(plan.decode_s, self.release, self.loop, clock=clock, deadline_at=deadline_at)
         self._attempts: list[Attempt] = []
         self._running: set[Attempt] = set()
         self._audited: set[Attempt] = set()  # losers that are still watched

@@ -48,6 +48,7 @@ def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
         region=call.region,
         win_on=call.win_on,
         request_id=call.request_id,
+        deadline_ms=call.deadline_ms,
         attempts=attempts,
     )
 
@@ -216,10 +217,26 @@ def call_record(
         alone_ms=alone.seen_ms,
         alone_predicted_ms=alone.predicted_ms,
         alone_age_ms=alone.age_ms,
+        deadline_ms=call.deadline_ms,
+        deadline_met=_is_met(call.deadline_ms, ttft_ms, total_ms, status_code),
         dropped=dropped,
         attempts=bill.attempts,
         kind=call.kind,
     )
+
+
+def _is_met(deadline_ms: float | None, ttft_ms: float | None, total_ms: float, status_code: int) -> bool | None:
+    """Return whether the client had its first token in time; a call that failed has missed its deadline.
+
+    None without a deadline, for a request that was wrong itself, and for a client that left before its deadline.
+    """
+    if deadline_ms is None:
+        return None
+    if ttft_ms is not None and (status_code < 400 or status_code == CLIENT_GONE):  # noqa: PLR2004 - HTTP's first error
+        return ttft_ms <= deadline_ms
+    if status_code == CLIENT_GONE:
+        return None if total_ms < deadline_ms else False
+    return None if status_code in _OWN_FAULT else False
 
 
 def _is_truncated(winner: AttemptRecord) -> bool:
@@ -262,6 +279,9 @@ def _counted(priced: Sequence[AttemptRecord], winner: AttemptRecord | None) -> A
         return next((one for one in priced if one.id == winner.id), winner)
     return next((one for one in priced if one.prompt_tokens is not None), None)
 
+
+CLIENT_GONE = 499
+_OWN_FAULT = frozenset(range(400, CLIENT_GONE)) - {424, 429}  # 424: the operator's; 429: no answer all the same
 
 _OUTCOMES = {
     ErrorKind.CONNECT_TIMEOUT: Outcome.TIMEOUT,

@@ -194,7 +194,7 @@ class RaceSettings(Section):
 
     profile: Profile | None = None
     objective: Objective = Objective.AUTO
-    ttft_ms: Annotated[float, Field(gt=0)] | None = None  # objective cost: the time to first token to be met
+    ttft_ms: Annotated[float, Field(gt=0)] | None = None  # the deadline of first tokens, since the call's receipt
     reading_tok_s: Annotated[float, Field(gt=0)] = 30.0  # objective reading: how fast the answer is read or spoken
     min_tok_s: Annotated[float, Field(gt=0)] | None = None  # decode speed below which a deployment is a last resort
     mode: Mode = Mode.AUTO
@@ -204,6 +204,8 @@ class RaceSettings(Section):
     budget: float = Field(default_factory=lambda data: max(1.0, data.get("width", 2) - 1.0), ge=0, le=7)
     # The most that extra attempts may cost in a UTC day, at list price, all replicas together. US dollars.
     usd_per_day: Annotated[float, Field(ge=0)] | None = None
+    # Of each call so many US dollars are saved up for extra attempts, at most those of 20 calls. Beside the budget.
+    extra_usd_per_call: Annotated[float, Field(ge=0)] | None = None
     win_on: WinOn = WinOn.ANY
     max_prompt_tokens: Annotated[int, Field(ge=0)] = 16_000  # longer prompts are hedged: every attempt pays its prefill
     # Of calls whose primary may be overtaken, so many are audited: losers run on to their first token, which tells what

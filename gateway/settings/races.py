@@ -49,8 +49,9 @@ def impossible(name: str, model: ModelSettings, is_priced: Callable[[DeploymentS
 def doubtful(name: str, model: ModelSettings, *, priced: bool) -> Iterator[str]:
     """Yield what works but may not be meant. ``priced``: the price of at least one of its deployments is known."""
     race = model.race
-    if race.usd_per_day is not None and not priced:
-        yield f"model {name!r}: usd_per_day has no effect, because no price is known: set price_per_mtok"
+    for limit in ("usd_per_day", "extra_usd_per_call"):
+        if getattr(race, limit) is not None and not priced:
+            yield f"model {name!r}: {limit} has no effect, because no price is known: set price_per_mtok"
     if race.mode is Mode.RACE and race.width - 1 > race.budget:
         yield (
             f"model {name!r}: races of {race.width} start {race.width - 1} extra attempts a call, the budget pays for"

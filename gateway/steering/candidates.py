@@ -34,6 +34,7 @@ class Terms(msgspec.Struct, frozen=True):
     answer_tokens: float | None = None  # the expected length, where it is known already
     answer_kind: AnswerKind = AnswerKind.PLAIN
     flawed: Mapping[str, str] | None = None  # by deployment: why it is a last resort for such answers
+    bills_losers: frozenset[str] = frozenset()  # deployments whose vendor bills a whole answer although one hung up
 
 
 _NONE: Mapping[str, float] = {}
@@ -44,7 +45,7 @@ class Tier(IntEnum):
     """Who is asked first, whatever the score: those of a later tier only when an earlier one is empty."""
 
     FREE = 0
-    MISSES = 1  # below the floor on tok/s, or under ``cost`` too late
+    MISSES = 1  # below the floor on tok/s, or too often later than the deadline
     FLAWED = 2  # its answers fail more often than its peers'
     FULL = 3  # as many in flight as it may have
 
@@ -79,14 +80,15 @@ def candidates(
     first_token: mean TTFT / (1 - error rate) x crowding + price of scarcity + stalls; completion: + answer tokens /
     (tok/s) instead of stalls; reading: + what the reader waits for later tokens (``_after_s``). Under ``cost`` those
     who keep ``ttft_ms`` and ``min_tok_s`` by the estimates compete on dollars, and on the time to first token when they
-    cost the same. The others compete on how late they should be: a tighter goal that nobody meets must not give worse
-    service.
+    cost the same. Where ``ttft_ms`` is a deadline, or the objective is ``cost``, those who do not keep them compete on
+    how late they should be: a tighter goal that nobody meets must not give worse service.
     """
     objective = terms.objective
     answer_tokens = expected_tokens(standings, terms)
     thrifty = objective is Objective.COST
     costs = costs_usd(conditions, answer_tokens, terms) if thrifty else {}
-    choosy = thrifty or bool(terms.limits) or race.min_tok_s is not None or bool(terms.flawed)
+    timed = thrifty or race.ttft_ms is not None
+    choosy = timed or bool(terms.limits) or race.min_tok_s is not None or bool(terms.flawed)
     estimates, unseen = standings.estimates, standings.unseen
     weights, canaries = terms.weights or _NONE, terms.canaries or _NONE
     alike = weights is _NONE and canaries is _NONE
@@ -100,7 +102,7 @@ def candidates(
         rival_s = estimate.beside_s * condition.crowding + later_s
         tier = _tier(name, estimate, condition, race, terms) if choosy else Tier.FREE
         usd = rank_usd = costs.get(name, 0.0)
-        if thrifty and tier is Tier.MISSES:
+        if timed and tier is Tier.MISSES:
             rank_usd, score_s = 0.0, _late_s(estimate, race, answer_tokens) * condition.crowding + condition.price_s
             rival_s = score_s
         if alike:
@@ -140,7 +142,7 @@ def _tier(name: str, estimate: Estimate, condition: Condition, race: RaceSetting
     if race.min_tok_s is not None and estimate.slower_than(race.min_tok_s):
         return Tier.MISSES
     # Whoever is hardly known looks like the others: if those miss, it must be tried to be known.
-    if terms.objective is Objective.COST and race.ttft_ms is not None and estimate.events >= COLD_EVENTS:
+    if race.ttft_ms is not None and estimate.events >= COLD_EVENTS:
         late = estimate.quantile_s(MEETS_QUANTILE) > race.ttft_ms / 1000
         return Tier.MISSES if late else Tier.FREE
     return Tier.FREE

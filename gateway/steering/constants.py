@@ -86,7 +86,7 @@ WHOLE_SHARE = 0.03
 NEAR = 1.5  # deployments within this factor of the best share the traffic: herding, unseen congestion
 SPREAD_EXPONENT = 12  # draw weight (best/score)^12: 10 % slower gets a third of the draws
 EXPLORE_SHARE = 0.02  # of calls try, on a spare slot, who was not asked for longest
-MEETS_QUANTILE = 0.9  # objective cost: keeps ttft_ms who does so nine times in ten; the tenth is what the hedge is for
+MEETS_QUANTILE = 0.9  # who keeps ttft_ms does so nine times in ten; the tenth is what the hedge is for
 HEADROOM_LOW = 0.2  # with less of a rate limit left, the draw weight falls in proportion, before a 429 comes
 HEADROOM_WEIGHT_MIN = 0.02  # nobody is shut out by what may be an old figure
 HEADROOM_WINDOW_S = 60.0  # limits are per minute and refill steadily: what was used has come back after one
@@ -97,6 +97,7 @@ RESCUE_FACTOR = 4.0  # times the primary's q95: it hangs
 RESCUE_MIN_S, RESCUE_MAX_S = 1.5, 15.0
 NEXT_AT_LATEST_S = 20.0  # the next candidate starts by then, whatever the estimates say
 LINEUPS_KEPT = 4096  # models, sizes of prompts and answers, objectives and who of the deployments can answer
+LINEUPS_WARMED = 100  # of one model at most: some milliseconds
 LINEUPS_WARM_S = 10.0  # since its last use a lineup is made again in the background when there are new standings
 
 # Load: found in the herd world, where everybody crowded into the fastest decoder; elsewhere they change nothing
@@ -119,6 +120,7 @@ PREFIXES_KEPT = 20_000  # per replica
 HOME_LOAD, HOME_SLACK = 1.5, 4.0
 
 # The budget
+BURST_CALLS = 20.0  # the dollars of so many calls are saved up: a burst, but no night's worth
 BURST_TOKENS = 20.0  # extra attempts a quiet model has saved up; the bucket starts full
 
 # Failures

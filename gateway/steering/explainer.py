@@ -6,7 +6,7 @@ from math import isfinite
 
 import msgspec
 
-from gateway.calls import Objective
+from gateway.calls import Objective, Role
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Held
 from gateway.steering.budget import FREE
@@ -35,8 +35,11 @@ def explained(
     home: Candidate | None = None,
     answer_tokens: float,
     tokens: float,
+    usd: float = 0.0,
 ) -> Explanation:
     """Explain ``plan``, made of ``lineup`` when the budget held ``tokens`` and caches held ``held`` of the prompt.
+
+    ``usd`` is what else was saved up, where extra attempts are paid in dollars.
 
     ``home`` is where its beginning goes while nothing is known of it.
     """
@@ -62,6 +65,9 @@ def explained(
         min_tok_s=race.min_tok_s,
         budget=race.budget,
         budget_tokens=round(tokens, 2),
+        extra_usd_per_call=race.extra_usd_per_call,
+        budget_usd=None if race.extra_usd_per_call is None else usd,
+        **_bill(plan, by_name, known.costs),
         deployments=tuple(_prospect(each, race, terms, known) for each in ranked),
         excluded=terms.excluded or {},
         launches=tuple(_start(launch, facts, by_name[launch.deployment], known) for launch in plan.launches),
@@ -125,7 +131,6 @@ def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms) -> str 
         return None
     if race.min_tok_s is not None and candidate.estimate.slower_than(race.min_tok_s):
         return f"decodes below min_tok_s {race.min_tok_s:g}"
-    assert terms.objective is Objective.COST
     return f"too often later than ttft_ms {race.ttft_ms:g}"
 
 
@@ -197,6 +202,21 @@ def _facts(
     }
 
 
+def _bill(plan: Plan, by_name: Mapping[str, Candidate], costs: Mapping[str, float]) -> dict[str, float]:
+    """Return what the plan should cost: its primary alone, and with each extra launch times its chance to start.
+
+    Every attempt counts as dear as a whole answer, which is most where losers stop being billed. A launch later than
+    the first starts if the primary has no token by then.
+    """
+    if not plan.launches or not costs:
+        return {}
+    primary, *others = plan.launches
+    alone_usd = costs[primary.deployment]
+    late = by_name[primary.deployment].estimate.later_than
+    extra_usd = sum(costs[each.deployment] * late(each.delay_s) for each in others if each.role is not Role.FAILOVER)
+    return {"cost_alone_usd": alone_usd, "cost_expected_usd": alone_usd + extra_usd}
+
+
 def _reached(seconds: float) -> float | None:
     return round(seconds, 4) if isfinite(seconds) else None
 
@@ -218,6 +238,8 @@ _WORDS = {
     Why.BUDGET: "raced: a budget of {race.budget:g} extra attempts per call, {tokens:.1f} saved up",
     Why.LATE: "hedge: {share:.0%} of the primary's first tokens come sooner; {tokens:.1f} extra attempts saved up",
     Why.CROWDED: "hedge: {share:.0%} of the primary's first tokens come sooner; too much in flight there to race it",
+    Why.BILLED: "hedge: {share:.0%} of the primary's first tokens come sooner; not raced, because dollars are"
+    " limited and a vendor bills losers in full",
     Why.ASKED_DELAY: "hedge: hedge_delay_s as set",
     Why.DEADLINE: "hedge: the latest start that can meet ttft_ms {race.ttft_ms:g} if it takes {meets_s:.3f} s",
     Why.RESCUE: f"rescue: the primary hangs, {RESCUE_FACTOR:g} x its q95 of {{primary.q95_s:.3f}} s within limits",

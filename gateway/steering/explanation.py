@@ -28,8 +28,9 @@ class Why(StrEnum):
     BUDGET = "budget"  # the share of calls that is raced
     LATE = "late"  # hedge at the primary's quantile
     CROWDED = "crowded"  # would be raced, but has too much in flight
+    BILLED = "billed"  # would be raced, but dollars are limited, and the loser would be billed in full
     ASKED_DELAY = "asked delay"  # hedge at hedge_delay_s
-    DEADLINE = "deadline"  # objective cost: the last instant at which it can still keep ttft_ms
+    DEADLINE = "deadline"  # the last instant at which it can still keep ttft_ms
     RESCUE = "rescue"  # the primary hangs
 
 
@@ -89,6 +90,11 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     min_tok_s: float | None
     budget: float  # extra attempts per call
     budget_tokens: float  # extra attempts saved up now
+    extra_usd_per_call: float | None = None  # what extra attempts may cost per call,
+    budget_usd: float | None = None  # and what of it is saved up now
+    cost_alone_usd: float | None = None  # of the call, if the primary runs alone
+    # With every extra launch, each as dear as a whole answer, times the chance that it starts.
+    cost_expected_usd: float | None = None
     deployments: tuple[Prospect, ...]  # the primary's place is drawn among the first
     excluded: Mapping[str, str] = {}  # deployments that may not run for this call, and why
     launches: tuple[Start, ...]

@@ -16,6 +16,7 @@ from gateway.steering.constants import (
     HEADROOM_WEIGHT_MIN,
     LINEUPS_KEPT,
     LINEUPS_WARM_S,
+    LINEUPS_WARMED,
     NEAR,
     SPREAD_EXPONENT,
 )
@@ -141,7 +142,7 @@ class Lineups:
             return _lined_up(candidates(conditions, standings, race, terms), terms)
         # Not every deployment can answer every call; and calls with other lengths and readers take turns.
         flawed = tuple(terms.flawed or ())
-        key = (*kind, terms.objective, terms.answer_tokens, race.reading_tok_s, flawed, *conditions)
+        key = (*kind, terms.objective, terms.answer_tokens, race.reading_tok_s, race.ttft_ms, flawed, *conditions)
         known = self._known.get(key)
         if known is None or not known.fits(standings, race, terms):
             lineup = _lined_up(candidates(conditions, standings, race, terms), terms)
@@ -150,10 +151,11 @@ class Lineups:
             lineup = _lined_up([others.get(each.deployment, each) for each in known.lineup.candidates], terms)
         else:
             known.used_at_s = now_s
+            known.is_used = True
             return known.lineup
         if known is None and len(self._known) >= LINEUPS_KEPT:
             del self._known[next(iter(self._known))]
-        self._known[key] = _Known(kind, standings, asked, conditions, lineup, now_s)
+        self._known[key] = _Known(kind, standings, asked, conditions, lineup, now_s, is_used=known is not None)
         return lineup
 
     def warm(
@@ -163,16 +165,23 @@ class Lineups:
         conditions_of: Callable[[Iterable[str], float], Conditions],
         now_s: float,
     ) -> None:
-        """Make those of a model again that were used lately, of its new standings; forget those that were not."""
+        """Make those of a model again that were used lately, of its new standings; forget those that were not.
+
+        Nor are those that were made for one call only, as of calls whose deadlines are all different.
+        """
+        warmed = 0
         for key, known in [(key, known) for key, known in self._known.items() if key[0] == model]:
-            if now_s - known.used_at_s > LINEUPS_WARM_S:
+            if not known.is_used or now_s - known.used_at_s > LINEUPS_WARM_S or warmed >= LINEUPS_WARMED:
                 del self._known[key]
                 continue
+            warmed += 1
             race, terms = known.asked
             standings = standings_of(model, known.kind[1], terms.prompt_tokens)
             conditions = conditions_of(known.conditions, now_s)
             lineup = _lined_up(candidates(conditions, standings, race, terms), terms)
-            self._known[key] = _Known(known.kind, standings, known.asked, conditions, lineup, known.used_at_s)
+            self._known[key] = _Known(
+                known.kind, standings, known.asked, conditions, lineup, known.used_at_s, is_used=True
+            )
 
     def keep(self, models: set[str]) -> None:
         """Forget all models but these."""
@@ -190,6 +199,7 @@ class _Known(msgspec.Struct):
     conditions: Conditions
     lineup: Lineup
     used_at_s: float
+    is_used: bool = False  # again, after the call it was made for
 
     def fits(self, standings: Standings, race: RaceSettings, terms: Terms) -> bool:
         """Tell whether it is what would be made now, as far as conditions have not changed."""

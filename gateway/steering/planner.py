@@ -67,7 +67,7 @@ class Plan(msgspec.Struct, frozen=True):
     # What each should cost its reader after its first token, seconds: under ``completion`` all of its decoding, under
     # ``reading`` what of it one has to wait for, under ``first_token`` its stalls; empty where all of that is nothing.
     decode_s: Mapping[str, float] = {}
-    cost_usd: Mapping[str, float] = {}  # what a whole attempt should cost at list price; only under ``usd_per_day``
+    cost_usd: Mapping[str, float] = {}  # what a whole attempt should cost at list price; only where dollars are limited
     reasons: tuple[str, ...] = ()  # what was unusual about this plan, for people
     primary: Estimate | None = None  # of the first launch: what it would take alone
     explores: bool = False  # somebody is launched to learn of them
@@ -184,6 +184,7 @@ class _Draft:
         self._spare = list(others)  # not launched yet, best first
         self._rivals = rivals
         self._race = race
+        self._bills_losers = terms.bills_losers
         self._thrifty = terms.objective is Objective.COST
         self._random = random
         self.explores = False
@@ -215,6 +216,7 @@ class _Draft:
             and self._primary.estimate.events < COLD_EVENTS
             and tokens >= BURST_TOKENS / 2
             and self._others[0].tier < Tier.FLAWED
+            and not self._is_dear(self._others[0])
         ):
             self._launch(self._others[0], 0.0, Role.RACE, Why.COLD_START)
             self.reasons.append(Why.COLD_START)
@@ -251,18 +253,30 @@ class _Draft:
 
         A deployment ``alone`` at its model races itself only when asked to by mode: that cuts a slow tail too.
         """
-        rivals: Iterable[Candidate] = takewhile(self._is_rival, [each for each in self._rivals if each in self._spare])
-        if self._thrifty and self._race.mode is Mode.AUTO:
-            self._add_before_the_deadline(rivals)
+        rivals = list(takewhile(self._is_rival, [each for each in self._rivals if each in self._spare]))
+        if self._waits_for_the_deadline() and (self._add_before_the_deadline(rivals) or self._thrifty):
             return
         starts = self._starts()
         if alone and self._race.mode is not Mode.AUTO and self._primary.tier < Tier.FULL:
             rivals = [self._primary] * len(starts)
         for (delay_s, why), rival in zip(starts, rivals, strict=False):
-            if why is Why.BUDGET and rival.condition.crowding > CROWDED:
-                self._launch(rival, self._late_s(HEDGE_SHARE), Role.HEDGE, Why.CROWDED)
+            if why is Why.BUDGET and (instead := self._rather_hedged(rival)) is not None:
+                self._launch(rival, self._late_s(HEDGE_SHARE), Role.HEDGE, instead)
             else:
                 self._launch(rival, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)
+
+    def _rather_hedged(self, rival: Candidate) -> Why | None:
+        """Return why ``rival``, for which there is budget, is not worth racing from the start; None if it is."""
+        if rival.condition.crowding > CROWDED:
+            return Why.CROWDED
+        return Why.BILLED if self._is_dear(rival) else None
+
+    def _is_dear(self, rival: Candidate) -> bool:
+        """Tell whether whoever loses against the other would be billed in full, where dollars are limited."""
+        race = self._race
+        if not self._bills_losers or (race.usd_per_day is None and race.extra_usd_per_call is None):
+            return False
+        return not self._bills_losers.isdisjoint((rival.deployment, self._primary.deployment))
 
     def add_rescues(self, reserve: Sequence[Candidate]) -> float:
         """Let two spare ones stand by for a primary that hangs; return when the first of them starts, in seconds.
@@ -299,19 +313,36 @@ class _Draft:
         """Tell whether ``spare`` is worth racing the primary. They come by tier: after one who is not, nobody is."""
         return spare.tier <= self._primary.tier and spare.tier < Tier.FULL
 
-    def _add_before_the_deadline(self, rivals: Iterable[Candidate]) -> None:
-        """Under ``cost``: when the primary looks like missing ``ttft_ms``, start the cheapest that can still keep it.
+    def _waits_for_the_deadline(self) -> bool:
+        """Tell whether extra attempts are kept for primaries that look like missing ``ttft_ms``."""
+        if self._race.mode is Mode.AUTO:
+            return self._thrifty or self._race.ttft_ms is not None
+        return self._race.mode is Mode.HEDGE and self._race.hedge_delay_s is None and self._race.ttft_ms is not None
 
-        It starts at the last instant at which it probably can: until then the primary may yet save its price.
+    def _add_before_the_deadline(self, rivals: Iterable[Candidate]) -> bool:
+        """Start the best of ``rivals`` that can still keep ``ttft_ms`` when the primary looks like missing it.
+
+        It starts at the last instant at which it probably can: until then the primary may yet save its price. A budget
+        too small for that pays for all who wait longer instead, where that saves more. Return whether one can.
         """
         if self._race.ttft_ms is None:
-            return
+            return False
         late_s = self._race.ttft_ms / 1000
         for rival in rivals:
             delay_s = late_s - rival.estimate.quantile_s(MEETS_QUANTILE)
             if delay_s > 0:
+                paid_s = self._primary.estimate.quantile_s(max(0.0, 1.0 - self._race.budget))
+                if delay_s < paid_s < late_s and self._saved(rival, paid_s) > self._saved(rival, delay_s):
+                    delay_s = paid_s
                 self._launch(rival, max(HEDGE_MIN_S, delay_s), Role.HEDGE, Why.DEADLINE)
-                return
+                return True
+        return False
+
+    def _saved(self, rival: Candidate, delay_s: float) -> float:
+        """Return which share of the primary's late calls ``rival`` saves if it starts then, as often as it is paid."""
+        late_s = (self._race.ttft_ms or 0.0) / 1000
+        paid = self._race.budget / max(self._race.budget, self._primary.estimate.later_than(delay_s))
+        return paid * (1.0 - rival.estimate.later_than(late_s - delay_s))
 
     def _starts(self) -> list[tuple[float, Why]]:
         """Return when each further attempt starts, and why then."""

@@ -72,6 +72,10 @@ class Estimate(msgspec.Struct, frozen=True):
         """Return the time by which a share ``q`` has its first token, in seconds."""
         return self.curve.quantile_s(q) * self.scale
 
+    def later_than(self, seconds: float) -> float:
+        """Return the share of first tokens that come later than ``seconds``."""
+        return self.curve.later_than(seconds / self.scale)
+
     def late_s(self, goal_s: float) -> float:
         """Return by how much a first token is later than ``goal_s`` on average, in seconds."""
         return self.curve.late_s(goal_s / self.scale) * self.scale

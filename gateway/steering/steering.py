@@ -17,7 +17,7 @@ from gateway.settings.model import RaceSettings
 from gateway.steering import planner
 from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix
 from gateway.steering.board import Board, slot_of
-from gateway.steering.budget import Budget
+from gateway.steering.budget import Budget, within
 from gateway.steering.candidates import Terms, costs_usd, expected_tokens
 from gateway.steering.explainer import explained
 from gateway.steering.explanation import Explanation
@@ -32,6 +32,8 @@ from gateway.steering.sizing import size_of
 from gateway.steering.snapshots import Snapshots
 from gateway.steering.spending import Spending
 from gateway.steering.strikes import Strikes
+
+_NOTHING_COSTS: Mapping[str, float] = {}
 
 
 class Steering:
@@ -81,7 +83,10 @@ class Steering:
 
         ``explain`` fills ``Plan.explanation``.
         """
-        self._budget(model).accrue(race.budget)
+        budget = self._budget(model)
+        budget.accrue(race.budget)
+        if race.extra_usd_per_call is not None:
+            budget.earn(race.extra_usd_per_call)
         plan = self._planned_for(model, deployments, race, terms, prompt_class, explain=explain)
         now_s = self._clock()
         for launch in plan.launches:
@@ -132,18 +137,24 @@ class Steering:
         Asked at the instant the attempt would start. ``cost_usd`` is what it may cost at list price
         (``Plan.cost_usd``), None when no price of the model is known.
         """
-        payer = payer or model
-        if not self._affordable(payer, race, cost_usd) or not self._budget(model).draw(launch.role, race.budget):
+        payer, budget = payer or model, self._budget(model)
+        limit = self._too_dear(payer, race, cost_usd, budget)
+        if limit is not None or not budget.draw(launch.role, race.budget):
             if self._on_refused is not None:
-                self._on_refused(model, self.refused_by(payer, race, cost_usd=cost_usd))
+                self._on_refused(model, limit or "budget")
             return False
         if cost_usd is not None and race.usd_per_day is not None:
             self._spending.charge(payer, cost_usd)
+        if cost_usd is not None and race.extra_usd_per_call is not None:
+            budget.pay(cost_usd)
         return True
 
-    def refused_by(self, payer: str, race: RaceSettings, *, cost_usd: float | None) -> str:
-        """Return which limit stands in the way of an extra attempt refused just now: budget or usd_per_day."""
-        return "budget" if self._affordable(payer, race, cost_usd) else "usd_per_day"
+    def refused_by(self, payer: str, race: RaceSettings, *, cost_usd: float | None, model: str | None = None) -> str:
+        """Return which limit stands in the way of an extra attempt refused just now.
+
+        That is budget, usd_per_day or extra_usd_per_call.
+        """
+        return self._too_dear(payer, race, cost_usd, self._budget(model or payer)) or "budget"
 
     def call_started(self, start: CallStart) -> None:
         """Nothing to learn yet."""
@@ -244,14 +255,19 @@ class Steering:
         if terms.prefix is not None and race.cache_affinity:
             held = self._affinity.held(model, terms.prefix, terms.prices, now_s)
             home = home_of(model, terms, lineup, self._affinity, held=held, now_s=now_s)
-        tokens = self._budget(model).tokens
-        plan = planner.plan(lineup, race, terms, tokens=tokens, random=self._random, held=held, home=home, now_s=now_s)
-        if race.usd_per_day is not None:
+        budget, costs = self._budget(model), _NOTHING_COSTS
+        if race.usd_per_day is not None or race.extra_usd_per_call is not None:
             costs = costs_usd(conditions, expected_tokens(standings, terms), terms)
+            race = within(race, costs)
+        tokens = budget.tokens
+        plan = planner.plan(lineup, race, terms, tokens=tokens, random=self._random, held=held, home=home, now_s=now_s)
+        if costs:
             plan = msgspec.structs.replace(plan, cost_usd=costs)
         if explain:
             answer = expected_tokens(standings, terms)
-            told = explained(plan, lineup, race, terms, held=held, home=home, answer_tokens=answer, tokens=tokens)
+            told = explained(
+                plan, lineup, race, terms, held=held, home=home, answer_tokens=answer, tokens=tokens, usd=budget.usd
+            )
             plan = msgspec.structs.replace(plan, explanation=told)
         return plan
 
@@ -268,10 +284,14 @@ class Steering:
             names = self._planned[model] = tuple(dict.fromkeys(deployments))
         return names
 
-    def _affordable(self, payer: str, race: RaceSettings, cost_usd: float | None) -> bool:
-        if race.usd_per_day is None or cost_usd is None:
-            return True
-        return self._spending.may_spend(payer, cost_usd, race.usd_per_day)
+    def _too_dear(self, payer: str, race: RaceSettings, cost_usd: float | None, budget: Budget) -> str | None:
+        """Return which limit on dollars an attempt would pass, None for none."""
+        if cost_usd is None:
+            return None
+        if race.usd_per_day is not None and not self._spending.may_spend(payer, cost_usd, race.usd_per_day):
+            return "usd_per_day"
+        per_call = race.extra_usd_per_call
+        return None if per_call is None or budget.affords(cost_usd, per_call) else "extra_usd_per_call"
 
     def _budget(self, model: str) -> Budget:
         budget = self._budgets.get(model)

@@ -7,11 +7,11 @@ A loser cut at 0.4 s says that its first token would have come later than that. 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from math import inf
+from math import inf, log2
 
 import msgspec
 
-from gateway.steering.constants import BUCKETS, MEAN_CAP_S
+from gateway.steering.constants import BUCKETS, BUCKETS_PER_OCTAVE, FIRST_EDGE_S, MEAN_CAP_S
 from gateway.steering.histogram import edge_s, mid_s
 
 _ROUNDING = 1e-9  # 0.9 reached by adding tenths is reached
@@ -36,6 +36,15 @@ class Curve(msgspec.Struct, frozen=True):
         below = self.reached[index - 1] if index else 0.0
         mass = self.reached[index] - below
         return edge_s(index + (min(1.0, max(0.0, (q - below) / mass)) if mass > 0 else 0.0))
+
+    def later_than(self, seconds: float) -> float:
+        """Return the share of first tokens that come later than ``seconds``; inside a bucket as ``quantile_s``."""
+        if seconds <= 0:
+            return 1.0
+        place = BUCKETS_PER_OCTAVE * log2(seconds / FIRST_EDGE_S)
+        index = min(BUCKETS - 1, max(0, int(place)))
+        below = self.reached[index - 1] if index else 0.0
+        return 1.0 - (below + (self.reached[index] - below) * min(1.0, max(0.0, place - index)))
 
     def mean_s(self, scale: float = 1.0) -> float:
         """Return the mean restricted to 30 s: whatever comes later, or never, counts as 30 s.

@@ -147,7 +147,7 @@ class Metrics:
             cells[deployment.prompt_tokens] += attempt.prompt_tokens
 
     def launch_refused(self, model: str, limit: str) -> None:
-        """Count an extra attempt that ``limit`` (budget, usd_per_day or max_in_flight) did not let start."""
+        """Count an extra attempt that ``limit`` (budget, usd_per_day, max_in_flight, …) did not let start."""
         self._cells[self._series.first_cell(REFUSED, limit, self._model(model).label)] += 1.0
 
     def usage_far_off(self, model: str, deployment: str) -> None:

@@ -34,6 +34,8 @@ CALLS: dict[str, sa.types.TypeEngine[Any]] = {
     "alone_ms": sa.Double(),
     "alone_predicted_ms": sa.Double(),
     "alone_age_ms": sa.Double(),
+    "deadline_ms": sa.Double(),
+    "deadline_met": sa.Boolean(),
 }
 ATTEMPTS: dict[str, sa.types.TypeEngine[Any]] = {
     "client": sa.Text(),

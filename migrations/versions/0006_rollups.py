@@ -83,6 +83,8 @@ CALL_SUMS = {
     "slo_left": f"count(*) filter (where {RACED} and {GONE} < 500)",
     "slo_judged": f"count(*) filter (where {JUDGED})",
     "slo_in_time": f"count(*) filter (where {RACED} and not {OWN_FAULT} and not ({FAILED}) and f.ttft_ms < 500)",
+    "n_deadlines": "count(f.deadline_met)",
+    "deadlines_met": "count(*) filter (where f.deadline_met)",
     "n_compared": f"count(*) filter (where {COMPARED})",
     "compared_ttft_ms": f"coalesce(sum(f.ttft_ms) filter (where {COMPARED}), 0)",
     "saved_seen_ms": f"coalesce(sum(f.alone_ms - f.ttft_ms) filter (where {COMPARED}), 0)",

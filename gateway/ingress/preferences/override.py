@@ -1,7 +1,7 @@
 """What a request may say of its own race, and what becomes of it: the model as this call is to see it.
 
 The request is stronger than its client's profile, and that than the model's settings. What extra attempts may cost
-(``budget``, ``usd_per_day``) is the operator's alone.
+(``budget``, ``usd_per_day``, ``extra_usd_per_call``) is the operator's alone.
 """
 
 from typing import Annotated
@@ -85,7 +85,9 @@ def as_asked(model: Model, override: RaceOverride, client: Client, *, stateful: 
 
 def _check(override: RaceOverride, client: Client) -> None:
     if not client.override:
-        raise Forbidden("this key may not set how its calls are raced: leave out 'race' and x-holeshot-race")
+        raise Forbidden(
+            "this key may not set how its calls are raced: leave out 'race', x-holeshot-race and headers of deadlines"
+        )
     if override.width is not None and override.width > client.max_width:
         raise Forbidden(f"this key may race at most {client.max_width} deployments at once, not {override.width}")
 

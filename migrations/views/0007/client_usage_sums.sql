@@ -16,7 +16,9 @@ select
   sum(r.cost_high_usd) as cost_high_usd,
   sum(r.duplicate_cost_usd) as duplicate_cost_usd,
   sum(r.abandoned_cost_high_usd) as abandoned_cost_high_usd,
-  sum(r.cache_saved_usd) as cache_saved_usd
+  sum(r.cache_saved_usd) as cache_saved_usd,
+  cast(sum(r.n_deadlines) as bigint) as n_deadlines,
+  cast(sum(r.deadlines_met) as double precision) / nullif(sum(r.n_deadlines), 0) as deadline_met_share
 from rollup_calls as r
 where {windows}
 group by r.client, r.model

@@ -22,6 +22,7 @@ from gateway.settings import Settings, load
 from gateway.settings.model import RaceSettings
 from gateway.steering.constants import EXPLORE_SHARE
 from gateway.steering.evidence import event
+from gateway.steering.tally import event_field
 from providers.simulator.script import Gate, Step, answer
 from providers.simulator.scripted import ScriptedProvider
 
@@ -87,7 +88,8 @@ class Stage:
         """Teach the leaderboard who is fast, in this order and in every way, so that the next plan is known."""
         for place, name in enumerate(providers):
             deployment = f"{name}/m"
-            samples = {event(deployment, 0, 0, 0.02 * 4**place): 50.0}
+            samples = {event_field(deployment, prompt_class, 0.02 * 4**place): 50.0 for prompt_class in range(3)}
+            samples[event(deployment, 0, 0, 0.02 * 4**place)] = 50.0  # the policy's own; the others are published
             samples |= {f"{deployment}|tok": 1000.0, f"{deployment}|sec": 0.1 * 10.0**place}
             self.gateway.steering._board.add(MODEL, samples, time.time())
 

@@ -108,13 +108,14 @@ async def test_a_race_that_the_budget_made_narrower_says_so(serve: Serve) -> Non
         assert "x-holeshot-narrowed" not in wide.headers
 
 
-async def test_a_race_that_would_cost_more_than_the_day_allows_says_so(serve: Serve) -> None:
+@pytest.mark.parametrize("limit", ["usd_per_day", "extra_usd_per_call"])
+async def test_a_race_that_would_cost_more_dollars_than_there_are_says_so(serve: Serve, limit: str) -> None:
     deployments = [
         {"deployment": f"{name}/m", "price_per_mtok": {"input": 1.0, "output": 1.0}} for name in ("fast", "slow")
     ]
-    model = {"deployments": deployments, "race": {"mode": "race", "width": 2, "usd_per_day": 0.0}}
+    model = {"deployments": deployments, "race": {"mode": "race", "width": 2, limit: 1e-9}}
     async with serve(fast=answer("Hello"), slow=answer("Hello"), config={"models": {MODEL: model}}) as stage:
         async with stage.chat(stream=True) as response:
             await response.read()
-        assert response.headers["x-holeshot-narrowed"] == "usd_per_day"
+        assert response.headers["x-holeshot-narrowed"] == limit
         assert response.headers["x-holeshot-launched"] == "1"

@@ -75,6 +75,7 @@ def _raced(
     known: dict[str, Any] = whole | {
         "launched": 2, "prompt_tokens": 20, "completion_tokens": 100, "cost_usd": draw.choice([None, 0.5]),
         "ttft_ms": ttft_ms, "duplicate_cost_usd": 0.2, "cost_low_usd": 0.1, "cost_high_usd": 2.0,
+        "deadline_met": draw.choice([None, True, False]),
     }  # fmt: skip
     if not is_overtaken:
         beaten = lost(call_id, role=draw.choice([Role.RACE, Role.FAILOVER]), **facts, **spent, **other)

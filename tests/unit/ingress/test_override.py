@@ -76,6 +76,7 @@ def test_no_header_asks_for_nothing(nothing: str | None) -> None:
         ('{"ttft_ms": 0}', "> 0"),
         ('{"budget": 3}', "budget"),
         ('{"usd_per_day": 3}', "usd_per_day"),
+        ('{"extra_usd_per_call": 3}', "extra_usd_per_call"),
         ("3", "Expected"),
         ("{", "truncated"),
     ],

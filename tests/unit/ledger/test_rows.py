@@ -55,6 +55,14 @@ def test_an_attempt_for_a_fallback_that_never_ended_is_the_fallbacks() -> None:
     assert [row[ATTEMPT_COLUMNS.index("model")] for row in rows.attempts] == ["small", "small"]
 
 
+def test_an_interrupted_call_has_missed_its_deadline_if_it_had_one() -> None:
+    for deadline_ms, met in ((None, None), (800.0, False)):
+        start = msgspec.structs.replace(start_of(raced_call()), deadline_ms=deadline_ms)
+        [row] = call_rows([Started(start)])
+        call = dict(zip(CALL_COLUMNS, row, strict=True))
+        assert (call["deadline_ms"], call["deadline_met"]) == (deadline_ms, met)
+
+
 def test_a_call_that_never_ended_is_interrupted_and_so_are_its_attempts() -> None:
     start = start_of(raced_call(request_id="mine", dropped=("seed",)))
     rows = Rows(Started(start))

@@ -38,6 +38,22 @@ def test_the_hold_lasts_no_longer_than_the_gain() -> None:
     assert run(track.run()).ttft_ms == pytest.approx(1700)
 
 
+def test_a_hold_ends_before_the_deadline_that_it_could_keep() -> None:
+    slow = answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0)
+    track = Track(slow, answers("fast-decoder", 30.0), decode_s=SPEEDS, deadline_ms=1000.0)
+    record = run(track.run())
+    assert record.ttft_ms == pytest.approx(980)
+    assert record.deadline_met is True
+
+
+def test_a_hold_that_begins_after_the_deadline_lasts_as_long_as_any() -> None:
+    slow = answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0)
+    track = Track(slow, answers("fast-decoder", 30.0), decode_s=SPEEDS, deadline_ms=100.0)
+    record = run(track.run())
+    assert record.ttft_ms == pytest.approx(5200)
+    assert record.deadline_met is False
+
+
 def test_nobody_is_held_for_a_slower_decoder() -> None:
     track = Track(answers("fast-decoder", 0.2), answers("slow-decoder", 0.3), decode_s=SPEEDS)
     assert run(track.run()).ttft_ms == pytest.approx(200)

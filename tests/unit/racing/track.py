@@ -256,6 +256,7 @@ class Track:
         falls_back: Callable[[ApiError], bool] = lambda _: False,
         earlier: Earlier | None = None,
         fields: Mapping[str, Any] | None = None,
+        deadline_ms: float | None = None,
     ) -> None:
         self.seats = seats or Seats()
         self.full: list[str] = []  # extra launches that found no room
@@ -298,7 +299,12 @@ class Track:
             },
             race=RaceSettings(),
         )
-        self._call_options = {"streamed": streamed, "wants_usage": wants_usage, "win_on": win_on}
+        self._call_options = {
+            "streamed": streamed,
+            "wants_usage": wants_usage,
+            "win_on": win_on,
+            "deadline_ms": deadline_ms,
+        }
         more = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in (fields or {}).items()}
         self._fields = {"messages": msgspec.Raw(b"[]"), **more}
         if max_tokens is not None:
@@ -331,7 +337,7 @@ class Track:
             replica="test",
             region=None,
             answer_kind=answer_kind(self._fields),
-            **self._call_options,  # type: ignore[arg-type] # three named options, checked by Call itself
+            **self._call_options,  # type: ignore[arg-type] # four named options, checked by Call itself
         )
         return Race(
             call,

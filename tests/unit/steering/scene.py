@@ -64,6 +64,7 @@ class Scene:
         prefix: Prefix | None = None,
         kind: Kind | None = None,
         answer_kind: AnswerKind = AnswerKind.PLAIN,
+        bills_losers: frozenset[str] = frozenset(),
         explain: bool = False,
         **race: float,
     ) -> Plan:
@@ -84,6 +85,7 @@ class Scene:
                 prefix,
                 kind,
                 answer_kind=answer_kind,
+                bills_losers=bills_losers,
             ),
             0,
             explain=explain,

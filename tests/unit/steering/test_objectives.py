@@ -160,6 +160,101 @@ def test_under_cost_a_second_starts_at_the_last_moment_it_can_keep_the_deadline(
     assert {launch.role for launch in plan.launches} <= {Role.PRIMARY, Role.FAILOVER, Role.EXPLORE}
 
 
+@pytest.mark.parametrize("objective", [Objective.FIRST_TOKEN, Objective.READING, COMPLETION])
+def test_with_a_deadline_a_second_starts_when_the_headroom_runs_out(objective: Objective) -> None:
+    scene = Scene()
+    speeds(scene, 0.3, a=100.0)
+    speeds(scene, 0.5, b=100.0)
+    speeds(scene, 0.8, c=100.0)
+    for _ in range(20):
+        plan = scene.plan(objective=objective, ttft_ms=2000.0)
+        beside = [launch for launch in plan.launches if launch.role in {Role.HEDGE, Role.RACE}]
+        assert [launch.role for launch in beside] == [Role.HEDGE]
+        takes_s = {"a": 0.3, "b": 0.5, "c": 0.8}[beside[0].deployment]
+        assert beside[0].delay_s == pytest.approx(2.0 - takes_s, abs=0.1)  # the histogram's buckets are 9 % wide
+
+
+def test_a_budget_too_small_for_hedges_at_the_last_instant_is_kept_for_who_waits_longer() -> None:
+    scene = Scene(("a", "b"))
+    for _ in range(6):
+        for ttft_s in (0.2, 0.25, 0.3, 0.35, 0.4):
+            scene.warm_up(a=ttft_s, b=ttft_s + 0.3, wins=2)
+
+    def delay_s(budget: float) -> float:
+        plan = scene.plan(ttft_ms=1000.0, budget=budget)
+        [hedge] = [each for each in plan.launches if each.role is Role.HEDGE]
+        return hedge.delay_s
+
+    assert delay_s(1.0) == pytest.approx(0.3, abs=0.07)  # the last instant: half of its first tokens are still to come
+    assert 0.35 < delay_s(0.1) < 0.5  # a tenth is
+
+
+def test_mode_hedge_keeps_the_deadline_too_unless_its_delay_is_given() -> None:
+    scene = Scene(("a", "b"))
+    scene.warm_up(a=0.3, b=0.5)
+    [hedge] = [each for each in scene.plan(mode=Mode.HEDGE, ttft_ms=2000.0).launches if each.role is Role.HEDGE]
+    assert 1.3 < hedge.delay_s < 1.55
+    [asked] = [
+        each
+        for each in scene.plan(mode=Mode.HEDGE, ttft_ms=2000.0, hedge_delay_s=0.2).launches
+        if each.role is Role.HEDGE
+    ]
+    assert asked.delay_s == 0.2
+
+
+def test_a_race_that_is_asked_for_starts_at_once_whatever_the_deadline() -> None:
+    scene = Scene(("a", "b"))
+    scene.warm_up(a=0.3, b=0.5)
+    plan = scene.plan(mode=Mode.RACE, ttft_ms=2000.0)
+    assert [launch.delay_s for launch in plan.launches if launch.role is not Role.FAILOVER] == [0.0, 0.0]
+
+
+def test_the_primary_is_chosen_among_those_that_keep_the_deadline() -> None:
+    scene = Scene(("soon", "late"))
+    speeds(scene, 0.3, soon=40.0)
+    speeds(scene, 1.5, late=900.0)
+    assert primaries(scene, objective=COMPLETION) == {"late"}
+    assert primaries(scene, objective=COMPLETION, ttft_ms=1000.0) == {"soon"}
+    assert primaries(scene, objective=COMPLETION, ttft_ms=4000.0) == {"late"}
+
+
+def test_who_never_keeps_the_deadline_is_not_started_beside_who_does() -> None:
+    scene = Scene(("soon", "late"))
+    scene.warm_up(soon=0.3, late=1.5)
+    roles = {each.role for _ in range(50) for each in scene.plan(ttft_ms=1000.0).launches if each.deployment == "late"}
+    assert roles <= {Role.FAILOVER, Role.EXPLORE}
+
+
+def test_where_nobody_keeps_the_deadline_the_least_late_is_raced_as_usual() -> None:
+    scene = Scene(("a", "b"))
+    speeds(scene, 0.4, a=30.0)
+    speeds(scene, 0.9, b=900.0)
+    plan = scene.plan(objective=COMPLETION, ttft_ms=50.0)
+    assert primary(plan) == "a"
+    assert Role.RACE in {launch.role for launch in plan.launches}
+    assert primaries(scene, objective=COMPLETION, ttft_ms=50.0) == {"a"}
+
+
+def test_one_calls_deadline_is_not_the_next_ones() -> None:
+    scene = Scene(("soon", "late"))
+    speeds(scene, 0.3, soon=40.0)
+    speeds(scene, 1.5, late=900.0)
+    for _ in range(3):
+        assert primary(scene.plan(objective=COMPLETION)) == "late"
+        assert primary(scene.plan(objective=COMPLETION, ttft_ms=1000.0)) == "soon"
+
+
+def test_it_is_explained_who_would_miss_the_deadline() -> None:
+    scene = Scene(("soon", "late"))
+    scene.warm_up(soon=0.3, late=1.5)
+    explanation = scene.plan(ttft_ms=1000.0, explain=True).explanation
+    assert explanation is not None
+    assert [(each.deployment, each.passed_over) for each in explanation.deployments] == [
+        ("soon", None),
+        ("late", "too often later than ttft_ms 1000"),
+    ]
+
+
 def test_under_cost_nobody_dearer_is_explored() -> None:
     scene = Scene()
     scene.warm_up(a=0.3, b=0.5, c=0.8)

@@ -2,7 +2,8 @@
 --
 -- client is null for calls without a key. n_failed: answered with an error that was not the client's own fault; n_left: its
 -- client hung up. ttft_mean_ms and total_mean_ms are over answered calls. Tokens and costs are of all calls, low and high at
--- least and at most; duplicate_cost: what racing added; abandoned_cost: of answers whose clients left.
+-- least and at most; duplicate_cost: what racing added; abandoned_cost: of answers whose clients left. n_deadlines: calls that
+-- kept or missed a deadline of the first token, with the share that kept it.
 create view client_usage as
 select
   client,
@@ -20,7 +21,9 @@ select
   sum(cost_high_usd) as cost_high_usd,
   sum(duplicate_cost_usd) as duplicate_cost_usd,
   sum(abandoned_cost_high_usd) as abandoned_cost_high_usd,
-  sum(cache_saved_usd) as cache_saved_usd
+  sum(cache_saved_usd) as cache_saved_usd,
+  count(deadline_met) as n_deadlines,
+  cast(count(*) filter (where deadline_met) as double precision) / nullif(count(deadline_met), 0) as deadline_met_share
 from calls
 where true
 -- and calls.started_at >= :since
