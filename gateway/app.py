@@ -229,7 +229,7 @@ class Gateway:
             except (DatabaseUnreachableError, QueryError) as error:
                 structlog.get_logger().info("steering.not_recollected", error=str(error))
             else:
-                structlog.get_logger().debug("steering.recollected", models=models)
+                structlog.get_logger().info("steering.recollected", models=models)
                 return
 
     async def _keep_fresh(self) -> None:

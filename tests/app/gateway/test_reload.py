@@ -56,7 +56,8 @@ async def test_a_removed_providers_connections_close_after_their_last_call(serve
         del config["providers"]["removed"]
         config["models"][MODEL]["deployments"] = ["kept/m"]
         stage.gateway.reload(read(config, stage.folder))
-        await asyncio.gather(*stage.gateway._tasks)
+        assert stage.gateway._retiring is not None
+        await stage.gateway._retiring
         new = stage.gateway.context.fleet.upstreams
         assert new == {"kept": old["kept"]}  # with its warm connections
         async with stage.chat() as response:

@@ -38,6 +38,7 @@ async def test_a_gateway_without_descriptors_blames_no_provider(folder: Path) ->
         async with started(config, folder) as gateway, aiohttp.ClientSession() as http:
             async with http.get(f"{gateway.url}/health/live") as response:  # its connection is kept
                 await response.read()
+            await gateway.event("steering.recollected")  # whose connection to the database is closed by then
             before = out_of_descriptors(gateway.pid)
             statuses, retries, bodies = [], [], []
             for _ in range(2 * STRIKES):
@@ -74,6 +75,7 @@ async def test_who_has_a_connection_already_answers(folder: Path, path: str, bod
         async with started(config, folder) as gateway, aiohttp.ClientSession() as http:
             async with http.post(f"{gateway.url}{path}", json={**body, "model": "warm"}) as response:
                 assert response.status == 200
+            await gateway.event("steering.recollected")
             before = out_of_descriptors(gateway.pid)
             providers = []
             for _ in range(2 * STRIKES):
