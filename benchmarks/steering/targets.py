@@ -15,6 +15,8 @@ ECONOMY = dict.fromkeys(RACES, (1.5, 1.85, 2.1))
 RACES_COST, ECONOMY_COST, COMPLETION_COST = 1.9, 1.15, 1.2
 COMPLETION = {"calm": 1.1, "outage": 1.1, "decode": 1.1}
 KINDS_TOTAL = 1.05
+QUIET, QUIET_MEAN = frozenset({"minute", "fiveminutes"}), 1.1
+RECOVERY_S = 30.0
 HERD_P95 = 2.2
 HERD_COMPLETION_P95_S = 3.0
 
@@ -48,7 +50,16 @@ def targets(by_world: ByWorld) -> list[Target]:
     if (kinds := by_world.get("kinds")) is not None:
         ratio = kinds[contest.COMPLETION.label].total.mean / kinds[contest.TOLD_LENGTHS.label].total.mean
         found.append(Target(f"{contest.COMPLETION.label}: total mean x told", "kinds", KINDS_TOTAL, ratio))
+    for world in QUIET & by_world.keys():
+        figures = by_world[world]
+        ratio = figures[contest.ECONOMY.label].ttft.mean / figures[contest.HINDSIGHT.label].ttft.mean
+        found.append(Target(f"{contest.ECONOMY.label}: TTFT mean x always the best", world, QUIET_MEAN, ratio))
     for world, figures in by_world.items():
+        found += [
+            Target(f"{each.label}: half its calls back after, s", world, RECOVERY_S, back_s)
+            for each in (contest.ECONOMY, contest.RACES)
+            if (back_s := figures[each.label].recovery_s) is not None
+        ]
         found += _everywhere(world, figures)
     return found
 
