@@ -20,7 +20,7 @@ from gateway.ingress.context import Context
 from gateway.ingress.refusals import Refusals
 from gateway.ingress.routes import application
 from gateway.ingress.stored_responses import StoredResponses
-from gateway.ledger.errors import DatabaseUnreachableError, QueryError
+from gateway.ledger.errors import LedgerError
 from gateway.ledger.remembered import remembered
 from gateway.ledger.retention import Retention
 from gateway.ledger.writer import Ledger
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from gateway.steering.redis_board import RedisBoard
 
 
+_SUMS_AT_ONCE = 2000  # some milliseconds of the loop
+_AFTER_A_BUG_S = 10.0
 _RECOLLECTED_AFTER_S = (0.0, 10.0, 60.0)  # as the database may start with the gateway
 
 
@@ -225,18 +227,25 @@ class Gateway:
         for wait_s in _RECOLLECTED_AFTER_S:
             await asyncio.sleep(wait_s)
             try:
-                models = self.steering.recollect(await remembered(url, datetime.now(UTC)))
-            except (DatabaseUnreachableError, QueryError) as error:
+                sums = await remembered(url, datetime.now(UTC))
+                for start in range(0, len(sums), _SUMS_AT_ONCE):
+                    self.steering.recollect(sums[start : start + _SUMS_AT_ONCE])
+                    await asyncio.sleep(0)
+            except LedgerError as error:
                 structlog.get_logger().info("steering.not_recollected", error=str(error))
             else:
-                structlog.get_logger().info("steering.recollected", models=models)
+                structlog.get_logger().info("steering.recollected", models=len({each.model for each in sums}))
                 return
 
     async def _keep_fresh(self) -> None:
         """Keep the standings made, so that no call has to."""
         while True:
             await asyncio.sleep(REFRESH_EVERY_S)
-            self.steering.refresh()
+            try:
+                self.steering.refresh()
+            except Exception:  # noqa: BLE001 - the next slice may go well, and without any calls make their own
+                structlog.get_logger().exception("steering.not_refreshed")
+                await asyncio.sleep(_AFTER_A_BUG_S)
 
     def _warm_up(self, fleet: Fleet) -> None:
         """Have litellm imported, in the background, before one of its deployments enters a race."""

@@ -316,12 +316,12 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class HourlySum(msgspec.Struct, frozen=True, gc=False):
-    """How many attempts of one deployment at one model there were in one hour, of one kind."""
+    """How many attempts of one deployment at one model there were in one hour or five minutes, of one kind."""
 
     model: str
     deployment: str
     size_class: int
-    unix_s: float  # the middle of the hour
+    unix_s: float  # the middle of that time
     metric: str  # "ttft", "tps" (decode; of ``bucket``), "n" (answered or failed) or "err"
     bucket: int  # eight to an octave, from 10 ms, or 10 tok/s
     n: float

@@ -78,6 +78,10 @@ class GatewayPolicy:
             return replace(terms, answer_tokens=float(request.answer_tokens))
         return replace(terms, max_tokens=request.kind.max_tokens, kind=request.kind)
 
+    def refresh(self) -> None:
+        """Do what the gateway does in the background."""
+        self._steering.refresh()
+
     def permit(self, launch: Launch) -> bool:
         """Ask the budget."""
         return self._steering.permit(MODEL, launch, self._race, cost_usd=None)

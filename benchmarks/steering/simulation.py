@@ -25,6 +25,7 @@ from gateway.steering.strikes import Strikes
 AFTER_S = 300  # the weather goes on so long after the last arrival
 ALWAYS_BEST = "always the best"
 ALWAYS_CHEAPEST, ALWAYS_DEAREST = "always the cheapest", "always the dearest"
+REFRESHED_EVERY_S = 1.0
 WARM_UP_S = 60.0  # of a run; short runs leave out a tenth
 WARM_UP_SHARE = 0.1
 
@@ -85,9 +86,23 @@ def simulate(where: Setting, contender: Contender) -> list[Result]:
 
     for request in where.requests:
         timeline.at(request.at_s, arrive(request))
+    for policy in policies:
+        if isinstance(policy, GatewayPolicy):
+            _keep_fresh(policy, timeline, where.run_s)
     timeline.run()
     results.sort(key=lambda result: result.index)
     return results
+
+
+def _keep_fresh(policy: GatewayPolicy, timeline: Timeline, until_s: float) -> None:
+    """Refresh a policy's standings, as the gateway does in the background, though not as often."""
+
+    def refresh() -> None:
+        policy.refresh()
+        if timeline.now_s < until_s:
+            timeline.after(REFRESHED_EVERY_S, refresh)
+
+    timeline.at(0.0, refresh)
 
 
 def warm(where: Setting, results: list[Result]) -> list[Result]:

@@ -6,54 +6,55 @@ from gateway.calls import HourlySum
 from gateway.ledger import queries
 
 HOURS = 24  # whoever has answered none of them is new again
+BOARD_MINUTES = 10  # the last ones are the board's: they may have been told by other replicas already
 
-# Of answers of any size; a histogram's metric is that of its values. Both databases read an instant written like this.
+# Of answers of any size: a histogram's metric is that of its values. Whole hours, and windows of five minutes after
+# them. Both databases read an instant written like this.
 _QUERY = """
-with hours as (
-  select id, model, deployment, api, size_class from rollup_series where deployment <> ''
+with of_interest as (
+  select id, model, deployment, size_class from rollup_series where deployment <> '' and api in {answers}
+),
+sums as (
+  select minutes, window_start, series_id, metric, bucket, n from rollup_histograms where metric in ('ttft', 'tps')
+  union all select minutes, window_start, series_id, 'n', 0, n_first_token + n_errors from rollup_attempts
+  union all select minutes, window_start, series_id, 'err', 0, n_errors from rollup_attempts
 )
-select
-  hours.model, hours.deployment, hours.size_class, sums.window_start, 'ttft' as metric, sums.bucket, sum(sums.n) as n
-from rollup_histograms as sums join hours on hours.id = sums.series_id
-where sums.minutes = 60 and sums.window_start >= '{since}' and sums.metric = 'ttft' and hours.api in {answers}
-group by hours.model, hours.deployment, hours.size_class, sums.window_start, sums.bucket
-union all
-select hours.model, hours.deployment, 0, sums.window_start, 'tps', sums.bucket, sum(sums.n)
-from rollup_histograms as sums join hours on hours.id = sums.series_id
-where sums.minutes = 60 and sums.window_start >= '{since}' and sums.metric = 'tps' and hours.api in {answers}
-group by hours.model, hours.deployment, sums.window_start, sums.bucket
-union all
-select hours.model, hours.deployment, 0, sums.window_start, 'n', 0, sum(sums.n_first_token + sums.n_errors)
-from rollup_attempts as sums join hours on hours.id = sums.series_id
-where sums.minutes = 60 and sums.window_start >= '{since}' and hours.api in {answers}
-group by hours.model, hours.deployment, sums.window_start
-union all
-select hours.model, hours.deployment, 0, sums.window_start, 'err', 0, sum(sums.n_errors)
-from rollup_attempts as sums join hours on hours.id = sums.series_id
-where sums.minutes = 60 and sums.window_start >= '{since}' and hours.api in {answers}
-group by hours.model, hours.deployment, sums.window_start
+select model, deployment, size_class, minutes, window_start, metric, bucket, sum(n)
+from sums join of_interest on of_interest.id = sums.series_id
+where (minutes = 60 and window_start > '{since}' and window_start <= '{hour}')
+   or (minutes = 5 and window_start > '{hour}' and window_start <= '{until}')
+group by model, deployment, size_class, minutes, window_start, metric, bucket
 """
 _ANSWERS = "('', 'chat.completions', 'completions', 'messages', 'responses')"
 
 
 async def remembered(url: str, now: datetime) -> list[HourlySum]:
-    """Return the counts of the last day, by hour.
+    """Return the counts of the last day, by hour, but for the last ten minutes.
 
     Raises:
-        QueryError: it takes too long, or the ledger has no sums yet.
+        QueryError: it takes too long.
+        SchemaOutdatedError, or QueryError: the ledger has no sums yet.
         DatabaseUnreachableError: there is no database to ask.
         DatabaseUrlError: as ``parse_url``.
 
     """
-    since = (now - timedelta(hours=HOURS)).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S+00")
-    result = await queries.run(url, _QUERY.format(since=since, answers=_ANSWERS))
+    until = (now.astimezone(UTC) - timedelta(minutes=BOARD_MINUTES)).replace(second=0, microsecond=0)
+    until -= timedelta(minutes=until.minute % 5)
+    hour = until.replace(minute=0)
+    since, first, last = (_written(instant) for instant in (hour - timedelta(hours=HOURS), hour, until))
+    result = await queries.run(url, _QUERY.format(since=since, hour=first, until=last, answers=_ANSWERS))
     return [
-        HourlySum(model, deployment, size, _middle_s(start), metric, bucket, float(n))
-        for model, deployment, size, start, metric, bucket, n in result.rows
+        HourlySum(model, deployment, size, _middle_s(start, minutes), metric, bucket, float(n))
+        for model, deployment, size, minutes, start, metric, bucket, n in result.rows
         if n
     ]
 
 
-def _middle_s(window_start: datetime | str) -> float:
+def _written(instant: datetime) -> str:
+    """Write the second before an instant: SQLite compares text, and has no offset at the end of a window's start."""
+    return (instant - timedelta(seconds=1)).strftime("%Y-%m-%d %H:%M:%S+00")
+
+
+def _middle_s(window_start: datetime | str, minutes: int) -> float:
     start = datetime.fromisoformat(window_start) if isinstance(window_start, str) else window_start
-    return (start if start.tzinfo else start.replace(tzinfo=UTC)).timestamp() + 1800.0
+    return (start if start.tzinfo else start.replace(tzinfo=UTC)).timestamp() + minutes * 30.0

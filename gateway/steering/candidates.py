@@ -62,7 +62,6 @@ class Candidate(msgspec.Struct, frozen=True):
     rank_usd: float = 0.0  # under ``cost`` what the call should cost if it is in time: the cheapest is asked; else 0
     weight: float = 1.0  # its chances against others about as fast, as configured
     canary: float = 0.0  # the share of calls it is given if it is a canary
-    rival_s: float = 0.0  # the score when it runs beside another
     cost_usd: float = 0.0  # under ``cost`` what the call should cost, in time or not
     after_s: float = 0.0  # of ``score_s``, what comes after the first token: a hold is decided by it
 
@@ -99,19 +98,15 @@ def candidates(
         after_s = _after_s(estimate, decode_s, answer_tokens, race, objective)
         later_s = condition.price_s + after_s
         score_s = estimate.score_s * condition.crowding + later_s
-        rival_s = estimate.beside_s * condition.crowding + later_s
         tier = _tier(name, estimate, condition, race, terms) if choosy else Tier.FREE
         usd = rank_usd = costs.get(name, 0.0)
         if timed and tier is Tier.MISSES:
             rank_usd, score_s = 0.0, _late_s(estimate, race, answer_tokens) * condition.crowding + condition.price_s
-            rival_s = score_s
         if alike:
-            made.append(
-                Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, 1.0, 0.0, rival_s, usd, after_s)
-            )
+            made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, 1.0, 0.0, usd, after_s))
         else:
             weight, canary = weights.get(name, 1.0), canaries.get(name, 0.0)
-            rest = (weight, canary, rival_s, usd, after_s)
+            rest = (weight, canary, usd, after_s)
             made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, *rest))
     return made
 

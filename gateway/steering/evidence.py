@@ -58,10 +58,13 @@ def cut(deployment: str, kind: int, epoch: int, age_s: float) -> str:
     return _field(deployment, kind, epoch, "q", bucket(age_s))
 
 
-def read_evidence(counts: Mapping[str, float], since: Mapping[str, int] | None = None) -> Evidences:
+def read_evidence(
+    counts: Mapping[str, float], since: Mapping[str, int] | None = None, *, newest: float = inf
+) -> Evidences:
     """Read what is known of each deployment of one model.
 
-    With ``since``, epochs by deployment, only histograms of the newest epoch count, which is none before that.
+    With ``since``, epochs by deployment, only histograms of the newest epoch count, which is none before that; one
+    after ``newest`` is none, whoever has written it.
     """
     found: Evidences = {}
     for field, amount in counts.items():
@@ -78,7 +81,7 @@ def read_evidence(counts: Mapping[str, float], since: Mapping[str, int] | None =
             setattr(evidence, name, amount)
             continue
         if epoch != evidence.epoch and since is not None:
-            if epoch < evidence.epoch:
+            if epoch < evidence.epoch or epoch > newest:
                 continue
             evidence.events, evidence.censored, evidence.epoch = {}, {}, epoch
         histogram = (evidence.events if name == "p" else evidence.censored).setdefault(kind, {})

@@ -57,8 +57,10 @@ class Lineup(msgspec.Struct, frozen=True):
         return [self.near[index] for index in warm], list(accumulate(weights))
 
 
-def line_up(candidates: Sequence[Candidate], canaries: Sequence[Candidate] = ()) -> Lineup:
-    """Put ``candidates`` in their order; ``canaries`` are among them."""
+def line_up(
+    candidates: Sequence[Candidate], canaries: Sequence[Candidate] = (), standings: Standings | None = None
+) -> Lineup:
+    """Put ``candidates``, made of ``standings``, in their order; ``canaries`` are among them."""
     found = _ready(candidates)
     if not found:
         return Lineup(candidates, (), (), (), (), (), None, canaries)
@@ -81,7 +83,7 @@ def line_up(candidates: Sequence[Candidate], canaries: Sequence[Candidate] = ())
     return Lineup(
         candidates,
         ranked,
-        sorted(ranked, key=_beside),
+        _rivals(ranked, standings),
         chosen,
         list(accumulate(weights)),
         tripped,
@@ -91,6 +93,23 @@ def line_up(candidates: Sequence[Candidate], canaries: Sequence[Candidate] = ())
         after_s,
         flawed,
     )
+
+
+def _rivals(ranked: Sequence[Candidate], standings: Standings | None) -> Sequence[Candidate]:
+    """Return those of ``ranked``, best first, in the order of what each is worth in a race against the best."""
+    if len(ranked) < 3:  # noqa: PLR2004 - the best and another one
+        return ranked
+    if standings is None:
+        standings = Standings({each.deployment: each.estimate for each in ranked}, ranked[0].estimate)
+    beside = standings.beside(ranked[0].deployment, [each.deployment for each in ranked])
+
+    def rank(each: Candidate) -> tuple[object, ...]:
+        if each.tier is Tier.MISSES:  # which is ranked by how late it should be
+            return each.tier, each.rank_usd, each.score_s
+        raced_s = beside[each.deployment] * each.estimate.scale * each.condition.crowding
+        return each.tier, each.rank_usd, raced_s + each.condition.price_s + each.after_s
+
+    return sorted(ranked, key=rank)
 
 
 def _ready(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -127,6 +146,7 @@ class Lineups:
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], _Known] = {}  # by model, class, objective, length, deployments
+        self._older: dict[tuple[object, ...], _Known] = {}  # dropped unless they are asked for again
 
     def of(
         self,
@@ -139,22 +159,24 @@ class Lineups:
         """Return the lineup of the deployments whose ``conditions`` are given; ``kind``: model, prompt class, size."""
         race, terms = asked
         if terms.limits or terms.objective is Objective.COST:  # it depends on what is in flight, or on the request
-            return _lined_up(candidates(conditions, standings, race, terms), terms)
+            return _lined_up(candidates(conditions, standings, race, terms), terms, standings)
         # Not every deployment can answer every call; and calls with other lengths and readers take turns.
         flawed = tuple(terms.flawed or ())
         key = (*kind, terms.objective, terms.answer_tokens, race.reading_tok_s, race.ttft_ms, flawed, *conditions)
-        known = self._known.get(key)
+        known = self._known.get(key) or self._older.pop(key, None)
         if known is None or not known.fits(standings, race, terms):
-            lineup = _lined_up(candidates(conditions, standings, race, terms), terms)
+            lineup = _lined_up(candidates(conditions, standings, race, terms), terms, standings)
         elif changed := {name: new for name, new in conditions.items() if known.conditions[name] is not new}:
             others = {each.deployment: each for each in candidates(changed, standings, race, terms)}
-            lineup = _lined_up([others.get(each.deployment, each) for each in known.lineup.candidates], terms)
+            made = [others.get(each.deployment, each) for each in known.lineup.candidates]
+            lineup = _lined_up(made, terms, standings)
         else:
             known.used_at_s = now_s
             known.is_used = True
+            self._known[key] = known
             return known.lineup
-        if known is None and len(self._known) >= LINEUPS_KEPT:
-            del self._known[next(iter(self._known))]
+        if len(self._known) >= LINEUPS_KEPT / 2:
+            self._known, self._older = {}, self._known
         self._known[key] = _Known(kind, standings, asked, conditions, lineup, now_s, is_used=known is not None)
         return lineup
 
@@ -178,7 +200,7 @@ class Lineups:
             race, terms = known.asked
             standings = standings_of(model, known.kind[1], terms.prompt_tokens)
             conditions = conditions_of(known.conditions, now_s)
-            lineup = _lined_up(candidates(conditions, standings, race, terms), terms)
+            lineup = _lined_up(candidates(conditions, standings, race, terms), terms, standings)
             self._known[key] = _Known(
                 known.kind, standings, known.asked, conditions, lineup, known.used_at_s, is_used=True
             )
@@ -186,10 +208,11 @@ class Lineups:
     def keep(self, models: set[str]) -> None:
         """Forget all models but these."""
         self._known = {key: known for key, known in self._known.items() if key[0] in models}
+        self._older = {key: known for key, known in self._older.items() if key[0] in models}
 
 
-def _lined_up(candidates: Sequence[Candidate], terms: Terms) -> Lineup:
-    return line_up(candidates, [each for each in candidates if each.canary] if terms.canaries else ())
+def _lined_up(candidates: Sequence[Candidate], terms: Terms, standings: Standings) -> Lineup:
+    return line_up(candidates, [each for each in candidates if each.canary] if terms.canaries else (), standings)
 
 
 class _Known(msgspec.Struct):
@@ -224,7 +247,6 @@ def _last_resort(candidate: Candidate) -> tuple[object, ...]:
 
 
 preference = attrgetter("tier", "rank_usd", "score_s")
-_beside = attrgetter("tier", "rank_usd", "rival_s")
 
 _HEALTHY = frozenset({State.OK})
 _TRIPPED = frozenset({State.OPEN, State.HALF_OPEN})

@@ -31,6 +31,8 @@ def home_of(
     for each, up_to in zip(near, lineup.weights_up_to, strict=True):
         own, below = up_to - below, up_to
         name = each.deployment
+        if own <= 0.0:
+            continue  # a weight so small that it is lost in the sum
         if each.condition.headroom < HEADROOM_LOW or name in missing or not affinity.saves(name, terms.prices):
             continue
         drawn = log(_uniform(prefix.shared, name)) / own

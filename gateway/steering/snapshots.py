@@ -7,6 +7,7 @@ snapshot is a second old.
 
 from collections.abc import Callable, Mapping
 from math import inf
+from time import perf_counter
 
 from gateway.calls import size_class
 from gateway.steering.board import Board, slot_of
@@ -14,6 +15,7 @@ from gateway.steering.constants import (
     CURVES_PER_S,
     HALF_LIFE_S,
     MEMORY_HALF_LIVES_S,
+    REFRESH_MOST_S,
     REFRESHED_AT_LEAST_S,
     SLOT_S,
     SLOTS_KEPT,
@@ -23,7 +25,7 @@ from gateway.steering.evidence import Evidences, kind_of, lasting, read_evidence
 from gateway.steering.memory import Memory
 from gateway.steering.sizing import Sizing, size_of
 from gateway.steering.standings import Standings, Usuals, answer_tokens, standings, usuals
-from gateway.steering.tally import add_weighted
+from gateway.steering.tally import Counts, add_weighted
 
 
 class Snapshots:
@@ -35,6 +37,7 @@ class Snapshots:
         self._clock = clock
         self._unix_clock = unix_clock
         self._models: dict[str, _Known] = {}
+        self._sizings: dict[str, dict[tuple[int, str], Sizing]] = {}  # by model
         self._refreshed_at_s = -inf
 
     def of(self, model: str, prompt_class: int, prompt_tokens: int | None = None) -> Standings:
@@ -55,13 +58,18 @@ class Snapshots:
 
     def sizing(self, model: str, kind: int, deployment: str) -> Sizing:
         """Return what is known of how the size of a prompt matters to a deployment."""
-        known = self._models.get(model)
-        if known is None:
-            known = self._models[model] = _Known()
-        sizing = known.sizings.get((kind, deployment))
+        sizings = self._sizings_of(model)
+        sizing = sizings.get((kind, deployment))
         if sizing is None:
-            sizing = known.sizings[kind, deployment] = Sizing()
+            sizing = sizings[kind, deployment] = Sizing()
         return sizing
+
+    def _sizings_of(self, model: str) -> dict[tuple[int, str], Sizing]:
+        """Return those of a model; they are kept as long as it is remembered, also while nobody calls it."""
+        sizings = self._sizings.get(model)
+        if sizings is None:
+            sizings = self._sizings[model] = {}
+        return sizings
 
     def epoch(self, model: str, deployment: str) -> int:
         """Return in which epoch samples of a deployment count."""
@@ -87,11 +95,11 @@ class Snapshots:
     def refresh(self, passed_s: float) -> list[str]:
         """Make again what has changed, as much as ``passed_s`` seconds allow; return the models."""
         now_s = self._refreshed_at_s = self._clock()
-        left, done = CURVES_PER_S * passed_s, []
+        left, done, began_s = CURVES_PER_S * passed_s, list[str](), perf_counter()
         due = [(known.checked_at_s, model) for model, known in self._models.items() if known.is_due(now_s)]
         for _, model in sorted(due):
             known = self._models[model]
-            if left <= 0:
+            if left <= 0 or perf_counter() - began_s > REFRESH_MOST_S:
                 break
             if known.asked_at_s < known.checked_at_s:
                 self._fold(model, known, now_s)
@@ -107,13 +115,15 @@ class Snapshots:
         oldest_s = self._clock() - SLOTS_KEPT * SLOT_S
         for model in [model for model, known in self._models.items() if known.asked_at_s < oldest_s]:
             del self._models[model]
+        kept = {*self._models, *self._memory.models()}
+        self._sizings = {model: sizings for model, sizings in self._sizings.items() if model in kept}
         return set(self._models)
 
     def _look(self, model: str, now_s: float) -> "_Known":
         """Look whether there is anything new of a model."""
         known = self._models.get(model)
         if known is None:
-            known = self._models[model] = _Known()
+            known = self._models[model] = _Known(self._sizings_of(model))
             known.asked_at_s = now_s
         unix_s = self._unix_clock()
         slot = slot_of(unix_s)
@@ -125,11 +135,11 @@ class Snapshots:
         if known.slot != slot:
             known.slot = slot
             known.forget_usual()
-            known.scales = self._remembered(model, slot, unix_s, known.epochs)
+            known.scales = self._remembered(model, slot, unix_s)
             for sizing in known.sizings.values():
                 sizing.fit(now_s)
         counts = self._board.counts(model, unix_s, half_life_s=HALF_LIFE_S)
-        known.take(read_evidence(counts, known.epochs), answer_tokens(counts))
+        known.take(read_evidence(counts, known.epochs, newest=int(unix_s) + _A_DAY_S), answer_tokens(counts))
         known.key = key
         return known
 
@@ -139,19 +149,20 @@ class Snapshots:
         unix_s = self._unix_clock()
         self._memory.fold(model, self._board.slots(model, unix_s), slot_of(unix_s))
 
-    def _remembered(self, model: str, slot: int, unix_s: float, epochs: Mapping[str, int]) -> tuple[Evidences, ...]:
+    def _remembered(self, model: str, slot: int, unix_s: float) -> tuple[Evidences, ...]:
         """Return what is known on the longer scales, the longest first.
 
         That is what is remembered and what the board still has. On each scale a sample has the weight that it does not
         have on the shorter ones, so that it counts once.
         """
         slots = self._board.slots(model, unix_s)
+        known = self._models[model]
         since = self._memory.fold(model, slots, slot)
         hours, minutes = (self._memory.counts(model, scale, slot) for scale in range(len(MEMORY_HALF_LIVES_S)))
         add_weighted(hours, minutes, -1.0)
         for each, counts in slots.items():
             age_s = max(0, slot - each) * SLOT_S
-            current, before = lasting(counts, epochs)
+            current, before = known.lasting(each, counts)
             if each >= since:
                 in_hours, in_minutes = (0.5 ** (age_s / half_life_s) for half_life_s in MEMORY_HALF_LIVES_S)
                 for part in (current, before):
@@ -166,6 +177,8 @@ class _Known:
 
     __slots__ = (
         "_answer_tokens",
+        "_asked",
+        "_lasting",
         "_lately",
         "_made",
         "_sized",
@@ -180,18 +193,20 @@ class _Known:
         "slot",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, sizings: dict[tuple[int, str], Sizing]) -> None:
         self.asked_at_s = self.checked_at_s = self.made_at_s = -inf
         self.key = _NEVER  # board version and slot: what the standings were made of
         self.slot = -1
         self.scales: tuple[Evidences, ...] = ({},)
         self.epochs: dict[str, int] = {}
-        self.sizings: dict[tuple[int, str], Sizing] = {}
+        self.sizings = sizings  # by kind and deployment
         self._lately: Evidences = {}
         self._answer_tokens = 0.0
+        self._lasting: dict[int, tuple[tuple[float, ...], tuple[Counts, Counts]]] = {}  # by slot: of which state
         self._usuals: dict[int, tuple[float, Usuals]] = {}  # by kind, and of how many attempts lately
         self._made: dict[int, Standings] = {}  # by kind, as of the reference size
         self._sized: dict[tuple[int, int], Standings] = {}  # by kind and size
+        self._asked: set[tuple[int, int]] = set()  # of these, since they were last made
 
     @property
     def curves(self) -> int:
@@ -203,6 +218,16 @@ class _Known:
         asked = self.asked_at_s >= self.checked_at_s
         return now_s - self.checked_at_s >= (STANDINGS_AGE_S if asked else SLOT_S)
 
+    def lasting(self, slot: int, counts: Mapping[str, float]) -> tuple[Counts, Counts]:
+        """Return ``evidence.lasting`` of a slot, as made before if nothing was counted since: most are closed."""
+        state = (len(counts), sum(counts.values()), len(self.epochs), sum(self.epochs.values()))
+        known = self._lasting.get(slot)
+        if known is None or known[0] != state:
+            if len(self._lasting) > SLOTS_KEPT:
+                self._lasting = {each: kept for each, kept in self._lasting.items() if each > slot - SLOTS_KEPT}
+            known = self._lasting[slot] = (state, lasting(counts, self.epochs))
+        return known[1]
+
     def forget_usual(self) -> None:
         """Let what is usual be made again."""
         self._usuals.clear()
@@ -213,16 +238,18 @@ class _Known:
         for name, evidence in lately.items():
             if evidence.epoch > self.epochs.get(name, 0):
                 self.epochs[name] = evidence.epoch
-        kinds, sizes = list(self._made), list(self._sized)
-        self._made, self._sized = {}, {}
+        kinds, sizes = list(self._made), list(self._asked)
+        self._made, self._sized, self._asked = {}, {}, set()
         for kind in kinds:
             self._standings(kind)
         for kind, size in sizes:
             self.standings(kind, size)
+        self._asked.clear()
 
     def standings(self, kind: int, size: int) -> Standings:
         """Return the standings for prompts of a size."""
         sized = self._sized.get((kind, size))
+        self._asked.add((kind, size))
         if sized is None:
             made = self._standings(kind)
             scales = {name: sizing.factor(size) for (of, name), sizing in self.sizings.items() if of == kind}
@@ -243,4 +270,5 @@ class _Known:
 
 _MUCH_MORE = 1.25  # attempts than when what is usual was last made: at the start that is every other second
 _NEVER = (-1, -1)
+_A_DAY_S = 86_400  # no replica's clock is so far ahead
 _UNSEEN = Sizing()

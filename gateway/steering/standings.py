@@ -1,6 +1,6 @@
 """Standings: what the policy predicts for the next call of one model and size of prompt, per deployment."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from operator import add
 from typing import Protocol
@@ -40,7 +40,6 @@ class Estimate(msgspec.Struct, frozen=True):
     usual_s: float = inf  # the same by what is remembered of hours
     usual_q95_s: float = inf
     usual_events: float = 0.0  # that this rests on
-    beside_s: float = inf  # score_s of a race against the best deployment: its tail matters less there
     error_rate: float = 0.01  # chance that the next attempt fails
     decode_tps: float = 60.0  # tokens per second after the first
     speed_known: bool = False  # enough decoding was watched to hold it against the deployment
@@ -59,7 +58,6 @@ class Estimate(msgspec.Struct, frozen=True):
             q95_s=self.q95_s * scale / self.scale,
             score_s=self.mean.at(scale) / succeeds,
             usual_s=self.usual_mean.at(scale) / succeeds,
-            beside_s=self.beside_s * scale / self.scale,
             usual_q95_s=self.usual_q95_s * scale / self.scale,
         )
 
@@ -100,6 +98,7 @@ class Standings(msgspec.Struct, frozen=True):
     estimates: Mapping[str, Estimate]
     unseen: Estimate
     answer_tokens: float = ANSWER_PRIOR[0]  # n_hat: output tokens per call of this model
+    _beside: dict[str, dict[str, float]] = {}  # by the best: made when it is asked for, for all sizes of prompt
 
     def of(self, deployment: str) -> Estimate:
         """Return the estimate of ``deployment``."""
@@ -108,7 +107,20 @@ class Standings(msgspec.Struct, frozen=True):
     def sized(self, scales: Mapping[str, float], other: float) -> "Standings":
         """Return the standings for prompts whose size multiplies times so; ``other`` is for deployments unseen."""
         estimates = {name: each.sized(scales.get(name, other)) for name, each in self.estimates.items()}
-        return Standings(estimates, self.unseen.sized(other), self.answer_tokens)
+        return Standings(estimates, self.unseen.sized(other), self.answer_tokens, self._beside)
+
+    def beside(self, best: str, names: Iterable[str]) -> Mapping[str, float]:
+        """Return the score of each of ``names`` in a race against ``best``, seconds, for prompts of the reference size.
+
+        That is E[min(TTFT, TTFT of the best)] over the chance of success: what comes late does not matter there.
+        """
+        known = self._beside.setdefault(best, {})
+        for name in names:
+            if name not in known:
+                each = self.of(name)
+                succeeds = max(SUCCESS_FLOOR, 1.0 - each.error_rate)
+                known[name] = each.curve.beside_s(self.of(best).curve) / succeeds
+        return known
 
 
 class Usual(msgspec.Struct, frozen=True):
@@ -158,10 +170,7 @@ def standings(
     usual = usual or usuals((), lately, kind)
     names = {**lately, **usual.of}
     estimates = {name: _estimate(lately.get(name, _NOTHING), kind, usual.of.get(name, usual.unseen)) for name in names}
-    unseen = _estimate(_NOTHING, kind, usual.unseen)
-    best = min(estimates.values(), key=lambda each: each.score_s, default=unseen).curve
-    beside = {name: _beside(each, best) for name, each in estimates.items()}
-    return Standings(beside, _beside(unseen, best), answer_tokens)
+    return Standings(estimates, _estimate(_NOTHING, kind, usual.unseen), answer_tokens)
 
 
 def answer_tokens(counts: Mapping[str, float]) -> float:
@@ -254,11 +263,6 @@ def _estimate(evidence: Evidence, kind: int, usual: Usual) -> Estimate:
         usual=usual.curve,
         usual_mean=usual_mean,
     )
-
-
-def _beside(estimate: Estimate, best: Curve) -> Estimate:
-    succeeds = max(SUCCESS_FLOOR, 1.0 - estimate.error_rate)
-    return msgspec.structs.replace(estimate, beside_s=estimate.curve.beside_s(best) / succeeds)
 
 
 _NOTHING = Evidence()

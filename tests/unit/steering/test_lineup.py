@@ -157,3 +157,31 @@ def test_models_that_nobody_calls_any_more_are_forgotten(healths: dict[str, Heal
     assert lineups.of(KIND, conditions(healths), STANDINGS, (RACE, TERMS)) is before
     lineups.keep(set())
     assert lineups.of(KIND, conditions(healths), STANDINGS, (RACE, TERMS)) is not before
+
+
+def test_racers_are_ranked_beside_the_best_that_can_run(healths: dict[str, Health]) -> None:
+    """Beside a deployment of 10 ms nobody adds anything: one that is broken, or gone, must not decide."""
+    counts = {event("gone", 0, 0, 0.01): 400.0, event("a", 0, 0, 0.3): 400.0}
+    for ttft_s, times in ((0.28, 300.0), (6.0, 100.0)):  # often quick, sometimes very slow
+        counts[event("b", 0, 0, ttft_s)] = times
+    counts[event("c", 0, 0, 0.5)] = 400.0
+    known = standings(read_evidence(counts | {f"{name}|n": 400.0 for name in ("gone", "a", "b", "c")}))
+    three = {name: Health() for name in ("a", "b", "c")}
+    lineup = Lineups().of(KIND, conditions(three), known, (RACE, TERMS))
+    assert ranked(lineup) == ["a", "c", "b"]
+    assert [each.deployment for each in lineup.rivals if each.deployment != "a"] == ["b", "c"]
+    broken = three | {"gone": Health()}
+    for _ in range(4):
+        broken["gone"].strike(0.0)
+    lineup = Lineups().of(KIND, conditions(broken), known, (RACE, TERMS))
+    assert [each.deployment for each in lineup.rivals if each.deployment != "a"] == ["b", "c"]
+
+
+def test_a_flood_of_different_deadlines_drops_no_lineup_that_is_used(healths: dict[str, Health]) -> None:
+    lineups, usual = Lineups(), conditions(healths)
+    kept = lineups.of(KIND, usual, STANDINGS, (RACE, TERMS))
+    for number in range(3 * LINEUPS_KEPT):
+        lineups.of(KIND, usual, STANDINGS, (RaceSettings(ttft_ms=1000 + number), TERMS))
+        if number % 500 == 0:
+            assert lineups.of(KIND, usual, STANDINGS, (RACE, TERMS)) is kept
+    assert len(lineups._known) + len(lineups._older) <= LINEUPS_KEPT

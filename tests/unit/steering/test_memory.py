@@ -14,7 +14,7 @@ HOURS, MINUTES = range(2)
 def test_slots_are_folded_once_before_the_board_drops_them() -> None:
     memory, slots = Memory(), {slot: {FIELD: 1.0} for slot in range(100, 100 + SLOTS_KEPT)}
     since = memory.fold("m", slots, 100 + SLOTS_KEPT - 1)
-    assert 110 < since < 100 + SLOTS_KEPT - 1  # the newest may not be complete
+    assert 105 < since < 100 + SLOTS_KEPT - 1  # the newest may not be complete
     assert memory.fold("m", slots, 100 + SLOTS_KEPT) == since + 1
     assert memory.fold("m", slots, 100 + SLOTS_KEPT) == since + 1
     assert memory.counts("m", HOURS, since)[FIELD] == pytest.approx(since + 1 - 100, rel=0.02)
@@ -84,3 +84,52 @@ def test_a_model_that_is_called_every_five_minutes_keeps_to_its_best() -> None:
         chosen.append(plan.launches[0].deployment)
         scene.win(plan.launches[0].deployment, {"a": 0.6, "b": 0.2, "c": 0.4}[plan.launches[0].deployment])
     assert chosen.count("b") >= 23
+
+
+def test_the_end_of_an_answer_of_three_minutes_is_remembered_with_its_start() -> None:
+    memory, began = Memory(), {FIELD: 1.0}
+    for slot in range(100, 106):
+        memory.fold("m", {100: began}, slot)
+    ended = began | {"a|tok": 500.0}
+    for slot in range(106, 100 + SLOTS_KEPT):
+        memory.fold("m", {100: ended}, slot)
+    assert memory.counts("m", HOURS, 120)["a|tok"] == pytest.approx(500.0, rel=0.05)
+
+
+def test_a_clock_that_is_set_back_breaks_nothing() -> None:
+    memory = Memory()
+    memory.fold("m", {90_000: {FIELD: 4.0}}, 90_100)
+    for now_slot in (89_000, 10):
+        assert memory.counts("m", MINUTES, now_slot)[FIELD] <= 4.0
+        memory.fold("m", {now_slot - 15: {FIELD: 1.0}}, now_slot)
+    assert memory.counts("m", MINUTES, 10)[FIELD] <= 8.0
+
+
+def test_the_ledgers_models_are_bounded_too() -> None:
+    memory = Memory()
+    for number in range(MODELS_REMEMBERED + 50):
+        memory.learn(str(number), {FIELD: 1.0}, 100)
+    assert len(memory._models) <= MODELS_REMEMBERED
+
+
+def test_an_epoch_that_cannot_have_begun_yet_is_ignored() -> None:
+    counts = {event("a", 0, 5, 0.3): 2.0, event("a", 0, 9_999_999_999, 0.3): 7.0}
+    known = read_evidence(counts, {}, newest=1_800_000_000)["a"]
+    assert (known.epoch, sum(known.events[0].values())) == (5, 2.0)
+
+
+def test_what_is_known_of_prompt_sizes_outlives_a_quiet_hour() -> None:
+    scene = Scene(("a", "b"))
+    for size in range(28):
+        for _ in range(40):
+            scene.steering._snapshots.sizing("llama", 0, "a").seen(size, 0.2 * 1.4**size)
+    scene.warm_up(a=0.3)
+    scene.now_s += 60.0
+    scene.plan()
+    knee_tokens = scene.steering._snapshots.sizing("llama", 0, "a").knee_tokens
+    assert knee_tokens < 4000
+    for _ in range(120):
+        scene.now_s += 30.0
+        scene.steering.refresh()
+        scene.steering._forget()
+    assert scene.steering._snapshots.sizing("llama", 0, "a").knee_tokens == knee_tokens
