@@ -229,8 +229,8 @@ class Health:
             self._open(now_s)
         return failed
 
-    def fails_elsewhere(self, now_s: float) -> bool:
-        """Handle an outage that other replicas have seen; return whether that opened the breaker."""
+    def leave_alone(self, now_s: float) -> bool:
+        """Open the breaker for what was seen elsewhere, or for long; return whether it was closed."""
         if self.tripped:
             return False  # it probes by itself
         self._open(now_s)

@@ -1,22 +1,32 @@
 """Learning: what attempts teach as they start, answer and end: the board's counts, and the health of deployments."""
 
+from collections import deque
 from collections.abc import Callable
-from math import inf
+from math import inf, log
 
 import msgspec
 import structlog
 
 from gateway.calls import AttemptRecord, AttemptStart, CallRecord, Outcome, Role, size_class
 from gateway.steering.board import Board
-from gateway.steering.constants import KNOWN_EVENTS, OTHER_CLASSES_FROM, PROBE_FACTOR, UNCOUNTED_CLASSES_FROM
+from gateway.steering.constants import (
+    DOUBTED_KEPT,
+    KNOWN_EVENTS,
+    OTHER_CLASSES_FROM,
+    PROBE_FACTOR,
+    SILENCE,
+    UNCOUNTED_CLASSES_FROM,
+)
 from gateway.steering.evidence import cut, event, kind_of
 from gateway.steering.health import Health, Trouble
+from gateway.steering.histogram import bucket
 from gateway.steering.lengths import Lengths
 from gateway.steering.quality import Quality
 from gateway.steering.rebound import Rebounds
 from gateway.steering.samples import BROKEN, CUT, of_end, of_token
 from gateway.steering.sizing import size_of
 from gateway.steering.snapshots import Snapshots
+from gateway.steering.standings import Estimate
 from gateway.steering.strikes import Strikes
 from gateway.steering.tally import OUTPUT_TOKENS, REQUESTS, Counts
 from providers.errors import ErrorKind
@@ -27,6 +37,7 @@ _log = structlog.get_logger(__name__)
 _NOBODYS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
 _OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
 _UNAUTHORIZED = 401
+_LEAST_SHARE = 0.01  # of attempts that take longer than any age: one alone is no proof
 
 LACK_TOLD_EVERY_S = 10.0  # that this machine is short of descriptors: a line for each attempt would be a flood
 
@@ -62,7 +73,8 @@ class Learning:
         self._unix_clock = unix_clock
         self._launched: dict[str, _Launched] = {}  # attempts under way, by id
         self._recovered_at_s: dict[str, float] = {}  # seconds since 1970, by deployment
-        self._doubted: dict[str, list[tuple[str, str, float]]] = {}  # model, field, when: by deployment, at most 3 each
+        self._doubted: dict[str, deque[tuple[str, str, float]]] = {}  # by deployment: model, field, when
+        self._silence: dict[str, float] = {}  # by deployment: how unlikely it is, -ln p, since its last first token
         self._lacking = 0  # attempts since it was last said that this machine was short of something
         self._lack_told_s = -inf
 
@@ -147,6 +159,7 @@ class Learning:
         self._rebounds.keep(models)
         self.quality.keep(models)
         self._recovered_at_s = {name: at for name, at in self._recovered_at_s.items() if name in deployments}
+        self._silence = {name: each for name, each in self._silence.items() if name in deployments}
         self._doubted = {name: each for name, each in self._doubted.items() if name in deployments}
         self._strikes.keep(deployments)
         self.healths = {name: each for name, each in self.healths.items() if name in deployments or each.in_flight}
@@ -196,20 +209,41 @@ class Learning:
         field = cut(
             deployment, kind, self._epoch(model, deployment) if launched is None else launched.epoch, reference_s
         )
-        if is_lost and loser.role is Role.PRIMARY:
-            estimate = self._snapshots.of(model, prompt_class, loser.asked_tokens).of(deployment)
-            if age_s >= estimate.q95_s:
-                self._doubt(model, deployment, field, unix_s)
-                self._strike(model, loser, "hangs")
-                return
-        self._count(model, {field: 1.0}, unix_s)
+        self._doubt(model, deployment, field, unix_s)
+        if not is_lost:
+            return
+        estimate = self._snapshots.of(model, prompt_class, loser.asked_tokens).of(deployment)
+        if loser.role is Role.PRIMARY and age_s >= estimate.q95_s:
+            self._strike(model, loser, "hangs")
+        elif self._is_silent(deployment, estimate, reference_s):
+            opened = health.leave_alone(now_s)
+            self._strikes.struck(deployment, loser.provider, opened=opened)
+            self._opened(model, loser, "silent")
+
+    def _is_silent(self, deployment: str, estimate: Estimate, age_s: float) -> bool:
+        """Tell whether that many attempts without a first token, cut at such ages, are no chance any more.
+
+        One that always loses its races is cut young, which says little each time.
+        """
+        if estimate.usual is None or estimate.usual_events < KNOWN_EVENTS:
+            return False
+        below = bucket(age_s) - 1
+        without = 1.0 - estimate.usual.reached[below] if below >= 0 else 1.0
+        silence = self._silence.get(deployment, 0.0) - log(max(_LEAST_SHARE, without))
+        self._silence[deployment] = silence
+        return silence >= SILENCE
 
     def _doubt(self, model: str, deployment: str, field: str, unix_s: float) -> None:
         """Keep a sample that may be of a fault until it is known whether it is: then nothing is to be learned of it."""
-        self._doubted.setdefault(deployment, []).append((model, field, unix_s))
+        doubted = self._doubted.setdefault(deployment, deque())
+        doubted.append((model, field, unix_s))
+        if len(doubted) > DOUBTED_KEPT:
+            model, field, unix_s = doubted.popleft()
+            self._count(model, {field: 1.0}, unix_s)
 
     def _believe(self, deployment: str) -> None:
         """Count what was in doubt: the deployment is well."""
+        self._silence.pop(deployment, None)
         for model, field, unix_s in self._doubted.pop(deployment, ()):
             self._count(model, {field: 1.0}, unix_s)
 
@@ -242,14 +276,20 @@ class Learning:
         opened = self.health_of(attempt.deployment).strike(self._clock())
         self._strikes.struck(attempt.deployment, attempt.provider, opened=opened)
         if opened:
-            self._doubted.pop(attempt.deployment, None)
-            _log.warning("steering.opened", model=model, deployment=attempt.deployment, cause=cause)
+            self._opened(model, attempt, cause)
+
+    def _opened(self, model: str, attempt: AttemptStart | AttemptRecord, cause: str | None) -> None:
+        """Say that the breaker opened, and learn nothing of the fault."""
+        self._doubted.pop(attempt.deployment, None)
+        self._silence.pop(attempt.deployment, None)
+        _log.warning("steering.opened", model=model, deployment=attempt.deployment, cause=cause)
 
     def _fails_elsewhere(self, deployment: str) -> None:
         """Open the breaker of a deployment that is broken by what other replicas report; it is probed as usual."""
         health = self.healths.get(deployment)
-        if health is not None and health.fails_elsewhere(self._clock()):
+        if health is not None and health.leave_alone(self._clock()):
             self._doubted.pop(deployment, None)
+            self._silence.pop(deployment, None)
             _log.warning("steering.opened", deployment=deployment, cause="other replicas")
 
     def _count(self, model: str, counts: Counts, unix_s: float | None = None) -> None:

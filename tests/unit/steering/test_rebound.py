@@ -92,3 +92,31 @@ def test_who_is_slower_than_usual_is_asked_again_beside_the_primary() -> None:
         if launch.role is Role.EXPLORE
     ]
     assert asked.count("a") >= 5
+
+
+def test_a_racer_that_is_never_heard_of_again_is_broken_though_it_is_cut_young() -> None:
+    scene = Scene(("a", "b"))
+    for _ in range(300):
+        scene.now_s += 1.0
+        scene.warm_up(1, a=0.2, b=0.3)
+        scene.win("a", 0.5)
+    cut = 0
+    while scene.state("a") == "ok":
+        scene.lose("a", 0.3, Role.RACE)
+        cut += 1
+        assert cut < 60
+    assert cut > 8
+    before = next(row for row in scene.steering.leaderboard(MODEL).deployments if row.deployment == "a")
+    assert before.censored >= cut
+
+
+def test_a_racer_that_loses_often_but_is_heard_of_is_well() -> None:
+    scene, random = Scene(("a", "b")), Random(4)
+    for _ in range(3000):
+        scene.now_s += 0.5
+        scene.win("b", 0.3, Role.RACE)
+        if (ttft_s := random.lognormvariate(-1.0, 0.3)) < 0.3:
+            scene.win("a", ttft_s)
+        else:
+            scene.lose("a", 0.3, Role.RACE)
+    assert scene.state("a") == "ok"
