@@ -146,6 +146,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind | None = None  # None: no answer of so many tokens is asked for
     answer_kind: AnswerKind = AnswerKind.PLAIN
     deadline_ms: float | None = None  # when the first token is wanted, since ``received_at``
+    is_narrowed: bool = False  # the request says itself which of the deployments may answer, or in which order
 
 
 class AttemptStart(msgspec.Struct, frozen=True, gc=False):
@@ -230,6 +231,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     retry_after_s: float | None = None  # what a 429 or 503 asked for; not a column, the cool-down needs it
     headroom: float | None = None  # 0 to 1, what the provider's rate limit still leaves; not a column either
     asked_tokens: int | None = None  # of the prompt, estimated before it was sent; nor is this
+    is_narrowed: bool = False  # the request chose its deployments: no evidence of their quality; nor is this
 
 
 class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):

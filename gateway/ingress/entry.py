@@ -101,6 +101,8 @@ def enter(
     call = _call(context, asked, origin, model, kind=kind, instead_of=instead_of)
     if resolved.fields is not asked.fields or fitting.wordings or fitting.dropped:
         call = msgspec.structs.replace(call, fields=resolved.fields, wordings=fitting.wordings, dropped=fitting.dropped)
+    if resolved.is_narrowed:
+        call = msgspec.structs.replace(call, is_narrowed=True)
     prefix = _prefix(resolved.fields, asked) if model.race.cache_affinity else None
     terms = Terms(
         call.objective,

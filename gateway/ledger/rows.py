@@ -13,7 +13,7 @@ Row = tuple[Any, ...]
 
 # The fields that are no columns are the last ones; the last two columns of each are JSON.
 CALL_COLUMNS = CallRecord.__struct_fields__[:-2]
-ATTEMPT_COLUMNS = AttemptRecord.__struct_fields__[:-3]
+ATTEMPT_COLUMNS = AttemptRecord.__struct_fields__[:-4]
 
 # What an interrupted call was answered nobody knows; to its client it was the gateway's failure.
 INTERRUPTED_STATUS = 500

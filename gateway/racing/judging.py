@@ -19,6 +19,7 @@ CUT_SHORT = frozenset({"length", "max_tokens", "max_output_tokens", "model_conte
 _REFUSALS = frozenset({"content_filter", "refusal", "SAFETY", "RECITATION", "PROHIBITED_CONTENT"})
 _BROKE_OFF = frozenset({Outcome.FAILED, Outcome.STALLED, Outcome.TIMEOUT})
 _NEARLY = 0.9  # of max_tokens: vendors do not count the last tokens, or thoughts, alike
+_MOST_CHECKED = 16  # tool calls of an answer that are held against their schemas, or none
 _anything = msgspec.json.Decoder()
 
 
@@ -97,9 +98,11 @@ def _flaw_of_calls(measurement: Measurement, asked: Expected) -> Flaw | bool | N
     arguments = calls.arguments() or []
     if len(arguments) != len(calls.names) or not any(asked.tools.values()):
         return False  # custom tools, which take no JSON, have no arguments: whose these are is not known
+    if len(arguments) > _MOST_CHECKED:
+        return None
     for name, piece in zip(calls.names, arguments, strict=True):
         schema = asked.tools[name]
-        flaw = False if schema is None else _schema_flaw(schema, _anything.decode(piece or "{}"))
+        flaw = False if schema is None else _schema_flaw(schema, _anything.decode(piece or "{}"), of=len(arguments))
         if flaw is not False:
             return flaw
     return False
@@ -119,9 +122,9 @@ def _flaw_of_json(text: AnswerText | None, asked: Expected) -> Flaw | bool | Non
     return False if asked.schema is None else _schema_flaw(asked.schema, value)
 
 
-def _schema_flaw(schema: bytes, value: Any) -> Flaw | bool | None:
+def _schema_flaw(schema: bytes, value: Any, *, of: int = 1) -> Flaw | bool | None:
     """Return the flaw if ``value`` is not what the schema allows, None where that cannot be told."""
     from gateway.racing.schema_check import allows  # noqa: PLC0415 - 0.1 s that only who is asked for JSON pays
 
-    allowed = allows(schema, value)
+    allowed = allows(schema, value, of=of)
     return None if allowed is None else False if allowed else Flaw.SCHEMA_MISS

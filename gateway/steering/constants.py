@@ -148,6 +148,10 @@ PRICE_MIN_S = 0.001  # less is nothing
 
 # Quality of answers
 FLAW_ALARM = 15.0  # ln: at one judged answer a second a healthy deployment is demoted at most once in e^15 s, 38 days
+FLAW_CLIENT_SHARE = 0.4  # of FLAW_ALARM, from one client: three are needed, and need not all be at their limit at once
+PAIR_CLIENT_SHARE = 0.6  # the same where two clients have nearly all answers: both are needed
+LONE_CLIENT_SHARE = 1.0  # the same where one has
+FLAW_CLIENTS_OF = 0.95  # of the latest answers are nearly all: who has few is not waited for
 RESTORED_ODDS = 20.0  # for being as good as the peers; a mistake costs little, it is found out again
 FLAWED_TIMES, FLAWED_STEP = 3.0, 0.05  # worse is three times the peers' rate of flaws, and five in a hundred more
 FLAWED_RATE_MAX = 0.9  # where the peers themselves come near it nobody is worse

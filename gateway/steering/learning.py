@@ -132,7 +132,7 @@ class Learning:
         launched = self._launched.pop(attempt.id, None)
         unix_s = self._unix_clock() if launched is None else launched.unix_s
         self._count(model, of_end(attempt, prompt_class), unix_s)
-        if attempt.judged_as is not None:
+        if attempt.judged_as is not None and not attempt.is_narrowed:
             self._judged(model, attempt)
         if attempt.outcome in BROKEN:
             self._broken(model, prompt_class, attempt, health)
@@ -157,7 +157,7 @@ class Learning:
     def keep(self, models: set[str], deployments: set[str]) -> None:
         """Forget all models and deployments but these, and those with attempts under way."""
         self._rebounds.keep(models)
-        self.quality.keep(models)
+        self.quality.keep(models, deployments)
         self._recovered_at_s = {name: at for name, at in self._recovered_at_s.items() if name in deployments}
         self._silence = {name: each for name, each in self._silence.items() if name in deployments}
         self._doubted = {name: each for name, each in self._doubted.items() if name in deployments}
@@ -252,7 +252,7 @@ class Learning:
 
     def _judged(self, model: str, attempt: AttemptRecord) -> None:
         assert attempt.judged_as is not None
-        change = self.quality.judged(model, attempt.judged_as, attempt.deployment, attempt.flaw)
+        change = self.quality.judged(model, attempt.judged_as, attempt.deployment, attempt.flaw, attempt.client)
         if change is not None:
             tell = _log.warning if change.is_demoted else _log.info
             event = "steering.demoted" if change.is_demoted else "steering.restored"

@@ -9,13 +9,20 @@ as a last resort, or to see whether it has recovered. In the mean this happens t
 most. Back it comes when the answers since then say p0 twenty times as likely as p1.
 
 p0 is not known but estimated: it is the upper end of the peers' interval, so that few answers of theirs accuse nobody,
-and where all are flawed alike nobody is demoted. Demoted ones are no peers. The test assumes that flaws come
-independently: many refusals of one client's prompts that all hit one deployment are taken for its fault. Each replica
-tests what it sees itself: of several, each needs the answers, and for a while some demote and others do not.
+and where all are flawed alike nobody is demoted. Demoted ones are no peers.
+
+The test assumes that flaws come independently, which those of one client do not: it may ask for what cannot be
+answered, and by chance, or by its prompts' caches, at one deployment. So what one client's answers add to the evidence
+is at most ``FLAW_CLIENT_SHARE`` of the alarm: it takes three clients to demote. Of two clients it takes both, and with
+one there is nobody else to harm. There are as many clients as make up ``FLAW_CLIENTS_OF`` of the latest answers. The
+limit raises no alarm that would not have been raised without it. Answers to requests that chose their deployments
+themselves are not taken at all. Each replica tests what it sees itself: of several, each needs the answers, and for a
+while some demote and others do not.
 """
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from heapq import nlargest
 from math import log, sqrt
 
 import msgspec
@@ -23,11 +30,15 @@ import msgspec
 from gateway.calls import AnswerKind, Flaw
 from gateway.steering.constants import (
     FLAW_ALARM,
+    FLAW_CLIENT_SHARE,
+    FLAW_CLIENTS_OF,
     FLAW_RATE_MIN,
     FLAW_RATE_Z,
     FLAWED_RATE_MAX,
     FLAWED_STEP,
     FLAWED_TIMES,
+    LONE_CLIENT_SHARE,
+    PAIR_CLIENT_SHARE,
     QUALITY_MEMORY,
     RESTORED_ODDS,
 )
@@ -41,6 +52,7 @@ class _Record(msgspec.Struct):
     judged: float = 0.0  # lately: what its peers are held against
     flawed: float = 0.0
     evidence: float = 0.0  # log likelihood ratio that it is worse; while it is demoted, that it is as good
+    shares: dict[str | None, float] = msgspec.field(default_factory=dict)  # by client, whose sum the evidence is
     since: int = 0  # answers since the evidence last was nothing
     flaws: Counter[Flaw] = msgspec.field(default_factory=Counter)  # in these
     is_demoted: bool = False
@@ -58,8 +70,47 @@ class _Record(msgspec.Struct):
         """Begin another test. What is counted from here on is what it is as a peer when it comes back."""
         self.evidence, self.since, self.is_demoted = 0.0, 0, is_demoted
         self.flaws.clear()
+        self.shares.clear()
         if is_demoted:
             self.judged = self.flawed = 0.0
+
+    def accuse(self, client: str | None, worse: float, most: float) -> None:
+        """Add to the evidence that it is worse; no client's share of it is above ``most``, which may have changed."""
+        if worse <= 0.0 and not self.shares:
+            self.evidence = 0.0
+        else:
+            self.shares[client] = self.shares.get(client, 0.0) + worse
+            self.shares = {each: min(most, share) for each, share in self.shares.items()}
+            self.evidence = sum(self.shares.values())
+        if self.evidence <= 0.0:
+            self.begin(is_demoted=False)
+
+    def excuse(self, better: float) -> None:
+        """Add to the evidence that it is as good as its peers, while it is demoted."""
+        self.evidence = max(0.0, self.evidence + better)
+
+
+class _Group(msgspec.Struct):
+    """The deployments of one model that give one kind of answer, and the clients these are for."""
+
+    records: dict[str, _Record] = msgspec.field(default_factory=dict)  # by deployment
+    clients: dict[str | None, float] = msgspec.field(default_factory=dict)  # the latest answers of each
+    answers: float = 0.0
+
+    def count(self, client: str | None) -> None:
+        if self.answers >= QUALITY_MEMORY:
+            self.clients = {each: count / 2 for each, count in self.clients.items() if count > 1.0}
+            self.answers = sum(self.clients.values())
+        self.clients[client] = self.clients.get(client, 0.0) + 1.0
+        self.answers += 1.0
+
+    def client_share(self) -> float:
+        """Return what share of an alarm one client may give."""
+        first, *second = nlargest(2, self.clients.values())
+        enough = FLAW_CLIENTS_OF * self.answers
+        if first >= enough:
+            return LONE_CLIENT_SHARE
+        return PAIR_CLIENT_SHARE if first + sum(second) >= enough else FLAW_CLIENT_SHARE
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -75,39 +126,47 @@ class Quality:
     def __init__(self, alarm: float = FLAW_ALARM) -> None:
         """Demote where the log likelihood ratio passes ``alarm``."""
         self._alarm = alarm
-        self._records: dict[tuple[str, AnswerKind], dict[str, _Record]] = {}  # by model and kind, then deployment
+        self._groups: dict[tuple[str, AnswerKind], _Group] = {}  # by model and kind
         self._demoted: dict[tuple[str, AnswerKind], dict[str, str]] = {}  # likewise, with the reason; none are empty
 
     def demoted(self, model: str, kind: AnswerKind) -> Mapping[str, str] | None:
         """Return the deployments that are a last resort for such calls, and why; None if there are none."""
         return self._demoted.get((model, kind))
 
-    def judged(self, model: str, kind: AnswerKind, deployment: str, flaw: Flaw | None) -> Change | None:
-        """Take a judged answer; return what changes by it."""
+    def judged(
+        self, model: str, kind: AnswerKind, deployment: str, flaw: Flaw | None, client: str | None = None
+    ) -> Change | None:
+        """Take a judged answer to ``client``, None if clients are not told apart; return what changes by it."""
         key = (model, kind)
-        records = self._records.setdefault(key, {})
-        record = records.get(deployment)
-        if record is None:
-            record = records[deployment] = _Record()
+        group = self._groups.setdefault(key, _Group())
+        group.count(client)
+        record = group.records.setdefault(deployment, _Record())
         record.count(flaw)
-        peers = [each for name, each in records.items() if name != deployment and not each.is_demoted]
+        peers = [each for name, each in group.records.items() if name != deployment and not each.is_demoted]
         p0 = _upper_rate(sum(each.flawed for each in peers), sum(each.judged for each in peers))
         p1 = min(FLAWED_RATE_MAX, max(FLAWED_TIMES * p0, p0 + FLAWED_STEP))
         if p1 <= p0:
             return None  # too little is known of the peers, or they are hardly ever right themselves
         worse = log(p1 / p0) if flaw is not None else log((1.0 - p1) / (1.0 - p0))
-        record.evidence = max(0.0, record.evidence + (-worse if record.is_demoted else worse))
-        if not record.is_demoted and record.evidence == 0.0:
-            record.since = 0
-            record.flaws.clear()
+        if record.is_demoted:
+            record.excuse(-worse)
+        else:
+            record.accuse(client, worse, self._alarm * group.client_share())
         if record.evidence < (log(RESTORED_ODDS) if record.is_demoted else self._alarm):
             return None
         return self._change(key, deployment, record, peers)
 
-    def keep(self, models: Collection[str]) -> None:
-        """Forget all models but these."""
-        self._records = {key: found for key, found in self._records.items() if key[0] in models}
-        self._demoted = {key: found for key, found in self._demoted.items() if key[0] in models}
+    def keep(self, models: Collection[str], deployments: Collection[str]) -> None:
+        """Forget all models and deployments but these."""
+        self._groups = {key: group for key, group in self._groups.items() if key[0] in models}
+        for group in self._groups.values():
+            group.records = {name: record for name, record in group.records.items() if name in deployments}
+        left = {
+            key: {name: reason for name, reason in found.items() if name in deployments}
+            for key, found in self._demoted.items()
+            if key[0] in models
+        }
+        self._demoted = {key: found for key, found in left.items() if found}
 
     def _change(
         self, key: tuple[str, AnswerKind], deployment: str, record: _Record, peers: Collection[_Record]

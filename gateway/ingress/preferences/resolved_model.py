@@ -28,10 +28,17 @@ class ResolvedModel:
         self._asked = asked
         self._deployments: list[Deployment] = client.deployments(model)
         self._chosen: Chosen | None = None
+        self._is_kept = False
         if asked.preferences is not NOTHING and not is_passed_on(model):
             self._prefer(client)
         if model.parameters is not None:
             self._apply(model.parameters)
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether the request says which deployments may answer, or in which order."""
+        chosen = self._chosen
+        return self._is_kept or (chosen is not None and bool(chosen.excluded or chosen.order))
 
     def keep_to(self, name: str) -> None:
         """Leave only the deployment that keeps the response the request goes on from.
@@ -40,6 +47,7 @@ class ResolvedModel:
             ResponseNotFound: it is not among them.
 
         """
+        self._is_kept = True
         self._deployments = [deployment for deployment in self._deployments if deployment.name == name]
         if not self._deployments:
             raise ResponseNotFound(

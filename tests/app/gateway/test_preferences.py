@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from gateway.calls import AnswerKind
 from providers.simulator.script import Status
-from tests.app.gateway.stage import Serve, Stage
+from tests.app.gateway.stage import MODEL, Serve, Stage, single
 
 TWO_MODELS: dict[str, Any] = {
     "models": {
@@ -78,3 +79,31 @@ async def test_what_cannot_be_had_is_a_400_that_names_it(serve: Serve, fields: d
     async with serve() as stage, stage.chat(**fields) as response:
         assert response.status == 400
         assert (await response.json())["error"]["param"] == param
+
+
+@pytest.mark.parametrize(
+    ("provider", "is_evidence"),
+    [
+        ({}, True),
+        ({"allow_fallbacks": True}, True),
+        ({"only": ["beta"]}, False),
+        ({"order": ["beta"]}, False),
+        ({"ignore": ["alpha"]}, False),
+    ],
+)
+async def test_flaws_of_whom_the_request_chose_itself_are_noted_but_demote_nobody(
+    serve: Serve, provider: dict[str, Any], is_evidence: bool
+) -> None:
+    async with serve(alpha=None, beta=None, config=single()) as stage:
+        quality = stage.gateway.steering._learning.quality
+        for _ in range(300):
+            assert quality.judged(MODEL, AnswerKind.JSON, "alpha/m", None) is None
+        stage.prefer("beta", "alpha")
+        for _ in range(20):  # the answer is no JSON
+            async with stage.chat(provider=provider, response_format={"type": "json_object"}) as response:
+                await response.read()
+
+        [row] = await stage.rows("select count(*) as n from attempts where deployment = 'beta/m' and flaw = 'bad_json'")
+        assert row["n"] >= 7
+        demoted = quality.demoted(MODEL, AnswerKind.JSON)
+        assert ("beta/m" in (demoted or {})) is is_evidence

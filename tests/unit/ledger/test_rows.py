@@ -20,7 +20,8 @@ def test_every_column_is_a_field_of_the_record_and_what_a_provider_asked_for_is_
     assert set(CALL_COLUMNS) == {column.name for column in calls.columns}
     assert set(ATTEMPT_COLUMNS) == {column.name for column in attempts.columns}
     assert set(CallRecord.__struct_fields__) - set(CALL_COLUMNS) == {"attempts", "kind"}
-    assert set(AttemptRecord.__struct_fields__) - set(ATTEMPT_COLUMNS) == {"asked_tokens", "headroom", "retry_after_s"}
+    others = set(AttemptRecord.__struct_fields__) - set(ATTEMPT_COLUMNS)
+    assert others == {"asked_tokens", "headroom", "is_narrowed", "retry_after_s"}
 
 
 def test_a_call_is_one_row_and_each_attempt_is_one() -> None:

@@ -1,5 +1,6 @@
 """A winner's whole answer is judged: by what was asked for, in each dialect, and never by what cannot be known."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -151,6 +152,61 @@ def doubling(levels: int) -> dict[str, Any]:
 )
 def test_a_schema_that_is_broken_hostile_or_elsewhere_is_not_judged(hostile: Any) -> None:
     assert judged(texts('{"a": 1}'), response_format=schema(hostile)) == (None, None)
+
+
+def many(subschema: Any) -> dict[str, Any]:
+    return {"allOf": [subschema] * 1800}
+
+
+@pytest.mark.parametrize(
+    ("hostile", "answer"),
+    [
+        (many({"items": True}), [0] * 100_000),
+        (many({"contains": True}), [0] * 40_000),
+        (many({"additionalProperties": True}), {f"k{number}": 1 for number in range(20_000)}),
+        ({"anyOf": [*[False] * 9000, True]}, [[]] * 80_000),
+        (many({"anyOf": [{"contains": False}, True]}), [[]] * 1000),
+        ({"anyOf": [*[{"type": "string"}] * 1800, True]}, [[]] * 80_000),
+        ({"anyOf": [*[{"minLength": 1_000_000}] * 1800, True]}, "x" * 250_000),
+        ({"items": {"dependentRequired": {"a": ["a"] * 15_000}}}, [{"a": 1}] * 4000),
+        ({**many({"$ref": "#a"}), "$defs": {"a": {"$anchor": "a"}}}, 1),
+        ({"$id": "http://x/y", **many({"$ref": "z"}), "$defs": {"a": {"$id": "z"}}}, 1),
+        ({"items": {"$ref": "#" + "/$defs/a" * 300}}, [0] * 5000),
+    ],
+)
+def test_an_answer_that_would_be_walked_or_quoted_too_often_is_not_judged(hostile: Any, answer: Any) -> None:
+    text = json.dumps(answer, separators=(",", ":"))
+    assert len(text) < answer_text.MOST_CHARS
+    assert schema_check.allows(msgspec.json.encode(hostile), answer) is None
+    assert judged(texts(text), response_format=schema(hostile)) == (None, None)
+
+
+@pytest.mark.parametrize(("number", "kind"), [(1, AnswerKind.TOOLS), (16, AnswerKind.TOOLS), (17, None)])
+def test_many_calls_of_strict_tools_are_not_judged(number: int, kind: AnswerKind | None) -> None:
+    tool = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA, "strict": True}}
+    function = {"name": "weather", "arguments": '{"city": "Rome"}'}
+    many_calls = [{"index": at, "id": f"t{at}", "function": function} for at in range(number)]
+    assert judged([delta(tool_calls=many_calls), end("tool_calls")], tools=[tool]) == (kind, None)
+
+
+def test_values_of_one_answer_share_the_steps() -> None:
+    asked = msgspec.json.encode({"items": {"type": "integer"}})
+    assert schema_check.allows(asked, [1] * 500) is True
+    assert schema_check.allows(asked, [1] * 500, of=16) is None
+
+
+def test_unique_items_is_passed_over() -> None:
+    assert schema_check.allows(b'{"uniqueItems": true}', [1] * 40_000) is True
+
+
+def test_what_clients_ask_for_is_judged() -> None:
+    tags = {"type": "array", "items": {"enum": ["a", "b"]}}
+    person = {**SCHEMA, "properties": {"city": {"$ref": "#/$defs/name"}, "tags": tags}}
+    defs = {"person": person, "name": {"type": "string"}}
+    asked = msgspec.json.encode({"type": "array", "items": {"$ref": "#/$defs/person"}, "$defs": defs})
+    people = [{"city": "Rome", "tags": ["a", "b"]} for _ in range(100)]
+    assert schema_check.allows(asked, people) is True
+    assert schema_check.allows(asked, [*people, {"city": 1}]) is False
 
 
 def test_regular_expressions_of_a_client_are_never_run() -> None:

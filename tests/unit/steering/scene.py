@@ -112,6 +112,7 @@ class Scene:
         stall_s: float = 0.0,
         judged_as: AnswerKind | None = None,
         flaw: Flaw | None = None,
+        is_narrowed: bool = False,
     ) -> AttemptRecord:
         """Run an attempt that delivers after ``ttft_s`` and streams for two seconds."""
         start = self.launch(deployment, role)
@@ -126,6 +127,7 @@ class Scene:
             tokens_source=TokensSource.REPORTED,
             judged_as=judged_as,
             flaw=flaw,
+            is_narrowed=is_narrowed,
         )
 
     def lose(self, deployment: str, age_s: float, role: Role = Role.PRIMARY) -> AttemptRecord:

@@ -74,8 +74,81 @@ def test_kinds_of_answers_and_models_are_tested_apart() -> None:
     feed(quality, random, 300, a=0.4, b=0.01)
     assert quality.demoted(MODEL, AnswerKind.PLAIN) is None
     assert quality.demoted("another", TOOLS) is None
-    quality.keep({"another"})
+    quality.keep({"another"}, {"a", "b"})
     assert quality.demoted(MODEL, TOOLS) is None
+
+
+def test_a_deployment_that_is_gone_is_neither_demoted_nor_a_peer() -> None:
+    quality, random = Quality(), Random(3)
+    feed(quality, random, 300, a=0.4, b=0.01, c=0.01)
+    quality.keep({MODEL}, {"a", "b"})
+    assert list(quality.demoted(MODEL, TOOLS) or ()) == ["a"]
+    quality.keep({MODEL}, {"b"})
+    assert quality.demoted(MODEL, TOOLS) is None
+    assert feed(quality, random, 1000, b=0.5) == []  # nobody is left whom it could be held against
+
+
+def by_clients(quality: Quality, random: Random, answers: int, clients: dict[str, float], **rates: float) -> None:
+    """Give answers of clients, as many as the weight says, all at ``rates`` of flaws at the deployments."""
+    names, weights = [*clients], [*clients.values()]
+    for _ in range(answers):
+        for name, rate in rates.items():
+            (client,) = random.choices(names, weights)
+            quality.judged(MODEL, TOOLS, name, flaw(random, rate), client)
+
+
+MANY = {"x": 1.0, "y": 1.0, "z": 1.0, "w": 1.0}
+
+
+@pytest.mark.parametrize("culprits", [["evil"], ["evil", "worse"]])
+def test_two_clients_alone_demote_nobody(culprits: list[str]) -> None:
+    quality, random = Quality(), Random(3)
+    by_clients(quality, random, 300, MANY, a=0.01, b=0.01)
+    for _ in range(60):
+        for culprit in culprits:
+            assert quality.judged(MODEL, TOOLS, "a", Flaw.SCHEMA_MISS, culprit) is None
+    assert quality.demoted(MODEL, TOOLS) is None
+
+
+def test_three_clients_that_see_flaws_are_enough() -> None:
+    quality, random = Quality(), Random(3)
+    by_clients(quality, random, 300, MANY, a=0.01, b=0.01)
+    changes = [quality.judged(MODEL, TOOLS, "a", Flaw.SCHEMA_MISS, client) for client in "xyz" * 5]
+    assert any(change is not None and change.is_demoted for change in changes)
+
+
+@pytest.mark.parametrize(
+    "clients",
+    [{"only": 1.0}, {"first": 0.8, "second": 0.2}, {"first": 0.85, "second": 0.09, "third": 0.06}, MANY],
+)
+def test_who_is_worse_is_found_out_however_the_calls_are_spread_over_clients(clients: dict[str, float]) -> None:
+    quality, random = Quality(), Random(3)
+    by_clients(quality, random, 300, clients, a=0.01, b=0.01)
+    by_clients(quality, random, 600, clients, a=0.3, b=0.01)
+    assert list(quality.demoted(MODEL, TOOLS) or ()) == ["a"]
+
+
+def test_a_client_that_was_alone_counts_less_once_there_are_others() -> None:
+    quality, random = Quality(), Random(3)
+    by_clients(quality, random, 200, {"evil": 1.0}, a=0.0, b=0.0)
+    for _ in range(12):  # just below the alarm
+        assert quality.judged(MODEL, TOOLS, "a", Flaw.SCHEMA_MISS, "evil") is None
+    by_clients(quality, random, 300, MANY, b=0.01)
+    assert [quality.judged(MODEL, TOOLS, "a", Flaw.SCHEMA_MISS, "evil") for _ in range(30)] == [None] * 30
+
+
+def test_requests_that_choose_their_deployments_prove_nothing() -> None:
+    scene = Scene()
+    for _ in range(200):
+        for name in "ab":
+            scene.win(name, judged_as=TOOLS)
+    for _ in range(50):
+        scene.win("a", judged_as=TOOLS, flaw=Flaw.SCHEMA_MISS, is_narrowed=True)
+    assert "a" in {scene.plan(answer_kind=TOOLS).launches[0].deployment for _ in range(50)}
+    for _ in range(50):
+        scene.win("a", judged_as=TOOLS, flaw=Flaw.SCHEMA_MISS)
+    last = [[*(each.deployment for each in plan.launches), *plan.rest][-1] for plan in [scene.plan(answer_kind=TOOLS)]]
+    assert last == ["a"]
 
 
 def demoted_scene(deployments: tuple[str, ...] = ("a", "b", "c")) -> Scene:
