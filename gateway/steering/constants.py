@@ -86,6 +86,7 @@ WHOLE_SHARE = 0.03
 # Choosing
 NEAR = 1.5  # deployments within this factor of the best share the traffic: herding, unseen congestion
 SPREAD_EXPONENT = 12  # draw weight (best/score)^12: 10 % slower gets a third of the draws
+EXPLORE_NEW_SHARE = 0.25  # while nothing at all is known of one of them, how fast it decodes for one
 EXPLORE_SHARE = 0.02  # of calls try, on a spare slot, who was not asked for longest
 MEETS_QUANTILE = 0.9  # who keeps ttft_ms does so nine times in ten; the tenth is what the hedge is for
 HEADROOM_LOW = 0.2  # with less of a rate limit left, the draw weight falls in proportion, before a 429 comes

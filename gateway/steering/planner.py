@@ -17,6 +17,7 @@ from gateway.steering.constants import (
     COLD_EVENTS,
     CROWDED,
     EXPLORE_FLAWED_SHARE,
+    EXPLORE_NEW_SHARE,
     EXPLORE_SHARE,
     HEDGE_MAX_S,
     HEDGE_MIN_S,
@@ -205,7 +206,7 @@ class _Draft:
             return
         if (suspect := self._suspect()) is not None:
             self._explore(suspect, Why.SUSPECT)
-        elif random.random() < EXPLORE_SHARE:
+        elif random.random() < (EXPLORE_NEW_SHARE if any(map(_is_new, self._others)) else EXPLORE_SHARE):
             usd = self._primary.cost_usd
             if free := [each for each in self._others if each.cost_usd <= usd and each.tier < Tier.FLAWED]:
                 stalest = max(free, key=lambda each: self._unasked_s(each) * (0.5 + random.random()))
@@ -389,6 +390,12 @@ class _Draft:
         self.launches.append(Launch(candidate.deployment, delay_s, role, role in EXPLORING, why, watch_s))
         if candidate in self._spare:
             self._spare.remove(candidate)
+
+
+def _is_new(candidate: Candidate) -> bool:
+    """Tell whether nothing is known of a deployment that may be asked, neither of now nor of the hours before."""
+    estimate = candidate.estimate
+    return not estimate.usual_events and not estimate.events and candidate.tier < Tier.FLAWED
 
 
 _A_DAY_S = 86_400.0

@@ -395,3 +395,14 @@ def test_models_that_clients_named_once_are_forgotten() -> None:
     scene.steering.plan("other", ("y",), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), 0)
     assert [board.model for board in scene.steering.leaderboards()] == ["other"]
     assert set(scene.steering._learning.healths) == {"y"}
+
+
+def test_who_nothing_is_known_of_is_tried_soon() -> None:
+    scene = Scene(("a", "b", "new"))
+    scene.warm_up(a=0.2, b=0.3)
+    tried = [launch.deployment for _ in range(100) for launch in scene.plan().launches if launch.role is Role.EXPLORE]
+    assert 10 < tried.count("new") < 45
+    scene.win("new", 0.4, Role.EXPLORE)
+    scene.now_s += 1.0
+    later = [launch.role for _ in range(100) for launch in scene.plan().launches]
+    assert later.count(Role.EXPLORE) < 10
