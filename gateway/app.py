@@ -234,7 +234,7 @@ class Gateway:
             except LedgerError as error:
                 structlog.get_logger().info("steering.not_recollected", error=str(error))
             else:
-                structlog.get_logger().info("steering.recollected", models=len({each.model for each in sums}))
+                structlog.get_logger().debug("steering.recollected", models=len({each.model for each in sums}))
                 return
 
     async def _keep_fresh(self) -> None:

@@ -206,7 +206,7 @@ class _Draft:
             return
         if (suspect := self._suspect()) is not None:
             self._explore(suspect, Why.SUSPECT)
-        elif random.random() < (EXPLORE_NEW_SHARE if any(map(_is_new, self._others)) else EXPLORE_SHARE):
+        elif random.random() < self._explore_share():
             usd = self._primary.cost_usd
             if free := [each for each in self._others if each.cost_usd <= usd and each.tier < Tier.FLAWED]:
                 stalest = max(free, key=lambda each: self._unasked_s(each) * (0.5 + random.random()))
@@ -237,6 +237,11 @@ class _Draft:
             ):
                 return each
         return None
+
+    def _explore_share(self) -> float:
+        """Return the share of calls that explore: more where the policy may choose, and knows nothing of somebody."""
+        any_new = self._race.mode is Mode.AUTO and any(map(_is_new, self._others))
+        return EXPLORE_NEW_SHARE if any_new else EXPLORE_SHARE
 
     def _unasked_s(self, candidate: Candidate) -> float:
         return min(_A_DAY_S, self._now_s - candidate.condition.asked_at_s)

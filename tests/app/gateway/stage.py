@@ -20,7 +20,7 @@ from gateway.connections.listener import listening
 from gateway.connections.ports import bind
 from gateway.settings import Settings, load
 from gateway.settings.model import RaceSettings
-from gateway.steering.constants import EXPLORE_SHARE
+from gateway.steering.constants import EXPLORE_NEW_SHARE
 from gateway.steering.evidence import event
 from gateway.steering.tally import event_field
 from providers.simulator.script import Gate, Step, answer
@@ -35,7 +35,7 @@ class Incurious(Random):
     """Randomness that never explores nor audits: some calls would run otherwise than their test counts on."""
 
     def random(self) -> float:
-        return max(EXPLORE_SHARE, RaceSettings().audit_share, super().random())
+        return max(EXPLORE_NEW_SHARE, RaceSettings().audit_share, super().random())
 
 
 class Stage:

@@ -17,7 +17,7 @@ import yaml
 from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, RoleOnly, Step, answer
 from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.process import GatewayProcess, started
-from tests.app.gateway.stage import chat_body, configuration, write
+from tests.app.gateway.stage import MODEL, chat_body, configuration, write
 
 
 def ask(http: aiohttp.ClientSession, gateway: GatewayProcess, **fields: Any) -> Any:
@@ -140,7 +140,8 @@ async def test_the_losers_are_cut_on_the_loop_it_runs_in_production_too(folder: 
         ScriptedProvider([Hang()]) as slow,
         aiohttp.ClientSession() as http,
     ):
-        config = configuration(folder, {"fast": fast.base_url, "slow": slow.base_url})
+        unaudited = {MODEL: {"race": {"audit_share": 0}}}  # an audited loser runs on
+        config = configuration(folder, {"fast": fast.base_url, "slow": slow.base_url}, models=unaudited)
         async with started(config, folder) as gateway:
             for number in range(5):
                 go = asyncio.Event()

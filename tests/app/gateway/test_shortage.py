@@ -1,5 +1,6 @@
 """A gateway that is short of descriptors: nobody else is blamed for it, and it is well again as soon as it has some."""
 
+import asyncio
 import resource
 import signal
 import sqlite3
@@ -23,9 +24,22 @@ pytestmark = pytest.mark.skipif(
 IN_ORDER = {"provider": {"order": ["alpha", "beta"]}}
 
 
+def descriptors(pid: int) -> set[int]:
+    return {int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir()}
+
+
+async def settled(pid: int) -> None:
+    """Wait until a process has opened and closed what a start does, as the ledger's file to read what it remembers."""
+    quiet, before = 0, set[int]()
+    while quiet < 20:  # times a twentieth of a second
+        now = descriptors(pid)
+        quiet, before = (quiet + 1 if now == before else 0), now
+        await asyncio.sleep(0.05)
+
+
 def out_of_descriptors(pid: int) -> tuple[int, int]:
     """Leave a process not one descriptor more than it has; return the limits it had."""
-    used = {int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir()}
+    used = descriptors(pid)
     lowest = next(number for number in range(len(used) + 1) if number not in used)
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest, before[1]))
@@ -38,7 +52,7 @@ async def test_a_gateway_without_descriptors_blames_no_provider(folder: Path) ->
         async with started(config, folder) as gateway, aiohttp.ClientSession() as http:
             async with http.get(f"{gateway.url}/health/live") as response:  # its connection is kept
                 await response.read()
-            await gateway.event("steering.recollected")  # whose connection to the database is closed by then
+            await settled(gateway.pid)
             before = out_of_descriptors(gateway.pid)
             statuses, retries, bodies = [], [], []
             for _ in range(2 * STRIKES):
@@ -75,7 +89,7 @@ async def test_who_has_a_connection_already_answers(folder: Path, path: str, bod
         async with started(config, folder) as gateway, aiohttp.ClientSession() as http:
             async with http.post(f"{gateway.url}{path}", json={**body, "model": "warm"}) as response:
                 assert response.status == 200
-            await gateway.event("steering.recollected")
+            await settled(gateway.pid)
             before = out_of_descriptors(gateway.pid)
             providers = []
             for _ in range(2 * STRIKES):
