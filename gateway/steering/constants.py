@@ -79,9 +79,9 @@ STALL_FROM_S = (
 STALL_PRIOR = 5.0  # answers as usual: one unlucky answer of 5 s must not outweigh a better start
 
 # Reading
-# A second that the whole answer comes sooner is worth 30 ms of the first token, also to who reads no faster than the
+# A second that the whole answer comes sooner is worth 50 ms of the first token, also to who reads no faster than the
 # slower one decodes: people skim, copy and stop reading.
-WHOLE_SHARE = 0.03
+WHOLE_SHARE = 0.05
 
 # Choosing
 NEAR = 1.5  # deployments within this factor of the best share the traffic: herding, unseen congestion
