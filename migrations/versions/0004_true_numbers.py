@@ -148,21 +148,24 @@ def downgrade() -> None:
             op.drop_column(table, name)
     for name, replaced in VIEWS.items():
         if replaced is not None:
-            op.get_bind().exec_driver_sql(_file(replaced, name).read_text(encoding="utf-8"))
+            op.get_bind().exec_driver_sql(file_of(replaced, name).read_text(encoding="utf-8"))
 
 
 def create(view: str) -> None:
     """Make a view; a window's is its file's with the comments that name ``:since`` made conditions."""
     name, _, suffix = view.rpartition("_")
     if suffix not in WINDOWS:
-        op.get_bind().exec_driver_sql(_file(revision, view).read_text(encoding="utf-8"))
+        op.get_bind().exec_driver_sql(file_of(revision, view).read_text(encoding="utf-8"))
         return
     since = SINCE[op.get_bind().dialect.name].format(WINDOWS[suffix])
     definition = (
-        _file(revision, name).read_text(encoding="utf-8").replace(f"create view {name} as", f"create view {view} as")
+        file_of(revision, name).read_text(encoding="utf-8").replace(f"create view {name} as", f"create view {view} as")
     )
     op.get_bind().exec_driver_sql(re.sub(r"-- (and \S+ >= ):since", lambda found: found[1] + since, definition))
 
 
-def _file(of_revision: str, view: str) -> Path:
-    return VIEWS_FOLDER / of_revision / op.get_bind().dialect.name / f"{view}.sql"
+def file_of(of_revision: str, view: str) -> Path:
+    """Return where a view is defined: once for both databases, where their SQL is the same."""
+    folder = VIEWS_FOLDER / of_revision
+    same = folder / f"{view}.sql"
+    return same if same.exists() else folder / op.get_bind().dialect.name / f"{view}.sql"

@@ -87,11 +87,11 @@ def _samples(there: str, instead: str) -> str:
 def _create(name: str) -> None:
     is_postgres = op.get_bind().dialect.name == "postgresql"
     file, span = VIEWS[name]
-    of_0004 = VIEWS_FOLDER / "0004" / op.get_bind().dialect.name
+    before = _revision("0004")
     tag_sums = ", ".join(f"{expression} as {column}" for column, expression in _revision("0006").TAG_SUMS.items())
     path = VIEWS_FOLDER / revision / f"{file}.sql"
-    definition = (path if path.exists() else of_0004 / f"{file}.sql").read_text(encoding="utf-8")
-    race_value = (of_0004 / "race_value.sql").read_text(encoding="utf-8")
+    definition = (path if path.exists() else before.file_of("0004", file)).read_text(encoding="utf-8")
+    race_value = before.file_of("0004", "race_value").read_text(encoding="utf-8")
     hour = "extract(hour from r.window_start at time zone 'UTC')" if is_postgres else "strftime('%H', r.window_start)"
     words = {
         "view": name,
