@@ -206,7 +206,7 @@ class _Draft:
             return
         if (suspect := self._suspect()) is not None:
             self._explore(suspect, Why.SUSPECT)
-        elif random.random() < self._explore_share():
+        elif self._is_to_explore():
             usd = self._primary.cost_usd
             if free := [each for each in self._others if each.cost_usd <= usd and each.tier < Tier.FLAWED]:
                 stalest = max(free, key=lambda each: self._unasked_s(each) * (0.5 + random.random()))
@@ -238,10 +238,12 @@ class _Draft:
                 return each
         return None
 
-    def _explore_share(self) -> float:
-        """Return the share of calls that explore: more where the policy may choose, and knows nothing of somebody."""
-        any_new = self._race.mode is Mode.AUTO and any(map(_is_new, self._others))
-        return EXPLORE_NEW_SHARE if any_new else EXPLORE_SHARE
+    def _is_to_explore(self) -> bool:
+        """Draw whether to explore: more often where the policy may choose, and knows nothing of somebody."""
+        drawn = self._random.random()
+        if drawn >= EXPLORE_NEW_SHARE:  # as it is nearly always: nobody is looked at
+            return False
+        return drawn < EXPLORE_SHARE or (self._race.mode is Mode.AUTO and any(map(_is_new, self._others)))
 
     def _unasked_s(self, candidate: Candidate) -> float:
         return min(_A_DAY_S, self._now_s - candidate.condition.asked_at_s)
@@ -259,7 +261,8 @@ class _Draft:
 
         A deployment ``alone`` at its model races itself only when asked to by mode: that cuts a slow tail too.
         """
-        rivals = list(takewhile(self._is_rival, [each for each in self._rivals if each in self._spare]))
+        launched = {launch.deployment for launch in self.launches}
+        rivals = list(takewhile(self._is_rival, [each for each in self._rivals if each.deployment not in launched]))
         if self._waits_for_the_deadline() and (self._add_before_the_deadline(rivals) or self._thrifty):
             return
         starts = self._starts()
