@@ -81,16 +81,14 @@ class Snapshots:
         known = self._models.get(model)
         if known is not None:
             known.epochs[deployment] = max(known.epochs.get(deployment, 0) + 1, int(self._unix_clock()))
-            known.checked_at_s = -inf
-            known.key = _NEVER
-            known.slot = -1  # what was lately is now before
+            known.outdate()  # what was lately is now before
 
     def remember(self, model: str, counts: Mapping[str, float], slot: int) -> None:
         """Take counts of before this process began, as of ``slot``."""
         self._memory.learn(model, counts, min(slot, slot_of(self._unix_clock())))
         known = self._models.get(model)
         if known is not None:
-            known.key, known.slot, known.checked_at_s = _NEVER, -1, -inf
+            known.outdate()
 
     def refresh(self, passed_s: float) -> list[str]:
         """Make again what has changed, as much as ``passed_s`` seconds allow; return the models."""
@@ -194,9 +192,8 @@ class _Known:
     )
 
     def __init__(self, sizings: dict[tuple[int, str], Sizing]) -> None:
-        self.asked_at_s = self.checked_at_s = self.made_at_s = -inf
-        self.key = _NEVER  # board version and slot: what the standings were made of
-        self.slot = -1
+        self.asked_at_s = self.made_at_s = -inf
+        self.outdate()
         self.scales: tuple[Evidences, ...] = ({},)
         self.epochs: dict[str, int] = {}
         self.sizings = sizings  # by kind and deployment
@@ -227,6 +224,12 @@ class _Known:
                 self._lasting = {each: kept for each, kept in self._lasting.items() if each > slot - SLOTS_KEPT}
             known = self._lasting[slot] = (state, lasting(counts, self.epochs))
         return known[1]
+
+    def outdate(self) -> None:
+        """Let everything be made again at the next look."""
+        self.checked_at_s = -inf
+        self.key = _NEVER  # board version and slot: what the standings were made of
+        self.slot = -1
 
     def forget_usual(self) -> None:
         """Let what is usual be made again."""
