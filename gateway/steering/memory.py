@@ -36,9 +36,9 @@ class Memory:
         for slot in sorted(slots):
             if known.folded_to <= slot < oldest_left:
                 self._turn(known, slot)
-                for counts in lasting(slots[slot], {}):
-                    for scale in known.scales:
-                        add_weighted(scale, counts, 1.0)
+                counts, _ = lasting(slots[slot], {})
+                for scale in known.scales:
+                    add_weighted(scale, counts, 1.0)
         known.folded_to = max(known.folded_to, oldest_left)
         self._bound()
         return known.folded_to
@@ -49,8 +49,9 @@ class Memory:
         self._turn(known, max(slot, known.slot))
         age_s = max(0, known.slot - slot) * SLOT_S
         self._bound()
+        kept, _ = lasting(counts, {})
         for scale, half_life_s in zip(known.scales, MEMORY_HALF_LIVES_S, strict=True):
-            add_weighted(scale, lasting(counts, {})[0], 0.5 ** (age_s / half_life_s))
+            add_weighted(scale, kept, 0.5 ** (age_s / half_life_s))
 
     def models(self) -> Iterable[str]:
         """Return the models that something is remembered of."""
