@@ -216,9 +216,9 @@ class Learning:
         if loser.role is Role.PRIMARY and age_s >= estimate.q95_s:
             self._strike(model, loser, "hangs")
         elif self._is_silent(deployment, estimate, reference_s):
-            opened = health.leave_alone(now_s)
-            self._strikes.struck(deployment, loser.provider, opened=opened)
-            self._opened(model, loser, "silent")
+            health.leave_alone(now_s)
+            self._strikes.struck(deployment, loser.provider, opened=True)
+            self._opened(deployment, "silent", model=model)
 
     def _is_silent(self, deployment: str, estimate: Estimate, age_s: float) -> bool:
         """Tell whether that many attempts without a first token, cut at such ages, are no chance any more.
@@ -255,8 +255,8 @@ class Learning:
         change = self.quality.judged(model, attempt.judged_as, attempt.deployment, attempt.flaw, attempt.client)
         if change is not None:
             tell = _log.warning if change.is_demoted else _log.info
-            event = "steering.demoted" if change.is_demoted else "steering.restored"
-            tell(event, model=model, deployment=attempt.deployment, answers=attempt.judged_as, reason=change.reason)
+            told = "steering.demoted" if change.is_demoted else "steering.restored"
+            tell(told, model=model, deployment=attempt.deployment, answers=attempt.judged_as, reason=change.reason)
 
     def _lack(self, attempt: AttemptRecord) -> None:
         """Say, now and then, that this machine lacks what attempts take: nobody else would be blamed for it."""
@@ -276,21 +276,19 @@ class Learning:
         opened = self.health_of(attempt.deployment).strike(self._clock())
         self._strikes.struck(attempt.deployment, attempt.provider, opened=opened)
         if opened:
-            self._opened(model, attempt, cause)
+            self._opened(attempt.deployment, cause, model=model)
 
-    def _opened(self, model: str, attempt: AttemptStart | AttemptRecord, cause: str | None) -> None:
-        """Say that the breaker opened, and learn nothing of the fault."""
-        self._doubted.pop(attempt.deployment, None)
-        self._silence.pop(attempt.deployment, None)
-        _log.warning("steering.opened", model=model, deployment=attempt.deployment, cause=cause)
+    def _opened(self, deployment: str, cause: str | None, **where: str) -> None:
+        """Say that the breaker opened, and ``where`` that was seen; learn nothing of the fault."""
+        self._doubted.pop(deployment, None)
+        self._silence.pop(deployment, None)
+        _log.warning("steering.opened", **where, deployment=deployment, cause=cause)
 
     def _fails_elsewhere(self, deployment: str) -> None:
         """Open the breaker of a deployment that is broken by what other replicas report; it is probed as usual."""
         health = self.healths.get(deployment)
         if health is not None and health.leave_alone(self._clock()):
-            self._doubted.pop(deployment, None)
-            self._silence.pop(deployment, None)
-            _log.warning("steering.opened", deployment=deployment, cause="other replicas")
+            self._opened(deployment, "other replicas")
 
     def _count(self, model: str, counts: Counts, unix_s: float | None = None) -> None:
         if counts:
