@@ -1,12 +1,9 @@
 """The composition: settings in, a gateway out. The one file that knows every room."""
 
 import asyncio
-import random
 import socket
-import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +11,17 @@ import structlog
 
 from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart
 from gateway.fleet import Fleet
-from gateway.ids import new_id
 from gateway.ingress.admission import Admission
 from gateway.ingress.context import Context
 from gateway.ingress.refusals import Refusals
 from gateway.ingress.routes import application
 from gateway.ingress.stored_responses import StoredResponses
 from gateway.ledger.errors import LedgerError
-from gateway.ledger.remembered import remembered
 from gateway.ledger.retention import Retention
 from gateway.ledger.writer import Ledger
 from gateway.racing.seats import MAX_IN_FLIGHT, Seats
 from gateway.racing.tasks import AttemptTasks
+from gateway.runtime import Runtime
 from gateway.settings.datasheets import Datasheets
 from gateway.settings.model import Settings
 from gateway.steering.board import MemoryBoard
@@ -54,13 +50,22 @@ _RECOLLECTED_AFTER_S = (0.0, 10.0, 60.0)  # as the database may start with the g
 class Recorders:
     """Everybody who hears of calls: ledger, leaderboard, metrics and log. The ledger first: it must not miss one."""
 
-    def __init__(self, ledger: Ledger, steering: Steering, metrics: Metrics, log: CallLog, seats: Seats) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        steering: Steering,
+        metrics: Metrics,
+        log: CallLog,
+        seats: Seats,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
         self._ledger = ledger
         self._steering = steering
         self._metrics = metrics
         self._log = log
         self._seats = seats
-        self._usage = UsageWatch(time.monotonic, metrics.usage_far_off)
+        self._usage = UsageWatch(clock, metrics.usage_far_off)
 
     def call_started(self, start: CallStart) -> None:
         """Spool the start, so that a crash leaves a trace of the call."""
@@ -100,29 +105,45 @@ class Recorders:
 class Gateway:
     """A whole gateway without its socket: build it, ``start`` it, serve ``application``, ``close`` it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, runtime: Runtime | None = None) -> None:
+        """Put a gateway together. Nothing runs yet, but the spool is made, as its owner.
+
+        Raises:
+            DatabaseUrlError, SpoolError: the settings name no database, or a spool that cannot be written.
+            ValueError: a provider cannot be reached as it is configured.
+
+        """
+        runtime = runtime or Runtime()
         self._catalog = load_catalog()
         self._upstreams = Upstreams()
+        self._open_upstream = runtime.open_upstream or self._upstreams.open
         self._tasks: set[asyncio.Task[None]] = set()
         self._retiring: asyncio.Task[None] | None = None  # the last fleet that was replaced
         replica = settings.replica or socket.gethostname()
         self.metrics = Metrics(lambda: self.context.fleet.models)
-        spending = Spending(time.time)
-        strikes = Strikes(time.time)
+        spending = Spending(runtime.unix_clock)
+        strikes = Strikes(runtime.unix_clock)
         self._response_store = _redis(settings)
-        self.redis_board = _redis_board(settings, spending, strikes)
+        self.redis_board = _redis_board(settings, runtime.unix_clock, spending, strikes)
         self.steering = Steering(
             self.redis_board or MemoryBoard(),
-            clock=time.monotonic,
-            unix_clock=time.time,
-            random=random.Random(),  # noqa: S311 - spreads load, guards nothing
+            clock=runtime.clock,
+            unix_clock=runtime.unix_clock,
+            random=runtime.random,
             spending=spending,
             on_refused=self.metrics.launch_refused,
             strikes=strikes,
         )
-        worker = f"{replica}-{new_id()}"  # a spool is one process's own, for ever
-        kept = Retention.of(settings.ledger)
-        self.ledger = Ledger(settings.database_url.get_secret_value(), Path(settings.spool_dir), worker, retention=kept)
+        worker = f"{replica}-{runtime.new_id()}"  # a spool is one process's own, for ever
+        self.ledger = Ledger(
+            settings.database_url.get_secret_value(),
+            Path(settings.spool_dir),
+            worker,
+            retention=Retention.of(settings.ledger),
+            clock=runtime.clock,
+            utc_now=runtime.utc_now,
+            store=runtime.store,
+        )
         seats = Seats(
             on_waited=self.metrics.call_waited,
             on_refused=lambda model: self.metrics.launch_refused(model, MAX_IN_FLIGHT),
@@ -171,13 +192,13 @@ class Gateway:
             steering=self.steering,
             attempts=AttemptTasks(),
             seats=seats,
-            responses=StoredResponses(settings.response_ids_ttl_s, clock=time.monotonic, store=self._response_store),
+            responses=StoredResponses(settings.response_ids_ttl_s, clock=runtime.clock, store=self._response_store),
             refusals=Refusals(self.metrics.refused),
-            recorder=Recorders(self.ledger, self.steering, self.metrics, log, seats),
+            recorder=Recorders(self.ledger, self.steering, self.metrics, log, seats, clock=runtime.clock),
             replica=replica,
-            clock=time.monotonic,
-            new_id=new_id,
-            utc_now=lambda: datetime.now(UTC),
+            clock=runtime.clock,
+            new_id=runtime.new_id,
+            utc_now=runtime.utc_now,
             readiness=self._readiness,
             render_metrics=self.metrics.render,
         )
@@ -223,11 +244,10 @@ class Gateway:
 
     async def _recollect(self) -> None:
         """Have steering remember what the ledger has of the last day. No call waits for it."""
-        url = self.context.settings.database_url.get_secret_value()
         for wait_s in _RECOLLECTED_AFTER_S:
             await asyncio.sleep(wait_s)
             try:
-                sums = await remembered(url, datetime.now(UTC))
+                sums = await self.ledger.remembered()
                 for start in range(0, len(sums), _SUMS_AT_ONCE):
                     self.steering.recollect(sums[start : start + _SUMS_AT_ONCE])
                     await asyncio.sleep(0)
@@ -263,7 +283,7 @@ class Gateway:
         return Fleet(
             settings,
             self._catalog,
-            open_upstream=self._upstreams.open,
+            open_upstream=self._open_upstream,
             find_datasheet=Datasheets(settings, self._catalog, DatasheetTable.shipped()).of,
             previous=previous,
         )
@@ -295,13 +315,15 @@ def _redis(settings: Settings) -> "Redis | None":
     return connect(settings.redis_url.get_secret_value())
 
 
-def _redis_board(settings: Settings, spending: Spending, strikes: Strikes) -> "RedisBoard | None":
+def _redis_board(
+    settings: Settings, unix_clock: Callable[[], float], spending: Spending, strikes: Strikes
+) -> "RedisBoard | None":
     if settings.redis_url is None:
         return None
     from gateway.steering.redis_board import RedisBoard, connect  # noqa: PLC0415 - 14 MB that most do without
 
     url = settings.redis_url.get_secret_value()
-    return RedisBoard(connect(url), unix_clock=time.time, spending=spending, strikes=strikes)
+    return RedisBoard(connect(url), unix_clock=unix_clock, spending=spending, strikes=strikes)
 
 
 async def _retire(old: Fleet, new: Fleet, *, after: asyncio.Task[None] | None) -> None:

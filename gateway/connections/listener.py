@@ -25,6 +25,22 @@ async def listening(
     """Serve ``gateway`` on ``sock``, which listens, and yield its connections; over TLS where there is a context.
 
     On leaving, listen no more, and let calls end within ``grace_s`` seconds.
+    """
+    async with serving(gateway, grace_s) as connections:
+        connections.ssl_context = ssl_context
+        acceptor = Acceptor(sock, connections.take, on_exhausted=connections.exhausted)
+        acceptor.start()
+        try:
+            yield connections
+        finally:
+            acceptor.stop()
+
+
+@asynccontextmanager
+async def serving(gateway: Gateway, grace_s: float) -> AsyncIterator[Connections]:
+    """Yield the connections of ``gateway``, which serve whatever they are given to ``take``.
+
+    On leaving, which is to be when nothing more is given, let calls end within ``grace_s`` seconds.
 
     The one place where the runner is built: with ``handler_cancellation``, without which nobody would notice a client
     that hangs up, and its race would run on. It has no site: what is accepted, and how, is ours to say.
@@ -43,16 +59,12 @@ async def listening(
         lingering_time=0,  # likewise: what is left of a body is drained within bounds of ours
         keepalive_timeout=KEEPALIVE_S,
     )
-    connections.ssl_context = ssl_context
-    acceptor = Acceptor(sock, connections.take, on_exhausted=connections.exhausted)
-    acceptor.start()
     try:
         yield connections
     finally:
         # Those who had no time to see that this gateway is about to stop may have a request on the way.
         quiet_s = QUIET_S if gateway.context.phase is Phase.LAME_DUCK else 0.0
         gateway.context.phase = Phase.DRAINING
-        acceptor.stop()
         await connections.opened()
         await drain(runner.server, grace_s=grace_s, quiet_s=quiet_s)
         gateway.context.phase = Phase.CUTTING

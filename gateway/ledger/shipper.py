@@ -3,17 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 
 import structlog
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.ledger import inserts
-from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.entries import Entry, encode
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.retention import KEEP_ALL, Retention
+from gateway.ledger.store import Store
 
 PING_TIMEOUT_S = 3.0
 STALLED_S = 2.0  # longer than any batch should take, and still the truth for whoever asks how the database is
@@ -28,13 +26,20 @@ class Shipper:
     when they were already too old to be kept; ``answered_at_s`` says when the database last did what it was asked.
     """
 
-    def __init__(self, engine: AsyncEngine, clock: Callable[[], float], retention: Retention = KEEP_ALL) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], float],
+        utc_now: Callable[[], datetime],
+        retention: Retention = KEEP_ALL,
+    ) -> None:
         self.answered_at_s: float | None = None
         self.last_error: str | None = None
         self.rejected = 0
         self.expired = 0
-        self._engine = engine
+        self._store = store
         self._clock = clock
+        self._utc_now = utc_now
         self._retention = retention
         self._connected = False
         self._waiting_since_s: dict[object, float] = {}  # for what the database is doing right now
@@ -60,8 +65,8 @@ class Shipper:
         """
         try:
             async with self._asking(inserts.INSERT_TIMEOUT_S):
-                kept_since = self._retention.cutoffs(datetime.now(UTC))
-                self.expired += await inserts.insert(self._engine, entries, kept_since)
+                kept_since = self._retention.cutoffs(self._utc_now())
+                self.expired += await self._store.insert(entries, kept_since)
         except inserts.RowsRejectedError as rejection:
             self._note_success()
             if len(entries) == 1:
@@ -86,18 +91,11 @@ class Shipper:
         """
         try:
             async with self._asking(PING_TIMEOUT_S):
-                await self._select_one()
+                await self._store.ping()
         except DatabaseUnreachableError as error:
             self._note_failure(error)
             raise
         self._note_success()
-
-    async def _select_one(self) -> None:
-        try:
-            async with self._engine.connect() as connection:
-                await connection.execute(text("select 1"))
-        except DATABASE_ERRORS as error:
-            raise unreachable(self._engine.url, error) from error
 
     @asynccontextmanager
     async def _asking(self, timeout_s: float) -> AsyncIterator[None]:

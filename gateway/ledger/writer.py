@@ -11,16 +11,16 @@ from pathlib import Path
 
 import structlog
 
-from gateway.calls import AttemptRecord, CallRecord, CallStart
-from gateway.ledger.database import create_engine
+from gateway.calls import AttemptRecord, CallRecord, CallStart, HourlySum
 from gateway.ledger.entries import Entry, Started
 from gateway.ledger.errors import DatabaseUnreachableError, LedgerError
 from gateway.ledger.folders import folder_name, is_moved, orphaned
 from gateway.ledger.keeper import Keeper
 from gateway.ledger.reader import Batch, Reader
-from gateway.ledger.retention import KEEP_ALL, Retention, prune
+from gateway.ledger.retention import KEEP_ALL, Retention
 from gateway.ledger.shipper import Shipper
 from gateway.ledger.spool import Spool
+from gateway.ledger.store import SqlStore, Store
 from gateway.ledger.unended import Unended
 
 BATCH_MAX_ENTRIES = 1000
@@ -55,20 +55,25 @@ class Ledger:
         *,
         retention: Retention = KEEP_ALL,
         clock: Callable[[], float] = time.monotonic,
+        utc_now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        store: Store | None = None,
     ) -> None:
         """Make ``spool_dir/worker``; no other process may ever use the same name. Nothing is connected yet.
+
+        ``store`` is used instead of the database at ``url``.
 
         Raises:
             DatabaseUrlError: ``url`` is none.
             SpoolError: the spool cannot be written.
 
         """
-        self._engine = create_engine(url)
+        self._store = store or SqlStore(url)
         self._clock = clock
+        self._utc_now = utc_now
         self._spool_dir = spool_dir
         self._spool = Spool(spool_dir / folder_name(worker), now_s=clock())
         self._reader = Reader(self._spool.folder)
-        self._shipper = Shipper(self._engine, clock, retention)
+        self._shipper = Shipper(self._store, clock, utc_now, retention)
         self._flushed_up_to_s = clock()  # what was told before then is in SQL
         self._watched_until_s = 0.0
         self._batch: Batch | None = None  # on its way to SQL, or tried in vain
@@ -180,7 +185,7 @@ class Ledger:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._keeper.keep()
             self._spool.close(remove=self.pending == 0)
-            await self._engine.dispose()
+            await self._store.aclose()
 
     async def emptied(self) -> None:
         """Wait until all that was told so far is in SQL."""
@@ -217,13 +222,22 @@ class Ledger:
             finally:
                 os.close(lock)
 
+    async def remembered(self) -> list[HourlySum]:
+        """Return the sums of the last day, as far as they are older than ten minutes.
+
+        Raises:
+            LedgerError: the database is away, or has none.
+
+        """
+        return await self._store.remembered(self._utc_now())
+
     async def prune(self) -> None:
         """Take away what is older than it is to be kept, and make the coming partitions, unless another replica does.
 
         What hinders it is said once, and it is tried again an hour later: it keeps nobody from shipping.
         """
         try:
-            rows = await prune(self._engine, self._retention, datetime.now(UTC))
+            rows = await self._store.prune(self._retention, self._utc_now())
         except DatabaseUnreachableError as error:
             if self._shipper.connected and str(error) != self._prune_problem:
                 self._log.warning("ledger.not_pruned", cause=str(error), hint="holeshot prune, as the tables' owner")

@@ -18,6 +18,7 @@ from gateway.app import Gateway
 from gateway.connections.connections import Connections
 from gateway.connections.listener import listening
 from gateway.connections.ports import bind
+from gateway.runtime import Runtime
 from gateway.settings import Settings, load
 from gateway.settings.model import RaceSettings
 from gateway.steering.constants import EXPLORE_NEW_SHARE
@@ -172,8 +173,7 @@ async def serving(
             name: await stack.enter_async_context(ScriptedProvider(script)) for name, script in scripts.items()
         }
         config = configuration(folder, {name: each.base_url for name, each in providers.items()}, **settings)
-        gateway = Gateway(read(config, folder))
-        gateway.steering._random = Incurious()
+        gateway = Gateway(read(config, folder), Runtime(random=Incurious()))
         await gateway.start()
         stack.push_async_callback(gateway.close)
         sock = bind("127.0.0.1", 0)

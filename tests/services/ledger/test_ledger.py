@@ -170,7 +170,7 @@ async def test_losers_still_watched_when_their_gateway_died_are_interrupted(ledg
     dead.call_finished(call(winner, launched=3))
     dead.attempts_ended(call_id, (told,))
     dead._spool.close(remove=False)
-    await dead._engine.dispose()
+    await dead._store.aclose()
     heir = Ledger(ledger_url, tmp_path / "spool", "heir")
     await heir.adopt()
     assert await stored(ledger_url) == Counter([(call_id, None)])
@@ -231,7 +231,7 @@ async def test_a_call_that_ended_after_its_folder_was_moved_is_not_interrupted(
     await ledger._keeper.keep()
     ledger.call_finished(after)
     ledger._spool.close(remove=False)  # as if it were killed
-    await ledger._engine.dispose()
+    await ledger._store.aclose()
     if first == "w1":
         (spool_dir / "moved").rename(spool_dir / "z-moved")
     heir = Ledger(ledger_url, spool_dir, "heir")
@@ -258,7 +258,7 @@ async def test_two_heirs_adopt_a_spool_once(ledger_url: str, tmp_path: Path) -> 
     record = raced_call()
     dead.call_started(start_of(record))
     dead._spool.close(remove=False)
-    await dead._engine.dispose()
+    await dead._store.aclose()
     heirs = [Ledger(ledger_url, tmp_path / "spool", name) for name in ("a", "b")]
     await asyncio.gather(*(heir.adopt() for heir in heirs))
     assert await stored(ledger_url) == Counter([(record.id, "interrupted")])

@@ -1,0 +1,32 @@
+"""What a gateway takes from the process it runs in: its clocks, its randomness, its ids, and its ways to the outside.
+
+Everything that is not a function of the settings and of what arrives is here, so that a test can run a whole gateway
+in virtual time, in front of simulated providers, and get the same run again.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from random import Random
+
+import msgspec
+
+from gateway.fleet import OpenUpstream
+from gateway.ids import new_id
+from gateway.ledger.store import Store
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
+    """The process's own, unless something else is given."""
+
+    clock: Callable[[], float] = time.monotonic  # seconds
+    unix_clock: Callable[[], float] = time.time  # seconds since 1970
+    utc_now: Callable[[], datetime] = _utc_now
+    random: Random = msgspec.field(default_factory=Random)  # spreads load, guards nothing
+    new_id: Callable[[], str] = new_id
+    open_upstream: OpenUpstream | None = None  # None: over the network
+    store: Store | None = None  # None: the database of the settings
