@@ -68,7 +68,8 @@ class FromChat:
             if self._over or not data:
                 continue
             if data == DONE:
-                self._complete(self._echo or self._begin({}))
+                if self._echo is not None:  # else nothing was answered, and an end alone must not look like an answer
+                    self._complete(self._echo)
             else:
                 self._take(_read(data))
         return self._telling.take()
