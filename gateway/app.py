@@ -327,9 +327,14 @@ def _redis_board(
 
 
 async def _retire(old: Fleet, new: Fleet, *, after: asyncio.Task[None] | None) -> None:
-    """Close what ``old`` no longer shares once nobody uses it: nor a fleet before it, whose upstreams it took over."""
-    if after is not None:
-        await after
-    await old.idle()
-    await old.aclose(successor=new)
+    """Close what ``old`` no longer shares once nobody uses it: nor a fleet before it, whose upstreams it took over.
+
+    Cancelled when the gateway closes, which is when nobody uses anything any more.
+    """
+    try:
+        if after is not None:
+            await after
+        await old.idle()
+    finally:
+        await old.aclose(successor=new)
     structlog.get_logger().info("configuration.old_connections_closed")
