@@ -194,14 +194,22 @@ class Fleet:
     @contextmanager
     def lease(self) -> Iterator[None]:
         """Keep this fleet's upstreams open while a call uses them."""
-        self._leases += 1
-        self._idle.clear()
+        self.hold()
         try:
             yield
         finally:
-            self._leases -= 1
-            if not self._leases:
-                self._idle.set()
+            self.let_go()
+
+    def hold(self) -> None:
+        """Keep this fleet's upstreams open until ``let_go``."""
+        self._leases += 1
+        self._idle.clear()
+
+    def let_go(self, _task: object = None) -> None:
+        """Undo one ``hold``."""
+        self._leases -= 1
+        if not self._leases:
+            self._idle.set()
 
     async def idle(self) -> None:
         """Wait until no call uses this fleet."""

@@ -64,6 +64,11 @@ class UpstreamError(Exception):
         self.retry_after_s = retry_after_s
         self.body = body
 
+    def without_frames(self) -> "UpstreamError":
+        """Return itself, free to be kept: its traceback and what it was raised from would keep whoever keeps it."""
+        self.__traceback__ = self.__cause__ = self.__context__ = None
+        return self
+
 
 def kind_of_status(status: int) -> ErrorKind:
     """Return the kind of error an HTTP status (of a response, or inside an error object) stands for."""

@@ -54,6 +54,7 @@ class Entry(msgspec.Struct, frozen=True):
     told: dict[str, str]  # response headers that say what the gateway made of the request
     prefix: Prefix | None
     names: tuple[str, ...]  # of the deployments that can answer it, also those that are out
+    fleet: Fleet  # in which they are
 
 
 def enter(
@@ -79,7 +80,8 @@ def enter(
 
     """
     origin.client.check_model(name)
-    found = (fleet or context.fleet).find(name, adhoc=origin.client.adhoc)
+    fleet = fleet or context.fleet
+    found = fleet.find(name, adhoc=origin.client.adhoc)
     resolved = ResolvedModel(
         allow(as_asked(found, asked.race, origin.client, stateful=asked.stateful)), asked, origin.client
     )
@@ -120,7 +122,7 @@ def enter(
     )
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(model.name, names, model.race, terms, call.prompt_class, explain=origin.explain)
-    return Entry(call, model, resolved.kept_in(plan), resolved.told, prefix, tuple(names))
+    return Entry(call, model, resolved.kept_in(plan), resolved.told, prefix, tuple(names), fleet)
 
 
 def resolved(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:
@@ -179,6 +181,7 @@ def lined_up(
         falls_back=falls_back,
         not_asked=partial(steering.not_asked, entry.names),
         earlier=earlier,
+        fleet=entry.fleet,
     )
 
 

@@ -85,12 +85,21 @@ class Attempt:
             self._race.crashed(self, defect)
         finally:
             clocks.forget()
-            self._drop()
-            self.end(Outcome.INTERRUPTED)  # of no effect unless nobody has said how it ended
-            if self._watched:
-                self._watch_until(None)
-                self._race.audited(self)
-            self.task = self._forward = None
+            self._conclude()
+
+    def ended(self, _task: object) -> None:
+        """Take the end of the task, which may have been cancelled before it began."""
+        self.stand_up()
+        if self.task is not None:
+            self._conclude()
+
+    def _conclude(self) -> None:
+        self._drop()
+        self.end(Outcome.INTERRUPTED)  # of no effect unless nobody has said how it ended
+        self.task = self._forward = None
+        if self._watched:
+            self._watch_until(None)
+            self._race.audited(self)
 
     def sit_down(self, line: Line | None) -> None:
         """Take a seat where there is a limit, until the task has ended: the provider may be at work on it so long."""
@@ -98,7 +107,7 @@ class Attempt:
         if line is not None:
             line.take()
 
-    def stand_up(self, _task: object = None) -> None:
+    def stand_up(self) -> None:
         """Give the seat back, once."""
         line, self.line = self.line, None
         if line is not None:
@@ -148,7 +157,7 @@ class Attempt:
             await self._ask(clocks)
         except UpstreamError as error:
             clocks.stop()
-            await self._broke(error)
+            await self._broke(error.without_frames())
         except asyncio.CancelledError:
             expiry = clocks.take_expiry()
             if expiry is None or self.record is not None:
@@ -202,8 +211,10 @@ class Attempt:
                 if not self._race.sink.understands:
                     block = Block(block.forward, (), block.error)
                 await self._write(block, now, clocks)
-            elif block.error is not None:
-                raise block.error  # before commit a failure is invisible, even if a token came with it
+            elif block.error is not None:  # before commit a failure is invisible, even if a token came with it
+                if not self._announced and self.token_at() is not None:
+                    self._announce()
+                raise block.error
             elif not await self._stay(block, now, clocks):
                 return
             if block.error is not None:
@@ -376,7 +387,7 @@ class Attempt:
         await self._race.complete(self, last)
 
     async def _failed(self, error: UpstreamError) -> None:
-        self.error = error.with_traceback(None)  # its frames know this attempt
+        self.error = error
         self.failed_at = self._clock()
         self._finish(outcome_of(error))
         await self._race.failed(self, error)

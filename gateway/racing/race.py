@@ -15,7 +15,7 @@ import structlog
 
 from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, Outcome, Recorder, Role
 from gateway.errors import ApiError, ClientDisconnected, InternalError, NotAsked, all_cooling, race_failed
-from gateway.fleet import Deployment, Model
+from gateway.fleet import Deployment, Fleet, Model
 from gateway.racing.alone import UNKNOWN, alone
 from gateway.racing.attempt import Attempt
 from gateway.racing.costs import settle
@@ -36,6 +36,7 @@ class Earlier(msgspec.Struct, frozen=True):
     """What a call has behind it: the attempts for another model, which did not answer, and their deployments."""
 
     attempts: tuple[AttemptRecord, ...] = ()
+    launched: int = 0  # audited ones may still be under way
     deployments: Mapping[str, Deployment] = {}
     waited_s: float = 0.0  # for a seat
 
@@ -46,7 +47,7 @@ class Race:
     Where nobody answers, ``falls_back`` is asked whether another model is to be tried: then the call goes on, and is
     not recorded yet; ``behind`` is what the next race has to be told. ``not_asked`` says of everybody but those it is
     given who was passed over, and why. ``full`` hears of extra launches that find no
-    room under ``max_in_flight``.
+    room under ``max_in_flight``. Audited losers hold ``fleet``, whose upstreams they read from.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Race:
         falls_back: Callable[[ApiError], bool] = lambda _: False,
         not_asked: Callable[[Collection[str]], Sequence[NotAsked]] = lambda _: (),
         earlier: Earlier | None = None,
+        fleet: Fleet | None = None,
     ) -> None:
         self.behind: Earlier | None = None
         self.call = call
@@ -76,6 +78,7 @@ class Race:
         self.winner: Attempt | None = None
         self.clock = clock  # monotonic seconds, finer than the loop's own
         self._model = model
+        self._fleet = fleet
         self._earlier = earlier or Earlier()
         self._plan = plan
         self._tasks = tasks
@@ -129,9 +132,10 @@ class Race:
     async def _run(self) -> CallRecord:
         if not self._plan.launches:
             wait_s = self._plan.retry_after_s or 1.0
-            error = all_cooling(self.call.model, self._not_asked(()), wait_s)
+            error = self._error = all_cooling(self.call.model, self._not_asked(()), wait_s)
             self._give_up(error)
-            raise error
+            del error  # whose frames would know it
+            raise self._error
         try:
             self._start()
             await self._over
@@ -234,8 +238,9 @@ class Race:
         if attempt not in self._audited:
             return  # cut with its call, and in its record
         self._audited.discard(attempt)
-        if self._record is not None and attempt.record is not None:
-            self.recorder.attempt_audited(self._priced(attempt.record, self._record.max_tokens))
+        if attempt.record is not None and (self._record is not None or self.behind is not None):
+            max_tokens = None if self._record is None else self._record.max_tokens
+            self.recorder.attempt_audited(self._priced(attempt.record, max_tokens))
         if self._over.done():
             self._forget()
 
@@ -370,8 +375,7 @@ class Race:
         self._running.add(attempt)
         self.recorder.attempt_started(self.call.model, attempt.start)
         attempt.task = self._tasks.start(attempt.run(), attempt.deployment.name, self.loop)
-        if attempt.line is not None:
-            attempt.task.add_done_callback(attempt.stand_up)
+        attempt.task.add_done_callback(attempt.ended)
 
     def _win(self, attempt: Attempt, now: float) -> None:
         self.winner = attempt
@@ -402,6 +406,9 @@ class Race:
         if loser.start.audited and (explores or loser.token_at() is None):
             self._audited.add(loser)
             loser.audit(speed=explores)
+            if self._fleet is not None and loser.task is not None:  # it may outlive its call, and so a reload
+                self._fleet.hold()
+                loser.task.add_done_callback(self._fleet.let_go)
         else:
             loser.cut(Outcome.LOST)
 
@@ -429,7 +436,10 @@ class Race:
             return
         waited_s = self._earlier.waited_s + (0.0 if self._wait is None else self._wait.waited_s)
         self.behind = Earlier(
-            tuple(self._records()), {**self._earlier.deployments, **self._model.deployments}, waited_s
+            tuple(self._records()),
+            self._launched,
+            {**self._earlier.deployments, **self._model.deployments},
+            waited_s,
         )
 
     def _forget(self) -> None:
@@ -496,7 +506,7 @@ class Race:
 
     @property
     def _launched(self) -> int:
-        return len(self._earlier.attempts) + len(self._attempts)
+        return self._earlier.launched + len(self._attempts)
 
     def _records(self) -> list[AttemptRecord]:
         own = [attempt.record for attempt in self._attempts if attempt.record is not None]

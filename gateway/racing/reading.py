@@ -145,7 +145,7 @@ class AnswerReader:
             try:
                 chunk = self._read_event(event.data, self._secrets)
             except UpstreamError as broken:
-                error, dropped = broken, True
+                error, dropped = broken.without_frames(), True
                 break
             if chunk.error is not None:
                 error, dropped = chunk.error, True

@@ -132,7 +132,7 @@ class Relay:
             try:
                 answer = await self._ask(attempt)
             except UpstreamError as error:
-                failures.append((name, error))
+                failures.append((name, error.without_frames()))
                 self._end(attempt, outcome_of(error), error=error)
                 self._stand_up()
             except BaseException as reason:
@@ -349,8 +349,8 @@ class Relay:
         if isinstance(reason, ClientGone) and not issubclass(why, ClientDisconnected):
             why = ClientDisconnected
         outcome = Outcome.CLIENT_GONE if issubclass(why, ClientDisconnected) else Outcome.INTERRUPTED
-        self._end(attempt, outcome, answer=answer, said=said, ttft_s=ttft_s)
-        return self._close(None, why.status, why.code)
+        ended = self._end(attempt, outcome, answer=answer, said=said, ttft_s=ttft_s)
+        return self._close(None if answer is None else ended, why.status, why.code)
 
     def _end(
         self,
@@ -374,6 +374,7 @@ class Relay:
         if self._falls_back(error):
             self.behind = Earlier(
                 (*self._earlier.attempts, *self._attempts),
+                self._launched,
                 {**self._earlier.deployments, **self._model.deployments},
                 self._waited_s,
             )
@@ -404,7 +405,7 @@ class Relay:
 
     @property
     def _launched(self) -> int:
-        return len(self._earlier.attempts) + len(self._attempts)
+        return self._earlier.launched + len(self._attempts)
 
     def _since_received_ms(self) -> float:
         return milliseconds(self._clock() - self._call.received_at)

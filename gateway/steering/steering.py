@@ -149,6 +149,10 @@ class Steering:
             budget.pay(cost_usd)
         return True
 
+    def extra_attempts_left(self, model: str) -> float:
+        """Return how many extra attempts the budget of ``model`` permits now; below 0 it is overdrawn."""
+        return self._budget(model).tokens
+
     def refused_by(self, payer: str, race: RaceSettings, *, cost_usd: float | None, model: str | None = None) -> str:
         """Return which limit stands in the way of an extra attempt refused just now.
 

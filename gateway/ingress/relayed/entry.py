@@ -76,7 +76,7 @@ def enter_relay(
         plan = in_order(plan, chosen.order)
     if chosen is not None and not chosen.failover:
         plan = msgspec.structs.replace(plan, rest=())
-    return Entry(call, model, plan, told, None, tuple(able))
+    return Entry(call, model, plan, told, None, tuple(able), fleet)
 
 
 def _against(deployment: Deployment, api: RelayedApi, policy: DataPolicy) -> str | None:
