@@ -1,0 +1,363 @@
+"""What must hold after every run, whatever happened in it. Each check yields what is wrong, in words."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+
+from gateway.calls import AttemptRecord, CallRecord, Outcome, Role
+from gateway.racing.grid import EXTRA_ROLES
+from providers.errors import ErrorKind
+from tests.schedules.clients import Seen
+from tests.schedules.providers import DONE, NEVER_S, Asked, complete
+from tests.schedules.simulation import Evidence
+
+WORD = re.compile(r"<([a-z]+\d+):(\d+)>")
+CLIENT_GONE = 499
+RACED = frozenset({"chat.completions", "completions", "messages", "responses"})
+CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
+BROKEN = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED})
+NOBODYS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
+BURST_TOKENS = 20.0
+MS = 0.002  # rounding
+
+
+def wrong(evidence: Evidence) -> list[str]:
+    """Return all that is wrong with a run."""
+    return [f"{check.__name__}: {problem}" for check in CHECKS for problem in check(evidence)]
+
+
+def nothing_is_left(evidence: Evidence) -> Iterator[str]:
+    yield from evidence.left
+    for name, provider in evidence.providers.items():
+        if provider.under_way:
+            yield f"{name} is still asked: {sorted(provider.under_way)}"
+    for upstream in evidence.upstreams:
+        if not upstream.closed:
+            yield f"an upstream of {upstream.provider.name} was not closed"
+    for name, (taken, waiting) in evidence.seats.items():
+        if taken or waiting:
+            yield f"{name}: {taken} seats taken, {waiting} waiting"
+    if not evidence.store.closed:
+        yield "the store was not closed"
+
+
+def nothing_crashed(evidence: Evidence) -> Iterator[str]:
+    yield from evidence.crashes
+
+
+def each_request_has_one_answer(evidence: Evidence) -> Iterator[str]:
+    for client in evidence.clients:
+        if client.extra:
+            yield f"{client.seen[0].name}: bytes after the last answer: {client.extra[:80]!r}"
+        for seen in client.seen:
+            if seen.sent and not seen.is_whole and not seen.gave_up and not _may_be_cut(evidence, seen):
+                yield f"{seen.name}: no whole answer, {seen.status} {seen.body[-200:]!r}"
+            if seen.status is not None and seen.status >= 400 and b"error" not in seen.body and seen.is_whole:
+                yield f"{seen.name}: {seen.status} without an error"
+
+
+def answers_are_the_winners_own(evidence: Evidence) -> Iterator[str]:
+    """Only the winner's tokens, all of them and in order; in its own dialect byte for byte."""
+    asked = {each.tag: each for each in _asked(evidence)}
+    calls = _call_of(evidence)
+    for seen in _all_seen(evidence):
+        body = seen.body.decode()
+        words = WORD.findall(body if seen.ask.dialect != "responses" else _once(body))
+        tags = {tag for tag, _ in words}
+        if len(tags) > 1:
+            yield f"{seen.name}: tokens of {sorted(tags)}"
+            continue
+        numbers = [int(number) for _, number in words]
+        if numbers != list(range(len(numbers))):
+            yield f"{seen.name}: tokens in the order {numbers}"
+            continue
+        call = calls.get(seen.name)
+        winner = None if call is None else _winner(call)
+        if tags and not seen.gave_up and (winner is None or winner.provider_request_id not in tags):
+            yield f"{seen.name}: the ledger names {winner and winner.provider_request_id}, the answer is of {tags}"
+        if not (seen.is_whole and seen.status == 200) or seen.ask.dialect == "embeddings":
+            continue
+        source = asked.get(next(iter(tags), "")) or asked.get((winner.provider_request_id or "") if winner else "")
+        failed = b'"error"' in seen.body and (call is None or call.error_kind is not None)
+        if source is None:
+            if not failed:
+                yield f"{seen.name}: an answer of nobody's: {seen.body[:200]!r}"
+            continue
+        if not failed and len(numbers) != source.behaviour.tokens:
+            yield f"{seen.name}: {len(numbers)} of {source.behaviour.tokens} tokens, as if they were all"
+        if seen.ask.dialect == "chat" and seen.ask.stream:
+            yield from _byte_for_byte(seen, source, failed=failed)
+
+
+def _byte_for_byte(seen: Seen, source: Asked, *, failed: bool) -> Iterator[str]:
+    got = [event for event in complete(seen.body) if not event.startswith(b":")]
+    sent = [event for event in source.events if seen.ask.wants_usage or b'"choices":[]' not in event]
+    if failed:
+        if not got or b'"error"' not in got[-1] or got[:-1] != sent[: len(got) - 1]:
+            yield f"{seen.name}: not a beginning and an error: {got[-3:]}"
+        return
+    if (source.finished or source.behaviour.done) and got[-1:] == [DONE] and got[:-1] == sent[: len(got) - 1]:
+        rest = sent[len(got) - 1 :]  # usage that did not come in time after the finish reason
+        if not rest or all(b'"choices":[]' in event for event in rest):
+            return
+    yield f"{seen.name}: {got} is not {[*sent, DONE]}"
+
+
+def the_ledger_has_each_call_once(evidence: Evidence) -> Iterator[str]:
+    store, witness = evidence.store, evidence.witness
+    if store.twice:
+        yield f"rows came twice: {store.twice}"
+    if store.begun:
+        yield f"{store.begun} calls began and never ended"
+    finished = Counter(record.id for record in witness.finished)
+    if set(finished.values()) - {1}:
+        yield f"calls that ended more than once: {[each for each, times in finished.items() if times > 1]}"
+    if finished.keys() != store.calls.keys():
+        yield f"{len(finished)} calls ended, {len(store.calls)} rows"
+    if unended := witness.started.keys() - finished.keys():
+        yield f"calls that never ended: {unended}"
+    names = Counter(record.request_id for record in store.calls.values())
+    for seen in _all_seen(evidence):
+        call_id = seen.headers.get("x-holeshot-call-id")
+        if names[seen.name] > 1:
+            yield f"{seen.name}: {names[seen.name]} calls of one request"
+        if call_id is not None and call_id not in store.calls:
+            yield f"{seen.name}: no row of the call {call_id}"
+        record = None if call_id is None else store.calls.get(call_id)
+        if record is not None and seen.is_whole and seen.status != record.status_code and not _committed_early(seen):
+            yield f"{seen.name}: answered {seen.status}, the row says {record.status_code}"
+        if record is not None and record.request_id != seen.name:
+            yield f"{seen.name}: its call is of {record.request_id}"
+
+
+def each_attempt_has_one_outcome(evidence: Evidence) -> Iterator[str]:
+    witness = evidence.witness
+    launched = [start.id for _, start in witness.launched]
+    ended = Counter(record.id for record in witness.ended)
+    if sorted(launched) != sorted(ended):
+        yield f"{len(launched)} launched, {len(ended)} ended"
+    if any(times > 1 for times in ended.values()):
+        yield f"ended more than once: {[each for each, times in ended.items() if times > 1]}"
+    if sorted(launched) != sorted(evidence.store.attempts):
+        missing = set(launched) - set(evidence.store.attempts)
+        yield f"{len(launched)} launched, {len(evidence.store.attempts)} rows; without a row: {missing}"
+    for call in evidence.store.calls.values():
+        of_call = [each for each in evidence.store.attempts.values() if each.call_id == call.id]
+        if call.launched != len(of_call):
+            yield f"call {call.id}: launched {call.launched}, rows {len(of_call)}"
+        if sorted(each.number for each in of_call) != list(range(1, len(of_call) + 1)):
+            yield f"call {call.id}: attempts numbered {sorted(each.number for each in of_call)}"
+        won = [each for each in of_call if each.outcome is Outcome.WON]
+        if len(won) > 1 or (won and won[0].id != call.winner_attempt_id):
+            yield f"call {call.id}: {len(won)} have won, the call says {call.winner_attempt_id}"
+
+
+def providers_were_asked_as_the_rows_say(evidence: Evidence) -> Iterator[str]:
+    """Sent requests, first tokens, speeds and ages are what the providers saw."""
+    asked_of: dict[tuple[str, str], list[Asked]] = defaultdict(list)
+    for each in _asked(evidence):
+        asked_of[each.call, each.provider].append(each)
+    rows_of: dict[tuple[str, str], list[AttemptRecord]] = defaultdict(list)
+    for row in evidence.store.attempts.values():
+        call = evidence.store.calls.get(row.call_id)
+        if call is not None:
+            rows_of[call.request_id or "", row.provider].append(row)
+    for key in asked_of.keys() | rows_of.keys():
+        seen = asked_of[key]
+        rows = [row for row in rows_of[key] if row.sends]
+        if sum(row.sends or 0 for row in rows) != sum(each.times for each in seen):
+            yield f"{key}: the rows say {[row.sends for row in rows]} times, it was {[each.times for each in seen]}"
+            continue
+        by_tag = {each.tag: each for each in seen}
+        for row in rows:
+            if row.provider_request_id in by_tag:
+                yield from _measured(row, by_tag[row.provider_request_id])
+            elif len(rows) == len(seen) == 1:
+                yield from _measured(row, seen[0])
+
+
+def _measured(row: AttemptRecord, asked: Asked) -> Iterator[str]:
+    translated = row.api != {"chat": "chat.completions"}.get(asked.path, asked.path)
+    if row.api not in RACED or asked.behaviour.lie is not None or (translated and asked.behaviour.thoughts):
+        return
+    ttft_ms = None if asked.token_at is None else (asked.token_at - asked.at) * 1000
+    if not _same(row.ttft_ms, ttft_ms):
+        yield f"{asked.tag}: ttft_ms {row.ttft_ms}, it was {ttft_ms}"
+    answer_ms = None if asked.answer_at is None else (asked.answer_at - asked.at) * 1000
+    if not _same(row.ttft_answer_ms, answer_ms):
+        yield f"{asked.tag}: ttft_answer_ms {row.ttft_answer_ms}, it was {answer_ms}"
+    if row.censored_at_ms is not None:
+        over_at = asked.over_at if asked.over_at is not None else asked.at
+        age_ms = (over_at - asked.at) * 1000
+        if not _same(row.censored_at_ms, age_ms) and asked.how in {"aborted", "cancelled"}:
+            yield f"{asked.tag}: censored_at_ms {row.censored_at_ms}, it was cut at {age_ms}"
+    if (
+        row.decode_tps is not None
+        and not (translated and not asked.behaviour.done)
+        and asked.usage_read
+        and asked.last_at is not None
+        and asked.token_at is not None
+    ):
+        n = asked.behaviour.tokens + (asked.behaviour.thoughts if asked.path == "chat" else 0)
+        tps = (n - asked.firsts) / (asked.last_at - asked.token_at)
+        if abs(row.decode_tps - tps) > 0.01 * tps:
+            yield f"{asked.tag}: decode_tps {row.decode_tps}, it was {tps}"
+
+
+def nothing_was_launched_beyond_its_limits(evidence: Evidence) -> Iterator[str]:
+    most = [max(limits.get(name, 10**6) for limits in evidence.limits) for name in _limited(evidence)]
+    for name, limit in zip(_limited(evidence), most, strict=True):
+        peak = _peak(evidence, name)
+        if peak > limit:
+            yield f"{name}: {peak} under way at once, max_in_flight is {limit}"
+    extra = Counter(start.model for _, start in evidence.witness.launched if start.role in EXTRA_ROLES)
+    granted = Counter(model for model, _, yes in evidence.steering.permits if yes)
+    for model, number in extra.items():
+        if number > granted[model or ""]:
+            yield f"{model}: {number} extra attempts, {granted[model or '']} permitted"
+    for call_id, task in evidence.witness.begun_by.items():
+        plans = evidence.steering.plans.get(task, [])
+        if not (record := evidence.store.calls.get(call_id)) or not plans:
+            continue
+        if len({each.model for each in record.attempts}) > 1:
+            continue
+        planned = Counter(launch.role for _, plan in plans for launch in plan.launches)
+        raced = Counter(each.role for each in record.attempts if each.role in EXTRA_ROLES)
+        for role, number in raced.items():
+            if number > planned[role]:
+                yield f"call {call_id}: {number} attempts as {role}, planned {planned[role]}"
+        names = {name for _, plan in plans for name in [*(each.deployment for each in plan.launches), *plan.rest]}
+        if stray := {each.deployment for each in record.attempts} - names:
+            yield f"call {call_id}: {stray} are not in its plan"
+
+
+def the_budget_is_as_recounted(evidence: Evidence) -> Iterator[str]:
+    left: dict[str, float] = {}
+    for model, ratio, role, granted in evidence.steering.budget:
+        tokens = left.get(model, BURST_TOKENS)
+        if role is None:
+            left[model] = min(BURST_TOKENS, tokens + ratio)
+            continue
+        is_extra = role in EXTRA_ROLES and role is not Role.PROBE
+        if granted and is_extra:
+            floor = 1.0 - BURST_TOKENS if role is Role.EXPLORE else 1.0
+            if tokens < floor or ratio <= 0:
+                yield f"{model}: an extra attempt with {tokens} left at {ratio}"
+            left[model] = tokens - 1.0
+    for model, tokens in left.items():
+        if abs(evidence.budget_left.get(model, tokens) - tokens) > 1e-6:
+            yield f"{model}: {evidence.budget_left[model]} left, recounted {tokens}"
+
+
+def the_board_is_as_recounted(evidence: Evidence) -> Iterator[str]:
+    rows = [row for row in evidence.store.attempts.values() if row.api in RACED]
+    for model, deployments in evidence.board.items():
+        for name, counts in deployments.items():
+            own = [row for row in rows if row.model == model and row.deployment == name]
+            ended = [row for row in own if row.outcome in BROKEN and row.error_kind not in NOBODYS]
+            limited = [row for row in ended if row.error_kind == ErrorKind.RATE_LIMITED]
+            cut = [row for row in own if row.outcome in CUT and row.censored_at_ms is not None]
+            answered = [row for row in own if row.outcome in CUT | {Outcome.WON} and row.censored_at_ms is None]
+            recounted = {
+                "n": len(ended) - len(limited) + len(answered),
+                "events": sum(row.token_ms is not None for row in own),
+                "censored": len(cut),
+                "rate_limited": len(limited),
+            }
+            if counts != recounted:
+                yield f"{model} {name}: {counts}, recounted {recounted}"
+
+
+def the_last_token_wins_nothing_it_should_not(evidence: Evidence) -> Iterator[str]:
+    """Nobody is asked after the answer began, and losers are cut in that instant."""
+    for call in evidence.store.calls.values():
+        winner = _winner(call)
+        if winner is None or call.ttft_ms is None or winner.outcome is not Outcome.WON or not call.streamed:
+            continue
+        for attempt in call.attempts:
+            if attempt.launch_offset_ms > call.ttft_ms + MS:
+                late = f"{attempt.deployment} was asked at {attempt.launch_offset_ms} ms"
+                yield f"call {call.id}: {late}, and it was won at {call.ttft_ms} ms"
+
+
+CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
+    nothing_is_left,
+    nothing_crashed,
+    each_request_has_one_answer,
+    answers_are_the_winners_own,
+    the_ledger_has_each_call_once,
+    each_attempt_has_one_outcome,
+    providers_were_asked_as_the_rows_say,
+    nothing_was_launched_beyond_its_limits,
+    the_budget_is_as_recounted,
+    the_board_is_as_recounted,
+    the_last_token_wins_nothing_it_should_not,
+)
+
+
+def _all_seen(evidence: Evidence) -> Iterator[Seen]:
+    for client in evidence.clients:
+        yield from client.seen
+
+
+def _asked(evidence: Evidence) -> Iterator[Asked]:
+    for provider in evidence.providers.values():
+        yield from provider.asked
+
+
+def _call_of(evidence: Evidence) -> dict[str, CallRecord]:
+    return {call.request_id or "": call for call in evidence.store.calls.values()}
+
+
+def _winner(call: CallRecord) -> AttemptRecord | None:
+    return next((each for each in call.attempts if each.id == call.winner_attempt_id), None)
+
+
+def _may_be_cut(evidence: Evidence, seen: Seen) -> bool:
+    """Tell whether an answer may have been broken off: the gateway was stopped, or sound broke after it began."""
+    if evidence.scenario.shutdown_s is not None:
+        return True
+    call = _call_of(evidence).get(seen.name)
+    return seen.ask.dialect == "speech" and call is not None and call.error_kind is not None
+
+
+def _committed_early(seen: Seen) -> bool:
+    """Tell whether comments have sent the status before there was an answer."""
+    return seen.body.startswith((b":", b"event: ping"))
+
+
+def _once(body: str) -> str:
+    """Return a Responses answer without its repetitions: deltas alone where it streams, else the output."""
+    if "event:" not in body:
+        return body
+    return "".join(line for line in body.splitlines() if '"type":"response.output_text.delta"' in line)
+
+
+def _limited(evidence: Evidence) -> list[str]:
+    """Return the deployments that had a limit in every configuration in which they were."""
+    return sorted(evidence.limits[0])
+
+
+def _peak(evidence: Evidence, deployment: str) -> int:
+    provider, _, _ = deployment.partition("/")
+    changes: list[tuple[float, int, int]] = []
+    rows = {row.id: row for row in evidence.store.attempts.values()}
+    for at, start in evidence.witness.launched:
+        if start.deployment != deployment or start.id not in rows:
+            continue
+        call = evidence.store.calls.get(rows[start.id].call_id)
+        name = None if call is None else call.request_id
+        own = [each for each in evidence.providers[provider].asked if each.at == at and each.call == name]
+        end = max((each.over_at or NEVER_S for each in own), default=at)
+        changes += [(at, 1, 1), (end, 0, -1)]
+    running = peak = 0
+    for _, _, change in sorted(changes):
+        running += change
+        peak = max(peak, running)
+    return peak
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return abs(one - other) <= MS

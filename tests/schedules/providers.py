@@ -1,0 +1,334 @@
+"""Simulated providers: what each does with a request is written beforehand, and what was done is remembered."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from providers.dialects.dialect import Dialect, Loss
+from providers.errors import ErrorKind, UpstreamError
+from providers.exchange import Answer, Exchange, Request
+from providers.listings import Listing
+from providers.usage import Usage
+from tests.schedules.scenario import Behaviour
+
+Read = bytes | UpstreamError | None  # None: the end
+NEVER_S = 1e6
+DONE = b"data: [DONE]\n\n"
+SLICE = 7  # bytes of a torn event, about
+
+
+@dataclass
+class Asked:
+    """One request as its provider saw it. Seconds of the virtual clock."""
+
+    tag: str  # in each token of the answer
+    provider: str
+    path: str
+    call: str  # the client's own name for it, x-request-id
+    behaviour: Behaviour
+    at: float
+    times: int = 1
+    events: list[bytes] = field(default_factory=list)  # all that the answer would be, [DONE] left out
+    delivered: bytearray = field(default_factory=bytearray)  # what was read of it
+    opened_at: float | None = None
+    token_at: float | None = None  # when the first meaningful delta was read
+    answer_at: float | None = None  # the first that is no thought
+    last_at: float | None = None
+    deltas: int = 0  # meaningful ones read
+    firsts: int = 0  # of them, those that were read in the same instant as the first
+    finished: bool = False  # a finish reason was read
+    usage_read: bool = False
+    over_at: float | None = None  # nothing more is done for it
+    how: str = ""  # refused, broke, whole, aborted, cancelled
+
+
+class Simulated:
+    """One provider, under all its models."""
+
+    def __init__(self, name: str, behaviours: Sequence[Behaviour], loop: asyncio.AbstractEventLoop) -> None:
+        self.name = name
+        self.asked: list[Asked] = []
+        self.under_way: set[str] = set()  # tags
+        self.most_under_way = 0
+        self.behaviours = behaviours
+        self.loop = loop
+
+    def open(self) -> "SimulatedUpstream":
+        """Return a way to reach it, as a configuration opens one."""
+        return SimulatedUpstream(self)
+
+    def begin(self, request: Request, path: str) -> Asked:
+        behaviour = self.behaviours[len(self.asked) % len(self.behaviours)] if self.behaviours else Behaviour()
+        asked = Asked(
+            tag=f"{self.name}{len(self.asked)}",
+            provider=self.name,
+            path=path,
+            call=request.headers.get("x-request-id", ""),
+            behaviour=behaviour,
+            at=self.loop.time(),
+            times=behaviour.sends if not request.once else 1,
+        )
+        request.sendings.number = asked.times
+        self.asked.append(asked)
+        self.under_way.add(asked.tag)
+        self.most_under_way = max(self.most_under_way, len(self.under_way))
+        return asked
+
+    def over(self, asked: Asked, how: str) -> None:
+        if asked.over_at is None:
+            asked.over_at, asked.how = self.loop.time(), how
+            self.under_way.discard(asked.tag)
+
+
+class SimulatedUpstream:
+    """An ``Upstream``. Once it is closed nobody may ask it."""
+
+    accepts_all_parameters = True
+
+    def __init__(self, provider: Simulated) -> None:
+        self.provider = provider
+        self.closed = False
+
+    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> tuple[Loss, ...]:
+        return ()
+
+    async def stream(self, request: Request) -> Exchange:
+        asked = await self._open(request, str(request.dialect))
+        return SimulatedExchange(self, asked, reads(asked))
+
+    async def send(self, path: str, request: Request) -> Answer:
+        asked = await self._open(request, path)
+        behaviour, whole = asked.behaviour, path == "embeddings"
+        asked.events = [f"<{asked.tag}:{number}>".encode() for number in range(behaviour.tokens)]
+        rest = SimulatedExchange(self, asked, [(gap, data) for gap, data in reads(asked, sound=True)])
+        headers = {"x-request-id": asked.tag, "content-type": "application/json" if whole else "audio/mpeg"}
+        try:
+            if not whole:
+                return Answer(200, headers, await rest.read(), 1.0, 1.0, SimulatedRest(rest))
+            while await rest.read():
+                pass
+        except BaseException:
+            rest.abort()
+            raise
+        body = msgspec.json.encode({"data": [asked.tag], "usage": {"prompt_tokens": 3, "total_tokens": 3}})
+        return Answer(200, headers, body, 1.0, 1.0)
+
+    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
+        raise AssertionError("not asked for here")
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+    async def _open(self, request: Request, path: str) -> Asked:
+        assert not self.closed, f"{self.provider.name} is asked by a closed upstream"
+        asked, behaviour = self.provider.begin(request, path), None
+        behaviour = asked.behaviour
+        try:
+            await asyncio.sleep(min(behaviour.opens_s, NEVER_S))
+        except asyncio.CancelledError:
+            self.provider.over(asked, "cancelled")
+            raise
+        if behaviour.refusal is not None:
+            self.provider.over(asked, "refused")
+            kind = ErrorKind(behaviour.refusal)
+            raise UpstreamError(
+                kind, f"refused {asked.tag}", status=STATUS.get(kind), retry_after_s=behaviour.retry_after_s
+            )
+        asked.opened_at = self.provider.loop.time()
+        return asked
+
+
+class SimulatedExchange:
+    """An answer under way: each read comes in its time."""
+
+    status = 200
+    connect_ms: float | None = 1.0
+    secrets: Sequence[str] = ("a-secret-key",)
+
+    def __init__(self, upstream: SimulatedUpstream, asked: Asked, steps: list[tuple[float, Read]]) -> None:
+        self.headers: Mapping[str, str] = {"x-request-id": asked.tag, "x-ratelimit-remaining-requests": "9"}
+        self._provider = upstream.provider
+        self._upstream = upstream
+        self._asked = asked
+        self._steps = steps
+        self._at = 0
+        self._due = self._provider.loop.time()
+        self._listener: Callable[[bytes], bool] | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self._asked.how == "whole"
+
+    async def read(self) -> bytes:
+        asked, loop = self._asked, self._provider.loop
+        assert not self._upstream.closed, f"{asked.tag} is read from a closed upstream"
+        while True:
+            if self._is_over():
+                return b""
+            gap_s, step = self._steps[self._at]
+            self._due = max(self._due, loop.time()) if not gap_s else self._due
+            if (due := self._due + gap_s) > loop.time():
+                await asyncio.sleep(due - loop.time())
+                if self._is_over():
+                    return b""
+            self._due = due
+            self._at += 1
+            if step is None:
+                self._over("whole")
+                return b""
+            if isinstance(step, UpstreamError):
+                self._over("broke")
+                raise UpstreamError(step.kind, step.message)
+            self._note(step)
+            if self._listener is None or not self._listener(step):
+                return step
+
+    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
+        self._listener = listener
+
+    def abort(self) -> None:
+        self._over("aborted")
+
+    def _is_over(self) -> bool:
+        """Tell whether it has ended.
+
+        Raises:
+            UpstreamError: it has, and not well.
+
+        """
+        if self._asked.over_at is not None and not self.ended:
+            raise UpstreamError(ErrorKind.DISCONNECTED, f"{self._asked.tag} is over: {self._asked.how}")
+        return self._asked.over_at is not None
+
+    def _over(self, how: str) -> None:
+        self._listener = None
+        self._provider.over(self._asked, how)
+
+    def _note(self, data: bytes) -> None:
+        asked, now = self._asked, self._provider.loop.time()
+        before = len(complete(asked.delivered))
+        asked.delivered += data
+        for event in complete(asked.delivered)[before:]:
+            asked.finished = asked.finished or b'"finish_reason":"' in event
+            asked.usage_read = asked.usage_read or b'"usage":{' in event
+            is_thought, is_text = b'"reasoning_content":"' in event, b'"content":"<' in event or b'"text":"<' in event
+            if not (is_thought or is_text):
+                continue
+            if asked.token_at is None:
+                asked.token_at = now
+            if is_text and asked.answer_at is None:
+                asked.answer_at = now
+            asked.deltas += 1
+            asked.firsts += now == asked.token_at
+            asked.last_at = now
+
+
+class SimulatedRest:
+    """What is still to come of sound."""
+
+    usage: Usage | None = None
+    model: str | None = None
+    error: UpstreamError | None = None
+
+    def __init__(self, exchange: SimulatedExchange) -> None:
+        self._exchange = exchange
+
+    @property
+    def ended(self) -> bool:
+        return self._exchange.ended
+
+    async def read(self) -> bytes:
+        return await self._exchange.read()
+
+    def abort(self) -> None:
+        self._exchange.abort()
+
+
+def complete(data: bytes | bytearray) -> list[bytes]:
+    """Return the whole events at the beginning of a stream."""
+    return [event + b"\n\n" for event in bytes(data).split(b"\n\n")[:-1]]
+
+
+def reads(asked: Asked, *, sound: bool = False) -> list[tuple[float, Read]]:
+    """Return what is read of an answer: the seconds since what is before it, and the bytes or the end."""
+    behaviour = asked.behaviour
+    if not sound:
+        asked.events = answer_events(asked)
+    events: list[Read] = list(asked.events)
+    if not sound and behaviour.done:
+        events.append(DONE)
+    ending: list[tuple[float, Read]] = [(behaviour.lingers_s, None)]
+    if behaviour.breaks_at is not None:
+        events, ending = (
+            events[: behaviour.breaks_at],
+            [(behaviour.gap_s, UpstreamError(ErrorKind.DISCONNECTED, "reset"))],
+        )
+    elif behaviour.stalls_at is not None:
+        events, ending = events[: behaviour.stalls_at], [(NEVER_S, None)]
+    steps: list[tuple[float, Read]] = []
+    for number in range(0, len(events), behaviour.per_read):
+        gap_s = behaviour.first_s if not number else behaviour.gap_s
+        data = b"".join(each for each in events[number : number + behaviour.per_read] if isinstance(each, bytes))
+        if behaviour.torn and len(data) > 2 * SLICE:
+            steps += [(gap_s, data[:SLICE]), (gap_s / 2, data[SLICE:-SLICE]), (0.0, data[-SLICE:])]
+        else:
+            steps.append((gap_s, data))
+    return steps + ending
+
+
+def answer_events(asked: Asked) -> list[bytes]:
+    """Return the events of an answer; each of its tokens is its tag and a number."""
+    behaviour = asked.behaviour
+    match behaviour.lie:
+        case "html":
+            return [b"<html><body>Bad gateway</body></html>\n\n"]
+        case "empty":
+            return []
+        case "error_event":
+            return [
+                _delta(asked, role="assistant"),
+                b'data: {"error":{"message":"overloaded","code":"server_error"}}\n\n',
+            ]
+    events = [_delta(asked, role="assistant", content="")]
+    thoughts = behaviour.thoughts if asked.path != "completions" else 0
+    events += [_delta(asked, reasoning_content=f"<{asked.tag}?{number}>") for number in range(thoughts)]
+    events += [_delta(asked, content=f"<{asked.tag}:{number}>") for number in range(behaviour.tokens)]
+    match behaviour.lie:
+        case "garbage":
+            events.insert(1 + behaviour.tokens // 2, b"data: {broken\n\n")
+        case "foreign_shape":
+            events.insert(1 + behaviour.tokens // 2, b'data: {"choices":7}\n\n')
+    if behaviour.lie != "no_finish":
+        events.append(_delta(asked, finish="stop"))
+    if behaviour.usage:
+        n = behaviour.tokens + thoughts
+        usage = {"prompt_tokens": 9, "completion_tokens": n, "total_tokens": n + 9}
+        events.append(_chunk(asked, usage=usage))
+    return events
+
+
+def _delta(asked: Asked, finish: str | None = None, **delta: str) -> bytes:
+    choice = {"index": 0, "finish_reason": finish}
+    if asked.path == "completions":
+        return _chunk(asked, {**choice, "text": delta.get("content", "")})
+    return _chunk(asked, {**choice, "delta": delta})
+
+
+def _chunk(asked: Asked, *choices: object, **more: object) -> bytes:
+    kind = "text_completion" if asked.path == "completions" else "chat.completion.chunk"
+    return _event({"id": asked.tag, "object": kind, "model": "m", "choices": choices, **more})
+
+
+def _event(fields: Mapping[str, object]) -> bytes:
+    return b"data: " + msgspec.json.encode(fields) + b"\n\n"
+
+
+STATUS = {
+    ErrorKind.RATE_LIMITED: 429,
+    ErrorKind.SERVER_ERROR: 500,
+    ErrorKind.PROVIDER_AUTH: 401,
+    ErrorKind.BAD_REQUEST: 400,
+    ErrorKind.NOT_FOUND: 404,
+}

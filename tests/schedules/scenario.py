@@ -1,0 +1,214 @@
+"""A scenario: who asks what and when, how providers behave, what happens meanwhile. Drawn from a seed, or written."""
+
+from random import Random
+from typing import Any
+
+import msgspec
+
+PROVIDERS = ("ada", "bee", "cid", "dot")
+DIALECTS = ("chat", "messages", "responses", "completions")
+MODEL, OTHER_MODEL, SPARE_MODEL, VECTORS, VOICE = "raced", "other", "spare", "vectors", "voice"
+
+REFUSALS = (
+    "connect_error",
+    "connect_timeout",
+    "rate_limited",
+    "server_error",
+    "provider_auth",
+    "bad_request",
+    "not_found",
+    "disconnected",
+    "local_resources",
+)
+LIES = ("garbage", "error_event", "empty", "html", "no_finish", "foreign_shape")
+
+
+class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider does with one request. Seconds count from the request."""
+
+    opens_s: float = 0.01  # when its headers come
+    refusal: str | None = None  # an error kind, instead of headers
+    retry_after_s: float | None = None
+    first_s: float = 0.05  # when its first event comes, after the headers
+    gap_s: float = 0.02  # between two events
+    tokens: int = 4
+    thoughts: int = 0  # reasoning deltas before them
+    usage: bool = True
+    done: bool = True  # [DONE] follows
+    stalls_at: int | None = None  # before this event; it never comes
+    breaks_at: int | None = None  # before this event the connection is reset
+    lie: str | None = None
+    per_read: int = 1  # events that arrive together
+    torn: bool = False  # events arrive in pieces
+    sends: int = 1  # a kept connection was lost, and it was sent again
+    lingers_s: float = 0.0  # between [DONE] and the end of its body
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """One request of a client."""
+
+    dialect: str = "chat"  # or embeddings, speech
+    model: str = MODEL
+    stream: bool = True
+    wants_usage: bool = False
+    prompt: int = 20  # characters
+    max_tokens: int | None = None
+    race: str | None = None  # x-holeshot-race
+    fallback: str | None = None  # a model of its own
+    deadline_ms: float | None = None
+    pieces: int = 1  # reads in which it arrives
+    waits_s: float = 0.0  # since the answer before it
+
+
+class Client(msgspec.Struct, frozen=True, kw_only=True):
+    """A connection, and what is asked on it one after the other. Seconds count from its first byte."""
+
+    at_s: float
+    asks: tuple[Ask, ...]
+    leaves_s: float | None = None
+    stops_reading_s: float | None = None
+    reads_on_s: float | None = None  # None: never
+    buffer_bytes: int = 2000  # taken by the network before it says that it is full
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it."""
+
+    seed: int
+    shuffle: float = 0.0
+    race: dict[str, Any] = {}  # of the raced model
+    max_in_flight: dict[str, int] = {}  # by provider
+    queue_timeout_s: float = 2.0
+    keepalive_s: float | None = None
+    behaviours: dict[str, tuple[Behaviour, ...]] = {}  # by provider, in turn
+    clients: tuple[Client, ...] = ()
+    reloads: tuple[float, ...] = ()  # each takes a provider away, or brings it back with other limits
+    shutdown_s: float | None = None  # None: when all is over
+    grace_s: float = 1.0
+
+    def written(self) -> str:
+        """Return it as JSON."""
+        return msgspec.json.encode(self).decode()
+
+
+def read(text: str) -> Scenario:
+    """Return the scenario of ``written``."""
+    return msgspec.json.decode(text, type=Scenario)
+
+
+def drawn(seed: int) -> Scenario:
+    """Return the scenario of a seed."""
+    dice = Random(seed)
+    calm = dice.random() < 0.15
+    return Scenario(
+        seed=seed,
+        shuffle=dice.choice((0.0, 0.1, 0.5, 1.0, 1.0)),
+        race=_race(dice),
+        max_in_flight={name: dice.choice((1, 2, 3)) for name in PROVIDERS if dice.random() < 0.3},
+        queue_timeout_s=dice.choice((0.0, 0.05, 0.5, 2.0)),
+        keepalive_s=0.05 if dice.random() < 0.15 else None,
+        behaviours={
+            name: tuple(_behaviour(dice, calm=calm or dice.random() < 0.5) for _ in range(dice.randint(1, 4)))
+            for name in PROVIDERS
+        },
+        clients=tuple(_client(dice) for _ in range(dice.choice((1, 1, 2, 3, 4, 6)))),
+        reloads=tuple(sorted(dice.random() * 2 for _ in range(dice.choice((0, 0, 0, 1, 2))))),
+        shutdown_s=dice.random() * 2 if dice.random() < 0.15 else None,
+        grace_s=dice.choice((0.0, 0.05, 1.0)),
+    )
+
+
+def _race(dice: Random) -> dict[str, Any]:
+    mode = dice.choice(("race", "race", "hedge", "auto", "single"))
+    race: dict[str, Any] = {
+        "mode": mode,
+        "budget": dice.choice((0.0, 0.1, 0.5, 1.0, 3.0)),
+        "audit_share": dice.choice((0.0, 0.5, 1.0)),
+        "objective": dice.choice(("auto", "first_token", "completion", "reading")),
+        "win_on": dice.choice(("any", "any", "answer")),
+    }
+    if mode == "race":
+        race["width"] = dice.randint(1, len(PROVIDERS))
+    if mode == "hedge" and dice.random() < 0.5:
+        race["hedge_delay_s"] = dice.choice((0.0, 0.02, 0.1))
+    if dice.random() < 0.2:
+        race["ttft_ms"] = dice.choice((20.0, 100.0, 500.0))
+    if dice.random() < 0.15:
+        race["usd_per_day"] = dice.choice((0.0, 0.0001, 1.0))
+    if dice.random() < 0.15:
+        race["extra_usd_per_call"] = dice.choice((0.0, 0.00001, 1.0))
+    return race
+
+
+def _behaviour(dice: Random, *, calm: bool) -> Behaviour:
+    tokens = dice.choice((1, 2, 4, 8, 30))
+    plain = Behaviour(
+        opens_s=_instant(dice),
+        first_s=_instant(dice),
+        gap_s=dice.choice((0.0, 0.001, 0.02, 0.1)),
+        tokens=tokens,
+        thoughts=dice.choice((0, 0, 0, 1, 3)),
+        usage=dice.random() < 0.8,
+        done=dice.random() < 0.9,
+        per_read=dice.choice((1, 1, 2, 5, 100)),
+        torn=dice.random() < 0.2,
+        sends=2 if dice.random() < 0.1 else 1,
+        lingers_s=dice.choice((0.0, 0.0, 0.05, 1.0)),
+    )
+    if calm:
+        return plain
+    event = dice.randint(0, tokens + 2)
+    match dice.randrange(6):
+        case 0:
+            retry_after_s = dice.choice((None, 0.1, 5.0))
+            return msgspec.structs.replace(plain, refusal=dice.choice(REFUSALS), retry_after_s=retry_after_s)
+        case 1:
+            return msgspec.structs.replace(plain, stalls_at=event)
+        case 2:
+            return msgspec.structs.replace(plain, breaks_at=event)
+        case 3:
+            return msgspec.structs.replace(plain, lie=dice.choice(LIES))
+        case 4:
+            return msgspec.structs.replace(plain, opens_s=1e6)  # never
+    return msgspec.structs.replace(plain, first_s=dice.choice((0.5, 3.0)))
+
+
+def _instant(dice: Random) -> float:
+    """Return some time; often the same as others', so that what is to be ordered comes together."""
+    return dice.choice((0.0, 0.01, 0.01, 0.05, 0.05, dice.random() * 0.2))
+
+
+def _client(dice: Random) -> Client:
+    asks = tuple(_ask(dice) for _ in range(dice.choice((1, 1, 1, 2, 3))))
+    stops = dice.random() * 0.5 if dice.random() < 0.15 else None
+    return Client(
+        at_s=dice.choice((0.0, 0.0, 0.05, dice.random())),
+        asks=asks,
+        leaves_s=dice.choice((0.0, 0.01, 0.05, dice.random())) if dice.random() < 0.2 else None,
+        stops_reading_s=stops,
+        reads_on_s=None if stops is None or dice.random() < 0.3 else stops + dice.choice((0.01, 0.5, 2.0)),
+        buffer_bytes=dice.choice((0, 500, 50_000)),
+    )
+
+
+def _ask(dice: Random) -> Ask:
+    dialect = dice.choice(
+        ("chat", "chat", "chat", "chat", "messages", "responses", "completions", "embeddings", "speech")
+    )
+    if dialect == "embeddings":
+        return Ask(dialect=dialect, model=VECTORS, stream=False, waits_s=_instant(dice))
+    if dialect == "speech":
+        return Ask(dialect=dialect, model=VOICE, stream=False, waits_s=_instant(dice))
+    return Ask(
+        dialect=dialect,
+        model=dice.choice((MODEL, MODEL, MODEL, OTHER_MODEL)),
+        stream=dice.random() < 0.7,
+        wants_usage=dice.random() < 0.3,
+        prompt=dice.choice((1, 20, 5000)),
+        max_tokens=dice.choice((None, None, 100)),
+        race=dice.choice((None, None, None, "single", "race", "hedge")),
+        fallback=SPARE_MODEL if dice.random() < 0.2 else None,
+        deadline_ms=dice.choice((None, None, None, 30.0, 300.0)),
+        pieces=dice.choice((1, 1, 2, 5)),
+        waits_s=_instant(dice),
+    )

@@ -1,0 +1,389 @@
+"""One run of a scenario: a whole gateway in virtual time, between simulated clients and simulated providers.
+
+Everything from the bytes of a request to the rows of the ledger is the gateway's own, composed as in production. Only
+the wires, the providers and SQL are in memory; what is written to SQL went through the spool's encoding before.
+"""
+
+import asyncio
+import gc
+import os
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+import structlog
+
+from gateway.app import Gateway
+from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, HourlySum, Recorder
+from gateway.connections.connections import Connections
+from gateway.connections.listener import serving
+from gateway.ids import uuid7
+from gateway.ledger.entries import Audited, Entry, Finished, decode, encode
+from gateway.ledger.retention import Retention
+from gateway.racing.attempt import Attempt
+from gateway.racing.race import Race
+from gateway.racing.relay import Relay
+from gateway.runtime import Runtime
+from gateway.settings import Settings
+from gateway.settings.loader import load
+from gateway.settings.model import ProviderSettings, RaceSettings
+from gateway.steering.planner import Launch, Plan
+from providers.catalog import Vendor, load_catalog
+from tests.schedules.clients import SimulatedClient
+from tests.schedules.loop import ShuffledLoop
+from tests.schedules.providers import Simulated, SimulatedUpstream
+from tests.schedules.scenario import MODEL, OTHER_MODEL, PROVIDERS, SPARE_MODEL, VECTORS, VOICE, Scenario
+
+UNIX_S = 1_800_000_000.0
+WATCHED: tuple[type, ...] = (Race, Relay, Attempt)  # none may outlive its call
+TTFT_S, STALL_S, TOTAL_S = 1.5, 1.0, 20.0
+IDLE_S = 40.0  # after the last call: audited losers end, rows are shipped
+
+
+class MemoryStore:
+    """SQL, as far as the ledger sees it: keeps the first of what has the same id."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, CallRecord] = {}
+        self.attempts: dict[str, AttemptRecord] = {}
+        self.twice: list[str] = []  # ids of rows that came more than once
+        self.begun = 0  # calls that began and did not end
+        self.closed = False
+
+    async def insert(self, entries: Sequence[Entry], kept_since: Mapping[str, datetime]) -> int:
+        for each in entries:
+            entry = decode(encode(each))
+            attempts: Sequence[AttemptRecord] = ()
+            if isinstance(entry, Finished):
+                self._note(self.calls, entry.call.id, entry.call)
+                attempts = entry.call.attempts
+            elif isinstance(entry, Audited):
+                attempts = entry.attempts
+            else:
+                self.begun += 1
+            for attempt in attempts:
+                self._note(self.attempts, attempt.id, attempt)
+        await asyncio.sleep(0.001)
+        return 0
+
+    async def ping(self) -> None:
+        await asyncio.sleep(0.001)
+
+    async def prune(self, kept: Retention, now: datetime) -> dict[str, int] | None:
+        return None
+
+    async def remembered(self, now: datetime) -> list[HourlySum]:
+        return []
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+    def _note(self, table: dict[str, Any], row_id: str, row: object) -> None:
+        if row_id in table:
+            self.twice.append(row_id)
+        table.setdefault(row_id, row)
+
+
+class Witness:
+    """Hears of calls like everybody, and remembers what it heard."""
+
+    def __init__(self, recorder: Recorder, loop: asyncio.AbstractEventLoop) -> None:
+        self.started: dict[str, CallStart] = {}
+        self.begun_by: dict[str, str] = {}  # the task that began a call, by its id
+        self.launched: list[tuple[float, AttemptStart]] = []
+        self.tokens: list[tuple[str, float]] = []
+        self.ended: list[AttemptRecord] = []
+        self.finished: list[CallRecord] = []
+        self.audited: list[AttemptRecord] = []
+        self._recorder = recorder
+        self._loop = loop
+
+    def call_started(self, start: CallStart) -> None:
+        self.started[start.id] = start
+        self.begun_by[start.id] = _task_name()
+        self._recorder.call_started(start)
+
+    def attempt_started(self, model: str, start: AttemptStart) -> None:
+        self.launched.append((self._loop.time(), start))
+        self._recorder.attempt_started(model, start)
+
+    def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
+        self.tokens.append((start.id, ttft_s))
+        self._recorder.first_token(model, prompt_class, start, ttft_s)
+
+    def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
+        self.ended.append(attempt)
+        self._recorder.attempt_ended(model, prompt_class, attempt)
+
+    def call_finished(self, record: CallRecord) -> None:
+        self.finished.append(record)
+        self._recorder.call_finished(record)
+
+    def attempt_audited(self, attempt: AttemptRecord) -> None:
+        self.audited.append(attempt)
+        self._recorder.attempt_audited(attempt)
+
+
+class WitnessedSteering:
+    """The gateway's steering, with a list of what it planned and permitted."""
+
+    def __init__(self, steering: Any) -> None:
+        self.plans: dict[str, list[tuple[str, Plan]]] = {}  # by the task that asked, with the model
+        self.permits: list[tuple[str, Launch, bool]] = []
+        self.budget: list[tuple[str, float, str | None, bool]] = []  # model, ratio, role of an extra launch, granted
+        self._steering = steering
+
+    def plan(self, model: str, deployments: Sequence[str], race: RaceSettings, *rest: Any, **options: Any) -> Plan:
+        plan: Plan = self._steering.plan(model, deployments, race, *rest, **options)
+        self.plans.setdefault(_task_name(), []).append((model, plan))
+        self.budget.append((model, race.budget, None, True))
+        return plan
+
+    def permit(self, model: str, launch: Launch, race: RaceSettings, **options: Any) -> bool:
+        granted: bool = self._steering.permit(model, launch, race, **options)
+        self.permits.append((model, launch, granted))
+        self.budget.append((model, race.budget, launch.role, granted))
+        return granted
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._steering, name)
+
+
+class Evidence:
+    """What a run left."""
+
+    def __init__(self, scenario: Scenario, loop: ShuffledLoop) -> None:
+        self.scenario = scenario
+        self.providers = {name: Simulated(name, scenario.behaviours.get(name, ()), loop) for name in PROVIDERS}
+        self.upstreams: list[SimulatedUpstream] = []
+        self.clients = [SimulatedClient(number, plan, loop) for number, plan in enumerate(scenario.clients)]
+        self.store = MemoryStore()
+        self.left: list[str] = []  # tasks, timers, files, objects that outlived the gateway
+        self.crashes: list[str] = []
+        self.gateway: Gateway
+        self.witness: Witness
+        self.steering: WitnessedSteering
+        self.seats: dict[str, tuple[int, int]] = {}  # taken and waiting at the end, by deployment
+        self.board: dict[str, dict[str, dict[str, float]]] = {}  # what is published, by model and deployment
+        self.budget_left: dict[str, float] = {}
+        self.limits: list[dict[str, int]] = []  # max_in_flight of each configuration there was
+
+
+def run(scenario: Scenario, *, collect: bool = False) -> Evidence:
+    """Run a scenario to its end; ``collect`` also looks, by a full collection, for what only that would free."""
+    dice = Random(scenario.seed ^ 0x5EED)
+    loop = ShuffledLoop(dice, scenario.shuffle)
+    asyncio.set_event_loop(loop)
+    evidence = Evidence(scenario, loop)
+    files = open_files()
+    with (
+        tempfile.TemporaryDirectory(dir=FOLDER) as folder,
+        watched() as alive,
+        structlog.testing.capture_logs() as logs,
+    ):
+        loop.set_exception_handler(lambda _, context: evidence.crashes.append(described(context)))
+        try:
+            loop.run_until_complete(_life(scenario, evidence, Path(folder), loop, dice))
+        finally:
+            tasks = asyncio.all_tasks(loop)
+            evidence.left += [f"task {task.get_name()} {task.get_coro()}" for task in tasks]
+            evidence.left += [f"timer {timer}" for timer in loop.pending_timers]
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                loop.run_until_complete(asyncio.wait(tasks, timeout=5))
+            loop.close()
+            asyncio.set_event_loop(None)
+        if collect:
+            gc.collect()
+        evidence.left += [f"object {each!r}" for each in alive()]
+        evidence.crashes += [str(entry) for entry in logs if "exc_info" in entry or entry["event"] in CRASHES]
+    if len(after := open_files()) > len(files):
+        evidence.left.append(f"files {sorted(set(after) - set(files))}")
+    return evidence
+
+
+async def _life(scenario: Scenario, evidence: Evidence, folder: Path, loop: ShuffledLoop, dice: Random) -> None:
+    def open_upstream(
+        name: str, settings: ProviderSettings, vendor: Vendor | None, secrets: tuple[str, ...] = ()
+    ) -> SimulatedUpstream:
+        upstream = evidence.providers[name].open()
+        evidence.upstreams.append(upstream)
+        return upstream
+
+    started_s = loop.time()
+    runtime = Runtime(
+        clock=loop.time,
+        unix_clock=lambda: UNIX_S + loop.time() - started_s,
+        utc_now=lambda: datetime.fromtimestamp(UNIX_S + loop.time() - started_s, UTC),
+        random=dice,
+        new_id=lambda: uuid7(int((UNIX_S + loop.time() - started_s) * 1000), dice.getrandbits(74)),
+        open_upstream=open_upstream,
+        store=evidence.store,
+    )
+    settings = configured(scenario, folder, 0)
+    evidence.limits.append(_limits(settings))
+    gateway = evidence.gateway = Gateway(settings, runtime)
+    context = gateway.context
+    evidence.witness = Witness(context.recorder, loop)
+    context.recorder = evidence.witness
+    evidence.steering = WitnessedSteering(context.steering)
+    context.steering = cast("Any", evidence.steering)
+    await gateway.start()
+    try:
+        async with serving(gateway, scenario.grace_s) as connections:
+            rest = await _play(scenario, evidence, folder, connections)
+        await asyncio.gather(*rest)
+    finally:
+        await gateway.close()
+    for name, line in context.seats.lines.items():
+        evidence.seats[name] = (line.taken, len(line.waiting))
+    for model in (MODEL, OTHER_MODEL, SPARE_MODEL):
+        evidence.budget_left[model] = gateway.steering.extra_attempts_left(model)
+        evidence.board[model] = {
+            row.deployment: {name: getattr(row, name) for name in ("n", "events", "censored", "rate_limited")}
+            for row in gateway.steering.leaderboard(model).deployments
+        }
+
+
+async def _play(
+    scenario: Scenario, evidence: Evidence, folder: Path, connections: Connections
+) -> Sequence[asyncio.Task[None]]:
+    """Have everything happen; return what is still under way when the gateway is stopped before the end."""
+    gateway = evidence.gateway
+
+    async def reload(number: int, at_s: float) -> None:
+        await asyncio.sleep(at_s)
+        settings = configured(scenario, folder, number)
+        evidence.limits.append(_limits(settings))
+        gateway.reload(settings)
+
+    accepting = True
+
+    def connect(client: SimulatedClient, host: str) -> None:
+        if accepting:
+            connections.take(cast("Any", client), host)
+        else:
+            client.close()
+
+    reloads = [asyncio.create_task(reload(number, at_s)) for number, at_s in enumerate(scenario.reloads, start=1)]
+    clients = [asyncio.create_task(client.run(connect)) for client in evidence.clients]
+    if scenario.shutdown_s is not None:
+        await asyncio.sleep(scenario.shutdown_s)
+        accepting = False
+        for each in reloads:
+            each.cancel()
+        await asyncio.wait(reloads) if reloads else None
+        return clients
+    await asyncio.gather(*reloads, *clients)
+    await asyncio.sleep(IDLE_S)
+    await gateway.ledger.flush()
+    return ()
+
+
+def configured(scenario: Scenario, folder: Path, version: int) -> Settings:
+    """Return the configuration of a scenario; each further ``version`` differs from the one before."""
+    providers = [name for name in PROVIDERS if version % 2 == 0 or name != PROVIDERS[version % len(PROVIDERS)]]
+    price = {"input": 1.0, "output": 2.0}
+
+    def deployments(names: Sequence[str], model: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for name in names:
+            each: dict[str, Any] = {"deployment": f"{name}/{model}", "price_per_mtok": price}
+            if name in scenario.max_in_flight and model == MODEL:
+                each["max_in_flight"] = scenario.max_in_flight[name] + version % 2
+            found.append(each)
+        return found
+
+    data = {
+        "database_url": "sqlite:////nowhere/holeshot.db",
+        "spool_dir": str(folder / "spool"),
+        "replica": "simulated",
+        "log_level": "error",
+        "queue_timeout_s": scenario.queue_timeout_s,
+        "client_timeouts": {"write_timeout_s": 5.0},
+        "timeouts": {"ttft_timeout_s": TTFT_S, "stall_timeout_s": STALL_S, "total_timeout_s": TOTAL_S},
+        "providers": {
+            name: {
+                "base_url": f"http://{name}.test/v1",
+                "api_key": f"key-of-{name}-{version if name == providers[0] else 0}",
+                "apis": ["chat", "completions", "embeddings", "audio"]
+                if name == "dot"
+                else ["chat", "embeddings", "audio"],
+            }
+            for name in providers
+        },
+        "models": {
+            MODEL: {
+                "deployments": deployments(providers, MODEL),
+                "race": scenario.race | {"width": min(scenario.race.get("width", 2), len(providers))},
+                **({"keepalive_s": scenario.keepalive_s} if scenario.keepalive_s else {}),
+            },
+            OTHER_MODEL: {"deployments": deployments(providers[:2], OTHER_MODEL), "fallbacks": [SPARE_MODEL]},
+            SPARE_MODEL: {"deployments": deployments(providers[2:], SPARE_MODEL), "race": {"mode": "single"}},
+            VECTORS: {"deployments": deployments(providers, VECTORS)},
+            VOICE: {"deployments": deployments(providers[:2], VOICE)},
+        },
+    }
+    return load(None, {}, data, catalog=catalog())
+
+
+def _limits(settings: Settings) -> dict[str, int]:
+    limits: dict[str, int] = {}
+    for model in settings.models.values():
+        for each in model.deployments:
+            if each.max_in_flight is not None:
+                limits[each.name] = each.max_in_flight
+    return limits
+
+
+def _task_name() -> str:
+    task = asyncio.current_task()
+    return "" if task is None else task.get_name()
+
+
+@cache
+def catalog() -> Mapping[str, Vendor]:
+    """Return the vendors, read once."""
+    return load_catalog()
+
+
+@contextmanager
+def watched() -> Iterator[Any]:
+    """Note each race, relay and attempt that is made; yield what says which of them are still there."""
+    references: list[weakref.ref[Any]] = []
+    originals: dict[type, Any] = {}
+    for each in WATCHED:
+        original = originals[each] = vars(each)["__init__"]
+
+        def noted(self: Any, *args: Any, _original: Any = original, **options: Any) -> None:
+            references.append(weakref.ref(self))
+            _original(self, *args, **options)
+
+        type.__setattr__(each, "__init__", noted)  # for as long as the scenario runs
+    try:
+        yield lambda: [found for reference in references if (found := reference()) is not None]
+    finally:
+        for each, original in originals.items():
+            type.__setattr__(each, "__init__", original)
+
+
+def open_files() -> list[str]:
+    """Return the open descriptors of this process."""
+    return [path.name for path in DESCRIPTORS.iterdir()] if DESCRIPTORS.exists() else []
+
+
+def described(context: Mapping[str, Any]) -> str:
+    """Return what a loop's exception handler is told."""
+    return f"{context.get('message')}: {context.get('exception')!r}"
+
+
+DESCRIPTORS = Path("/proc/self/fd")
+FOLDER = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+CRASHES = frozenset({"request.crashed", "ledger.task_failed", "audit.crashed", "steering.not_refreshed"})
