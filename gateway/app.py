@@ -20,6 +20,7 @@ from gateway.ledger.errors import LedgerError
 from gateway.ledger.retention import Retention
 from gateway.ledger.writer import Ledger
 from gateway.racing.seats import MAX_IN_FLIGHT, Seats
+from gateway.racing.services import Services
 from gateway.racing.tasks import AttemptTasks
 from gateway.runtime import Runtime
 from gateway.settings.datasheets import Datasheets
@@ -190,15 +191,17 @@ class Gateway:
             fleet=fleet,
             admission=Admission(settings.clients),
             steering=self.steering,
-            attempts=AttemptTasks(),
-            seats=seats,
+            services=Services(
+                recorder=Recorders(self.ledger, self.steering, self.metrics, log, seats, clock=runtime.clock),
+                tasks=AttemptTasks(),
+                seats=seats,
+                clock=runtime.clock,
+                new_id=runtime.new_id,
+                utc_now=runtime.utc_now,
+            ),
             responses=StoredResponses(settings.response_ids_ttl_s, clock=runtime.clock, store=self._response_store),
             refusals=Refusals(self.metrics.refused),
-            recorder=Recorders(self.ledger, self.steering, self.metrics, log, seats, clock=runtime.clock),
             replica=replica,
-            clock=runtime.clock,
-            new_id=runtime.new_id,
-            utc_now=runtime.utc_now,
             readiness=self._readiness,
             render_metrics=self.metrics.render,
         )
@@ -226,7 +229,7 @@ class Gateway:
                 last_first.push_async_callback(self._response_store.aclose)
             last_first.push_async_callback(self._upstreams.aclose)
             last_first.push_async_callback(self.context.fleet.aclose)
-            last_first.push_async_callback(self.context.attempts.close)
+            last_first.push_async_callback(self.context.services.tasks.close)
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -236,7 +239,7 @@ class Gateway:
         old, new = self.context.fleet, self._build_fleet(settings, self.context.fleet)
         self.context.settings = settings
         self.context.fleet = new
-        self.context.seats.limit(new.limits, settings.queue_timeout_s, self.steering.under_way)
+        self.context.services.seats.limit(new.limits, settings.queue_timeout_s, self.steering.under_way)
         self.context.admission = Admission(settings.clients)
         self.steering.reset({name: list(model.deployments) for name, model in new.models.items()})
         self._retiring = self._own(_retire(old, new, after=self._retiring))

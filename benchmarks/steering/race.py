@@ -16,9 +16,9 @@ from benchmarks.steering.timeline import Timeline, Timer
 from benchmarks.steering.traffic import Request
 from benchmarks.steering.worlds import TIMEOUT_S
 from gateway.calls import AttemptStart, CallRecord, Mode, Objective, Outcome, Role
-from gateway.racing.attempt import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
 from gateway.racing.grid import EXTRA_ROLES
 from gateway.racing.hold import HOLD_MAX_S, HOLD_MIN_S
+from gateway.racing.watch import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
 from gateway.steering.planner import Launch, Plan
 from providers.errors import ErrorKind
 

@@ -7,16 +7,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import msgspec
 
 from gateway.app import Gateway
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, Mode, Recorder
+from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallStart, Mode, Recorder
 from gateway.cli.lanes import Lanes
 from gateway.cli.views import View
 from gateway.errors import RaceFailed
-from gateway.fleet import Model
+from gateway.fleet import Fleet, Model
 from gateway.ingress.admission import LOCAL
 from gateway.ingress.asked import Asked
 from gateway.ingress.body import Contents
-from gateway.ingress.entry import Origin, enter, lined_up
+from gateway.ingress.entry import Entry, enter, lined_up
+from gateway.ingress.journey import Journey
+from gateway.ingress.new_call import Origin
 from gateway.ingress.surfaces.chat import read_chat
+from gateway.racing.open_call import Unanswered
 from gateway.server import prepare_schema
 from gateway.settings.model import Settings
 
@@ -85,17 +88,26 @@ async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
     """
     context = gateway.context
     asked = question.asked()
-    entry = enter(context, asked, Origin(client=LOCAL, tags=TAGS), name=asked.model, allow=_affordable)
-    lanes = Lanes(context.clock, view)
-    race = lined_up(context, entry, lanes, recorder=_Both(context.recorder, lanes))
-    view.begins(lanes)
-    try:
-        with context.fleet.lease():
-            await race.run()
-    except RaceFailed as error:
-        lanes.error = f"{error.message}; `holeshot check --live` asks each provider"
-    finally:
-        view.ends(lanes)
+    services = context.services
+    lanes = Lanes(services.clock, view)
+    both = msgspec.structs.replace(services, recorder=_Both(services.recorder, lanes))
+
+    def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> Entry:
+        origin = Origin(client=LOCAL, tags=TAGS)
+        return enter(context, asked, origin, name=name, fleet=fleet, instead_of=instead_of, allow=_affordable)
+
+    async def run(entry: Entry) -> CallRecord | Unanswered:
+        return await lined_up(context, entry, journey.open_call, lanes, journey.told).run()
+
+    with context.fleet.lease():
+        journey = Journey(context, None, asked.model, asked.preferences, entered, may_fall_back=False, services=both)
+        view.begins(lanes)
+        try:
+            await journey.run(run)
+        except RaceFailed as error:
+            lanes.error = f"{error.message}; `holeshot check --live` asks each provider"
+        finally:
+            view.ends(lanes)
     return lanes
 
 

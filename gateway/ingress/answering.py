@@ -1,4 +1,4 @@
-"""The way of one call, from the body to the answer, alike for every dialect."""
+"""The answers that are raced: a request of any dialect in, a stream or one JSON body out."""
 
 from collections.abc import Awaitable, Callable
 
@@ -7,22 +7,23 @@ from aiohttp import web
 
 from gateway.calls import Call, CallRecord
 from gateway.errors import ApiError, ClientDisconnected, ResponseNotFound
+from gateway.fleet import Fleet
 from gateway.ingress import headers
 from gateway.ingress.admission import Client
 from gateway.ingress.asked import Asked
 from gateway.ingress.bodies.large import understood
-from gateway.ingress.bodies.reading import read_body
-from gateway.ingress.body import read_tags
 from gateway.ingress.context import CONTEXT, Context
-from gateway.ingress.entry import Entry, Origin, enter, lined_up
-from gateway.ingress.plan_header import is_wanted
+from gateway.ingress.entry import Entry, enter, lined_up
+from gateway.ingress.journey import Journey
+from gateway.ingress.new_call import Origin
 from gateway.ingress.preferences.deadlines import read_deadlines, tightened
 from gateway.ingress.preferences.override import HEADER, NOTHING
 from gateway.ingress.preferences.provider_preferences import NOTHING as NO_PREFERENCES
+from gateway.ingress.receipt import received
 from gateway.ingress.streaming import StreamingSink
-from gateway.ingress.succession import Succession
 from gateway.ingress.surfaces.surface import Surface
 from gateway.racing.gather_events import gathering_sink
+from gateway.racing.open_call import Unanswered
 from gateway.racing.sink import Sink
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -33,26 +34,16 @@ def answering(surface: Surface) -> Handler:
 
     async def answer(request: web.Request) -> web.StreamResponse:
         context = request.app[CONTEXT]
-        context.check_begins()
-        client = context.admission.admit(request)
-        body = await read_body(request)
+        body, origin = await received(request, context)
         contents = await understood(body, context.body_work, surface.prompt, surface.media)
         asked = surface.read(contents, request.headers.get(HEADER), context.settings)
         if (deadlines := read_deadlines(request.headers)) is not NOTHING:
             asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
             if asked.preferences is not NO_PREFERENCES:  # which are laid over the race
                 asked = msgspec.structs.replace(asked, preferences=tightened(asked.preferences, deadlines))
-        request_id = headers.request_id(request.headers)
-        origin = Origin(
-            client=client,
-            headers=headers.for_upstream(request.headers, request_id),
-            tags=read_tags(request.headers.get("x-holeshot-tags")),
-            request_id=request_id,
-            explain=is_wanted(request.headers),
-        )
-        made_by = None if asked.continues is None else await _maker(context, asked.continues, client)
+        made_by = None if asked.continues is None else await _maker(context, asked.continues, origin.client)
         with context.fleet.lease():
-            return await _Way(context, request, asked, origin, made_by).answer()
+            return await _Answer(context, request, asked, origin, made_by).give()
 
     return answer
 
@@ -75,38 +66,34 @@ async def _maker(context: Context, response_id: str, client: Client) -> str:
     return made_by
 
 
-class _Way:
-    """One call on its way: its model, then those that may be asked in its place."""
+class _Answer:
+    """The answer of one call: its journey's end, streamed or whole."""
 
     def __init__(
         self, context: Context, request: web.Request, asked: Asked, origin: Origin, made_by: str | None
     ) -> None:
-        fleet = context.fleet  # leased: what a reload brings may be closed under this call
-
-        def entered(name: str, instead_of: Call | None) -> Entry:
+        def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> Entry:
             return enter(context, asked, origin, name=name, fleet=fleet, made_by=made_by, instead_of=instead_of)
 
         self._context = context
         self._request = request
         self._asked = asked
         self._origin = origin
-        self._succession = Succession(
-            fleet, asked.model, asked.preferences.models[1:], entered, may_fall_back=made_by is None
+        self._journey = Journey(
+            context, request, asked.model, asked.preferences, entered, may_fall_back=made_by is None
         )
 
-    async def answer(self) -> web.StreamResponse:
-        """Run race after race until one is answered, and answer."""
-        entry, told = self._succession.entry, self._succession.told
-        call = entry.call
-        if not call.streamed:
-            return await self._whole(call)
-        sink = StreamingSink(self._request, call, told, self._keep if self._asked.stores else None)
-        if entry.model.keepalive_s is not None:
-            sink.keep_alive(entry.model.keepalive_s)
+    async def give(self) -> web.StreamResponse:
+        """Have the call answered, and answer."""
+        journey = self._journey
+        if not self._asked.stream:
+            return await self._whole()
+        sink = StreamingSink(self._request, journey.call, journey.told, self._keep if self._asked.stores else None)
+        if journey.entry.model.keepalive_s is not None:
+            sink.keep_alive(journey.entry.model.keepalive_s)
         try:
             await self._run(sink)
         except ApiError as error:
-            error.headers.update({"x-holeshot-call-id": call.id, **told})
             if not await sink.refused(error):
                 raise
         except Exception:
@@ -118,18 +105,13 @@ class _Way:
             raise ClientDisconnected("the client disconnected")
         return sink.response
 
-    async def _whole(self, call: Call) -> web.Response:
-        sink = gathering_sink(call.dialect)
-        told = self._succession.told
-        try:
-            record = await self._run(sink)
-        except ApiError as error:
-            error.headers.update({"x-holeshot-call-id": call.id, **told})
-            raise
+    async def _whole(self) -> web.Response:
+        sink = gathering_sink(self._journey.call.dialect)
+        record = await self._run(sink)
         if sink.winner is None:
             raise ClientDisconnected("the client disconnected")
         fields = headers.for_client(sink.winner)
-        fields.update(told)
+        fields.update(self._journey.told)
         if record.cost_usd is not None:
             fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
         body = sink.body()
@@ -138,26 +120,15 @@ class _Way:
         return web.Response(body=body, content_type="application/json", headers=fields)
 
     async def _run(self, sink: Sink) -> CallRecord:
-        succession, earlier = self._succession, None
-        while True:
-            race = lined_up(
-                self._context,
-                succession.entry,
-                sink,
-                told=succession.told,
-                falls_back=succession.falls_back,
-                earlier=earlier,
-                request=self._request,
-            )
-            try:
-                record = await race.run()
-            except ApiError:
-                if not succession.advance():
-                    raise
-                earlier = race.behind
-                continue
-            self._learn(succession.entry, record)
-            return record
+        journey = self._journey
+
+        async def run(entry: Entry) -> CallRecord | Unanswered:
+            return await lined_up(self._context, entry, journey.open_call, sink, journey.told).run()
+
+        record = await journey.run(run)
+        assert isinstance(record, CallRecord)  # there are no answers of our own here
+        self._learn(journey.entry, record)
+        return record
 
     def _learn(self, entry: Entry, record: CallRecord) -> None:
         """Tell the steering whose prompt cache should be warm now."""
@@ -169,6 +140,6 @@ class _Way:
 
     async def _keep(self, answer: bytes, deployment: str) -> None:
         """Remember who made the response that ``answer`` begins with, or is; a translated one is kept by nobody."""
-        if self._asked.dialect not in self._succession.entry.model.deployments[deployment].speaks:
+        if self._asked.dialect not in self._journey.entry.model.deployments[deployment].speaks:
             return
         await self._context.responses.keep(self._origin.client.name, answer, deployment)

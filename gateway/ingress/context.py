@@ -1,12 +1,10 @@
 """What every handler is given: the gateway's living parts, as ``app.py`` put them together."""
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from typing import Any
 
 from aiohttp import web
 
-from gateway.calls import Recorder
 from gateway.errors import ApiError, ClientDisconnected, ClientStalled, ShuttingDown
 from gateway.fleet import Fleet
 from gateway.ingress.admission import Admission
@@ -14,8 +12,7 @@ from gateway.ingress.bodies.work import BodyWork
 from gateway.ingress.phase import Phase
 from gateway.ingress.refusals import Refusals
 from gateway.ingress.stored_responses import StoredResponses
-from gateway.racing.seats import Seats
-from gateway.racing.tasks import AttemptTasks
+from gateway.racing.services import Services
 from gateway.settings.model import Settings
 from gateway.steering.steering import Steering
 
@@ -30,15 +27,10 @@ class Context:
         fleet: Fleet,
         admission: Admission,
         steering: Steering,
-        recorder: Recorder,
-        attempts: AttemptTasks,
-        seats: Seats,
+        services: Services,
         responses: StoredResponses,
         refusals: Refusals,
         replica: str,
-        clock: Callable[[], float],
-        new_id: Callable[[], str],
-        utc_now: Callable[[], datetime],
         readiness: Callable[[], dict[str, Any]],
         render_metrics: Callable[[], Awaitable[tuple[bytes, str]]],
     ) -> None:
@@ -46,15 +38,10 @@ class Context:
         self.fleet = fleet
         self.admission = admission
         self.steering = steering
-        self.recorder = recorder
-        self.attempts = attempts
-        self.seats = seats
+        self.services = services
         self.responses = responses
         self.refusals = refusals
         self.replica = replica
-        self.clock = clock  # monotonic seconds
-        self.new_id = new_id
-        self.utc_now = utc_now
         self.readiness = readiness
         self.render_metrics = render_metrics
         self.body_work = BodyWork()

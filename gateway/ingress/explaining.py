@@ -11,7 +11,7 @@ from gateway.ingress.admission import Client
 from gateway.ingress.asked import Needs
 from gateway.ingress.body import CHARS_PER_TOKEN, prompt_class
 from gateway.ingress.context import Context
-from gateway.ingress.entry import resolved
+from gateway.ingress.entry import resolved_objective
 from gateway.ingress.fitting import Question, fitted
 from gateway.ingress.preferences.override import RaceOverride, as_asked
 from gateway.settings.profiles import Profile
@@ -80,7 +80,7 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
         [deployment.name for deployment in deployments],
         model.race,
         Terms(
-            resolved(
+            resolved_objective(
                 model.race.objective,
                 streamed=supposed.stream,
                 for_program=supposed.tools or supposed.json_schema,

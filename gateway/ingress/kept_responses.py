@@ -47,7 +47,7 @@ async def kept_response(request: web.Request) -> web.Response:
         except UpstreamError as error:
             raise _translated(deployment.name, response_id, error) from None
     fields = {"content-type": JSON, "x-holeshot-provider": deployment.provider, "x-holeshot-deployment": made_by or ""}
-    fields.update(headers.identifying(headers.request_id(request.headers) or context.new_id()))
+    fields.update(headers.identifying(headers.request_id(request.headers) or context.services.new_id()))
     return web.Response(body=answer.body, status=answer.status, headers=fields)
 
 

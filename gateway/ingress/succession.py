@@ -45,7 +45,6 @@ class Succession:
         self._may_fall_back = may_fall_back
         self._tried = {asked}
         self._failed: list[tuple[str, Cause]] = []  # models that could not answer, and why
-        self._next: Entry | None = None
         self._first_call: Call | None = None  # whose id and times every further one keeps
         try:
             self.entry = enter(asked, None)
@@ -57,17 +56,12 @@ class Succession:
             self.entry = found
         self._first_call = self.entry.call
 
-    def falls_back(self, error: ApiError) -> bool:
-        """Have the next model ready, if there is one for this failure; then ``advance``."""
-        self._next = self._after(error, self.entry.model.name)
-        return self._next is not None
-
-    def advance(self) -> bool:
-        """Go on to the model that is ready; return whether one is."""
-        if self._next is None:
-            return False
-        self.entry, self._next = self._next, None
-        return True
+    def goes_on(self, error: ApiError) -> bool:
+        """Go on to the next model after the current one ended in ``error``; return whether there is one."""
+        following = self._after(error, self.entry.model.name)
+        if following is not None:
+            self.entry = following
+        return following is not None
 
     def _after(self, error: ApiError, failed: str) -> Entry | None:
         """Enter the first that can answer of those that may be asked after the model ``failed`` ended in ``error``."""

@@ -5,12 +5,23 @@ run on to their first token, and tell by how much predictions are wrong (docs/st
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
-if TYPE_CHECKING:
-    from gateway.racing.attempt import Attempt
+from gateway.racing.measurement import Measurement
+from gateway.racing.watch import Overtaken
+
+
+class Ran(Protocol):
+    """An attempt, as far as it matters here."""
+
+    measurement: Measurement
+    overtaken: Overtaken | None
+    failed_at: float | None
+
+    def token_at(self) -> float | None:
+        """When the delta came that its call is won on."""
 
 
 class Alone(msgspec.Struct, frozen=True):
@@ -25,8 +36,8 @@ UNKNOWN = Alone()
 
 
 def alone(
-    attempts: "Sequence[Attempt]",
-    winner: "Attempt | None",
+    attempts: Sequence[Ran],
+    winner: Ran | None,
     first_at: float | None,
     since_received_ms: Callable[[float], float],
 ) -> Alone:
@@ -38,11 +49,11 @@ def alone(
     if winner is None or first_at is None:
         return UNKNOWN
     primary = attempts[0]
-    if primary.overtaken_at is not None:
-        age_ms = primary.measurement.since_start_ms(primary.overtaken_at)
-        if primary.predicted_s is None:
+    if (overtaken := primary.overtaken) is not None:
+        age_ms = primary.measurement.since_start_ms(overtaken.at)
+        if overtaken.expected_s is None:
             return Alone(age_ms=age_ms)
-        return Alone(None, since_received_ms(primary.measurement.started + primary.predicted_s), age_ms)
+        return Alone(None, since_received_ms(primary.measurement.started + overtaken.expected_s), age_ms)
     token_at = primary.token_at()
     if primary.failed_at is None:
         return Alone(since_received_ms(first_at if token_at is None else token_at))

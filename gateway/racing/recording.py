@@ -14,6 +14,7 @@ from gateway.racing.costs import settle
 from gateway.racing.judging import CUT_SHORT, UNJUDGED, Judgement
 from gateway.racing.measurement import Measurement, milliseconds
 from gateway.racing.requested import requested
+from gateway.racing.watch import Overtaken
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.rate_limits import headroom
@@ -68,13 +69,12 @@ def attempt_record(
     sendings: Sendings,
     error: UpstreamError | None,
     censored_at: float | None,
-    overtaken_at: float | None = None,
-    predicted_s: float | None = None,
+    overtaken: Overtaken | None = None,
     judgement: Judgement = UNJUDGED,
 ) -> AttemptRecord:
     """Return the record of an attempt as it ended, without its cost: the winner's usage may be needed for it.
 
-    ``censored_at`` is when it was cut, ``overtaken_at`` when another one won, if that was before its first token.
+    ``censored_at`` is when it was cut, ``overtaken`` that another one won before its first token.
     """
     since_start_ms = measurement.since_start_ms
     ttft_ms, answer_ms = since_start_ms(measurement.first_at), since_start_ms(measurement.answer_at)
@@ -99,9 +99,9 @@ def attempt_record(
         ttft_answer_ms=answer_ms,
         last_token_ms=since_start_ms(measurement.last_at),
         censored_at_ms=since_start_ms(censored_at),
-        is_overtaken=overtaken_at is not None,
-        overtaken_at_ms=since_start_ms(overtaken_at),
-        predicted_ms=None if predicted_s is None else milliseconds(predicted_s),
+        is_overtaken=overtaken is not None,
+        overtaken_at_ms=None if overtaken is None else since_start_ms(overtaken.at),
+        predicted_ms=None if overtaken is None or overtaken.expected_s is None else milliseconds(overtaken.expected_s),
         status_code=exchange.status if exchange is not None else (error.status if error else None),
         error_kind=error.kind if error else None,
         error_message=error.message if error else None,

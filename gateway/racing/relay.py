@@ -1,45 +1,29 @@
 """A relay: one deployment after the other until one has answered, for requests that are routed but not raced."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from gateway.calls import (
-    AttemptRecord,
-    AttemptStart,
-    Call,
-    CallRecord,
-    Outcome,
-    Recorder,
-    Role,
-)
-from gateway.errors import (
-    ApiError,
-    ClientDisconnected,
-    InternalError,
-    NotAsked,
-    RaceFailed,
-    all_cooling,
-    race_failed,
-)
+from gateway.calls import AttemptRecord, CallRecord, Outcome, Role
+from gateway.errors import ApiError, ClientDisconnected, InternalError
 from gateway.fleet import Deployment, Model
-from gateway.racing.measurement import milliseconds
+from gateway.racing.open_call import OpenCall, Unanswered
 from gateway.racing.outlet import Outlet, Relayed
-from gateway.racing.race import Earlier
-from gateway.racing.recording import call_record, call_start, outcome_of
+from gateway.racing.recording import outcome_of
 from gateway.racing.relayed_records import RelayedAttempt, billed, relayed_record
-from gateway.racing.seats import Line, Seats
+from gateway.racing.seated import Seated
 from gateway.racing.sink import ClientGone
-from gateway.racing.tasks import AttemptTasks
-from gateway.racing.wait import Wait
 from gateway.steering.planner import Plan
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Request, Rest
 from providers.multipart import Form
 from providers.sendings import Sendings
 from providers.whole_answers import NOTHING, Reported, reported
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MAX_CLIENT_FAULTS = 2  # a request called wrong by two providers is wrong
 
@@ -56,77 +40,43 @@ class Asking(msgspec.Struct, frozen=True):
 class Relay:
     """Runs one call along a plan's deployments. Use once: ``await Relay(...).run(outlet)``.
 
-    Where nobody answers, ``falls_back`` is asked whether the call goes on elsewhere: it is not recorded then, and
-    ``behind`` is what the next relay has to be told. ``not_asked`` says of everybody but those it is given who
-    was passed over, and why.
+    ``answer`` is the one that was given, once there is one.
     """
 
-    def __init__(
-        self,
-        call: Call,
-        model: Model,
-        plan: Plan,
-        recorder: Recorder,
-        asking: Asking,
-        *,
-        tasks: AttemptTasks,
-        seats: Seats,
-        clock: Callable[[], float],
-        new_id: Callable[[], str],
-        utc_now: Callable[[], datetime],
-        cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
-        falls_back: Callable[[ApiError], bool] = lambda _: False,
-        not_asked: Callable[[Collection[str]], Sequence[NotAsked]] = lambda _: (),
-        earlier: Earlier | None = None,
-    ) -> None:
-        self.behind: Earlier | None = None
-        self._call = call
+    def __init__(self, open_call: OpenCall, model: Model, plan: Plan, asking: Asking) -> None:
+        self.answer: Relayed | None = None
+        self._open_call = open_call
         self._model = model
         self._plan = plan
-        self._recorder = recorder
         self._asking = asking
-        self._new_id = new_id
-        self._utc_now = utc_now
-        self._cancelled_as = cancelled_as
-        self._falls_back = falls_back
-        self._not_asked = not_asked
-        self._earlier = earlier or Earlier()
-        self._clock = clock
-        self._attempts: list[AttemptRecord] = []
-        self._tasks = tasks
-        self._under_way: str | None = None  # the deployment that is being asked
-        self._seats = seats
-        self._waited_s = self._earlier.waited_s
-        self._line: Line | None = None  # in which the attempt under way has a seat
+        self._seated = Seated(open_call)
 
-    async def run(self, outlet: Outlet) -> tuple[CallRecord, Relayed]:
-        """Ask each deployment in turn; return the record and the first answer.
+    async def run(self, outlet: Outlet) -> CallRecord | Unanswered:
+        """Ask each deployment in turn; return the call's record, or why nobody answered.
 
-        What is still to come of that has gone to ``outlet`` by then, or its client has left, or it has broken off.
-
-        Raises:
-            RaceFailed: nobody answered.
-
+        What is still to come of an answer has gone to ``outlet`` by then, or its client has left, or it broke off.
         """
+        self._open_call.asks(self._model)
         try:
             return await self._run(outlet)
+        except asyncio.CancelledError:  # while it waited for a seat; else it is recorded
+            why = self._open_call.cancelled_as()
+            self._close(None, why.status, why.code)
+            raise
         finally:
-            self._stand_up()
+            self._seated.stand_up()
 
-    async def _run(self, outlet: Outlet) -> tuple[CallRecord, Relayed]:
+    async def _run(self, outlet: Outlet) -> CallRecord | Unanswered:
         names = [launch.deployment for launch in self._plan.launches] + list(self._plan.rest)
-        if not names:
-            wait_s = self._plan.retry_after_s or 1.0
-            raise self._give_up(all_cooling(self._call.model, self._not_asked(()), wait_s))
         failures: list[tuple[str, UpstreamError]] = []
         full: Sequence[str] = ()
         while names:
-            name = await self._sit_down(names) if self._seats.lines else names[0]
+            name = await self._seated.sit_down(names, self._plan.tripped)
             if name is None:
                 full = names
                 break
             names.remove(name)
-            if failures and self._is_late(self._model.deployments[name]):
+            if failures and self._is_late(self._model.deployments[name], len(failures)):
                 break
             attempt = self._launch(self._model.deployments[name])
             try:
@@ -134,7 +84,7 @@ class Relay:
             except UpstreamError as error:
                 failures.append((name, error.without_frames()))
                 self._end(attempt, outcome_of(error), error=error)
-                self._stand_up()
+                self._seated.stand_up()
             except BaseException as reason:
                 self._abandon(attempt, reason)
                 raise
@@ -142,84 +92,10 @@ class Relay:
                 return await self._answered(attempt, answer, outlet)
             if sum(error.kind is ErrorKind.BAD_REQUEST for _, error in failures) >= MAX_CLIENT_FAULTS:
                 break
-        out = self._not_asked({*full, *(name for name, _ in failures)})
-        adhoc = self._model.adhoc
-        raise self._give_up(race_failed(self._call.model, failures, full=full, out=out, adhoc=adhoc))
-
-    def answered_here(self) -> CallRecord:
-        """Record a call that nobody answered, and that ``falls_back`` kept open, as answered by the gateway itself."""
-        return self._close(None, 200, None)
-
-    async def _sit_down(self, names: Sequence[str]) -> str | None:
-        """Return the first of ``names`` that has room, or is the first to have it in time; its seat is taken.
-
-        The broken are asked only where there is nobody to wait for, or the waiting was in vain.
-        """
-        tripped = self._plan.tripped
-        well = [name for name in names if name not in tripped]
-        chosen = next(filter(self._has_room, well), None)
-        if chosen is None:
-            if well and (name := await self._turn(tuple(dict.fromkeys(well)))) is not None:
-                return name
-            chosen = next(filter(self._has_room, names), None)
-        if chosen is not None:
-            self._take(chosen)
-        return chosen
-
-    async def _turn(self, names: Sequence[str]) -> str | None:
-        """Wait until one of ``names``, which are all full, has a seat; return it, None if that takes too long."""
-        loop = asyncio.get_running_loop()
-        called: asyncio.Future[str | None] = loop.create_future()
-
-        def seated(name: str) -> None:
-            if not called.done():  # or its client has just gone
-                self._take(name)
-                called.set_result(name)
-
-        def timed_out() -> None:
-            if not called.done():
-                called.set_result(None)
-
-        wait = Wait(
-            self._seats,
-            self._call.model,
-            self._seats.queue_timeout_s - self._waited_s,
-            seated=seated,
-            timed_out=timed_out,
-            clock=self._clock,
-            loop=loop,
-        )
-        wait.line_up(names)
-        try:
-            return await called if wait.start_clock() else None
-        except asyncio.CancelledError:
-            why = self._cancelled_as()
-            self._close(None, why.status, why.code)
-            raise
-        finally:
-            wait.forget()
-            self._waited_s += wait.waited_s
-
-    def _has_room(self, name: str) -> bool:
-        line = self._seats.lines.get(name)
-        return line is None or line.has_room
-
-    def _take(self, name: str) -> None:
-        self._line = self._seats.lines.get(name)
-        if self._line is not None:
-            self._line.take()
-
-    def _stand_up(self) -> None:
-        """Count the attempt out and give its seat back, once."""
-        name, self._under_way = self._under_way, None
-        if name is not None:
-            self._tasks.left(name)
-        line, self._line = self._line, None
-        if line is not None:
-            line.give_back()
+        return Unanswered(tuple(failures), tuple(full), {name for name, _ in failures})
 
     async def _ask(self, attempt: RelayedAttempt) -> Answer:
-        call, deployment, asking = self._call, attempt.deployment, self._asking
+        call, deployment, asking = self._open_call.call, attempt.deployment, self._asking
         request = Request(
             model=deployment.model,
             fields=call.fields,
@@ -240,22 +116,24 @@ class Relay:
         except TimeoutError:
             raise UpstreamError(kind, f"no answer within {limit_s:g} s") from None
 
-    async def _answered(self, attempt: RelayedAttempt, answer: Answer, outlet: Outlet) -> tuple[CallRecord, Relayed]:
-        ttft_s = self._clock() - attempt.began
+    async def _answered(self, attempt: RelayedAttempt, answer: Answer, outlet: Outlet) -> CallRecord:
+        open_call = self._open_call
+        call, now = open_call.call, open_call.services.clock()
+        ttft_s = now - attempt.began
         start = attempt.start
-        self._recorder.first_token(self._call.model, self._call.prompt_class, start, ttft_s)
-        relayed = Relayed(
-            call=self._call,
+        open_call.services.recorder.first_token(call.model, call.prompt_class, start, ttft_s)
+        relayed = self.answer = Relayed(
+            call=call,
             provider=start.provider,
             deployment=start.deployment,
             launched=start.number,
-            ttft_ms=self._since_received_ms(),
+            ttft_ms=open_call.since_received_ms(now),
             answer=answer,
         )
         if answer.rest is not None:
-            return await self._pass_on(attempt, relayed, answer.rest, outlet, ttft_s), relayed
+            return await self._pass_on(attempt, relayed, answer.rest, outlet, ttft_s)
         winner = self._end(attempt, Outcome.WON, answer=answer, said=reported(answer.body), ttft_s=ttft_s)
-        return self._close(winner, answer.status, None), relayed
+        return self._close(winner, answer.status, None)
 
     async def _pass_on(
         self, attempt: RelayedAttempt, relayed: Relayed, rest: Rest, outlet: Outlet, ttft_s: float
@@ -279,7 +157,7 @@ class Relay:
             error = rest.error  # told in the stream itself: the client has it, and the ledger
             attempted = end(Outcome.WON if error is None else Outcome.FAILED, error)
             record = self._close(attempted, answer.status, None if error is None else error.kind)
-            self._stand_up()  # the provider is done, however slowly the client reads
+            self._seated.stand_up()  # the provider is done, however slowly the client reads
             await outlet.end(data)
         except UpstreamError as broken:
             outlet.drop()
@@ -299,7 +177,7 @@ class Relay:
         clocks = attempt.deployment.clocks
         limit_s, kind, told = clocks.stall_s, ErrorKind.STALL_TIMEOUT, f"nothing further within {clocks.stall_s:g} s"
         if clocks.total_s is not None:
-            left_s = attempt.began + clocks.total_s - self._clock()
+            left_s = attempt.began + clocks.total_s - self._open_call.services.clock()
             if left_s < limit_s:
                 limit_s, kind = max(0.0, left_s), ErrorKind.TOTAL_TIMEOUT
                 told = f"no end of the answer within {clocks.total_s:g} s"
@@ -310,29 +188,19 @@ class Relay:
             raise UpstreamError(kind, told) from None
 
     def _launch(self, deployment: Deployment) -> RelayedAttempt:
-        number = self._launched + 1
-        start = AttemptStart(
-            id=self._new_id(),
-            number=number,
-            started_at=self._utc_now(),
-            role=Role.PRIMARY if number == 1 else Role.FAILOVER,
-            provider=deployment.provider,
-            deployment=deployment.name,
-            launch_offset_ms=self._since_received_ms(),
-            model=self._call.model,
-            in_flight=self._tasks.in_flight(deployment.name),
-            asked_tokens=self._call.prompt_tokens,
-        )
-        self._under_way = deployment.name
-        self._tasks.entered(deployment.name)
-        if number == 1:
-            self._recorder.call_started(call_start(self._call, (start,)))
-        self._recorder.attempt_started(self._call.model, start)
-        return RelayedAttempt(start, deployment, self._clock(), Sendings())
+        open_call = self._open_call
+        now = open_call.services.clock()
+        role = Role.FAILOVER if open_call.launched else Role.PRIMARY
+        start = open_call.launch(deployment, role, now=now)
+        self._seated.enter(deployment.name)
+        open_call.begin([start])
+        open_call.services.recorder.attempt_started(open_call.call.model, start)
+        return RelayedAttempt(start, deployment, now, Sendings())
 
-    def _is_late(self, following: Deployment) -> bool:
+    def _is_late(self, following: Deployment, failures: int) -> bool:
         """Tell whether so much time has passed that whoever comes next is not tried, unless it is the second."""
-        return len(self._attempts) > 1 and self._clock() - self._call.received_at >= following.clocks.ttft_s
+        age_s = self._open_call.services.clock() - self._open_call.call.received_at
+        return failures > 1 and age_s >= following.clocks.ttft_s
 
     def _abandon(
         self,
@@ -345,7 +213,7 @@ class Relay:
         """Record that the client has gone, that the gateway is stopping, or that it is itself at fault."""
         why: type[ApiError] = InternalError
         if isinstance(reason, ClientGone | asyncio.CancelledError):
-            why = self._cancelled_as()
+            why = self._open_call.cancelled_as()
         if isinstance(reason, ClientGone) and not issubclass(why, ClientDisconnected):
             why = ClientDisconnected
         outcome = Outcome.CLIENT_GONE if issubclass(why, ClientDisconnected) else Outcome.INTERRUPTED
@@ -362,50 +230,17 @@ class Relay:
         error: UpstreamError | None = None,
         ttft_s: float | None = None,
     ) -> AttemptRecord:
+        now = self._open_call.services.clock()
         record = relayed_record(
-            self._call, attempt, outcome, self._clock(), answer=answer, said=said, error=error, ttft_s=ttft_s
+            self._open_call.call, attempt, outcome, now, answer=answer, said=said, error=error, ttft_s=ttft_s
         )
-        self._attempts.append(record)
-        self._recorder.attempt_ended(self._call.model, self._call.prompt_class, record)
+        self._open_call.ended(record)
         return record
-
-    def _give_up(self, error: RaceFailed) -> RaceFailed:
-        """Take that nobody answers: leave the call to somebody else, or record that it failed."""
-        if self._falls_back(error):
-            self.behind = Earlier(
-                (*self._earlier.attempts, *self._attempts),
-                self._launched,
-                {**self._earlier.deployments, **self._model.deployments},
-                self._waited_s,
-            )
-        else:
-            self._close(None, error.status_code, error.kind)
-        return error
 
     def _close(self, winner: AttemptRecord | None, status_code: int, error_kind: str | None) -> CallRecord:
-        call = self._call
-        attempts = [*self._earlier.attempts, *self._attempts]
-        record = call_record(
-            call,
-            attempts,
+        return self._open_call.finish(
             winner,
-            billed(
-                {**self._earlier.deployments, **self._model.deployments}, attempts, is_priced=self._asking.is_priced
-            ),
-            launched=self._launched,
             status_code=status_code,
             error_kind=error_kind,
-            ttft_ms=None,
-            total_ms=self._since_received_ms(),
-            overhead_ms=None,
-            answered_model=call.model if call.asked_model is not None and winner is not None else None,
+            priced_as=partial(billed, is_priced=self._asking.is_priced),
         )
-        self._recorder.call_finished(record)
-        return record
-
-    @property
-    def _launched(self) -> int:
-        return self._earlier.launched + len(self._attempts)
-
-    def _since_received_ms(self) -> float:
-        return milliseconds(self._clock() - self._call.received_at)

@@ -219,13 +219,11 @@ def nothing_was_launched_beyond_its_limits(evidence: Evidence) -> Iterator[str]:
         plans = evidence.steering.plans.get(task, [])
         if not (record := evidence.store.calls.get(call_id)) or not plans:
             continue
-        if len({each.model for each in record.attempts}) > 1:
-            continue
-        planned = Counter(launch.role for _, plan in plans for launch in plan.launches)
-        raced = Counter(each.role for each in record.attempts if each.role in EXTRA_ROLES)
-        for role, number in raced.items():
-            if number > planned[role]:
-                yield f"call {call_id}: {number} attempts as {role}, planned {planned[role]}"
+        planned = Counter((model, launch.role) for model, plan in plans for launch in plan.launches)
+        raced = Counter((each.model, each.role) for each in record.attempts if each.role in EXTRA_ROLES)
+        for (model, role), number in raced.items():
+            if number > planned[model or "", role]:
+                yield f"call {call_id}: {number} attempts as {role}, planned {planned[model or '', role]}"
         names = {name for _, plan in plans for name in [*(each.deployment for each in plan.launches), *plan.rest]}
         if stray := {each.deployment for each in record.attempts} - names:
             yield f"call {call_id}: {stray} are not in its plan"

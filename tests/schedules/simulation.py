@@ -18,6 +18,7 @@ from random import Random
 from typing import Any, cast
 
 import structlog
+from msgspec import structs
 
 from gateway.app import Gateway
 from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, HourlySum, Recorder
@@ -231,8 +232,8 @@ async def _life(scenario: Scenario, evidence: Evidence, folder: Path, loop: Shuf
     evidence.limits.append(_limits(settings))
     gateway = evidence.gateway = Gateway(settings, runtime)
     context = gateway.context
-    evidence.witness = Witness(context.recorder, loop)
-    context.recorder = evidence.witness
+    evidence.witness = Witness(context.services.recorder, loop)
+    context.services = structs.replace(context.services, recorder=evidence.witness)
     evidence.steering = WitnessedSteering(context.steering)
     context.steering = cast("Any", evidence.steering)
     await gateway.start()
@@ -242,7 +243,7 @@ async def _life(scenario: Scenario, evidence: Evidence, folder: Path, loop: Shuf
         await asyncio.gather(*rest)
     finally:
         await gateway.close()
-    for name, line in context.seats.lines.items():
+    for name, line in context.services.seats.lines.items():
         evidence.seats[name] = (line.taken, len(line.waiting))
     for model in (MODEL, OTHER_MODEL, SPARE_MODEL):
         evidence.budget_left[model] = gateway.steering.extra_attempts_left(model)

@@ -9,7 +9,7 @@ from gateway.ingress.asked import demand_turns, needs_of
 from gateway.ingress.body import Contents
 from gateway.ingress.context import CONTEXT
 from gateway.ingress.relayed.apis import COUNT_TOKENS
-from gateway.ingress.relayed.relaying import RelayedWay, receive
+from gateway.ingress.relayed.relaying import answered, receive
 from gateway.ingress.surfaces.messages import MEDIA
 from providers.errors import ErrorKind
 
@@ -35,4 +35,4 @@ async def count_tokens(request: web.Request) -> web.StreamResponse:
         )
 
     with context.fleet.lease():
-        return await RelayedWay(context, request, COUNT_TOKENS, asked, origin, answer_here=estimate).answer()
+        return await answered(context, request, COUNT_TOKENS, asked, origin, answer_here=estimate)

@@ -1,16 +1,15 @@
 """A call's entry into its relay: what it is, who can answer it, and who is asked first."""
 
-from collections.abc import Mapping
-
 import msgspec
 
-from gateway.calls import Call, Objective, WinOn
+from gateway.calls import Call
 from gateway.errors import NoDeploymentFits
-from gateway.fleet import Deployment, Fleet, Model
+from gateway.fleet import Deployment, Fleet
 from gateway.ingress.body import CHARS_PER_TOKEN
 from gateway.ingress.context import Context
-from gateway.ingress.entry import Entry, Origin
+from gateway.ingress.entry import Entry
 from gateway.ingress.fitting import against_policy
+from gateway.ingress.new_call import Origin, new_call
 from gateway.ingress.preferences.override import as_asked
 from gateway.ingress.preferences.provider_preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.ingress.preferences.resolved_model import IGNORED, in_order
@@ -60,7 +59,18 @@ def enter_relay(
             excluded[deployment.name] = reason
     if not able:
         raise NoDeploymentFits(model.name, excluded)
-    call = _call(context, api, asked, origin, model=model, fields=fields, instead_of=instead_of)
+    call = new_call(
+        context,
+        origin,
+        model,
+        instead_of,
+        asked_model=asked.model,
+        endpoint=api.endpoint,
+        streamed=asked.stream,
+        prompt_class=api.prompt_class(asked.size),
+        prompt_tokens=asked.size // CHARS_PER_TOKEN if api.estimates else 0,
+        fields=fields,
+    )
     terms = Terms(
         call.objective,
         call.prompt_tokens,
@@ -76,7 +86,7 @@ def enter_relay(
         plan = in_order(plan, chosen.order)
     if chosen is not None and not chosen.failover:
         plan = msgspec.structs.replace(plan, rest=())
-    return Entry(call, model, plan, told, None, tuple(able), fleet)
+    return Entry(call, model, plan, told, None, tuple(able))
 
 
 def _against(deployment: Deployment, api: RelayedApi, policy: DataPolicy) -> str | None:
@@ -84,37 +94,3 @@ def _against(deployment: Deployment, api: RelayedApi, policy: DataPolicy) -> str
     if api.api not in deployment.apis:
         return f"answers {', '.join(sorted(deployment.apis))} only"
     return against_policy(deployment, policy)
-
-
-def _call(
-    context: Context,
-    api: RelayedApi,
-    asked: RelayedRequest,
-    origin: Origin,
-    *,
-    model: Model,
-    fields: Mapping[str, msgspec.Raw],
-    instead_of: Call | None,
-) -> Call:
-    return Call(
-        id=context.new_id() if instead_of is None else instead_of.id,
-        received_at=context.clock() if instead_of is None else instead_of.received_at,
-        started_at=context.utc_now() if instead_of is None else instead_of.started_at,
-        client=origin.client.name,
-        model=model.name,
-        asked_model=None if model.name == asked.model else asked.model,
-        endpoint=api.endpoint,
-        streamed=asked.stream,
-        mode=model.race.mode,
-        objective=Objective.FIRST_TOKEN,
-        win_on=WinOn.ANY,
-        prompt_class=api.prompt_class(asked.size),
-        prompt_tokens=asked.size // CHARS_PER_TOKEN if api.estimates else 0,
-        wants_usage=False,
-        fields=fields,
-        headers=origin.headers,
-        tags=origin.tags,
-        request_id=origin.request_id,
-        replica=context.replica,
-        region=context.settings.region,
-    )

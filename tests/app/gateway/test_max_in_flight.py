@@ -46,7 +46,7 @@ async def asked(stage: Stage, body: Any = None, path: str = "/v1/chat/completion
 
 async def settled(stage: Stage, waiting: int) -> None:
     """Return when so many calls wait."""
-    while stage.gateway.context.seats.waiting != waiting:  # noqa: ASYNC110 - nobody else is told
+    while stage.gateway.context.services.seats.waiting != waiting:  # noqa: ASYNC110 - nobody else is told
         await asyncio.sleep(0)
 
 
@@ -67,7 +67,7 @@ async def test_fifty_calls_at_once_are_answered_five_at_a_time(serve: Serve, str
         waits = await stage.rows("select launch_offset_ms from attempts order by launch_offset_ms desc")
         assert len(rows) == CROWD
         assert max(row["ttft_ms"] for row in rows) >= waits[0]["launch_offset_ms"]
-        assert stage.gateway.context.seats.lines["alpha/m"].taken == 0
+        assert stage.gateway.context.services.seats.lines["alpha/m"].taken == 0
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -178,7 +178,7 @@ async def test_racers_never_pass_the_limit_and_losers_give_their_seats_back(serv
         assert [reply.status for reply in replies] == [200] * CROWD
         assert stage["alpha"].counts.most_in_flight <= 3
         await stage["beta"].reach(disconnects=stage["beta"].counts.requests)
-        assert [line.taken for line in stage.gateway.context.seats.lines.values()] == [0, 0]
+        assert [line.taken for line in stage.gateway.context.services.seats.lines.values()] == [0, 0]
 
 
 async def test_a_client_that_hangs_up_while_it_waits_frees_its_place(serve: Serve) -> None:
@@ -246,8 +246,8 @@ async def test_a_reload_counts_what_is_under_way_and_lets_go_who_waits(serve: Se
         go.set()
         assert [reply.status for reply in await asyncio.gather(*calls)] == [200] * 7
         assert stage["alpha"].counts.most_in_flight == 4
-        line = stage.gateway.context.seats.lines["alpha/m"]
-        assert (line.taken, len(line.waiting), stage.gateway.context.seats.strangers) == (0, 0, {})
+        line = stage.gateway.context.services.seats.lines["alpha/m"]
+        assert (line.taken, len(line.waiting), stage.gateway.context.services.seats.strangers) == (0, 0, {})
 
 
 async def test_a_plan_tells_who_is_full(serve: Serve) -> None:

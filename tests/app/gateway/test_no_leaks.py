@@ -80,7 +80,7 @@ async def test_a_hundred_mixed_calls_leave_nothing_behind(serve: Serve) -> None:
         assert sum(row["n"] for row in rows) == 101
         assert {row["status_code"] for row in rows} >= {200, 499}
         assert await stage.rows("select * from attempts where call_id not in (select id from calls)") == []
-        if ending := set(stage.gateway.context.attempts._tasks):  # a winner reads on to the end of its body
+        if ending := set(stage.gateway.context.services.tasks._tasks):  # a winner reads on to the end of its body
             await asyncio.wait(ending)
         assert busy(stage) == {"alpha": 0, "beta": 0, "gamma": 0}
         for row in stage.gateway.steering.leaderboard(MODEL).deployments:
@@ -107,7 +107,7 @@ async def test_calls_leave_nothing_to_the_garbage_collector(serve: Serve, stream
             for _ in range(10):
                 await settle(stage, stream=stream)
             await stage.gateway.context.fleet.idle()
-            if ending := set(stage.gateway.context.attempts._tasks):
+            if ending := set(stage.gateway.context.services.tasks._tasks):
                 await asyncio.wait(ending)
             for _ in range(100):  # turns in which the last tasks end
                 await asyncio.sleep(0)

@@ -9,7 +9,7 @@ from tests.unit.racing.virtual_time import run
 
 
 async def listed(*dropped: str) -> str:
-    call = Track(Timetable("a", [])).race().call
+    call = Track(Timetable("a", [])).race().open_call.call
     return of_answer(msgspec.structs.replace(call, dropped={"a": dropped}), "p", "a", 1, {})["x-holeshot-dropped"]
 
 

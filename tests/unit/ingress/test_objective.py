@@ -8,7 +8,7 @@ import pytest
 from gateway.calls import Objective
 from gateway.ingress.asked import Asked
 from gateway.ingress.body import Contents
-from gateway.ingress.entry import resolved
+from gateway.ingress.entry import resolved_objective
 from gateway.ingress.surfaces.chat import read_chat
 
 FUNCTION = {"type": "function", "function": {"name": "look_up"}}
@@ -21,7 +21,7 @@ def body(**fields: Any) -> Asked:
 
 def objective(configured: Objective = Objective.AUTO, **fields: Any) -> Objective:
     chat = body(**fields)
-    return resolved(configured, streamed=chat.stream, for_program=chat.for_program)
+    return resolved_objective(configured, streamed=chat.stream, for_program=chat.for_program)
 
 
 def test_a_streamed_chat_is_read_along() -> None:

@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
+from gateway.calls import CallRecord
 from gateway.racing.gather import GatheringSink
-from gateway.racing.race import Race
+from gateway.racing.open_call import Unanswered
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
-from tests.unit.racing.track import ROLE, Timetable, Track, delta
+from tests.unit.racing.track import FINISH, ROLE, Timetable, Track, delta
 from tests.unit.racing.virtual_time import run
 
 BROKEN = UpstreamError(ErrorKind.DISCONNECTED, "gone")
@@ -28,25 +29,36 @@ class Reluctant(Timetable):
         raise AssertionError("it was to be cut")
 
 
-def leaving(track: Track) -> Race:
-    race = track.race()
-    race._falls_back = lambda _: True
-    return race
-
-
-def test_a_call_left_to_another_model_is_not_recorded_by_the_race_that_failed() -> None:
+def test_a_call_that_nobody_answered_is_not_recorded_by_the_race() -> None:
     track = Track(Timetable("a", [(0.1, BROKEN)]))
 
-    async def main() -> Race:
-        race = leaving(track)
-        with pytest.raises(Exception, match="gone"):
-            await race.run()
-        return race
+    async def main() -> CallRecord | Unanswered:
+        return await track.race().run()
 
-    race = run(main())
+    ending = run(main())
+    assert isinstance(ending, Unanswered)
+    assert [(name, error.message) for name, error in ending.failures] == [("a", "gone")]
     assert track.recorder.records == []
-    assert race.behind is not None
-    assert [attempt.deployment for attempt in race.behind.attempts] == ["a"]
+
+
+def test_a_loser_that_is_still_watched_when_its_call_goes_on_keeps_its_number_and_its_row() -> None:
+    breaks = Timetable("breaks", [(0.1, delta("half")), (0.3, BROKEN)])
+    late = Timetable("late", [(2.0, delta("late")), (2.1, FINISH), (2.1, None)], [(0.1, BROKEN)])
+    first = Track(breaks, late, sink=GatheringSink(), audited=["late"], permits=9)
+    following = Track(Timetable("c", [(0.1, delta("well")), (0.2, FINISH), (0.2, None)]), sink=GatheringSink())
+
+    async def main() -> CallRecord | Unanswered:
+        assert isinstance(await first.race().run(), Unanswered)
+        following.open_call = first.open_call
+        record = await following.race().run()
+        await asyncio.sleep(5)
+        return record
+
+    record = run(main())
+    assert isinstance(record, CallRecord)
+    rows = [*record.attempts, *first.recorder.audited]
+    assert sorted((row.number, row.deployment) for row in rows) == [(1, "breaks"), (2, "late"), (3, "late"), (4, "c")]
+    assert record.launched == 4
 
 
 def test_a_client_that_hangs_up_before_the_other_model_is_asked_is_recorded_once() -> None:
@@ -54,7 +66,7 @@ def test_a_client_that_hangs_up_before_the_other_model_is_asked_is_recorded_once
     track = Track(breaks, Reluctant("reluctant"), sink=GatheringSink())
 
     async def main() -> None:
-        task = asyncio.create_task(leaving(track).run())
+        task = asyncio.create_task(track.race().run())
         await asyncio.sleep(1.0)
         assert track.recorder.records == []  # both have failed; the loser still lets go
         task.cancel()

@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from gateway.calls import Call, CallRecord, Mode, Objective, Role, WinOn
-from gateway.errors import AllRateLimited, AllTimedOut, ApiError, RaceFailed, RejectedByProvider, ShuttingDown
+from gateway.errors import AllRateLimited, AllTimedOut, ApiError, ClientDisconnected, RejectedByProvider, ShuttingDown
 from gateway.fleet import Clocks, Deployment, Model
+from gateway.racing.open_call import OpenCall, Unanswered
 from gateway.racing.outlet import Relayed
-from gateway.racing.race import Earlier
 from gateway.racing.relay import Asking, Relay
 from gateway.racing.seats import Seats
+from gateway.racing.services import Services
 from gateway.racing.sink import ClientGone
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import RaceSettings
@@ -27,7 +28,7 @@ from providers.listings import Listing
 from providers.prices import Price
 from providers.usage import Usage
 from tests.unit.racing import virtual_time
-from tests.unit.racing.track import RememberingRecorder
+from tests.unit.racing.track import RememberingRecorder, recorded
 
 Piece = bytes | UpstreamError | None  # None: the end
 VECTORS = b'{"data":[],"usage":{"prompt_tokens":3,"total_tokens":3}}'
@@ -134,8 +135,8 @@ class Room:
         asking: Asking = SPEECH,
         prompt_tokens: int = 0,
         gone_after: int | None = None,
-        falls_back: Callable[[ApiError], bool] = lambda _: False,
-        earlier: Earlier | None = None,
+        cancelled_as: type[ApiError] = ClientDisconnected,
+        open_call: OpenCall | None = None,
         seats: Seats | None = None,
         tasks: AttemptTasks | None = None,
     ) -> None:
@@ -182,24 +183,20 @@ class Room:
             replica="test",
             region=None,
         )
-        self.relay = Relay(
-            call,
-            Model(name="m", deployments=deployments, race=RaceSettings()),
-            plan,
-            self.recorder,
-            asking,
+        services = Services(
+            recorder=self.recorder,
             tasks=self.tasks,
             seats=seats or Seats(),
             clock=clock,
             new_id=lambda: f"attempt-{next(ids)}",
             utc_now=lambda: now,
-            falls_back=falls_back,
-            earlier=earlier,
         )
+        self.model, self.plan = Model(name="m", deployments=deployments, race=RaceSettings()), plan
+        self.open_call = open_call or OpenCall(services, call, cancelled_as=lambda: cancelled_as)
+        self.relay = Relay(self.open_call, self.model, plan, asking)
 
     async def run(self) -> CallRecord:
-        record, _ = await self.relay.run(self.outlet)
-        return record
+        return recorded(self.open_call, await self.relay.run(self.outlet), self.model, self.plan)
 
     async def fail(self) -> ApiError:
         with pytest.raises(ApiError) as caught:
@@ -351,8 +348,7 @@ async def test_being_cancelled_before_an_answer_censors_it() -> None:
 
 @in_virtual_time
 async def test_being_cancelled_by_a_gateway_that_stops_counts_against_nobody() -> None:
-    room = Room(Speaker(0.1, b"a", TimedRest([(100.0, b"b")])))
-    room.relay._cancelled_as = lambda: ShuttingDown
+    room = Room(Speaker(0.1, b"a", TimedRest([(100.0, b"b")])), cancelled_as=ShuttingDown)
     running = asyncio.ensure_future(room.run())
     await asyncio.sleep(3.0)
     running.cancel()
@@ -409,16 +405,14 @@ async def test_nobody_to_ask_is_a_rate_limit() -> None:
 
 @in_virtual_time
 async def test_a_call_that_goes_on_elsewhere_is_recorded_there() -> None:
-    room = Room(Speaker(0.1, SLOW), falls_back=lambda _: True)
-    assert isinstance(await room.fail(), RaceFailed)
+    room = Room(Speaker(0.1, SLOW))
+    assert isinstance(await room.relay.run(room.outlet), Unanswered)
     assert room.recorder.records == []
-    behind = room.relay.behind
-    assert behind is not None
-    following = Room(Speaker(0.1, VECTORS), earlier=behind)
+    following = Room(Speaker(0.1, VECTORS), open_call=room.open_call)
     record = await following.run()
     assert [(each.number, each.outcome) for each in record.attempts] == [(1, "failed"), (2, "won")]
     assert record.launched == 2
-    assert following.recorder.starts == []  # it had begun before
+    assert len(room.recorder.starts) == 1  # it had begun before
 
 
 @in_virtual_time

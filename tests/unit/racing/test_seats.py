@@ -7,6 +7,7 @@ import pytest
 
 from gateway.calls import AttemptStart, CallRecord, Role
 from gateway.errors import AllProvidersFailed, ApiError, AtCapacity, ShuttingDown
+from gateway.racing.open_call import Unanswered
 from gateway.racing.seats import Seats
 from providers.errors import ErrorKind, UpstreamError
 from tests.unit.racing.server import PATIENCE_S, Server, left_clean, limited, server
@@ -327,13 +328,13 @@ def test_the_time_spent_waiting_for_one_model_is_not_spent_again_for_the_next() 
     seats.lines["b"].take()
 
     async def fall_back() -> tuple[float, float]:
-        first = single(server("a"), seats=seats, falls_back=lambda _: True)
-        race = first.race()
-        with pytest.raises(AtCapacity):
-            await race.run()
-        assert race.behind is not None
-        waited_s = race.behind.waited_s
-        second = single(server("b"), seats=seats, earlier=race.behind)
+        first = single(server("a"), seats=seats)
+        ending = await first.race().run()
+        assert isinstance(ending, Unanswered)
+        assert ending.full == ("a",)
+        assert first.open_call is not None
+        waited_s = first.open_call.waited_s
+        second = single(server("b"), seats=seats, open_call=first.open_call)
         began = asyncio.get_running_loop().time()
         with pytest.raises(AtCapacity):
             await second.run()
@@ -345,13 +346,10 @@ def test_the_time_spent_waiting_for_one_model_is_not_spent_again_for_the_next() 
 def test_a_stopping_gateway_ends_who_waits() -> None:
     upstream, seats = server("a", total=10.0), limited(a=1)
     seats.lines["a"].take()
-    track = single(upstream, seats=seats)
-    race: Any = None
+    track = single(upstream, seats=seats, cancelled_as=ShuttingDown)
 
     async def stop() -> None:
-        nonlocal race
         race = track.race()
-        race._cancelled_as = lambda: ShuttingDown
         task = asyncio.create_task(race.run())
         await asyncio.sleep(1.0)
         task.cancel()

@@ -18,13 +18,16 @@ from gateway.calls import (
     Role,
     WinOn,
 )
-from gateway.errors import ApiError
+from gateway.errors import ApiError, ClientDisconnected
 from gateway.fleet import Clocks, Deployment, Model
+from gateway.ingress.journey import total_failure
 from gateway.racing.expected import answer_kind
 from gateway.racing.gather import GatheringSink
-from gateway.racing.race import Earlier, Race
+from gateway.racing.open_call import OpenCall, Unanswered
+from gateway.racing.race import Race
 from gateway.racing.reading import Block
 from gateway.racing.seats import Seats
+from gateway.racing.services import Services
 from gateway.racing.sink import ClientGone, Forward, Winner
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import RaceSettings
@@ -227,6 +230,15 @@ class RememberingRecorder:
         self.audited.append(attempt)
 
 
+def recorded(open_call: OpenCall, ending: CallRecord | Unanswered, model: Model, plan: Plan) -> CallRecord:
+    """Return the record of a call, or end it as its journey does when there is no other model to be asked."""
+    if isinstance(ending, Unanswered):
+        error = total_failure(model, plan, ending, ())
+        open_call.finish(None, status_code=error.status_code, error_kind=error.kind)
+        raise error
+    return ending
+
+
 CLOCKS = Clocks(connect_s=5.0, ttft_s=120.0, stall_s=120.0, total_s=None)
 
 
@@ -253,14 +265,15 @@ class Track:
         bills_after_disconnect: bool | None = None,
         tripped: Sequence[str] = (),
         seats: Seats | None = None,
-        falls_back: Callable[[ApiError], bool] = lambda _: False,
-        earlier: Earlier | None = None,
+        cancelled_as: type[ApiError] = ClientDisconnected,
+        open_call: OpenCall | None = None,
         fields: Mapping[str, Any] | None = None,
         deadline_ms: float | None = None,
     ) -> None:
         self.seats = seats or Seats()
         self.full: list[str] = []  # extra launches that found no room
-        self._waiting = {"falls_back": falls_back, "earlier": earlier}
+        self.open_call = open_call  # of a race before this one
+        self._cancelled_as = cancelled_as
         self.upstreams = {upstream.name: upstream for upstream in upstreams}
         self.recorder = RememberingRecorder()
         self.tasks = AttemptTasks()
@@ -316,7 +329,9 @@ class Track:
         self.plan = msgspec.structs.replace(self.plan, primary=estimate)
 
     async def run(self) -> CallRecord:
-        return await self.race().run()
+        """Run the race, and end the call as its journey would."""
+        race = self.race()
+        return recorded(race.open_call, await race.run(), self.model, self.plan)
 
     def race(self) -> Race:
         now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -339,20 +354,25 @@ class Track:
             answer_kind=answer_kind(self._fields),
             **self._call_options,  # type: ignore[arg-type] # four named options, checked by Call itself
         )
+        if self.open_call is None:
+            services = Services(
+                recorder=self.recorder,
+                tasks=self.tasks,
+                seats=self.seats,
+                clock=asyncio.get_running_loop().time,
+                new_id=lambda: f"attempt-{next(self._ids)}",
+                utc_now=lambda: now,
+            )
+            self.open_call = OpenCall(services, call, cancelled_as=lambda: self._cancelled_as)
+        else:
+            self.open_call.goes_on(call)
         return Race(
-            call,
+            self.open_call,
             self.model,
             self.plan,
             self.sink,
-            self.recorder,
-            tasks=self.tasks,
-            clock=asyncio.get_running_loop().time,
             permit=lambda launch: self._permit(launch.role),
-            seats=self.seats,
             full=lambda launch: self.full.append(launch.deployment),
-            new_id=lambda: f"attempt-{next(self._ids)}",
-            utc_now=lambda: now,
-            **self._waiting,  # type: ignore[arg-type] # two named options, checked by Race itself
         )
 
     def _permit(self, role: Role) -> bool:

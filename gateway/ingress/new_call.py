@@ -1,0 +1,79 @@
+"""How a request becomes a ``Call``, or the same call for another model: one place for every API."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from gateway.calls import AnswerKind, Call, Kind, Objective, WinOn
+from gateway.fleet import Model
+from gateway.ingress.admission import Client
+from gateway.ingress.context import Context
+from providers.dialects.dialect import Dialect
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks, and what came along with the request."""
+
+    client: Client
+    headers: Mapping[str, str] = {}  # those for upstream
+    tags: Mapping[str, str] = {}
+    request_id: str | None = None
+    explain: bool = False  # the plan is to be explained
+
+
+def new_call(
+    context: Context,
+    origin: Origin,
+    model: Model,
+    instead_of: Call | None,
+    *,
+    asked_model: str,
+    endpoint: str,
+    streamed: bool,
+    prompt_class: int,
+    prompt_tokens: int,
+    fields: Mapping[str, msgspec.Raw],
+    dialect: Dialect = Dialect.CHAT,
+    objective: Objective = Objective.FIRST_TOKEN,
+    win_on: WinOn = WinOn.ANY,
+    wants_usage: bool = False,
+    stateful: bool = False,
+    kind: Kind | None = None,
+    answer_kind: AnswerKind = AnswerKind.PLAIN,
+    deadline_ms: float | None = None,
+    wordings: Mapping[str, Mapping[str, msgspec.Raw]] = {},
+    dropped: Mapping[str, tuple[str, ...]] = {},
+    is_narrowed: bool = False,
+) -> Call:
+    """Return the call; ``instead_of`` is the same one as it was for a model that could not answer."""
+    services = context.services
+    return Call(
+        id=services.new_id() if instead_of is None else instead_of.id,
+        received_at=services.clock() if instead_of is None else instead_of.received_at,
+        started_at=services.utc_now() if instead_of is None else instead_of.started_at,
+        client=origin.client.name,
+        model=model.name,
+        asked_model=None if model.name == asked_model else asked_model,
+        endpoint=endpoint,
+        dialect=dialect,
+        streamed=streamed,
+        mode=model.race.mode,
+        objective=objective,
+        win_on=win_on,
+        prompt_class=prompt_class,
+        prompt_tokens=prompt_tokens,
+        wants_usage=wants_usage,
+        fields=fields,
+        wordings=wordings,
+        dropped=dropped,
+        headers=origin.headers,
+        tags=origin.tags,
+        replica=context.replica,
+        region=context.settings.region,
+        request_id=origin.request_id,
+        stateful=stateful,
+        kind=kind,
+        answer_kind=answer_kind,
+        deadline_ms=deadline_ms,
+        is_narrowed=is_narrowed,
+    )

@@ -1,0 +1,33 @@
+"""The receipt of a request, alike for every API: its client is admitted, then its body is read."""
+
+from collections.abc import Sequence
+
+from aiohttp import web
+
+from gateway.ingress import headers
+from gateway.ingress.admission import JSON
+from gateway.ingress.bodies.reading import read_body
+from gateway.ingress.body import read_tags
+from gateway.ingress.context import Context
+from gateway.ingress.new_call import Origin
+from gateway.ingress.plan_header import is_wanted
+
+
+async def received(request: web.Request, context: Context, takes: Sequence[str] = (JSON,)) -> tuple[bytes, Origin]:
+    """Return the body, of one of the media types that the API ``takes``, and who sent it.
+
+    Raises:
+        ApiError: the client may not ask, or its body is none, or the gateway is stopping.
+
+    """
+    context.check_begins()
+    client = context.admission.admit(request, tuple(takes))
+    body = await read_body(request)
+    request_id = headers.request_id(request.headers)
+    return body, Origin(
+        client=client,
+        headers=headers.for_upstream(request.headers, request_id),
+        tags=read_tags(request.headers.get("x-holeshot-tags")),
+        request_id=request_id,
+        explain=is_wanted(request.headers),
+    )

@@ -1,0 +1,55 @@
+"""The claim of a race: when it was planned and won, and what the call's record says of that."""
+
+from collections.abc import Sequence
+
+from gateway.calls import CallRecord
+from gateway.racing.alone import UNKNOWN, alone
+from gateway.racing.attempt import Attempt
+from gateway.racing.measurement import milliseconds
+from gateway.racing.open_call import OpenCall
+from gateway.racing.sink import Winner
+from providers.exchange import Exchange
+
+
+class Claim:
+    """Instants of one race, of the gateway's clock."""
+
+    __slots__ = ("_open_call", "_overhead_ms", "claimed_at", "planned_at")
+
+    def __init__(self, open_call: OpenCall) -> None:
+        self.planned_at = 0.0  # when the first is launched, unless it has to wait for a seat
+        self.claimed_at: float | None = None
+        self._open_call = open_call
+        self._overhead_ms: float | None = None
+
+    def winner(self, attempt: Attempt, exchange: Exchange, now: float) -> Winner:
+        """Return what the client is told of ``attempt``, which has won, and whose first token was there at ``now``."""
+        open_call = self._open_call
+        own_s = (self.planned_at - open_call.call.received_at) + max(0.0, open_call.services.clock() - now)
+        self._overhead_ms = milliseconds(own_s)
+        return Winner(
+            call=open_call.call,
+            provider=attempt.deployment.provider,
+            deployment=attempt.deployment.name,
+            launched=open_call.launched,
+            ttft_ms=open_call.since_received_ms(now),
+            overhead_ms=self._overhead_ms,
+            exchange=exchange,
+        )
+
+    def close(
+        self, attempts: Sequence[Attempt], winner: Attempt | None, status_code: int, error_kind: str | None
+    ) -> CallRecord:
+        """Record the call, once."""
+        # Under a hold, the client's first token is not the provider's, but the moment of release.
+        first_at = self.claimed_at if winner is not None and winner.measurement.meaningful else None
+        since_received_ms = self._open_call.since_received_ms
+        is_first = bool(attempts) and attempts[0].start.number == 1  # of the call's models
+        return self._open_call.finish(
+            None if winner is None else winner.record,
+            status_code=status_code,
+            error_kind=error_kind,
+            ttft_ms=None if first_at is None else since_received_ms(first_at),
+            overhead_ms=self._overhead_ms,
+            alone=alone(attempts, winner, first_at, since_received_ms) if is_first else UNKNOWN,
+        )

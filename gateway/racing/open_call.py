@@ -1,0 +1,164 @@
+"""A call that is under way: the one owner of its ids, launches and records, whichever models and APIs it goes through.
+
+A call may try several models, one after the other; it is one row with the attempts of all of them. It is recorded
+once, by ``finish``. An audited loser may end later: its row follows.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import msgspec
+
+from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, Role
+from gateway.errors import ApiError, ClientDisconnected
+from gateway.fleet import Deployment, Fleet, Model
+from gateway.racing.alone import UNKNOWN, Alone
+from gateway.racing.costs import settle
+from gateway.racing.measurement import milliseconds
+from gateway.racing.recording import call_record, call_start
+from gateway.racing.services import Services
+from gateway.racing.wait import Wait
+from providers.errors import UpstreamError
+
+
+class Unanswered(msgspec.Struct, frozen=True):
+    """Why one model's deployments have not answered."""
+
+    failures: Sequence[tuple[str, UpstreamError]] = ()  # by deployment, in their order
+    full: Sequence[str] = ()  # deployments that had no room under max_in_flight in time
+    asked: Collection[str] = ()  # all that were asked
+
+
+class OpenCall:
+    """One call from its entry to its record. ``record`` is None until it is finished."""
+
+    def __init__(
+        self,
+        services: Services,
+        call: Call,
+        *,
+        fleet: Fleet | None = None,
+        cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
+    ) -> None:
+        """Open ``call``; ``cancelled_as`` says why it is cancelled: its client has gone, or the gateway is stopping."""
+        self.services = services
+        self.call = call
+        self.fleet = fleet  # that the call began with, whatever is reloaded meanwhile
+        self.cancelled_as = cancelled_as
+        self.launched = 0  # attempts, for all models
+        self.waited_s = 0.0  # for a seat
+        self.record: CallRecord | None = None
+        self._winner: AttemptRecord | None = None
+        self._attempts: list[AttemptRecord] = []  # that have ended
+        self._deployments: Mapping[str, Deployment] = {}
+
+    def goes_on(self, call: Call) -> None:
+        """Go on as ``call``, which is the same one for another model."""
+        self.call = call
+
+    def asks(self, model: Model) -> None:
+        """Note whose deployments are asked from now on."""
+        known = self._deployments
+        self._deployments = {**known, **model.deployments} if known else model.deployments
+
+    def launch(self, deployment: Deployment, role: Role, *, now: float, audited: bool = False) -> AttemptStart:
+        """Return the start of the next attempt."""
+        services, call = self.services, self.call
+        self.launched += 1
+        return AttemptStart(
+            id=services.new_id(),
+            number=self.launched,
+            started_at=services.utc_now(),
+            role=role,
+            provider=deployment.provider,
+            deployment=deployment.name,
+            launch_offset_ms=self.since_received_ms(now),
+            audited=audited,
+            model=call.model,
+            in_flight=services.tasks.in_flight(deployment.name),
+            asked_tokens=call.prompt_tokens,
+        )
+
+    def begin(self, starts: Sequence[AttemptStart]) -> None:
+        """Tell of the call's first launches, before anything is sent."""
+        if starts[0].number == 1:
+            self.services.recorder.call_started(call_start(self.call, tuple(starts)))
+
+    def ended(self, attempt: AttemptRecord) -> None:
+        """Take the record of an attempt, as it ends."""
+        recorder, call = self.services.recorder, self.call
+        recorder.attempt_ended(attempt.model or call.model, call.prompt_class, attempt)
+        if self.record is None:
+            self._attempts.append(attempt)
+            return
+        max_tokens = self.record.max_tokens
+        bill = settle([attempt], self._winner, self._deployments, call.prompt_tokens, max_tokens)
+        recorder.attempt_audited(bill.attempts[0])
+
+    def finish(
+        self,
+        winner: AttemptRecord | None,
+        *,
+        status_code: int,
+        error_kind: str | None,
+        ttft_ms: float | None = None,
+        overhead_ms: float | None = None,
+        alone: Alone = UNKNOWN,
+        priced_as: Callable[[Mapping[str, Deployment], Sequence[AttemptRecord]], Mapping[str, Deployment]]
+        | None = None,
+    ) -> CallRecord:
+        """Record the call, once; a second time, return the record there is.
+
+        ``alone`` is what the primary of the first model would have done; ``priced_as`` replaces the deployments that
+        attempts are priced by.
+        """
+        if self.record is not None:
+            return self.record
+        call, self._winner = self.call, winner
+        attempts = sorted(self._attempts, key=_number) if len(self._attempts) > 1 else self._attempts
+        deployments = self._deployments if priced_as is None else priced_as(self._deployments, attempts)
+        is_fallback = call.asked_model is not None
+        self.record = call_record(
+            call,
+            attempts,
+            winner,
+            deployments,
+            launched=self.launched,
+            status_code=status_code,
+            error_kind=error_kind,
+            ttft_ms=ttft_ms,
+            total_ms=self.since_received_ms(self.services.clock()),
+            overhead_ms=overhead_ms,
+            alone=alone,
+            answered_model=call.model if is_fallback and winner is not None else None,
+            dropped=call.dropped.get(winner.deployment, ()) if call.dropped and winner is not None else (),
+        )
+        self.services.recorder.call_finished(self.record)
+        return self.record
+
+    def wait(
+        self, *, seated: Callable[[str], None], timed_out: Callable[[], None], loop: asyncio.AbstractEventLoop
+    ) -> Wait:
+        """Return a wait for a seat, as long as the call may still wait: all its waits count together."""
+        seats, clock = self.services.seats, self.services.clock
+        patience_s = seats.queue_timeout_s - self.waited_s
+        return Wait(seats, self.call.model, patience_s, seated=seated, timed_out=timed_out, clock=clock, loop=loop)
+
+    def waited(self, wait: Wait) -> None:
+        """End a wait."""
+        wait.forget()
+        self.waited_s += wait.waited_s
+
+    def holds_fleet(self, task: asyncio.Task[None]) -> None:
+        """Keep the call's upstreams open until ``task`` ends, though the call should end, and a reload come, before."""
+        if self.fleet is not None:
+            self.fleet.hold()
+            task.add_done_callback(self.fleet.let_go)
+
+    def since_received_ms(self, instant: float) -> float:
+        """Return an instant of the clock as milliseconds since the call was received."""
+        return milliseconds(instant - self.call.received_at)
+
+
+def _number(attempt: AttemptRecord) -> int:
+    return attempt.number

@@ -1,0 +1,105 @@
+"""The passage of one answer: read as it comes, kept until the win, then written to the sink."""
+
+from collections.abc import Sequence
+
+from gateway.calls import AnswerKind, Call
+from gateway.racing.answer_text import AnswerText
+from gateway.racing.clocks import AttemptClocks
+from gateway.racing.measurement import Measurement
+from gateway.racing.reading import AnswerReader, Block, joined
+from gateway.racing.sink import Forward, Sink
+from providers.dialects.event_codecs import CODECS
+from providers.errors import ErrorKind, UpstreamError
+
+UNCLAIMED_BYTES = 8 * 2**20  # a provider that sends this much before its first token is broken
+
+
+class Passage:
+    """What came of an answer, and where it goes. ``text`` is kept only where the answer is to be JSON."""
+
+    __slots__ = ("_clocks", "_forward", "_kept", "_kept_bytes", "_last", "_measurement", "announced", "reader", "text")
+
+    def __init__(self, call: Call, measurement: Measurement, clocks: AttemptClocks, secrets: Sequence[str]) -> None:
+        self.announced = False  # its first token was told of
+        self.text = AnswerText() if call.answer_kind is AnswerKind.JSON else None
+        self.reader = AnswerReader(
+            measurement,
+            clocks,
+            secrets,
+            read_event=CODECS[call.dialect].read_event,
+            drop_usage=call.streamed and not call.wants_usage,
+            text=self.text,
+        )
+        self._measurement = measurement
+        self._clocks = clocks
+        self._kept: list[Block] = []
+        self._kept_bytes = 0
+        self._last: Block | None = None
+        self._forward: Forward | None = None
+
+    def read(self, data: bytes, now: float) -> Block:
+        """Understand one read, ``b""`` at the end; after a finish reason, the rest has to follow soon."""
+        block = self.reader.read(data, now)
+        if self.reader.finished and not self.reader.done:
+            self._clocks.finish()
+        return block
+
+    def check_whole(self) -> None:
+        """Check an answer that has ended.
+
+        Raises:
+            UpstreamError: it is empty (upstream_empty), or broke off (upstream_truncated).
+
+        """
+        reader = self.reader
+        if not (reader.finished or self._measurement.meaningful):
+            message = "[DONE] without an answer" if reader.done else "the answer is empty"
+            raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, message)
+        if not (reader.finished or reader.done):
+            raise UpstreamError(ErrorKind.UPSTREAM_TRUNCATED, "the stream ended without a finish reason or [DONE]")
+
+    def keep(self, block: Block) -> None:
+        """Keep what came before the win.
+
+        Raises:
+            UpstreamError: that is more than any answer has before its first token.
+
+        """
+        self._kept.append(block)
+        self._kept_bytes += len(block.forward)
+        if self._kept_bytes > UNCLAIMED_BYTES:
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"{self._kept_bytes} bytes without a first token")
+
+    def drop_kept(self) -> None:
+        """Keep nothing: somebody else answers."""
+        self._kept = []
+
+    async def begin(self, sink: Sink, forward: Forward | None, now: float) -> None:
+        """Write what was kept; from now on ``forward`` may spare the writing of plain events."""
+        self._forward = forward
+        kept, self._kept = self._kept, []
+        await self.write(joined(kept), sink, now)
+
+    async def write(self, block: Block, sink: Sink, now: float) -> None:
+        """Pass events on, but for the last ones of a stream: they go out after the call is recorded."""
+        if not sink.understands:
+            block = Block(block.forward, (), block.error)
+        if sink.streams and self.reader.done:
+            self._last = block
+        elif block.forward:
+            self._clocks.pause(now)  # a slow reader must not look like a silent provider
+            await sink.write(block)
+            self._clocks.resume()
+
+    def pass_on(self, data: bytes, now: float) -> bool:
+        """Forward what only adds text, at once; return whether that was so. Everything else is to be read."""
+        run = self.reader.plain(data)
+        if run is None or self._forward is None or not self._forward(data):
+            return False
+        self.reader.take(run, now)
+        return True
+
+    def take_last(self, call: Call) -> Block:
+        """Return what ends the answer: its last events, or what the provider forgot to send."""
+        self._forward = None
+        return self._last or Block(CODECS[call.dialect].ending, ())
