@@ -10,7 +10,8 @@ import msgspec
 
 from gateway.errors import InvalidRequest
 from gateway.settings.model import ModelSettings
-from providers.dialects.dialect import Dialect, raw_json
+from providers.dialects.dialect import Dialect
+from providers.dialects.wording import raw_json
 
 _ANSWER_LIMITS: Mapping[Dialect, tuple[str, ...]] = {  # the names of max_tokens, any of which says it
     Dialect.CHAT: ("max_completion_tokens", "max_tokens"),

@@ -10,7 +10,8 @@ from typing import Protocol
 
 import msgspec
 
-from providers.dialects.dialect import Dialect, Loss
+from providers.dialects.dialect import Dialect
+from providers.dialects.wording import Loss
 from providers.errors import UpstreamError
 from providers.listings import Listing
 from providers.multipart import Form

@@ -13,8 +13,10 @@ import msgspec
 from yarl import URL
 
 from providers.catalog import Auth
-from providers.dialects.dialect import Dialect, Loss
+from providers.dialects.chat.repairs import repairs_of
+from providers.dialects.dialect import Dialect
 from providers.dialects.event_codecs import CODECS
+from providers.dialects.wording import Loss
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
@@ -26,11 +28,10 @@ from providers.http.message import Request as HttpRequest
 from providers.http.response import Response
 from providers.http_answer import HttpRest, comes_whole, read_beginning
 from providers.http_exchange import HttpExchange, TranslatedExchange, masked, read_body
-from providers.json_stream import read_answer
+from providers.json_answer import read_answer
 from providers.listings import Listing, read_pages
 from providers.quirks import Quirks, losses, shape
 from providers.redaction import redact
-from providers.repairs import repairs_of
 
 _LARGEST_ERROR_BYTES = 64 * 1024
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024

@@ -12,7 +12,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from providers.dialects.dialect import Dialect, Loss
+from providers.dialects.dialect import Dialect
+from providers.dialects.wording import Loss
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request, Upstream
 from providers.http_upstream import HttpUpstream

@@ -17,11 +17,12 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Dialect, Loss
+from providers.dialects.chat.answers import events_of_answer
+from providers.dialects.dialect import Dialect
+from providers.dialects.wording import Loss
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
-from providers.json_stream import events_of_answer
 from providers.listings import Listing
 from providers.litellm_exchange import DONE, PumpedExchange, event
 from providers.litellm_hearing import Hearing

@@ -8,11 +8,12 @@ from gateway.errors import InvalidRequest, NoDeploymentFits
 from gateway.fleet import Deployment
 from gateway.ingress.asked import Needs
 from gateway.settings.model import DataPolicy
-from providers.dialects.dialect import Dialect, Malformed, Wording
+from providers.dialects.dialect import Dialect
 from providers.dialects.event_codecs import rendered
 from providers.dialects.messages.habits import Habits, habits_of
 from providers.dialects.messages.thoughts import without_unsigned_thoughts
 from providers.dialects.responses.thoughts import without_translated_thoughts
+from providers.dialects.wording import Malformed, Wording
 
 Fields = Mapping[str, msgspec.Raw]
 

@@ -12,7 +12,8 @@ import msgspec
 
 from gateway.racing.reading import Block, Part
 from gateway.racing.sink import Winner
-from providers.chunks import Chunk, read_chunk
+from providers.dialects.chat.events import read_event
+from providers.dialects.chunk import Chunk
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
 
@@ -135,7 +136,7 @@ class GatheringSink:
                 self._texts.setdefault(self._choice, []).extend(part.run.texts())
                 return
         for item in events(part.data):
-            self._take(read_chunk(item.data))
+            self._take(read_event(item.data))
 
     def _add_plain(self, data: bytes) -> bool:
         """Add the texts of a chunk, unless it says more or one belongs to a choice that was not heard of yet."""

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 import msgspec
 
-from providers.chunks import Chunk
+from providers.dialects.chunk import Chunk
 
 _MARK_BYTES = len(b'"content":"')
 _CONTENT = re.compile(rb'"content": ?"')

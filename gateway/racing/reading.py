@@ -12,7 +12,7 @@ from gateway.racing.answer_text import AnswerText
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.measurement import Measurement
 from gateway.racing.pattern import Pattern, Run, learned
-from providers.chunks import Chunk
+from providers.dialects.chunk import Chunk
 from providers.dialects.dialect import ReadEvent
 from providers.errors import UpstreamError
 from providers.event_masks import complains, masked

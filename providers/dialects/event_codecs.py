@@ -5,12 +5,12 @@ from typing import Protocol
 
 import msgspec
 
-from providers.chunks import read_chunk
-from providers.dialects import chat
+from providers.dialects.chat import answers as chat_answers
+from providers.dialects.chat import events as chat_events
 from providers.dialects.completions import answers as completions_answers
 from providers.dialects.completions import events as completions_events
 from providers.dialects.completions import requests as completions_requests
-from providers.dialects.dialect import Dialect, Loss, ReadEvent, Translation, Wording
+from providers.dialects.dialect import Dialect, ReadEvent, Translation
 from providers.dialects.messages import answers as messages_answers
 from providers.dialects.messages import events as messages_events
 from providers.dialects.messages import requests as messages_requests
@@ -20,7 +20,7 @@ from providers.dialects.responses import answers as responses_answers
 from providers.dialects.responses import events as responses_events
 from providers.dialects.responses import requests as responses_requests
 from providers.dialects.responses import streams as responses_streams
-from providers.json_stream import events_of_answer
+from providers.dialects.wording import Loss, Wording
 
 Fields = Mapping[str, msgspec.Raw]
 
@@ -42,9 +42,11 @@ class EventCodec(msgspec.Struct, frozen=True):
 
 
 CODECS: Mapping[Dialect, EventCodec] = {
-    Dialect.CHAT: EventCodec(read_chunk, events_of_answer, chat.ENDING, chat.failure),
+    Dialect.CHAT: EventCodec(
+        chat_events.read_event, chat_answers.events_of_answer, chat_answers.ENDING, chat_answers.failure
+    ),
     Dialect.COMPLETIONS: EventCodec(
-        completions_events.read_event, completions_answers.events_of_answer, chat.ENDING, chat.failure
+        completions_events.read_event, completions_answers.events_of_answer, chat_answers.ENDING, chat_answers.failure
     ),
     Dialect.MESSAGES: EventCodec(
         messages_events.read_event,

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from providers.dialects.dialect import Dialect, Loss
+from providers.dialects.dialect import Dialect
+from providers.dialects.wording import Loss
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
 from providers.listings import Listing

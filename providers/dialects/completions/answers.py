@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat import ENDING, failure
+from providers.dialects.chat.answers import ENDING, failure
 from providers.errors import ErrorKind, UpstreamError
-from providers.json_stream import read_answer
+from providers.json_answer import read_answer
 
 __all__ = ["ENDING", "CompletionGathering", "events_of_answer", "failure"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from providers.chunks import DONE, Chunk
+from providers.dialects.chunk import DONE, Chunk
 from providers.error_bodies import error_in
 from providers.errors import ErrorKind, UpstreamError
 from providers.usage import usage_of

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from providers.dialects.dialect import Loss, Wording
+from providers.dialects.wording import Loss, Wording
 
 
 def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wording:

@@ -7,7 +7,7 @@ import msgspec
 
 from providers.dialects.messages.errors import error_of_event, type_of_kind
 from providers.errors import ErrorKind, UpstreamError
-from providers.json_stream import read_answer
+from providers.json_answer import read_answer
 
 _RawObject = dict[str, msgspec.Raw]
 

@@ -1,6 +1,6 @@
 """What one event of a Messages stream says: text or none, thoughts or answer, usage, an end, an error.
 
-As in ``chunks.py``, an event that does not fit the types is read again without them.
+As in chat's, an event that does not fit the types is read again without them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from providers.chunks import Chunk
+from providers.dialects.chunk import Chunk
 from providers.dialects.messages.errors import error_of_event
 from providers.errors import ErrorKind, UpstreamError
 from providers.usage import Usage

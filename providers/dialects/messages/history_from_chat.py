@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Malformed, decoded, raw_json
 from providers.dialects.messages.losses import (
     Losses,
     Object,
@@ -21,6 +20,7 @@ from providers.dialects.messages.losses import (
     text_at,
 )
 from providers.dialects.messages.tool_ids import allowed_id
+from providers.dialects.wording import Malformed, decoded, raw_json
 
 _IMAGE = re.compile(r"data:(image/(?:jpe?g|png|gif|webp));base64,(.*)", re.DOTALL)
 _FILE = re.compile(r"data:(application/pdf|text/plain);base64,(.*)", re.DOTALL)

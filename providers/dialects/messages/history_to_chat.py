@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from providers.dialects.dialect import Malformed, decoded, raw_json
 from providers.dialects.messages.losses import (
     Losses,
     Object,
@@ -18,6 +17,7 @@ from providers.dialects.messages.losses import (
 )
 from providers.dialects.tool_names import short_name
 from providers.dialects.tool_pictures import SEE_BELOW, SHOWN_LATER, shown
+from providers.dialects.wording import Malformed, decoded, raw_json
 
 _NO_BLOCK = "chat has no such block"
 _OWN_THOUGHTS = "chat has no earlier thinking blocks: only the model that wrote them can use them"

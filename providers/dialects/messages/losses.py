@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.dialects.dialect import Loss, Malformed
+from providers.dialects.wording import Loss, Malformed
 
 Object = dict[str, Any]  # JSON as it will be encoded; what is carried over untouched in it is raw
 RawObject = dict[str, msgspec.Raw]

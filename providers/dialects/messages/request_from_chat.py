@@ -5,7 +5,6 @@ from typing import Literal
 
 import msgspec
 
-from providers.dialects.dialect import Malformed, Wording, decoded, raw_json
 from providers.dialects.messages.effort import thinking_of_effort
 from providers.dialects.messages.history_from_chat import Conversation
 from providers.dialects.messages.losses import (
@@ -22,6 +21,7 @@ from providers.dialects.messages.losses import (
 )
 from providers.dialects.messages.schemas import KeptSchema
 from providers.dialects.messages.user_names import name_in_messages
+from providers.dialects.wording import Malformed, Wording, decoded, raw_json
 
 DEFAULT_MAX_TOKENS = 4096  # Messages demands a limit, chat does not; every Claude model since 3 can write as much
 

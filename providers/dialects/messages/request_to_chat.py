@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from providers.dialects.dialect import Malformed, Wording, decoded, raw_json
 from providers.dialects.messages.effort import effort_of_budget
 from providers.dialects.messages.history_to_chat import conversation
 from providers.dialects.messages.losses import (
@@ -19,6 +18,7 @@ from providers.dialects.messages.losses import (
 )
 from providers.dialects.messages.user_names import name_in_chat
 from providers.dialects.tool_names import short_name
+from providers.dialects.wording import Malformed, Wording, decoded, raw_json
 
 _SAME = ("model", "stream", "temperature", "top_p")
 _TRANSLATED = frozenset(

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Malformed
 from providers.dialects.messages.losses import Object
+from providers.dialects.wording import Malformed
 
 _UNKNOWN = frozenset(  # to its grammar; it answers each with an error
     {

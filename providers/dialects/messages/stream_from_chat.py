@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from providers.chunks import DONE
+from providers.dialects.chunk import DONE
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.tool_blocks import Calls
 from providers.dialects.messages.tool_ids import allowed_id

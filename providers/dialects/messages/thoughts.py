@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Loss, Wording, raw_json
 from providers.dialects.messages.losses import RawObject, is_string, objects_at, text_at
+from providers.dialects.wording import Loss, Wording, raw_json
 
 _EMPTY = (b'"signature":""', b'"signature": ""')
 

@@ -10,7 +10,7 @@ from providers.dialects.responses.fields import Object
 from providers.dialects.responses.retelling import retell
 from providers.dialects.responses.telling import Telling
 from providers.errors import ErrorKind, UpstreamError
-from providers.json_stream import read_answer
+from providers.json_answer import read_answer
 
 __all__ = ["ENDING", "ResponseGathering", "events_of_answer", "failure"]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import decoded
 from providers.dialects.responses.fields import Object
+from providers.dialects.wording import decoded
 
 _NULL = msgspec.Raw(b"null")
 _ECHOED: Mapping[str, Any] = {  # and what is echoed where the client did not say; None also where only the server knows

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from providers.chunks import DONE, Chunk
+from providers.dialects.chunk import DONE, Chunk
 from providers.dialects.responses.errors import upstream_error
 from providers.dialects.responses.reading import lenient, read
 from providers.dialects.responses.usage import usage_of_response

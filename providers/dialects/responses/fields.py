@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Loss, Malformed, decoded
+from providers.dialects.wording import Loss, Malformed, decoded
 
 Object = dict[str, msgspec.Raw]
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Malformed, decoded, raw_json
 from providers.dialects.responses.fields import Fields, Losses, is_string, objects_of
 from providers.dialects.responses.namespaces import called_name
 from providers.dialects.tool_pictures import SEE_BELOW, SHOWN_LATER, shown
+from providers.dialects.wording import Malformed, decoded, raw_json
 
 Part = dict[str, Any]
 Content = msgspec.Raw | list[Part]

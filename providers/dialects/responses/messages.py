@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Malformed
 from providers.dialects.responses.fields import Fields, Losses, is_string, objects_of
+from providers.dialects.wording import Malformed
 
 Item = dict[str, Any]
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import decoded, raw_json
 from providers.dialects.responses.fields import Fields, Losses, objects_of
 from providers.dialects.tool_names import flat_name
+from providers.dialects.wording import decoded, raw_json
 
 
 def opened(raw: msgspec.Raw | None, losses: Losses) -> list[Fields]:

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Wording, raw_json
 from providers.dialects.responses.fields import Fields, Losses, objects_of
 from providers.dialects.responses.messages import Transcript
 from providers.dialects.responses.request_to_chat import LOGPROBS, SHARED
 from providers.dialects.responses.tools import responses_tool_choice, responses_tools
+from providers.dialects.wording import Wording, raw_json
 
 _FEWEST_TOKENS = 16  # the API answers a smaller max_output_tokens with an error
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Malformed, Wording, raw_json
 from providers.dialects.responses.fields import Fields, Losses, is_string, objects_of
 from providers.dialects.responses.items import Conversation
 from providers.dialects.responses.tools import chat_tool_choice, chat_tools
+from providers.dialects.wording import Malformed, Wording, raw_json
 
 SHARED = (  # what both APIs call by the same name, and mean the same by
     "model",

@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from providers.chunks import DONE
-from providers.dialects.dialect import decoded
+from providers.dialects.chunk import DONE
 from providers.dialects.responses.echo import Echo
 from providers.dialects.responses.namespaces import names_of
 from providers.dialects.responses.output import Called, Item, Said, Thought
 from providers.dialects.responses.telling import Telling
 from providers.dialects.responses.thoughts import TRANSLATED
 from providers.dialects.responses.usage import responses_usage
+from providers.dialects.wording import decoded
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
 

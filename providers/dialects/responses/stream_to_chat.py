@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from providers.chunks import DONE
+from providers.dialects.chunk import DONE
 from providers.dialects.responses.errors import with_status
 from providers.dialects.responses.reading import lenient, read
 from providers.dialects.responses.usage import chat_usage

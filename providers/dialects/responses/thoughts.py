@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from providers.dialects.dialect import Loss, Wording, decoded, raw_json
+from providers.dialects.wording import Loss, Wording, decoded, raw_json
 
 TRANSLATED = "rs_translated"  # begins the ids of thoughts that were translated
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Malformed, decoded
 from providers.dialects.responses.fields import Fields, Losses, Object, is_string, objects_of
 from providers.dialects.responses.namespaces import opened
+from providers.dialects.wording import Malformed, decoded
 
 _FALSE = msgspec.Raw(b"false")
 _NO_SUCH_FIELD = "the other API has no such field in a tool"

@@ -13,7 +13,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from providers.chunks import Chunk, read_chunk
+from providers.dialects.chat.events import read_event
+from providers.dialects.chunk import Chunk
 from providers.dialects.dialect import Dialect
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
@@ -127,7 +128,7 @@ async def read_all(exchange: Exchange) -> list[Chunk]:
     blocks = []
     while block := await exchange.read():
         blocks.append(block)
-    return [read_chunk(event.data) for event in events(b"".join(blocks))]
+    return [read_event(event.data) for event in events(b"".join(blocks))]
 
 
 @families

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import pytest
 
-from providers.dialects.dialect import Dialect, Loss
+from providers.dialects.dialect import Dialect
+from providers.dialects.wording import Loss
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
 from providers.key_ring import TRY_REFUSED_EVERY_S, KeyRing

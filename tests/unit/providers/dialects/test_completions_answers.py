@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types import Completion
 
-from providers.chunks import Chunk, Usage
+from providers.dialects.chunk import Chunk
 from providers.dialects.completions.answers import ENDING, CompletionGathering, events_of_answer
 from providers.dialects.completions.events import read_event
 from providers.dialects.completions.requests import from_chat, to_chat
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
+from providers.usage import Usage
 
 ANSWER: dict[str, Any] = {
     "id": "cmpl-1",

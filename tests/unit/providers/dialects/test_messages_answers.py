@@ -5,12 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.chunks import Chunk, Usage
+from providers.dialects.chunk import Chunk
 from providers.dialects.messages.answers import ENDING, MessageGathering, events_of_answer, failure
 from providers.dialects.messages.errors import error_body
 from providers.dialects.messages.events import read_event
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
+from providers.usage import Usage
 
 
 def read(**event: Any) -> Chunk:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.dialects.dialect import Malformed, Wording
 from providers.dialects.messages.requests import from_chat, to_chat
 from providers.dialects.messages.thoughts import without_unsigned_thoughts
+from providers.dialects.wording import Malformed, Wording
 
 PNG = {"type": "base64", "media_type": "image/png", "data": "aGk="}
 PDF = {"type": "base64", "media_type": "application/pdf", "data": "aGk="}

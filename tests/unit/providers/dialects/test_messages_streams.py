@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai import OpenAI
 
-from providers.chunks import read_chunk
+from providers.dialects.chat.events import read_event
 from providers.dialects.dialect import Translation
 from providers.dialects.messages.answers import MessageGathering
 from providers.dialects.messages.streams import FromChat, ToChat
@@ -435,7 +435,7 @@ def test_an_answer_comes_back_from_messages_as_it_was(deltas: list[Any]) -> None
         before = "".join(one["choices"][0]["delta"].get(name) or "" for one in deltas)
         after = "".join(one["choices"][0]["delta"].get(name) or "" for one in told(back)[:-1])
         assert after == before
-    assert read_chunk(events(back)[-2].data).usage == read_chunk(msgspec.json.encode(chunk(usage=COUNTED))).usage
+    assert read_event(events(back)[-2].data).usage == read_event(msgspec.json.encode(chunk(usage=COUNTED))).usage
 
 
 def test_openais_sdk_takes_what_is_made_of_a_message() -> None:

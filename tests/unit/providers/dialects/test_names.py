@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects.dialect import Wording
 from providers.dialects.messages.answers import MessageGathering
 from providers.dialects.messages.requests import from_chat, to_chat
 from providers.dialects.messages.streams import FromChat
 from providers.dialects.tool_names import short_name
+from providers.dialects.wording import Wording
 from providers.sse import events
 
 LONG = "mcp__" + "a_server_with_a_long_name_" * 3 + "__read"

@@ -9,11 +9,12 @@ import pytest
 from openai.types.responses import ResponseStreamEvent
 from pydantic import BaseModel
 
-from providers.chunks import Chunk, Usage
+from providers.dialects.chunk import Chunk
 from providers.dialects.responses.answers import ENDING, ResponseGathering, events_of_answer, failure
 from providers.dialects.responses.events import read_event
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
+from providers.usage import Usage
 
 
 def read(kind: str, **fields: Any) -> Chunk:

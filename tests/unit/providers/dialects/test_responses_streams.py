@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel
 
-from providers.chunks import read_chunk
+from providers.dialects.chat.events import read_event as read_chat
 from providers.dialects.responses.answers import events_of_answer
 from providers.dialects.responses.events import read_event
 from providers.dialects.responses.streams import FromChat, ToChat
@@ -394,7 +394,7 @@ def test_parts_of_a_summary_are_paragraphs_and_raw_reasoning_is_not_told_beside_
 )
 def test_a_failed_response_is_an_error_of_its_kind_in_chat_too(failed: dict[str, Any]) -> None:
     (told,) = to_chat(failed)
-    error = read_chunk(msgspec.json.encode(told)).error
+    error = read_chat(msgspec.json.encode(told)).error
     assert error is not None
     assert (error.kind, error.message) == (ErrorKind.RATE_LIMITED, "slow")
 

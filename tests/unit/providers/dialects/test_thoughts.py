@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from providers.catalog import load_catalog
-from providers.dialects.dialect import Dialect, Wording
+from providers.dialects.dialect import Dialect
 from providers.dialects.event_codecs import rendered
 from providers.dialects.messages.habits import Habits
+from providers.dialects.wording import Wording
 
 THINKS = Habits(takes_thoughts=True)
 

@@ -1,4 +1,4 @@
-"""A whole JSON answer presented as the event stream that would have said the same.
+"""Whole chat completions as the stream that would have said the same, and how a stream ends or breaks off.
 
 Some servers answer a request for a stream with one JSON body, some deployments cannot stream at all. Gathering the
 events made here gives the answer back: every field of it, its choices and their messages is kept, as the bytes it had.
@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from providers.error_bodies import error_in, message_of_text, says_error
 from providers.errors import ErrorKind, UpstreamError
-from providers.redaction import redact
+from providers.json_answer import read_answer
+
+ENDING = b"data: [DONE]\n\n"
 
 _Object = dict[str, msgspec.Raw]
 
@@ -21,29 +22,12 @@ _NULL = msgspec.Raw(b"null")
 _EMPTY_OBJECT = msgspec.Raw(b"{}")
 _STOP = msgspec.Raw(b'"stop"')
 _CHUNK = msgspec.Raw(b'"chat.completion.chunk"')
-_LONGEST_QUOTE = 200  # characters
 
 
-def read_answer(body: bytes, secrets: Sequence[str] = ()) -> dict[str, msgspec.Raw]:
-    """Read the top level of a JSON object sent with a 2xx status, values still raw.
-
-    Raises:
-        UpstreamError: it is empty (upstream_empty), no JSON object (invalid_response), or says that it is an error
-            (of its own code's kind, else server_error).
-
-    """
-    if not body.strip():
-        raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, "answered with an empty body")
-    try:
-        answer = _objects.decode(body)
-    except msgspec.ValidationError:  # an array, as Gemini wraps its errors in
-        answer = _first_of_array(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        quote = " ".join(redact(message_of_text(body[:4096]), secrets).split())[:_LONGEST_QUOTE]
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"answered with no JSON but {quote!r}") from None
-    if says_error(answer):
-        raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
-    return answer
+def failure(kind: str, message: str) -> bytes:
+    """Return the event of an error; it ends without [DONE], so that SDKs raise and take no half for a whole."""
+    body = {"message": message, "type": "upstream_error", "param": None, "code": kind}
+    return b"data: " + msgspec.json.encode({"error": body}) + b"\n\n"
 
 
 def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
@@ -68,15 +52,8 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     stream = [_event(answer, deltas), _event(answer, ends)]
     if usage != _NULL:
         stream.append(_event({**answer, "usage": usage}, []))
-    stream.append(b"data: [DONE]\n\n")
+    stream.append(ENDING)
     return b"".join(stream)
-
-
-def _first_of_array(body: bytes) -> dict[str, msgspec.Raw]:
-    try:
-        return _lists.decode(body)[0]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IndexError):
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is no object") from None
 
 
 def _with_delta(choice: Mapping[str, msgspec.Raw]) -> _Object:

@@ -9,34 +9,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from providers.dialects.chunk import DONE, Chunk
 from providers.error_bodies import error_in
 from providers.errors import ErrorKind, UpstreamError
-from providers.usage import Usage, usage_of
-
-__all__ = ["DONE", "Chunk", "Usage", "read_chunk"]
-
-DONE = b"[DONE]"
-
-
-class Chunk(msgspec.Struct, frozen=True):
-    """One event, read. Only ``data`` is bytes of the provider; the rest is what the race needs to know of them."""
-
-    data: bytes
-    meaningful: bool = False  # non-empty content, reasoning, tool call, refusal, audio or image
-    answer: bool = False  # meaningful by something other than reasoning
-    reasoning: bool = False  # has reasoning text
-    finished: bool = False  # a choice has its finish reason
-    done: bool = False  # [DONE]
-    usage: Usage | None = None
-    usage_only: bool = False  # no choices, and a usage object: sent because somebody asked for usage
-    error: UpstreamError | None = None
-    text_chars: int = 0  # characters generated, reasoning and tool calls included, to estimate tokens from
-    model: str | None = None  # that answers, as the provider says
-    id: str | None = None  # the answer's, at the provider
-    finish_reason: str | None = None
-    tools: Sequence[tuple[int, str]] = ()  # pieces of tool calls' arguments, by the call's place in the answer
-    names: Sequence[str] = ()  # of the tools that calls begin with it
-    refused: bool = False  # it is a piece of a refusal
+from providers.usage import usage_of
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -118,7 +94,7 @@ _NESTED: Mapping[str, type[msgspec.Struct]] = {
 }
 
 
-def read_chunk(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
+def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     """Read one event's data. An event without data (a comment, a ping) gives a chunk that says nothing.
 
     Raises:
