@@ -22,7 +22,7 @@ from gateway.ingress.preferences.provider_preferences import NOTHING as NO_PREFE
 from gateway.ingress.streaming import StreamingSink
 from gateway.ingress.succession import Succession
 from gateway.ingress.surfaces.surface import Surface
-from gateway.racing.gather_events import gathering_sink
+from gateway.racing.gather import GatheringSink
 from gateway.racing.sink import Sink
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -36,7 +36,7 @@ def answering(surface: Surface) -> Handler:
         context.check_begins()
         client = context.admission.admit(request)
         body = await read_body(request)
-        contents = await understood(body, context.body_work, surface.prompt, surface.media)
+        contents = await understood(body, context.body_work, surface.dialect.requests.prompt, surface.media)
         asked = surface.read(contents, request.headers.get(HEADER), context.settings)
         if (deadlines := read_deadlines(request.headers)) is not NOTHING:
             asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
@@ -119,7 +119,7 @@ class _Way:
         return sink.response
 
     async def _whole(self, call: Call) -> web.Response:
-        sink = gathering_sink(call.dialect)
+        sink = GatheringSink(call.dialect)
         told = self._succession.told
         try:
             record = await self._run(sink)

@@ -25,14 +25,6 @@ from gateway.steering.constants import PREFIX_BYTES
 from gateway.steering.planner import Launch, Plan
 
 _RACING = frozenset({Mode.RACE, Mode.HEDGE})
-_PROMPTS = ("tools", "system", "instructions", "messages", "input", "prompt")  # in the order in which they are read
-
-ENDPOINTS = {
-    "chat": "chat.completions",
-    "completions": "completions",
-    "messages": "messages",
-    "responses": "responses",
-}
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +85,7 @@ def enter(
         # Only a model that has one deployment to begin with may race it against itself.
         model = msgspec.structs.replace(model, race=model.race.model_copy(update={"mode": Mode.SINGLE}))
     kind = Kind(
-        endpoint=ENDPOINTS[asked.dialect],
+        endpoint=asked.dialect.endpoint,
         structured=asked.for_program,
         max_tokens=resolved.needs.max_tokens,
         client=origin.client.name,
@@ -210,7 +202,7 @@ def _call(context: Context, asked: Asked, origin: Origin, model: Model, *, kind:
         region=context.settings.region,
         stateful=asked.stateful,
         kind=kind,
-        answer_kind=answer_kind(asked.fields),
+        answer_kind=answer_kind(asked.fields, asked.dialect),
         deadline_ms=model.race.ttft_ms,
     )
 
@@ -218,4 +210,5 @@ def _call(context: Context, asked: Asked, origin: Origin, model: Model, *, kind:
 def _prefix(fields: Mapping[str, msgspec.Raw], asked: Asked) -> Prefix | None:
     if asked.size <= PREFIX_BYTES[0]:
         return None
-    return prefix_of([fields[part] for part in _PROMPTS if part in fields], asked.cache_key)
+    order = asked.dialect.requests.reading_order
+    return prefix_of([fields[part] for part in order if part in fields], asked.cache_key)

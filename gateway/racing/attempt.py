@@ -18,7 +18,7 @@ from gateway.racing.reading import AnswerReader, Block, joined
 from gateway.racing.recording import attempt_record, outcome_of
 from gateway.racing.seats import Line
 from gateway.racing.sink import ClientGone, Forward
-from providers.dialects.event_codecs import CODECS, translations
+from providers.dialects.translation import translations
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
 from providers.http_exchange import TranslatedExchange
@@ -69,7 +69,7 @@ class Attempt:
         self._watch_timer: asyncio.TimerHandle | None = None
         self.watch_s = AUDIT_S  # since its launch
         self._reader: AnswerReader | None = None
-        self._text = AnswerText() if call.answer_kind is AnswerKind.JSON else None
+        self._text = AnswerText(call.dialect.answers.texts) if call.answer_kind is AnswerKind.JSON else None
         self._forward: Forward | None = None
         self.draining = False  # answered; only its connection is still busy
 
@@ -196,7 +196,7 @@ class Attempt:
             self.measurement,
             clocks,
             exchange.secrets,
-            read_event=CODECS[call.dialect].read_event,
+            answers=call.dialect.answers,
             drop_usage=call.streamed and not call.wants_usage,
             text=self._text,
         )
@@ -383,7 +383,7 @@ class Attempt:
         self._finish(Outcome.WON)
         if self.line is not None and self.exchange is not None and self.exchange.ended:
             self.stand_up()  # the provider is done, however slowly the client reads
-        last = self._last or Block(CODECS[self._call.dialect].ending, ())  # what the provider forgot
+        last = self._last or Block(self._call.dialect.answers.ending, ())  # what the provider forgot
         await self._race.complete(self, last)
 
     async def _failed(self, error: UpstreamError) -> None:

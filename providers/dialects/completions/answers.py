@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.answers import ENDING, failure
+from providers.dialects.chat.answers import ENDING
+from providers.dialects.chunk import Chunk
+from providers.dialects.gathering import Gathering
 from providers.errors import ErrorKind, UpstreamError
 from providers.json_answer import read_answer
-
-__all__ = ["ENDING", "CompletionGathering", "events_of_answer", "failure"]
 
 _NULL = msgspec.Raw(b"null")
 _EMPTY = msgspec.Raw(b'""')
@@ -44,7 +44,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     return b"".join([*stream, ENDING])
 
 
-class CompletionGathering:
+class CompletionGathering(Gathering):
     """Puts the texts and log probabilities of each choice together; of all else the last one seen stays."""
 
     def __init__(self) -> None:
@@ -52,21 +52,21 @@ class CompletionGathering:
         self._choices: dict[int, dict[str, Any]] = {}
         self._texts: dict[int, list[str]] = {}
 
-    def take(self, data: bytes) -> None:
-        """Take one event's data.
+    def take(self, chunk: Chunk) -> None:
+        """Take one event.
 
         Raises:
             UpstreamError: it is valid JSON, but no piece of a completion (invalid_response).
 
         """
         try:
-            chunk = _chunks.decode(data)
-            for piece in chunk.pop("choices", None) or ():
+            said = _chunks.decode(chunk.data)
+            for piece in said.pop("choices", None) or ():
                 self._add(piece)
         except (*_NOT_JSON, AttributeError, TypeError) as error:
             message = f"sent an invalid chunk: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
-        self._answer |= {name: value for name, value in chunk.items() if value is not None or name not in self._answer}
+        self._answer |= {name: value for name, value in said.items() if value is not None or name not in self._answer}
 
     def body(self) -> bytes:
         """Return the whole completion as JSON."""

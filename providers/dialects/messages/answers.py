@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chunk import Chunk
+from providers.dialects.gathering import Gathering
 from providers.dialects.messages.errors import error_of_event, type_of_kind
 from providers.errors import ErrorKind, UpstreamError
 from providers.json_answer import read_answer
@@ -175,7 +177,7 @@ def _input(text: str) -> msgspec.Raw:
     return msgspec.Raw(text.encode())
 
 
-class MessageGathering:
+class MessageGathering(Gathering):
     """Makes one message out of its events; what is not known of blocks, deltas and messages is kept as it came."""
 
     def __init__(self) -> None:
@@ -183,15 +185,15 @@ class MessageGathering:
         self._usage: _RawObject = {}
         self._blocks: dict[int, _Block] = {}
 
-    def take(self, data: bytes) -> None:
-        """Take one event's data.
+    def take(self, chunk: Chunk) -> None:
+        """Take one event.
 
         Raises:
             UpstreamError: it is valid JSON, but not what Messages says (invalid_response).
 
         """
         try:
-            self._take(_objects.decode(data))
+            self._take(_objects.decode(chunk.data))
         except _SURPRISES as error:
             message = f"sent an event that Messages does not have: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None

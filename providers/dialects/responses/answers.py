@@ -5,14 +5,14 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.responses.errors import failure, upstream_error
+from providers.dialects.chunk import Chunk
+from providers.dialects.gathering import Gathering
+from providers.dialects.responses.errors import upstream_error
 from providers.dialects.responses.fields import Object
 from providers.dialects.responses.retelling import retell
 from providers.dialects.responses.telling import Telling
 from providers.errors import ErrorKind, UpstreamError
 from providers.json_answer import read_answer
-
-__all__ = ["ENDING", "ResponseGathering", "events_of_answer", "failure"]
 
 ENDING = b""  # the last event carries the answer: nothing can stand in for it
 
@@ -61,22 +61,22 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     return telling.take()
 
 
-class ResponseGathering:
+class ResponseGathering(Gathering):
     """Takes the response from the event that ends it; where that has no output, from the items told before."""
 
     def __init__(self) -> None:
         self._response = msgspec.Raw(b"{}")
         self._items: dict[int, msgspec.Raw] = {}  # by their place in the output
 
-    def take(self, data: bytes) -> None:
-        """Take one event's data.
+    def take(self, chunk: Chunk) -> None:
+        """Take one event.
 
         Raises:
             UpstreamError: it is valid JSON, but no event of a response (invalid_response).
 
         """
         try:
-            event = _events.decode(data)
+            event = _events.decode(chunk.data)
             if event.response != _NULL:
                 _objects.decode(event.response)
                 self._response = event.response

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import pytest
 
+from providers.dialects.chat.dialect import CHAT
 from providers.dialects.dialect import Dialect
 from providers.dialects.wording import Loss
 from providers.errors import ErrorKind, UpstreamError
@@ -370,5 +371,5 @@ async def test_no_key_shows(stand: Stand) -> None:
 async def test_closing_closes_every_key_s_upstream(stand: Stand) -> None:
     await stand.ring.aclose()
     assert all(key.closed for key in stand.keys)
-    assert stand.ring.losses(Dialect.CHAT, "m", {}) == (Loss("seed", "it has none"),)
+    assert stand.ring.losses(CHAT, "m", {}) == (Loss("seed", "it has none"),)
     assert stand.ring.upstreams == tuple(stand.keys)

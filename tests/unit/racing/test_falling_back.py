@@ -6,6 +6,7 @@ import pytest
 
 from gateway.racing.gather import GatheringSink
 from gateway.racing.race import Race
+from providers.dialects.chat.dialect import CHAT
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
 from tests.unit.racing.track import ROLE, Timetable, Track, delta
@@ -51,7 +52,7 @@ def test_a_call_left_to_another_model_is_not_recorded_by_the_race_that_failed() 
 
 def test_a_client_that_hangs_up_before_the_other_model_is_asked_is_recorded_once() -> None:
     breaks = Timetable("breaks", [(0.05, ROLE), (0.1, delta("half")), (0.3, BROKEN)])
-    track = Track(breaks, Reluctant("reluctant"), sink=GatheringSink())
+    track = Track(breaks, Reluctant("reluctant"), sink=GatheringSink(CHAT))
 
     async def main() -> None:
         task = asyncio.create_task(leaving(track).run())

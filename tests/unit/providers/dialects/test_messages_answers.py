@@ -152,7 +152,7 @@ WHOLE: dict[str, Any] = {
 def gathered(stream: bytes) -> dict[str, Any]:
     gathering = MessageGathering()
     for event in events(stream):
-        gathering.take(event.data)
+        gathering.take(Chunk(event.data))
     body: dict[str, Any] = msgspec.json.decode(gathering.body())
     return body
 
@@ -185,7 +185,7 @@ def test_numbers_of_a_tools_input_keep_their_digits() -> None:
     )
     gathering = MessageGathering()
     for event in events(events_of_answer(body)):
-        gathering.take(event.data)
+        gathering.take(Chunk(event.data))
     assert b'"input":{"x":1.10, "y":1e400}' in gathering.body()
 
 
@@ -214,7 +214,7 @@ def test_a_body_that_is_no_message_raises(body: bytes, kind: ErrorKind) -> None:
 
 
 def take(gathering: MessageGathering, **event: Any) -> None:
-    gathering.take(msgspec.json.encode(event))
+    gathering.take(Chunk(msgspec.json.encode(event)))
 
 
 def test_gathering_adds_up_what_it_does_not_know() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from openai import OpenAI
 
 from providers.dialects.chat.events import read_event
+from providers.dialects.chunk import Chunk
 from providers.dialects.dialect import Translation
 from providers.dialects.messages.answers import MessageGathering
 from providers.dialects.messages.streams import FromChat, ToChat
@@ -87,7 +88,7 @@ def told(stream: bytes) -> list[dict[str, Any]]:
 def message(stream: bytes) -> dict[str, Any]:
     gathering = MessageGathering()
     for event in events(stream):
-        gathering.take(event.data)
+        gathering.take(Chunk(event.data))
     body: dict[str, Any] = msgspec.json.decode(gathering.body())
     return body
 

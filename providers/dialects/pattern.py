@@ -11,8 +11,7 @@ import msgspec
 
 from providers.dialects.chunk import Chunk
 
-_MARK_BYTES = len(b'"content":"')
-_CONTENT = re.compile(rb'"content": ?"')
+_MARK_BYTES = len(b'"content":"')  # which chat's events have before their texts
 _REST_OF_STRING = re.compile(rb'((?:[^"\\]|\\.)*)"')
 _START = b"data: "
 _END = b"\n\n"
@@ -67,11 +66,14 @@ class Pattern(msgspec.Struct, frozen=True):
         return None if chars is None else Run(start, end, data, raw, chars)
 
 
-def learned(raw: bytes, chunk: Chunk) -> Pattern | None:
-    """Return the pattern of an event that only adds text, None if it says anything else, or looks unusual."""
+def learned(raw: bytes, chunk: Chunk, opening: re.Pattern[bytes]) -> Pattern | None:
+    """Return the pattern of an event that only adds text, None if it says anything else, or looks unusual.
+
+    ``opening`` matches what is written before the text: the field's name and the quote.
+    """
     if not chunk.answer or chunk.reasoning or chunk.finished or chunk.usage is not None or chunk.error is not None:
         return None
-    found = _CONTENT.search(raw)
+    found = opening.search(raw)
     if found is None or not raw.startswith(_START) or raw.find(b"\n") != len(raw) - len(_END) or b"\r" in raw:
         return None
     text = _REST_OF_STRING.match(raw, found.end())
