@@ -33,11 +33,10 @@ _LONGEST_BLANK_BYTES = 64  # a longer text is taken to say something, unread: it
 class Conversation:
     """The turns so far, and the system prompt's blocks."""
 
-    def __init__(self, losses: Losses, *, system_turns: bool) -> None:
+    def __init__(self, losses: Losses) -> None:
         self.system: list[Object] = []
         self.turns: list[Object] = []
         self._losses = losses
-        self._system_turns = system_turns
         self._answers_tools = False  # the last turn has tool results, and nothing else yet
 
     def read(self, messages: Sequence[RawObject]) -> None:
@@ -51,8 +50,7 @@ class Conversation:
         for number, (role, message) in enumerate(zip(roles, messages, strict=True)):
             path = f"messages[{number}]"
             if role in {"system", "developer"}:
-                following = next((after for after in roles[number + 1 :] if after not in {"system", "developer"}), None)
-                self._add_system(message, path, following)
+                self._add_system(message, path)
             elif role == "user":
                 self._add_user(message, path)
             elif role == "assistant":
@@ -65,32 +63,24 @@ class Conversation:
             last = f"messages[{len(messages) - 1}]"
             self._losses.add(last, "Messages continues an assistant's last message, and does not answer it")
 
-    def _add_system(self, message: RawObject, path: str, following: str | None) -> None:
-        """Add to the system prompt; later ones stay where they stand, as the system's or else in the user's turn."""
+    def _add_system(self, message: RawObject, path: str) -> None:
+        """Add to the system prompt; later ones stay where they stand, in the user's turn."""
         self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
         blocks = self._blocks(message.get("content"), f"{path}.content", texts_only=True)
         if not self.turns:
             self.system += blocks
             return
+        reason = "this model takes system prompts only first: this one goes into the user's message, in <system> tags"
+        self._losses.add(f"{path}.role", reason, hint=True)
+        for block in blocks:
+            block["text"] = f"<system>\n{decoded(raw_json(block['text']), str, path)}\n</system>"
         last = self.turns[-1]
-        if not (self._system_turns and last["role"] in {"user", "system"} and following in {"assistant", None}):
-            reason = (
-                "this model takes system prompts only first: this one goes into the user's message, in <system> tags"
-            )
-            self._losses.add(f"{path}.role", reason, hint=True)
-            for block in blocks:
-                block["text"] = f"<system>\n{decoded(raw_json(block['text']), str, path)}\n</system>"
-            if blocks and last["role"] == "user":
-                said = last["content"]
-                last["content"] = [*(said if isinstance(said, list) else [{"type": "text", "text": said}]), *blocks]
-            elif blocks:
-                self.turns.append({"role": "user", "content": blocks})
-            self._answers_tools = False
-        elif last["role"] == "system":
-            last["content"] = [*last["content"], *blocks]
+        if blocks and last["role"] == "user":
+            said = last["content"]
+            last["content"] = [*(said if isinstance(said, list) else [{"type": "text", "text": said}]), *blocks]
         elif blocks:
-            self.turns.append({"role": "system", "content": blocks})
-            self._answers_tools = False
+            self.turns.append({"role": "user", "content": blocks})
+        self._answers_tools = False
 
     def _add_user(self, message: RawObject, path: str) -> None:
         self._losses.rest(message, ("role", "content"), path, _NO_FIELD)

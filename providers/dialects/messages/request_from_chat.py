@@ -103,13 +103,11 @@ def from_chat(
     default_max_tokens: int = DEFAULT_MAX_TOKENS,
     adaptive_thinking: bool = True,
     sampling: Sampling = "free",
-    system_turns: bool = False,
 ) -> Wording:
     """Return a chat completion as a Messages request.
 
     ``default_max_tokens`` is the limit of an answer whose client sets none. With ``adaptive_thinking``, which Claude
-    has since 4.6, an effort is said as one; otherwise as a budget of tokens (``effort.py``). With ``system_turns``
-    the model takes system messages in the middle of a conversation, as Opus does since 4.8 at Anthropic's own API.
+    has since 4.6, an effort is said as one; otherwise as a budget of tokens (``effort.py``).
     ``sampling`` says whether the model takes temperature, top_p and top_k, and the first two together. A temperature
     or top_p of 1 is the default of both and not sent: newer models refuse any at all.
 
@@ -122,7 +120,7 @@ def from_chat(
     given = objects_at(asked.get("messages"), "messages")
     if not given:
         raise Malformed("'messages' must have at least one message", "messages")
-    conversation = Conversation(losses, system_turns=system_turns)
+    conversation = Conversation(losses)
     conversation.read(given)
     if not conversation.turns:
         losses.add("messages", "Messages needs more than a system prompt")

@@ -489,22 +489,6 @@ def test_a_later_system_message_is_said_where_it_stands_in_the_users_turn(messag
     assert set(lost(wording).values()) == {True}
 
 
-@pytest.mark.parametrize(
-    ("messages", "roles", "losses"),
-    [
-        ([*ASK, LATE], ["user", "system"], {}),
-        ([*ASK, LATE, LATE], ["user", "system"], {}),
-        ([*ASK, LATE, {"role": "assistant", "content": "A"}, *ASK], ["user", "system", "assistant", "user"], {}),
-        ([*ASK, LATE, *ASK], ["user", "user"], {"messages[1].role": True}),  # must not stand before a user's turn
-    ],
-)
-def test_a_later_system_message_stays_where_the_model_allows_it(
-    messages: Any, roles: list[str], losses: dict[str, bool]
-) -> None:
-    wording = messages_of(messages=messages, options={"system_turns": True})
-    assert ([turn["role"] for turn in said(wording)["messages"]], lost(wording)) == (roles, losses)
-
-
 def test_a_system_message_among_the_turns_is_one_of_chat_too() -> None:
     late = {"role": "system", "content": "Now in French."}
     assert said(chat_of(messages=[*ASK, late]))["messages"] == [*ASK, late]
