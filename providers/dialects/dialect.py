@@ -88,9 +88,8 @@ class Pivoting(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     to_chat: ToChat
     from_chat: Callable[[Fields, Habits], Wording]
-    # Those of streams take the request in the other dialect, and what is masked in errors.
-    stream_to_chat: Callable[[Fields, Sequence[str]], Translation]
-    stream_from_chat: Callable[[Fields, Sequence[str]], Translation]
+    stream_to_chat: Callable[[Sequence[str]], Translation]  # of what is masked in errors
+    stream_from_chat: Callable[[Fields, Sequence[str]], Translation]  # also of the request, as the client sent it
     # How a model is asked that can answer with so many tokens at most (None: unknown), where models differ.
     habits_of: Callable[[str, int | None, Habits], Habits] | None = None
 

@@ -41,7 +41,7 @@ def translations(source: Dialect, target: Dialect, asked: Fields, secrets: Seque
     if source is target:
         return steps
     if source.pivoting is not None:
-        steps.append(source.pivoting.stream_to_chat(asked, secrets))
+        steps.append(source.pivoting.stream_to_chat(secrets))
     if target.pivoting is not None:
         steps.append(target.pivoting.stream_from_chat(asked, secrets))
     return steps

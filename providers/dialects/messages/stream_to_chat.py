@@ -30,12 +30,7 @@ class ToChat:
     chunk of usage is missing only if the provider told none.
     """
 
-    def __init__(
-        self,
-        asked: Mapping[str, msgspec.Raw],  # noqa: ARG002  # as every translation is made; chat echoes nothing
-        secrets: Sequence[str] = (),
-        unix_s: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, secrets: Sequence[str] = (), unix_s: Callable[[], float] = time.time) -> None:
         self._secrets = secrets
         self._unix_s = unix_s
         self._head = b""  # of every chunk, up to its choices

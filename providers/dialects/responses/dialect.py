@@ -46,7 +46,7 @@ RESPONSES = Dialect(
     pivoting=Pivoting(
         to_chat=to_chat,
         from_chat=lambda fields, _: from_chat(fields),  # whichever model is asked
-        stream_to_chat=lambda asked, _: ToChat(asked),  # tells of errors, and raises none
+        stream_to_chat=lambda _: ToChat(),  # tells of errors, and raises none
         stream_from_chat=lambda asked, _: FromChat(asked),
     ),
 )

@@ -52,12 +52,12 @@ def with_status(error: Mapping[str, Any]) -> dict[str, Any]:
     return dict(error) if status is None else {"status": status, **error}
 
 
-def failure(kind: str, message: str, sequence_number: int = 0) -> bytes:
+def failure(kind: str, message: str) -> bytes:
     """Return the event of an error: its code and message stand in it, and in an object ``error`` too.
 
     The API documents the first and sends the second; OpenAI's SDKs raise on the second alone.
     """
-    return error_event({"type": "upstream_error", "code": kind, "message": message, "param": None}, sequence_number)
+    return error_event({"type": "upstream_error", "code": kind, "message": message, "param": None}, 0)
 
 
 def error_event(error: Mapping[str, Any], sequence_number: int) -> bytes:

@@ -1,6 +1,5 @@
 """A Responses stream, told as a chat completion's event stream."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -72,8 +71,7 @@ class ToChat:
     Deltas are known by their item and kind, not by the index of their part: there are servers that count it wrongly.
     """
 
-    def __init__(self, asked: Mapping[str, msgspec.Raw]) -> None:
-        del asked  # chunks echo nothing of the request
+    def __init__(self) -> None:
         self._top: dict[str, Any] = {"id": "", "object": "chat.completion.chunk", "created": 0, "model": ""}
         self._began = False
         self._over = False

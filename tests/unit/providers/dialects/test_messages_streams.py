@@ -40,7 +40,7 @@ def from_chat(asked: Mapping[str, Any] = SHOWN) -> FromChat:
 
 
 def to_chat() -> ToChat:
-    return ToChat({}, unix_s=lambda: 1700000000.5)
+    return ToChat(unix_s=lambda: 1700000000.5)
 
 
 def sse(*data: Any) -> bytes:
