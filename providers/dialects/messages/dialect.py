@@ -28,7 +28,7 @@ _tools = msgspec.json.Decoder(list[_Tool] | None)
 
 
 def _offered_tools(raw: msgspec.Raw) -> Iterator[OfferedTool]:
-    """Yield the tools that have a name; their arguments always have to keep their schema."""
+    """Yield the tools that have a name; their arguments must always match their schema."""
     for tool in _tools.decode(raw) or ():
         if tool.name is not None:
             yield OfferedTool(tool.name, bytes(tool.input_schema) or None)
@@ -54,7 +54,7 @@ MESSAGES = Dialect(
         reading_order=("tools", "system", "messages"),
         parameters=ParameterNames(
             answer_limits=("max_tokens",),
-            # Its metadata is another.
+            # Its ``metadata`` is not the same as chat's.
             known=frozenset({"output_config", "stop_sequences", "temperature", "thinking", "top_k", "top_p"}),
             renamed={"stop": "stop_sequences"},
             lists=frozenset({"stop_sequences"}),

@@ -1,4 +1,4 @@
-"""What differs among the models that are asked in Messages, where the request leaves it open."""
+"""In what models that speak Messages differ: their limits, their way of thinking, their sampling parameters."""
 
 import re
 
@@ -6,21 +6,21 @@ from providers.dialects.habits import Habits
 from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS, Sampling
 
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[.-](\d{1,2}))?(?!\d)")
-_FIRST_ADAPTIVE = (4, 6)  # models before it take a budget of tokens, not an effort
-_FIRST_TO_TAKE_ONE = (4, 1)  # of temperature and top_p
-_FIRST_TO_TAKE_NONE = (4, 7)  # of temperature, top_p and top_k
+_FIRST_ADAPTIVE = (4, 6)  # older models take a budget of tokens, not an effort
+_FIRST_TO_TAKE_ONE = (4, 1)  # temperature or top_p, not both
+_FIRST_TO_TAKE_NONE = (4, 7)  # neither of them, nor top_k
 
 
 class MessagesHabits(Habits, frozen=True):
-    """How one model is to be asked in Messages."""
+    """How one model must be asked in Messages."""
 
-    max_tokens: int = DEFAULT_MAX_TOKENS  # the limit of an answer to who names none
-    adaptive_thinking: bool = True  # it decides itself how long to think, and takes an effort
+    max_tokens: int = DEFAULT_MAX_TOKENS  # the limit of an answer for clients that set none
+    adaptive_thinking: bool = True  # it decides itself how long it thinks, and takes an effort
     sampling: Sampling = "free"
 
 
 def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> MessagesHabits:
-    """Return the habits of ``model``, which can answer with ``max_output_tokens`` at most (None: unknown)."""
+    """Return the habits of ``model``, whose answers have ``max_output_tokens`` at most (None: unknown)."""
     found = _VERSION.search(model)
     limit = max_output_tokens or DEFAULT_MAX_TOKENS
     if found is None:
@@ -35,5 +35,5 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Messa
 
 
 def of_messages(habits: Habits) -> MessagesHabits:
-    """Return habits as Messages has them; where nothing is known of the model, its newest are taken to be like it."""
+    """Return ``habits`` as those of Messages; what is not known of a model is as with the newest ones."""
     return habits if isinstance(habits, MessagesHabits) else MessagesHabits(thinks=habits.thinks)

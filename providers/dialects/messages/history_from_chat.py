@@ -1,4 +1,4 @@
-"""A chat conversation as Messages has it: a system prompt, and turns of blocks."""
+"""A chat conversation translated to Messages: a system prompt, and turns of blocks."""
 
 import base64
 import binascii
@@ -27,7 +27,7 @@ _FILE = re.compile(r"data:(application/pdf|text/plain);base64,(.*)", re.DOTALL)
 _THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
 _NO_FIELD = "Messages has no such field"
 _NO_PART = "Messages has no such part"
-_LONGEST_BLANK_BYTES = 64  # a longer text is taken to say something, unread: it may be a whole book
+_LONGEST_BLANK_BYTES = 64  # a longer text is not searched for words: it may be a whole book
 
 
 class Conversation:
@@ -40,10 +40,10 @@ class Conversation:
         self._answers_tools = False  # the last turn has tool results, and nothing else yet
 
     def read(self, messages: Sequence[RawObject]) -> None:
-        """Take all messages of a request.
+        """Translate all messages of a request.
 
         Raises:
-            Malformed: one is not what chat demands.
+            Malformed: one is not valid in chat.
 
         """
         roles = [text_at(message, "role", f"messages[{i}]") for i, message in enumerate(messages)]
@@ -64,7 +64,7 @@ class Conversation:
             self._losses.add(last, "Messages continues an assistant's last message, and does not answer it")
 
     def _add_system(self, message: RawObject, path: str) -> None:
-        """Add to the system prompt; later ones stay where they stand, in the user's turn."""
+        """Add a system message: to the system prompt, or where there are turns already, to the user's turn."""
         self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
         blocks = self._blocks(message.get("content"), f"{path}.content", texts_only=True)
         if not self.turns:
@@ -90,7 +90,7 @@ class Conversation:
         blocks = self._blocks(content, f"{path}.content")
         if not blocks:
             return
-        if self._answers_tools:  # results and what is said beside them are one turn
+        if self._answers_tools:  # results and the user's text beside them are one turn
             self.turns[-1]["content"] += blocks
             self._answers_tools = False
         else:
@@ -119,7 +119,7 @@ class Conversation:
             if bytes(message[name]) not in {b"null", b'""', b"[]"}:
                 reason = "Messages refuses thinking blocks that it did not sign"
                 self._losses.add(f"{path}.{name}", reason, hint=True)
-        for name in ("annotations", "function_call"):  # SDKs send an answer back as they had it, empty fields included
+        for name in ("annotations", "function_call"):  # SDKs send an answer back unchanged, empty fields included
             if bytes(message.get(name, b"null")) == b"[]":
                 said.add(name)
         self._losses.rest(message, said, path, _NO_FIELD)
@@ -157,7 +157,7 @@ class Conversation:
     def _blocks(
         self, content: msgspec.Raw | None, path: str, *, texts_only: bool = False, empty_is_said: bool = False
     ) -> list[Object]:
-        """Return a message's content as blocks. Messages refuses a text without words; it is left out."""
+        """Return a message's content as blocks. A blank text is left out, as Messages refuses it."""
         if content is None or is_null(content):
             return []
         if is_string(content):
@@ -199,7 +199,7 @@ class Conversation:
         self._losses.rest(part, ("type", "image_url", "cache_control"), at, _NO_FIELD)
         self._losses.rest(image, ("url", "detail"), f"{at}.image_url", _NO_FIELD)
         if inline := _IMAGE.fullmatch(url):
-            media_type = inline[1].replace("/jpg", "/jpeg")  # which many write, and chat takes
+            media_type = inline[1].replace("/jpg", "/jpeg")  # a common mistake, which chat accepts
             source = {"type": "base64", "media_type": media_type, "data": inline[2]}
         elif url.startswith(("https://", "http://")):
             source = {"type": "url", "url": url}
@@ -234,6 +234,6 @@ class Conversation:
 
 
 def _mark(source: Mapping[str, msgspec.Raw], block: Object) -> None:
-    """Carry a cache marker over: chat has none of its own, so whoever writes one means that of Messages."""
+    """Copy a cache marker: chat has none of its own, so a marker in chat means that of Messages."""
     if "cache_control" in source and not is_null(source["cache_control"]):
         block["cache_control"] = source["cache_control"]

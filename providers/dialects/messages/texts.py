@@ -22,7 +22,7 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
     """Yield the text of a block's delta, with the block's index.
 
     Raises:
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event is written in a way that is not understood.
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
 
     """
     event = _events.decode(data)
