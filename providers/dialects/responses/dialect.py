@@ -45,8 +45,8 @@ RESPONSES = Dialect(
     ),
     pivoting=Pivoting(
         to_chat=to_chat,
-        from_chat=lambda fields, _: from_chat(fields),  # whichever model is asked
-        stream_to_chat=lambda _: ToChat(),  # tells of errors, and raises none
+        from_chat=lambda fields, _: from_chat(fields),  # models do not differ
+        stream_to_chat=lambda _: ToChat(),  # passes errors on, and raises none
         stream_from_chat=lambda asked, _: FromChat(asked),
     ),
 )

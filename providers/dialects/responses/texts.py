@@ -19,7 +19,7 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
     """Yield the text of a delta, with the index of the item it belongs to.
 
     Raises:
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event is written in a way that is not understood.
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
 
     """
     event = _events.decode(data)
