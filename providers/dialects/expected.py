@@ -1,6 +1,6 @@
-"""What a request says of the answer it wants: tools that may be called, JSON by a schema.
+"""What a request expects of its answer: calls of the offered tools, JSON by a schema.
 
-The shapes are OpenAI's, and close enough in all of its APIs and Anthropic's to be read alike.
+OpenAI's APIs and Anthropic's word it so similarly that one reader can do for all.
 """
 
 import msgspec
@@ -11,17 +11,17 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class JsonFormat(msgspec.Struct, frozen=True):
-    """The answer is to be JSON."""
+    """The answer must be JSON."""
 
-    any_object: bool = False  # any JSON object will do
-    schema: bytes | None = None  # that it must have
+    any_object: bool = False  # any JSON object is right
+    schema: bytes | None = None  # the JSON Schema that it must match
 
 
 class OfferedTool(msgspec.Struct, frozen=True):
     """A tool that the model may call."""
 
     name: str
-    schema: bytes | None = None  # that its arguments have to keep, where they have to
+    schema: bytes | None = None  # the JSON Schema that its arguments must match; None: not required
 
 
 class _Inner(msgspec.Struct):
@@ -55,7 +55,7 @@ _tools = msgspec.json.Decoder(list[_Tool] | None)
 
 
 def json_format(raw: msgspec.Raw) -> JsonFormat | None:
-    """Read a field that is a format itself, ``response_format``; None where it does not ask for JSON."""
+    """Read a field that is a format, such as ``response_format``; None where it does not ask for JSON."""
     try:
         return _json_format(_formats.decode(raw))
     except _UNREADABLE:
@@ -63,7 +63,7 @@ def json_format(raw: msgspec.Raw) -> JsonFormat | None:
 
 
 def json_format_within(raw: msgspec.Raw) -> JsonFormat | None:
-    """Read a field that has a ``format`` among others; None where it does not ask for JSON."""
+    """Read a field that contains a ``format``, such as ``text``; None where it does not ask for JSON."""
     try:
         around = _around.decode(raw)
     except _UNREADABLE:
@@ -72,10 +72,10 @@ def json_format_within(raw: msgspec.Raw) -> JsonFormat | None:
 
 
 def openai_tools(raw: msgspec.Raw) -> list[OfferedTool]:
-    """Read OpenAI's tools, nested as in chat or not; those without a name are run by the provider, and left out.
+    """Read OpenAI's tools, nested as in chat or flat. Tools without a name run at the provider, and are left out.
 
     Raises:
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: they are written in a way that is not understood.
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the field has another format.
 
     """
     functions = [tool.function or tool.custom or tool for tool in _tools.decode(raw) or ()]

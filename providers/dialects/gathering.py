@@ -1,4 +1,4 @@
-"""The events of a stream, gathered into the whole answer that a client gets who did not ask for a stream."""
+"""Gathering the events of a stream into one whole answer, for clients that did not ask for a stream."""
 
 from typing import Protocol
 
@@ -7,18 +7,18 @@ from providers.dialects.pattern import Pattern, Run
 
 
 class Gathering(Protocol):
-    """Makes one whole answer, as the dialect's API returns it, out of its events."""
+    """Makes one whole answer of its events, as the dialect's API returns it."""
 
     def take(self, chunk: Chunk) -> None:
-        """Take one event, as it was read. It has data, which is not ``[DONE]``.
+        """Add one event. It has data, which is not ``[DONE]``.
 
         Raises:
-            UpstreamError: it is valid JSON, but not what the dialect says (invalid_response).
+            UpstreamError: it is valid JSON, but not an event of the dialect (invalid_response).
 
         """
 
-    def take_run(self, run: Run, pattern: Pattern) -> bool:  # noqa: ARG002 - for those that can
-        """Take plain events in one go; False, where each is to be read and taken by itself."""
+    def take_run(self, run: Run, pattern: Pattern) -> bool:  # noqa: ARG002 - for those that override it
+        """Add plain events at once; False: not possible, read each and ``take`` it."""
         return False
 
     def body(self) -> bytes:

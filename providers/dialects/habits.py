@@ -1,10 +1,10 @@
-"""How one model is to be asked, where models of the same dialect differ."""
+"""How one model must be asked, where models that speak the same dialect differ."""
 
 import msgspec
 
 
 class Habits(msgspec.Struct, frozen=True):
-    """What matters to every dialect; one in which models differ in more has a subclass."""
+    """What matters in every dialect; a dialect in which models differ in more has a subclass."""
 
-    thinks: bool = True  # if not, it takes no word of how hard
-    takes_thoughts: bool = False  # in chat it wants its reasoning_content back with the calls that came of it
+    thinks: bool = True  # False: the model refuses a reasoning effort
+    takes_thoughts: bool = False  # in chat, its reasoning_content must be sent back with the tool calls it led to

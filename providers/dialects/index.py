@@ -1,4 +1,4 @@
-"""The dialects that there are, by their names in the configuration. A new one is a folder, and a line here."""
+"""All dialects by their names in the configuration. A new one is a folder, and a line here."""
 
 from collections.abc import Mapping
 
@@ -8,5 +8,5 @@ from providers.dialects.dialect import Dialect
 from providers.dialects.messages.dialect import MESSAGES
 from providers.dialects.responses.dialect import RESPONSES
 
-PIVOT = CHAT  # by which the others are translated; the names of parameters in the configuration are its own
+PIVOT = CHAT  # all translations go through it; the configuration uses its names for parameters
 DIALECTS: Mapping[str, Dialect] = {each.name: each for each in (CHAT, COMPLETIONS, RESPONSES, MESSAGES)}

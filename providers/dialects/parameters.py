@@ -1,4 +1,4 @@
-"""The names that a dialect has for the parameters of requests; chat's are those of the configuration."""
+"""A dialect's names for the parameters of requests. The configuration uses chat's names."""
 
 from collections.abc import Callable, Mapping
 
@@ -6,24 +6,24 @@ import msgspec
 
 
 class SystemPrompt(msgspec.Struct, frozen=True):
-    """Where a request has its system prompt."""
+    """Where the system prompt is in a request."""
 
     field: str
-    item: Callable[[str], Mapping[str, str]]  # one of an array there, of this text
+    item: Callable[[str], Mapping[str, str]]  # makes the item with this text, where the field is an array
 
 
 class ParameterNames(msgspec.Struct, frozen=True):
-    """What chat's parameters are called."""
+    """The names of chat's parameters in this dialect."""
 
-    answer_limits: tuple[str, ...]  # the names of max_tokens, any of which says it; the newest first
-    has_default_limit: bool = False  # an answer without any has a short limit all the same
-    known: frozenset[str] | None = None  # besides those limits; None: all, others' own among them
-    unknown: frozenset[str] = frozenset()  # but these
-    renamed: Mapping[str, str] = {}  # by chat's name
-    lists: frozenset[str] = frozenset()  # take a list only, where chat takes one value too
+    answer_limits: tuple[str, ...]  # all names of max_tokens, the newest first
+    has_default_limit: bool = False  # without a limit in the request, a short one applies
+    known: frozenset[str] | None = None  # other parameters that exist; None: all, also vendors' own
+    unknown: frozenset[str] = frozenset()  # parameters of chat that do not exist
+    renamed: Mapping[str, str] = {}  # from chat's name
+    lists: frozenset[str] = frozenset()  # must be a list, where chat accepts a single value too
 
     def of(self, name: str) -> tuple[str, ...]:
-        """Return what chat's parameter ``name``, which is none of the limits, is called; nothing if it is not known."""
+        """Return the names of chat's parameter ``name``, which is not an answer limit; none if it does not exist."""
         if name in self.renamed:
             return (self.renamed[name],)
         is_known = name not in self.unknown if self.known is None else name in self.known

@@ -1,4 +1,4 @@
-"""The ways from one dialect to another, by way of chat."""
+"""Translations from one dialect to another, through chat."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from providers.dialects.wording import Fields, Loss, Wording
 
 
 def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -> Wording:
-    """Return a request of ``source`` as ``target`` says it; ``habits`` are those of who is asked.
+    """Translate a request from ``source`` to ``target``, for a model with these ``habits``.
 
-    Neither may be a dialect that is not translated.
+    Both must be dialects that can be translated.
 
     Raises:
-        Malformed: it is not what ``source`` demands.
+        Malformed: the request is not valid in ``source``.
 
     """
     wording = Wording(fields)
@@ -33,9 +33,9 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
 
 
 def translations(source: Dialect, target: Dialect, asked: Fields, secrets: Sequence[str]) -> list[Translation]:
-    """Return what turns an answer in ``source`` into one in ``target``, the dialect of the request ``asked``.
+    """Return the steps that translate an answer from ``source`` to ``target``, the dialect of the request ``asked``.
 
-    ``secrets`` are masked in what an error says.
+    ``secrets`` are masked in errors.
     """
     steps: list[Translation] = []
     if source is target:

@@ -1,4 +1,4 @@
-"""A request as a dialect words it, and what may be lost between two of them."""
+"""A request as one dialect words it, and what is lost by translating it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ Fields = Mapping[str, msgspec.Raw]  # a body's top level, values still raw JSON
 
 
 class Malformed(Exception):
-    """A request that is not what its dialect demands; ``param`` names the field as a path, ``messages[2].content``."""
+    """A request that is not valid in its dialect; ``param`` is the path of the field, ``messages[2].content``."""
 
     def __init__(self, message: str, param: str | None = None) -> None:
         super().__init__(message)
@@ -18,10 +18,10 @@ class Malformed(Exception):
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """Something of a request that cannot be said in another dialect, or that a deployment does not hear.
+    """A part of a request that another dialect has no words for, or that a deployment ignores or refuses.
 
-    A ``hint`` changes cost or speed at most, never the answer (a cache marker): the client is told that it was left
-    out, and that is all. Anything else keeps the deployment out of the race unless it may drop parameters.
+    A ``hint`` (a cache marker) affects cost or speed, never the answer: it is left out, and the client is told. Any
+    other loss keeps the deployment out of the race, unless it is allowed to drop parameters.
     """
 
     field: str  # as the client wrote it: logprobs, tools[1].type
@@ -30,7 +30,7 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 class Wording(msgspec.Struct, frozen=True):
-    """A request as one dialect says it: the body's top level, values still raw JSON, and what was lost on the way."""
+    """A request in one dialect: the top level of its body, values still raw JSON, and what was lost by translation."""
 
     fields: Mapping[str, msgspec.Raw]
     losses: tuple[Loss, ...] = ()

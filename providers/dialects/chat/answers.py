@@ -1,7 +1,7 @@
-"""Whole chat completions as the stream that would have said the same, and how a stream ends or breaks off.
+"""Whole chat completions as event streams, and the last event of a stream that ends or breaks off.
 
-Some servers answer a request for a stream with one JSON body, some deployments cannot stream at all. Gathering the
-events made here gives the answer back: every field of it, its choices and their messages is kept, as the bytes it had.
+Some servers answer a request for a stream with one JSON body, and some deployments cannot stream. Gathering the events
+made here gives the same answer: every field of it, of its choices and of their messages is kept byte for byte.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _CHUNK = msgspec.Raw(b'"chat.completion.chunk"')
 
 
 def failure(kind: str, message: str) -> bytes:
-    """Return the event of an error; it ends without [DONE], so that SDKs raise and take no half for a whole."""
+    """Return the event of an error; no [DONE] follows, so that SDKs raise instead of returning half an answer."""
     body = {"message": message, "type": "upstream_error", "param": None, "code": kind}
     return b"data: " + msgspec.json.encode({"error": body}) + b"\n\n"
 
@@ -57,7 +57,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
 
 
 def _with_delta(choice: Mapping[str, msgspec.Raw]) -> _Object:
-    """Return a choice as its first chunk has it: the message as a delta, the tool calls numbered, not yet finished."""
+    """Return a choice as in its first chunk: its message as a delta, its tool calls numbered, no finish reason."""
     rest = {name: value for name, value in choice.items() if name not in ("message", "delta", "finish_reason")}
     message = _objects.decode(choice.get("message", choice.get("delta", _EMPTY_OBJECT)))
     if (calls := message.get("tool_calls", _NULL)) != _NULL:
@@ -68,13 +68,13 @@ def _with_delta(choice: Mapping[str, msgspec.Raw]) -> _Object:
 
 
 def _finish_reason(choice: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
-    # A whole body is finished by being whole.
+    # The answer is complete, so it must not lack a finish reason.
     reason = choice.get("finish_reason", _NULL)
     return _STOP if reason == _NULL else reason
 
 
 def _event(top: Mapping[str, msgspec.Raw], choices: Sequence[Mapping[str, msgspec.Raw]]) -> bytes:
     data = msgspec.json.encode({**top, "choices": choices})
-    if b"\n" in data or b"\r" in data:  # in raw JSON that somebody has laid out; an event's data is one line
+    if b"\n" in data or b"\r" in data:  # raw JSON may be pretty-printed; an event's data is one line
         data = msgspec.json.format(data, indent=-1)
     return b"data: " + data + b"\n\n"

@@ -23,7 +23,7 @@ CHAT = Dialect(
         decoded=frozenset({"logit_bias", "metadata", "modalities", "response_format", "stop", "stream_options"})
         | {"tool_choice", "tools"},
         json_formats={"response_format": json_format},
-        tools={"tools": openai_tools, "functions": openai_tools},  # functions: their former name
+        tools={"tools": openai_tools, "functions": openai_tools},  # functions: the deprecated name
         takes_quirks=True,
     ),
     answers=AnswerFormat(
@@ -33,7 +33,7 @@ CHAT = Dialect(
         gathering=ChatGathering,
         ending=ENDING,
         failure=failure,
-        cut_short=frozenset({"length", "MAX_TOKENS"}),  # in capitals as Gemini says it
+        cut_short=frozenset({"length", "MAX_TOKENS"}),  # Gemini writes it in capitals
         refusals=frozenset({"content_filter", "SAFETY", "RECITATION", "PROHIBITED_CONTENT"}),
         learned=learned,
         repairs=repairs_of,

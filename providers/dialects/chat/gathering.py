@@ -1,8 +1,8 @@
-"""One chat completion out of a stream of chunks.
+"""Gathers a stream of chunks into one chat completion.
 
-Merging follows what streaming means: choices by index, tool calls by index, else id; strings in a delta are pieces of
-one string, lists are pieces of one list; log probabilities are appended; everything else, and every field outside a
-delta, is replaced by the last one seen.
+Choices are merged by index, tool calls by index, else by id. Strings in a delta are pieces of one string, lists are
+pieces of one list, log probabilities are appended. Any other value, and every field outside a delta, is replaced by
+the last one seen.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from providers.dialects.gathering import Gathering
 from providers.dialects.pattern import Pattern, Run
 from providers.errors import ErrorKind, UpstreamError
 
-_ONCE = frozenset({"role", "id", "type", "index", "object", "name"})  # sent whole, sometimes repeatedly: never pieces
+_ONCE = frozenset({"role", "id", "type", "index", "object", "name"})  # sent complete, sometimes twice: never appended
 
 
 class _PlainDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -30,7 +30,7 @@ class _PlainChoice(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class _PlainChunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A chunk that adds text and says nothing else new: nearly all of a stream."""
+    """A chunk that only adds text, as nearly all of a stream do."""
 
     choices: list[_PlainChoice]
     id: str = ""
@@ -42,7 +42,7 @@ class _PlainChunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     usage: None = None
 
 
-# What merging meets when a provider's JSON is valid and yet not what it should be.
+# Raised while merging JSON that is valid, but not a chunk.
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError, KeyError)
 _PLAIN = msgspec.json.Decoder(_PlainChunk)
 
@@ -55,17 +55,17 @@ class ChatGathering(Gathering):
         self._choices: dict[int, dict[str, Any]] = {}
         self._texts: dict[int, list[str]] = {}
         self._pattern: Pattern | None = None  # of the last plain events
-        self._choice: int | None = None  # to which they add, if they do nothing else
+        self._choice: int | None = None  # the choice to which they add text; None: they do more than that
 
     def take(self, chunk: Chunk) -> None:
-        """Merge what a chunk says.
+        """Merge a chunk.
 
         Raises:
-            UpstreamError: it is JSON, but no piece of a chat completion (invalid_response).
+            UpstreamError: it is JSON, but not a chunk of a chat completion (invalid_response).
 
         """
         try:
-            # The first chunk is always merged in full: it brings the fields that plain ones merely repeat.
+            # The first chunk is always merged in full: it has the fields that plain chunks only repeat.
             if not (chunk.meaningful and self._answer and self._add_plain(chunk.data)):
                 self._merge(msgspec.json.decode(chunk.data))
         except _MALFORMED as error:
@@ -73,7 +73,7 @@ class ChatGathering(Gathering):
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
 
     def take_run(self, run: Run, pattern: Pattern) -> bool:
-        """Add the texts of plain events in one go, if the others of their like were nothing but text too."""
+        """Add the texts of plain events at once, if the pattern's example adds text to one known choice."""
         if pattern is not self._pattern:
             plain = _plain(pattern.example.data)
             self._pattern = pattern
@@ -95,7 +95,7 @@ class ChatGathering(Gathering):
             elif text:
                 message["content"] = text
             for call in message.get("tool_calls") or ():
-                call.pop("index", None)  # means something in a stream only
+                call.pop("index", None)  # for streams only
             message.setdefault("role", "assistant")
             message.setdefault("content", None)
             choice.setdefault("finish_reason", None)
@@ -104,7 +104,7 @@ class ChatGathering(Gathering):
         return msgspec.json.encode({**self._answer, "object": "chat.completion", "choices": choices})
 
     def _add_plain(self, data: bytes) -> bool:
-        """Add the texts of a chunk, unless it says more or one belongs to a choice that was not heard of yet."""
+        """Add the texts of a chunk; return False if it has anything else, or text of a choice not seen before."""
         plain = _plain(data)
         if plain is None or any(choice.index not in self._choices for choice in plain.choices):
             return False
@@ -152,7 +152,7 @@ def _plain(data: bytes) -> _PlainChunk | None:
 
 
 def _merge_tool_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
-    """Add a piece to the call with its index, else its id, else the last one; the index itself is for streams only."""
+    """Add a piece to the call with its index, else its id, else the last one."""
     index, call_id = piece.get("index"), piece.get("id")
     if index is not None:
         found = next((call for call in calls if call.get("index") == index), None)
@@ -168,7 +168,7 @@ def _merge_tool_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None
 
 
 def _extend(target: dict[str, Any], key: str, value: Any) -> None:
-    """Add one piece of a streamed value to what is there of it."""
+    """Add one piece of a streamed value to the pieces before it."""
     old = target.get(key)
     if old is None or key in _ONCE:
         if value or not old:

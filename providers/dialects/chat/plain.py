@@ -1,8 +1,8 @@
-"""How the plain events of a chat's stream are recognised: those that add content and say nothing else."""
+"""How plain events of a chat stream are recognised: those that only add content."""
 
 import re
 from functools import partial
 
 from providers.dialects import pattern
 
-learned = partial(pattern.learned, opening=re.compile(rb'"content": ?"'))  # the texts of its events
+learned = partial(pattern.learned, opening=re.compile(rb'"content": ?"'))  # what precedes the text

@@ -1,4 +1,4 @@
-"""Completions as one of the dialects: not translated, for a raw prompt is continued, and messages are answered."""
+"""Completions as one of the dialects. It is not translated: a raw prompt has no counterpart in messages."""
 
 from providers.dialects.chat.answers import ENDING, failure
 from providers.dialects.completions.answers import CompletionGathering, events_of_answer
@@ -7,7 +7,7 @@ from providers.dialects.completions.texts import texts
 from providers.dialects.dialect import AnswerFormat, Dialect, RequestFormat
 from providers.dialects.parameters import ParameterNames
 
-_CHATS_ALONE = frozenset(  # the other parameters, vendors' own too, are chat's as well
+_CHATS_ALONE = frozenset(  # all others, also those of vendors, are known in both
     {"metadata", "modalities", "parallel_tool_calls", "reasoning_effort", "response_format", "service_tier", "store"}
     | {"tool_choice", "tools", "top_logprobs", "verbosity", "web_search_options"}
 )

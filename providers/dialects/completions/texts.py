@@ -21,7 +21,7 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
     """Yield the text of each choice, with its index.
 
     Raises:
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event is written in a way that is not understood.
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
 
     """
     for choice in _events.decode(data).choices or ():
