@@ -27,7 +27,10 @@ import uvloop
 from aiohttp import web
 
 from benchmarks.figures import quantile
+from providers.dialects.chat.dialect import CHAT
 from providers.dialects.dialect import Dialect
+from providers.dialects.messages.dialect import MESSAGES
+from providers.dialects.responses.dialect import RESPONSES
 from providers.exchange import Exchange, Request, Upstream
 from providers.http.dialing import TlsContexts
 from providers.http_upstream import HttpUpstream
@@ -145,8 +148,8 @@ async def timed(upstream: Upstream, request: Request) -> Timing:
 
 async def compare(name: str, native: Upstream, through: Upstream, dialect: Dialect, calls: int) -> str:
     """Return the row of one API."""
-    ours = Request("claude-sonnet-4-5" if dialect is Dialect.MESSAGES else "gpt-4o", FIELDS, dialect=dialect)
-    theirs = msgspec.structs.replace(ours, dialect=Dialect.CHAT)
+    ours = Request("claude-sonnet-4-5" if dialect is MESSAGES else "gpt-4o", FIELDS, dialect=dialect)
+    theirs = msgspec.structs.replace(ours, dialect=CHAT)
     direct, litellm = [], []
     for number in range(calls + WARM_UP):
         own, other = await timed(native, ours), await timed(through, theirs)
@@ -173,8 +176,8 @@ async def overhead(library: LiteLLM, calls: int) -> list[str]:
     rows = []
     try:
         for name, prefix, dialect, base in (
-            ("chat completions", "openai", Dialect.CHAT, f"{root}/v1"),
-            ("messages", "anthropic", Dialect.MESSAGES, root),
+            ("chat completions", "openai", CHAT, f"{root}/v1"),
+            ("messages", "anthropic", MESSAGES, root),
         ):
             native = HttpUpstream(provider=name, base_url=f"{root}/v1", api_key=KEY)
             through = LiteLLMUpstream(library, provider=name, litellm_prefix=prefix, api_key=KEY, base_url=base)
@@ -233,14 +236,14 @@ def subjects() -> list[Subject]:
     item = {"item_id": "m", "output_index": 0, "content_index": 0, "delta": "Hel", "sequence_number": 1}
     started = {"type": "message_start", "message": {"id": "m", "role": "assistant", "usage": {"input_tokens": 1}}}
     return [
-        natively(Dialect.CHAT, b"", _data({"choices": [{"index": 0, "delta": {"content": "Hel"}}]})),
+        natively(CHAT, b"", _data({"choices": [{"index": 0, "delta": {"content": "Hel"}}]})),
         natively(
-            Dialect.MESSAGES,
+            MESSAGES,
             _data(started, "message_start"),
             _data({"type": "content_block_delta", "index": 0, "delta": delta}, "content_block_delta"),
         ),
         natively(
-            Dialect.RESPONSES,
+            RESPONSES,
             _data({"type": "response.created", "sequence_number": 0, "response": {}}, "response.created"),
             _data({"type": "response.output_text.delta", **item}, "response.output_text.delta"),
         ),

@@ -15,6 +15,7 @@ from typing import Protocol
 import msgspec
 
 from providers.dialects.dialect import Dialect
+from providers.dialects.index import PIVOT
 
 
 class Mode(StrEnum):
@@ -108,7 +109,7 @@ def size_class(prompt_class: int) -> int:
 class Kind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is known of a call before it is answered that tells how long its answer may be."""
 
-    endpoint: str = "chat.completions"
+    endpoint: str = PIVOT.endpoint
     structured: bool = False  # tools are offered, or JSON is asked for
     max_tokens: int | None = None
     client: str | None = None
@@ -126,7 +127,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     asked_model: str | None = None  # the one the client named, where ``model`` is a fallback of it
     endpoint: str  # "chat.completions", "completions", "messages", "responses", "embeddings", …
-    dialect: Dialect = Dialect.CHAT  # that the client speaks
+    dialect: Dialect = PIVOT  # that the client speaks
     streamed: bool
     mode: Mode
     objective: Objective  # never auto: resolved

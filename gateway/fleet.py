@@ -32,11 +32,10 @@ from providers.capabilities import UNKNOWN, Capabilities
 from providers.catalog import Api, Vendor, apis_of
 from providers.datasheets import Datasheet
 from providers.dialects.dialect import Dialect
+from providers.dialects.index import DIALECTS, PIVOT
 from providers.exchange import Upstream
 from providers.prices import Price
 
-_PASSED_AS_THEY_COME = frozenset({Dialect.CHAT, Dialect.COMPLETIONS})  # of others, thoughts may have to be left out
-_DIALECTS = (Dialect.CHAT, Dialect.RESPONSES, Dialect.MESSAGES, Dialect.COMPLETIONS)
 # Of a deployment, whichever model has it.
 _FACTS = frozenset({"bills_after_disconnect", "capabilities", "price_per_mtok"})
 ADHOC_KEPT = 256  # ad-hoc names remembered: they come from clients, so their number must be bounded
@@ -69,8 +68,8 @@ class Deployment(msgspec.Struct, frozen=True):
     upstream_stream: bool
     max_in_flight: int | None = None  # of this process
     capabilities: Capabilities = UNKNOWN
-    apis: frozenset[Api] = frozenset(("chat",))
-    speaks: tuple[Dialect, ...] = (Dialect.CHAT,)  # the dialects among its APIs, chat first: what others translate to
+    apis: frozenset[Api] = frozenset((PIVOT.name,))
+    speaks: tuple[Dialect, ...] = (PIVOT,)  # the dialects among its APIs; others are translated to the first
     drop_params: bool = False
     extra_headers: tuple[tuple[str, str], ...] = ()  # names in lower case
     weight: float = 1.0
@@ -101,8 +100,10 @@ class Common(msgspec.Struct, frozen=True):
         """Return what ``deployments`` have in common."""
         each = list(deployments)
         spoken = [set(one.speaks) if one.upstream.accepts_all_parameters else set() for one in each]
+        common = set.intersection(*spoken) if spoken else set()
         return cls(
-            frozenset(set.intersection(*spoken) & _PASSED_AS_THEY_COME) if spoken else frozenset(),
+            # Of requests in other dialects, thoughts may have to be left out.
+            frozenset(dialect for dialect in common if dialect.requests.without_foreign_thoughts is None),
             min((one.capabilities.context_tokens or inf for one in each), default=inf),
             min((one.capabilities.max_output_tokens or inf for one in each), default=inf),
         )
@@ -293,7 +294,7 @@ class Fleet:
             max_in_flight=self.limits.get(settings.name),
             capabilities=datasheet.capabilities,
             apis=frozenset(apis),
-            speaks=tuple(dialect for dialect in _DIALECTS if dialect in apis) or (Dialect.CHAT,),
+            speaks=_spoken(apis) or (PIVOT,),
             drop_params=settings.drop_params,
             extra_headers=tuple(
                 (key.lower(), value.get_secret_value()) for key, value in settings.extra_headers.items()
@@ -368,6 +369,12 @@ class Fleet:
         if adhoc and slash and provider not in self._settings.providers:
             hint += f"; {provider!r} is not a configured provider ({', '.join(self._settings.providers) or 'none'})"
         return f"the model {name!r} does not exist; {hint}"
+
+
+def _spoken(apis: Iterable[Api]) -> tuple[Dialect, ...]:
+    """Return the dialects among ``apis``, first those to which others can be translated."""
+    spoken = [DIALECTS[api] for api in DIALECTS if api in apis]
+    return tuple(sorted(spoken, key=lambda dialect: dialect.untranslated is not None))
 
 
 def limits(settings: Settings) -> Mapping[str, int]:

@@ -10,30 +10,12 @@ import msgspec
 
 from gateway.errors import InvalidRequest
 from gateway.settings.model import ModelSettings
-from providers.dialects.dialect import Dialect, raw_json
+from providers.dialects.dialect import Dialect
+from providers.dialects.index import PIVOT
+from providers.dialects.parameters import ParameterNames, SystemPrompt
+from providers.dialects.wording import raw_json
 
-_ANSWER_LIMITS: Mapping[Dialect, tuple[str, ...]] = {  # the names of max_tokens, any of which says it
-    Dialect.CHAT: ("max_completion_tokens", "max_tokens"),
-    Dialect.COMPLETIONS: ("max_tokens",),
-    Dialect.MESSAGES: ("max_tokens",),
-    Dialect.RESPONSES: ("max_output_tokens",),
-}
-# Other dialects than chat have fewer parameters, some by other names, and refuse what they do not know.
-_KNOWN: Mapping[Dialect, frozenset[str]] = {
-    Dialect.MESSAGES: frozenset(
-        {"output_config", "stop_sequences", "temperature", "thinking", "top_k", "top_p"}  # its metadata is another
-    ),
-    Dialect.RESPONSES: frozenset(
-        {"metadata", "parallel_tool_calls", "reasoning", "service_tier", "temperature", "text", "top_logprobs"}
-        | {"top_p", "user"}
-    ),
-}
-_CHATS_ALONE = frozenset(  # not in the older completions, which know vendors' own as chat does
-    {"metadata", "modalities", "parallel_tool_calls", "reasoning_effort", "response_format", "service_tier", "store"}
-    | {"tool_choice", "tools", "top_logprobs", "verbosity", "web_search_options"}
-)
-_SYSTEM: Mapping[Dialect, str] = {Dialect.MESSAGES: "system", Dialect.RESPONSES: "instructions"}
-_STOPS = "stop_sequences"
+_LIMITS = PIVOT.requests.parameters.answer_limits  # the configuration's names for an answer's greatest length
 _ARRAY, _EMPTY_ARRAY, _STRING = (re.compile(rb"\s*" + begin) for begin in (rb"\[", rb"\[\s*\]", rb'"'))
 _NULL = msgspec.Raw(b"null")
 
@@ -50,7 +32,7 @@ class Parameters(msgspec.Struct, frozen=True):
     @property
     def most_tokens(self) -> int | None:
         """What an answer may have at most."""
-        limits = [int(self.maximums[name]) for name in _ANSWER_LIMITS[Dialect.CHAT] if name in self.maximums]
+        limits = [int(self.maximums[name]) for name in _LIMITS if name in self.maximums]
         return min(limits, default=None)
 
     @classmethod
@@ -68,16 +50,16 @@ class Parameters(msgspec.Struct, frozen=True):
             InvalidRequest: one that has a maximum is no number.
 
         """
-        changed = dict(fields)
+        changed, names = dict(fields), dialect.requests.parameters
         for name, value in self.defaults.items():
-            spellings = _spellings(name, dialect)
+            spellings = _spellings(name, names)
             if spellings and not any(_is_said(changed.get(spelling)) for spelling in spellings):
                 spelling = name if name in spellings else spellings[0]
-                changed[spelling] = _as_list(value) if spelling == _STOPS else value
+                changed[spelling] = _as_list(value) if spelling in names.lists else value
         lowered: list[str] = []
         for name, most in self.maximums.items():
-            spellings = _spellings(name, dialect)
-            limits_answer = name in _ANSWER_LIMITS[Dialect.CHAT]
+            spellings = _spellings(name, names)
+            limits_answer = name in _LIMITS
             said = [spelling for spelling in spellings if _is_said(changed.get(spelling))]
             for spelling in said:
                 asked = _number(spelling, changed[spelling])
@@ -86,44 +68,31 @@ class Parameters(msgspec.Struct, frozen=True):
                     lowered.append(spelling)
             if not said and spellings and limits_answer:  # unsaid, an answer has no limit
                 changed[name if name in spellings else spellings[0]] = _written(most)
-        if self.system_prefix is not None:
-            _put_first(changed, self.system_prefix, dialect)
+        if self.system_prefix is not None and dialect.requests.system is not None:
+            _put_first(changed, self.system_prefix, dialect.requests.system)
         return changed, tuple(dict.fromkeys(lowered))
 
 
-def _spellings(name: str, dialect: Dialect) -> tuple[str, ...]:
-    """Return the names that parameter ``name`` has in ``dialect``; none where it does not know it."""
-    if name in _ANSWER_LIMITS[Dialect.CHAT]:
-        return _ANSWER_LIMITS[dialect]
-    known = _KNOWN.get(dialect)
-    if name == "stop" and dialect is Dialect.MESSAGES:
-        return (_STOPS,)
-    if dialect is Dialect.COMPLETIONS and name in _CHATS_ALONE:
-        return ()
-    return (name,) if known is None or name in known else ()
+def _spellings(name: str, names: ParameterNames) -> tuple[str, ...]:
+    """Return the names that parameter ``name`` has in a dialect; none where it does not know it."""
+    return names.answer_limits if name in _LIMITS else names.of(name)
 
 
 def _as_list(value: msgspec.Raw) -> msgspec.Raw:
-    """Return chat's ``stop``, which may be one string, as Messages has it."""
+    """Return a value of chat's, which may be one string, as a list of strings."""
     return msgspec.Raw(b"[" + bytes(value) + b"]") if bytes(value).startswith(b'"') else value
 
 
-def _put_first(fields: Fields, prefix: str, dialect: Dialect) -> None:
+def _put_first(fields: Fields, prefix: str, place: SystemPrompt) -> None:
     """Say ``prefix`` before the request's own system prompt; messages are not parsed for it, and copied once."""
-    if dialect is Dialect.CHAT:
-        fields["messages"] = _with_first(fields["messages"], {"role": "system", "content": prefix})
-        return
-    name = _SYSTEM.get(dialect)
-    if name is None:
-        return  # a raw prompt is the client's alone
-    own = fields.get(name)
+    own = fields.get(place.field)
     if own is None or not _is_said(own):
-        fields[name] = raw_json(prefix)
-    elif _ARRAY.match(own):  # Messages' system as blocks, which may carry cache markers
-        fields[name] = _with_first(own, {"type": "text", "text": prefix})
+        fields[place.field] = raw_json(prefix)
+    elif _ARRAY.match(own):  # messages, or blocks, which may carry cache markers
+        fields[place.field] = _with_first(own, place.item(prefix))
     elif (opened := _STRING.match(own)) is not None:
         said = msgspec.json.encode(f"{prefix}\n\n")
-        fields[name] = msgspec.Raw(b"".join([memoryview(said)[:-1], memoryview(own)[opened.end() :]]))
+        fields[place.field] = msgspec.Raw(b"".join([memoryview(said)[:-1], memoryview(own)[opened.end() :]]))
 
 
 def _with_first(array: msgspec.Raw, item: Mapping[str, str]) -> msgspec.Raw:

@@ -3,15 +3,19 @@
 import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from providers.dialects.index import DIALECTS, PIVOT
 from providers.quirks import Quirks
 
 Kind = Literal["openai_compatible", "anthropic", "litellm"]
 Auth = Literal["bearer", "api-key", "x-api-key"]  # authorization: Bearer KEY, or the key under one of these names
-Api = Literal["chat", "completions", "responses", "messages", "embeddings", "moderations", "rerank", "audio", "images"]
+if TYPE_CHECKING:
+    Api = str
+else:  # a configuration is held against the names that there are
+    Api = Literal[(*DIALECTS, "embeddings", "moderations", "rerank", "audio", "images")]
 
 _USUAL: Mapping[Kind, tuple[Api, ...]] = {
     "openai_compatible": ("chat", "completions", "embeddings"),
@@ -36,7 +40,7 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     apis: tuple[Api, ...] | None = None  # None: what is usual for its kind
     key_required: bool = True
     auth: Auth = "bearer"
-    chat_path: str = "chat/completions"
+    chat_path: str = PIVOT.path
     embeddings_path: str = "embeddings"
     models_path: str = "models"
     query: Mapping[str, str] = {}  # sent with every request

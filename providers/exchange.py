@@ -10,7 +10,9 @@ from typing import Protocol
 
 import msgspec
 
-from providers.dialects.dialect import Dialect, Loss
+from providers.dialects.dialect import Dialect
+from providers.dialects.index import PIVOT
+from providers.dialects.wording import Loss
 from providers.errors import UpstreamError
 from providers.listings import Listing
 from providers.multipart import Form
@@ -23,7 +25,7 @@ class Request(msgspec.Struct, frozen=True):
 
     model: str  # the provider's own name for the model
     fields: Mapping[str, msgspec.Raw]
-    dialect: Dialect = Dialect.CHAT  # that of ``fields``, and of the answer
+    dialect: Dialect = PIVOT  # that of ``fields``, and of the answer
     drop_params: bool = False  # leave out what the model does not know; the client is told
     headers: Mapping[str, str] = {}  # already reduced to what may be forwarded
     own_headers: tuple[tuple[str, str], ...] = ()  # the deployment's own, names in lower case, over all others

@@ -14,7 +14,7 @@ from providers.event_masks import complains, masked
 from providers.http.encoding import Body
 from providers.http.response import Response
 from providers.http_exchange import read_body
-from providers.json_stream import read_answer
+from providers.json_answer import read_answer
 from providers.sse import Event, EventSplitter, events
 from providers.usage import Usage
 from providers.whole_answers import reported

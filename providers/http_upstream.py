@@ -13,8 +13,9 @@ import msgspec
 from yarl import URL
 
 from providers.catalog import Auth
-from providers.dialects.dialect import Dialect, Loss
-from providers.dialects.event_codecs import CODECS
+from providers.dialects.dialect import Dialect
+from providers.dialects.index import DIALECTS, PIVOT
+from providers.dialects.wording import Loss
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
@@ -26,11 +27,10 @@ from providers.http.message import Request as HttpRequest
 from providers.http.response import Response
 from providers.http_answer import HttpRest, comes_whole, read_beginning
 from providers.http_exchange import HttpExchange, TranslatedExchange, masked, read_body
-from providers.json_stream import read_answer
+from providers.json_answer import read_answer
 from providers.listings import Listing, read_pages
 from providers.quirks import Quirks, losses, shape
 from providers.redaction import redact
-from providers.repairs import repairs_of
 
 _LARGEST_ERROR_BYTES = 64 * 1024
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
@@ -42,7 +42,6 @@ _COMPRESSED = {"accept-encoding": ACCEPTED}
 _NO_QUERY: Mapping[str, str] = {}
 _CONNECT_S = 5.0
 _SUCCESS = range(200, 300)
-_OPENAIS = frozenset({Dialect.CHAT, Dialect.COMPLETIONS})  # whose parameters the quirks are about
 _CLIENT_ERROR = 400
 _NO_SUCH_PATH = frozenset({404, 405})
 _VERSION = re.compile(r"/v\d")
@@ -62,7 +61,7 @@ class HttpUpstream:
         auth: Auth = "bearer",
         headers: Mapping[str, str] | None = None,  # sent with every request; a request's own do not replace them
         query: Mapping[str, str] | None = None,  # Azure's api-version
-        chat_path: str = "chat/completions",  # may hold {model}
+        chat_path: str = PIVOT.path,  # may hold {model}
         embeddings_path: str = "embeddings",
         models_path: str = "models",
         quirks: Quirks | None = None,
@@ -81,10 +80,8 @@ class HttpUpstream:
             )
         self._query = dict(query or {})
         self._paths = {
-            Dialect.CHAT: chat_path,
-            Dialect.COMPLETIONS: "completions",
-            Dialect.RESPONSES: "responses",
-            Dialect.MESSAGES: "messages",
+            **{dialect.name: dialect.path for dialect in DIALECTS.values()},
+            PIVOT.name: chat_path,
             "embeddings": embeddings_path,
             "models": models_path,
         }
@@ -107,15 +104,16 @@ class HttpUpstream:
 
         """
         dialect = request.dialect
-        head = self._head("POST", dialect, request.model, packed=False, own=request.own_headers)
-        response = await self._ask(head, dialect, request, streamed_body(request, self._quirks))
-        exchange = HttpExchange(response, self._secrets, CODECS[dialect].events_of_answer)
-        repairs = repairs_of(self._quirks.repairs) if dialect is Dialect.CHAT else []
+        head = self._head("POST", dialect.name, request.model, packed=False, own=request.own_headers)
+        response = await self._ask(head, dialect.name, request, streamed_body(request, self._quirks))
+        exchange = HttpExchange(response, self._secrets, dialect.answers.events_of_answer)
+        repaired = dialect.answers.repairs
+        repairs = repaired(self._quirks.repairs) if repaired is not None else ()
         return TranslatedExchange(exchange, repairs) if repairs else exchange
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:  # noqa: ARG002 - the protocol's: a vendor's models are alike
         """Return what of a request this vendor would not hear."""
-        return losses(fields, self._quirks) if dialect in _OPENAIS else ()
+        return losses(fields, self._quirks) if dialect.requests.takes_quirks else ()
 
     async def send(self, path: str, request: Request) -> Answer:
         """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun well.
@@ -193,7 +191,7 @@ class HttpUpstream:
         try:
             return await self._checked(response)
         except UpstreamError as error:
-            if error.kind is ErrorKind.NOT_FOUND and path != Dialect.CHAT and "model" not in error.message:
+            if error.kind is ErrorKind.NOT_FOUND and path != PIVOT.name and "model" not in error.message:
                 error.kind = ErrorKind.NO_SUCH_API  # the model may be well, and asked in chat
             self._name_url(error, path, request.model)
             raise
@@ -287,7 +285,7 @@ def streamed_body(request: Request, quirks: Quirks) -> bytes:
     fields = _fields(request, quirks)
     streamed = request.upstream_stream
     fields["stream"] = _TRUE if streamed else _FALSE
-    if request.dialect in _OPENAIS:
+    if request.dialect.requests.takes_quirks:
         if streamed and quirks.usage_option == "stream_options":
             fields["stream_options"] = _with_usage(fields.get("stream_options"))
         else:
@@ -296,7 +294,9 @@ def streamed_body(request: Request, quirks: Quirks) -> bytes:
 
 
 def _fields(request: Request, quirks: Quirks) -> dict[str, msgspec.Raw]:
-    return _with_own(request, shape(request.fields, quirks) if request.dialect in _OPENAIS else request.fields)
+    return _with_own(
+        request, shape(request.fields, quirks) if request.dialect.requests.takes_quirks else request.fields
+    )
 
 
 def _with_own(request: Request, fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:

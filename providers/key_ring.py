@@ -8,11 +8,12 @@ when none is left the caller hears of it.
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from providers.dialects.dialect import Dialect, Loss
+from providers.dialects.dialect import Dialect
+from providers.dialects.wording import Loss
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request, Upstream
 from providers.http_upstream import HttpUpstream
@@ -31,17 +32,6 @@ _LONG_AGO_S = float("-inf")
 _UNAUTHORIZED = 401
 
 _T = TypeVar("_T")
-
-
-class KeyState(msgspec.Struct, frozen=True):
-    """One key as it is now, by its number in the configuration; never by its text."""
-
-    number: int  # from 1
-    state: Literal["ok", "cooling", "refused"]
-    in_flight: int
-    headroom: float | None  # 0 to 1, of the scarcest model; None when the provider says nothing
-    cooling_s: float  # until the last of its models is asked again
-    models: tuple[str, ...]  # those for which it is cooling or refused; none when it is for all
 
 
 class _Limits:
@@ -119,20 +109,6 @@ class _Key:
             return True
         return False
 
-    def state(self, now_s: float) -> KeyState:
-        cooling = {name: each for name, each in self._models.items() if each.cooling_until_s > now_s}
-        refused = [name for name, each in self._models.items() if each.refused_at_s is not None]
-        told = [each.left(now_s) for each in self._models.values() if each.headroom is not None]
-        everywhere = self.everywhere.refused_at_s is not None
-        return KeyState(
-            number=self.number,
-            state="refused" if everywhere or refused else "cooling" if cooling else "ok",
-            in_flight=self.in_flight,
-            headroom=min(told) if told else None,
-            cooling_s=max((each.cooling_until_s - now_s for each in cooling.values()), default=0.0),
-            models=() if everywhere else tuple(dict.fromkeys([*refused, *cooling])),
-        )
-
 
 class KeyRing:
     """An ``Upstream`` around one upstream per key."""
@@ -160,11 +136,6 @@ class KeyRing:
     def upstreams(self) -> tuple[Upstream, ...]:
         """The upstreams, in the order of their keys."""
         return tuple(key.upstream for key in self._keys)
-
-    def describe(self) -> tuple[KeyState, ...]:
-        """Return the state of each key, in their order."""
-        now_s = self._clock()
-        return tuple(key.state(now_s) for key in self._keys)
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
         """Return what of a request the provider would not hear, under whichever key."""

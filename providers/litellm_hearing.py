@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Loss
+from providers.dialects.wording import Loss
 
 # What a client may set. Litellm takes its own parameters by keyword too, addresses and credentials among them: those
 # come from the configuration (``extra_body``) or not at all.

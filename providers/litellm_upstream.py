@@ -17,11 +17,13 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Dialect, Loss
+from providers.dialects.chat.answers import events_of_answer
+from providers.dialects.chat.dialect import CHAT
+from providers.dialects.dialect import Dialect
+from providers.dialects.wording import Loss
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
-from providers.json_stream import events_of_answer
 from providers.listings import Listing
 from providers.litellm_exchange import DONE, PumpedExchange, event
 from providers.litellm_hearing import Hearing
@@ -117,7 +119,7 @@ class LiteLLMUpstream:
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
         """Return what of a request this provider would not hear; of its models, once litellm has been imported."""
-        if dialect is not Dialect.CHAT:
+        if dialect is not CHAT:
             return (Loss("model", f"{self._provider} is asked in chat completions only"),)
         return self._hearing.losses(model, fields)
 
@@ -128,8 +130,8 @@ class LiteLLMUpstream:
             UpstreamError: no connection, or any status but 2xx.
 
         """
-        if request.dialect is not Dialect.CHAT:
-            message = f"provider {self._provider!r} is asked in chat completions, not in {request.dialect}"
+        if request.dialect is not CHAT:
+            message = f"provider {self._provider!r} is asked in chat completions, not in {request.dialect.name}"
             raise UpstreamError(ErrorKind.NOT_FOUND, message, status=404)
         litellm = await self._module()
         self._refuse_losses(request)

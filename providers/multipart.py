@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from providers.dialects.dialect import Malformed
+from providers.dialects.wording import Malformed
 
 _MAX_PARTS = 1000
 _LONGEST_VALUE_BYTES = 64 * 1024  # of a field that is read here: names, options, JSON of a few lines

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from providers.dialects.dialect import Loss
+from providers.dialects.wording import Loss
 
 _NOTHING = (b"null",)
 _DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # what asks for nothing, as JSON writes it

@@ -8,7 +8,7 @@ import msgspec
 from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart
 from gateway.racing.reading import Block
 from gateway.racing.sink import ClientGone, Winner
-from providers.chunks import read_chunk
+from providers.dialects.chat.events import read_event
 from providers.errors import UpstreamError
 
 _TEXT_KINDS = ("content", "refusal")
@@ -142,7 +142,7 @@ class Lanes:
     async def write(self, block: Block) -> None:
         """Take what the chunks say."""
         for data in block.events():
-            if not read_chunk(data).meaningful:
+            if not read_event(data).meaningful:
                 continue
             self.tokens += 1
             thought, text = read_text(data)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from gateway.settings.base_urls import others, without_secrets
 from providers.catalog import Api
+from providers.dialects.index import DIALECTS
 from providers.errors import ErrorKind, UpstreamError
 from providers.http_upstream import HttpUpstream
 from providers.listings import Listing
@@ -11,13 +12,7 @@ from providers.listings import Listing
 # What an address may answer below which there is no API: no such path, no such method, a web page for every path.
 _DOUBTS = frozenset({ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API, ErrorKind.INVALID_RESPONSE, ErrorKind.SERVER_ERROR})
 _LACKING = frozenset({404, 405})
-_ASKED: Mapping[Api, str] = {
-    "chat": "chat/completions",
-    "messages": "messages",
-    "responses": "responses",
-    "completions": "completions",
-    "embeddings": "embeddings",
-}
+_ASKED: Mapping[Api, str] = {**{name: dialect.path for name, dialect in DIALECTS.items()}, "embeddings": "embeddings"}
 
 Open = Callable[[str], HttpUpstream]
 

@@ -22,7 +22,7 @@ from gateway.ingress.preferences.provider_preferences import NOTHING as NO_PREFE
 from gateway.ingress.receipt import received
 from gateway.ingress.streaming import StreamingSink
 from gateway.ingress.surfaces.surface import Surface
-from gateway.racing.gather_events import gathering_sink
+from gateway.racing.gather import GatheringSink
 from gateway.racing.open_call import Unanswered
 from gateway.racing.sink import Sink
 
@@ -35,7 +35,7 @@ def answering(surface: Surface) -> Handler:
     async def answer(request: web.Request) -> web.StreamResponse:
         context = request.app[CONTEXT]
         body, origin = await received(request, context)
-        contents = await understood(body, context.body_work, surface.prompt, surface.media)
+        contents = await understood(body, context.body_work, surface.dialect.requests.prompt, surface.media)
         asked = surface.read(contents, request.headers.get(HEADER), context.settings)
         if (deadlines := read_deadlines(request.headers)) is not NOTHING:
             asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
@@ -106,7 +106,7 @@ class _Answer:
         return sink.response
 
     async def _whole(self) -> web.Response:
-        sink = gathering_sink(self._journey.call.dialect)
+        sink = GatheringSink(self._journey.call.dialect)
         record = await self._run(sink)
         if sink.winner is None:
             raise ClientDisconnected("the client disconnected")

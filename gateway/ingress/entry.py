@@ -24,14 +24,6 @@ from gateway.steering.constants import PREFIX_BYTES
 from gateway.steering.planner import Launch, Plan
 
 _RACING = frozenset({Mode.RACE, Mode.HEDGE})
-_PROMPTS = ("tools", "system", "instructions", "messages", "input", "prompt")  # in the order in which they are read
-
-ENDPOINTS = {
-    "chat": "chat.completions",
-    "completions": "completions",
-    "messages": "messages",
-    "responses": "responses",
-}
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -92,7 +84,7 @@ def enter(
         # Only a model that has one deployment to begin with may race it against itself.
         model = msgspec.structs.replace(model, race=model.race.model_copy(update={"mode": Mode.SINGLE}))
     kind = Kind(
-        endpoint=ENDPOINTS[asked.dialect],
+        endpoint=asked.dialect.endpoint,
         structured=asked.for_program,
         max_tokens=resolved.needs.max_tokens,
         client=origin.client.name,
@@ -118,7 +110,7 @@ def enter(
         dropped=fitting.dropped,
         stateful=asked.stateful,
         kind=kind,
-        answer_kind=answer_kind(resolved.fields),
+        answer_kind=answer_kind(resolved.fields, asked.dialect),
         deadline_ms=model.race.ttft_ms,
         is_narrowed=resolved.is_narrowed,
     )
@@ -176,4 +168,5 @@ def lined_up(context: Context, entry: Entry, open_call: OpenCall, sink: Sink, to
 def _prefix(fields: Mapping[str, msgspec.Raw], asked: Asked) -> Prefix | None:
     if asked.size <= PREFIX_BYTES[0]:
         return None
-    return prefix_of([fields[part] for part in _PROMPTS if part in fields], asked.cache_key)
+    order = asked.dialect.requests.reading_order
+    return prefix_of([fields[part] for part in order if part in fields], asked.cache_key)

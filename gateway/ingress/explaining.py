@@ -17,7 +17,7 @@ from gateway.ingress.preferences.override import RaceOverride, as_asked
 from gateway.settings.profiles import Profile
 from gateway.steering.candidates import Terms
 from gateway.steering.explanation import Explanation
-from providers.dialects.dialect import Dialect
+from providers.dialects.index import PIVOT
 
 
 class Supposed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,9 +67,7 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
         needs = Needs(
             supposed.prompt_tokens, supposed.max_tokens, supposed.tools, supposed.json_schema, supposed.vision
         )
-        fitting = fitted(
-            Question(model.name, Dialect.CHAT, supposed.fields, needs, client.require), client.deployments(model)
-        )
+        fitting = fitted(Question(model.name, PIVOT, supposed.fields, needs, client.require), client.deployments(model))
         deployments, excluded = fitting.deployments, fitting.excluded
     except NoDeploymentFits as error:
         excluded = error.reasons

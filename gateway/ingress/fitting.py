@@ -1,6 +1,6 @@
 """Which of a model's deployments can answer a request, in what words each is asked, and why the others are not."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
@@ -8,29 +8,22 @@ from gateway.errors import InvalidRequest, NoDeploymentFits
 from gateway.fleet import Deployment
 from gateway.ingress.asked import Needs
 from gateway.settings.model import DataPolicy
-from providers.dialects.dialect import Dialect, Malformed, Wording
-from providers.dialects.event_codecs import rendered
-from providers.dialects.messages.habits import Habits, habits_of
-from providers.dialects.messages.thoughts import without_unsigned_thoughts
-from providers.dialects.responses.thoughts import without_translated_thoughts
-
-Fields = Mapping[str, msgspec.Raw]
+from providers.dialects.dialect import Dialect
+from providers.dialects.habits import Habits
+from providers.dialects.index import DIALECTS
+from providers.dialects.translation import rendered
+from providers.dialects.wording import Fields, Malformed, Wording
 
 # How far a prompt, whose tokens are estimated, may look too long for everybody and still be tried.
 _ESTIMATE_SLACK = 4 / 3
-_WHAT_WAS_SAID = frozenset({"conversation", "previous_response_id", "prompt"})  # without it, it is another question
+# What no deployment goes without, whatever it may drop.
+_ESSENTIAL = frozenset(field for dialect in DIALECTS.values() for field in dialect.requests.essential)
 _ABILITIES = {
     "tools": "does not support tools",
     "json_schema": "does not support JSON schemas",
     "vision": "does not support images",
     "audio": "does not support audio",
     "documents": "does not support documents",
-}
-
-
-_WITHOUT_FOREIGN_THOUGHTS = {
-    Dialect.MESSAGES: without_unsigned_thoughts,
-    Dialect.RESPONSES: without_translated_thoughts,
 }
 
 
@@ -111,7 +104,7 @@ class _Words:
     def put_to(self, deployment: Deployment, fitting: Fitting) -> None:
         """Note what ``deployment`` is sent, and what of the request it is not told."""
         spoken = deployment.spoken_to(self._dialect)
-        if spoken not in deployment.apis:
+        if spoken.name not in deployment.apis:
             raise _Unfit(f"answers {', '.join(sorted(deployment.apis))} only")
         wording = self._for(deployment, spoken)
         losses = [*wording.losses, *deployment.upstream.losses(spoken, deployment.model, wording.fields)]
@@ -120,7 +113,7 @@ class _Words:
         if not losses:
             return
         for loss in losses:
-            if loss.field in _WHAT_WAS_SAID:
+            if loss.field in _ESSENTIAL:
                 raise _Unfit(f"does not support {loss.field!r}: {loss.reason}")
             if not (loss.hint or deployment.drop_params):
                 raise _Unfit(f"does not support {loss.field!r}: {loss.reason} (drop_params: true leaves it out)")
@@ -129,13 +122,12 @@ class _Words:
     def _for(self, deployment: Deployment, spoken: Dialect) -> Wording:
         if spoken is self._dialect:
             return self._own(spoken)
-        if Dialect.COMPLETIONS in (spoken, self._dialect):
-            raise _Unfit(f"answers {spoken} only, and a raw prompt has no faithful translation")
+        if (reason := spoken.untranslated or self._dialect.untranslated) is not None:
+            raise _Unfit(f"answers {spoken.name} only, and {reason}")
         capabilities = deployment.capabilities
-        thinks = capabilities.reasoning is not False
-        habits = Habits(thinks=thinks, takes_thoughts=deployment.takes_thoughts)
-        if spoken is Dialect.MESSAGES:
-            habits = habits_of(deployment.model, capabilities.max_output_tokens, thinks=thinks)
+        habits = Habits(thinks=capabilities.reasoning is not False, takes_thoughts=deployment.takes_thoughts)
+        if spoken.pivoting is not None and spoken.pivoting.habits_of is not None:
+            habits = spoken.pivoting.habits_of(deployment.model, capabilities.max_output_tokens, habits)
         key = (spoken, habits)
         wording = self._known.get(key)
         if wording is None:
@@ -144,7 +136,7 @@ class _Words:
 
     def _own(self, spoken: Dialect) -> Wording:
         """Return the request as it came, but for thoughts of another provider's model: they would be refused."""
-        without_foreign_thoughts = _WITHOUT_FOREIGN_THOUGHTS.get(spoken)
+        without_foreign_thoughts = spoken.requests.without_foreign_thoughts
         if without_foreign_thoughts is None:
             return Wording(self._fields)
         wording = self._known.get(spoken)

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from gateway.fleet import Deployment, Model
+from providers.dialects.index import DIALECTS
 from providers.prices import Price
 
-# The APIs that answer a conversation; the other dialects are translated to one of them.
-_CONVERSING = frozenset({"chat", "responses", "messages"})
+# The APIs that answer a conversation, in whichever dialect it comes.
+_CONVERSING = frozenset(dialect.name for dialect in DIALECTS.values() if dialect.untranslated is None)
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,9 @@ from gateway.ingress.admission import Client
 from gateway.ingress.context import CONTEXT
 from gateway.ingress.fitting import against_policy
 from gateway.ingress.model_facts import ModelFacts, facts_of
+from providers.dialects.dialect import Dialect
+from providers.dialects.index import PIVOT
+from providers.dialects.messages.dialect import MESSAGES
 from providers.prices import Price
 
 _LONGEST_PAGE = 1000  # Anthropic's
@@ -40,7 +43,7 @@ async def list_models(request: web.Request) -> web.Response:
     client = context.admission.admit(request)
     models = [model for name, model in context.fleet.models.items() if client.models is None or name in client.models]
     known = [(model, _open(model, client)) for model in models]
-    if not is_anthropics(request):
+    if spoken_by(request) is not MESSAGES:
         return _json({"object": "list", "data": [_as_openai(model, open_) for model, open_ in known]})
     facts = [(model, facts_of(model, open_)) for model, open_ in known]
     told = [_as_anthropic(model, each) for model, each in facts if each.converses]
@@ -55,12 +58,14 @@ async def get_model(request: web.Request) -> web.Response:
     client.check_model(name)
     model = context.fleet.find(name, adhoc=client.adhoc)
     open_ = _open(model, client)
-    return _json(_as_anthropic(model, facts_of(model, open_)) if is_anthropics(request) else _as_openai(model, open_))
+    is_anthropics = spoken_by(request) is MESSAGES
+    return _json(_as_anthropic(model, facts_of(model, open_)) if is_anthropics else _as_openai(model, open_))
 
 
-def is_anthropics(request: web.Request) -> bool:
-    """Tell whether a client of Anthropic's API asks."""
-    return "anthropic-version" in request.headers or "x-api-key" in request.headers
+def spoken_by(request: web.Request) -> Dialect:
+    """Return Messages if a client of Anthropic's asks, whose headers tell, and else chat."""
+    is_anthropics = "anthropic-version" in request.headers or "x-api-key" in request.headers
+    return MESSAGES if is_anthropics else PIVOT
 
 
 def _open(model: Model, client: Client) -> list[Deployment]:

@@ -9,6 +9,7 @@ from gateway.fleet import Model
 from gateway.ingress.admission import Client
 from gateway.ingress.context import Context
 from providers.dialects.dialect import Dialect
+from providers.dialects.index import PIVOT
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +34,7 @@ def new_call(
     prompt_class: int,
     prompt_tokens: int,
     fields: Mapping[str, msgspec.Raw],
-    dialect: Dialect = Dialect.CHAT,
+    dialect: Dialect = PIVOT,
     objective: Objective = Objective.FIRST_TOKEN,
     win_on: WinOn = WinOn.ANY,
     wants_usage: bool = False,

@@ -14,7 +14,7 @@ from gateway.ingress.bodies.reading import withhold_continue
 from gateway.ingress.bodies.unwanted import answer_first
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.kept_responses import kept_response
-from gateway.ingress.models import get_model, is_anthropics, list_models
+from gateway.ingress.models import get_model, list_models, spoken_by
 from gateway.ingress.paths import nearest_path
 from gateway.ingress.phase import Phase
 from gateway.ingress.refusals import Refused
@@ -32,11 +32,9 @@ from gateway.ingress.relayed.apis import (
 from gateway.ingress.relayed.counting import count_tokens
 from gateway.ingress.relayed.relaying import relaying
 from gateway.ingress.status import leaderboard, live, metrics, ready
-from gateway.ingress.surfaces.chat import CHAT
-from gateway.ingress.surfaces.completions import COMPLETIONS
-from gateway.ingress.surfaces.messages import MESSAGES
-from gateway.ingress.surfaces.responses import RESPONSES
-from providers.dialects.messages.errors import error_body
+from gateway.ingress.surfaces.index import SURFACES
+from providers.dialects.dialect import Dialect
+from providers.dialects.index import PIVOT
 from providers.redaction import redact
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -44,10 +42,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _get, _post, _delete = (partial(add, expect_handler=withhold_continue) for add in (web.get, web.post, web.delete))
 
 ROUTES = (
-    _post("/v1/chat/completions", answering(CHAT)),
-    _post("/v1/completions", answering(COMPLETIONS)),
-    _post("/v1/messages", answering(MESSAGES)),
-    _post("/v1/responses", answering(RESPONSES)),
+    *(_post(surface.route, answering(surface)) for surface in SURFACES.values()),
     _post("/v1/messages/count_tokens", count_tokens),
     _post("/v1/embeddings", relaying(EMBEDDINGS)),
     _post("/v1/moderations", relaying(MODERATIONS)),
@@ -148,7 +143,7 @@ def _translate(request: web.Request, error: web.HTTPException) -> ApiError:
     match error:
         case web.HTTPNotFound():
             meant = nearest_path(request.path, _PATHS)
-            hint = f"did you mean {meant}?" if meant else f"chat is at {_CHAT}, the list of models at /v1/models"
+            hint = f"did you mean {meant}?" if meant else f"chat is at {_CHAT}, the list of models at {_MODELS}"
             return NotFound(f"there is no {redact(request.path)[:_LONGEST_PATH]!r} here; {hint}")
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
@@ -162,18 +157,24 @@ def _translate(request: web.Request, error: web.HTTPException) -> ApiError:
 
 
 def _response(request: web.Request, error: ApiError) -> web.Response:
-    """Return ``error`` in the shape of the vendor whose API was called."""
+    """Return ``error`` in the shape of the API that was called."""
     request_id = headers.request_id(request.headers) or error.headers.get("x-holeshot-call-id")
     if request_id is not None:
         error.headers.update(headers.identifying(request_id))
-    body = error.body()
-    if request.path.startswith(_ANTHROPICS) or (request.path.startswith(_SHARED) and is_anthropics(request)):
-        body = error_body(error.status_code, *error.said(), request_id)
+    error_body = _dialect(request).error_body
+    body = error.body() if error_body is None else error_body(error.status_code, *error.said(), request_id)
     return web.Response(body=body, status=error.status_code, content_type="application/json", headers=error.headers)
 
 
-_CHAT = "/v1/chat/completions"
+def _dialect(request: web.Request) -> Dialect:
+    """Return the dialect that a client speaks, by the path it asked for."""
+    if request.path.startswith(_MODELS):
+        return spoken_by(request)
+    path = request.path
+    return next((dialect for dialect, surface in SURFACES.items() if path.startswith(surface.route)), PIVOT)
+
+
 _PATHS = tuple(dict.fromkeys(route.path for route in ROUTES if "{" not in route.path))
 _LONGEST_PATH = 200  # characters of one that is not here: the client chose it
-_ANTHROPICS = "/v1/messages"
-_SHARED = "/v1/models"  # which both vendors have
+_CHAT = SURFACES[PIVOT].route
+_MODELS = "/v1/models"  # which several vendors have

@@ -11,14 +11,9 @@ from gateway.errors import ApiError
 from gateway.ingress import headers
 from gateway.racing.reading import Block
 from gateway.racing.sink import ClientGone, Forward, Winner
-from providers.dialects.dialect import Dialect
-from providers.dialects.event_codecs import CODECS
 from providers.errors import UpstreamError
 
 Keep = Callable[[bytes, str], Awaitable[None]]
-
-_COMMENT = b": keep-alive\n\n"
-_PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 
 
 class _Events(web.StreamResponse):
@@ -74,7 +69,7 @@ class StreamingSink:
 
     async def fail(self, error: UpstreamError) -> None:
         """Send an error event and end there, so that SDKs raise and take no half for a whole."""
-        await self._finish(CODECS[self._call.dialect].failure(error.kind, error.message))
+        await self._finish(self._call.dialect.answers.failure(error.kind, error.message))
 
     async def refused(self, error: ApiError) -> bool:
         """Send an error of the gateway's own in the stream, if that has begun; return whether it had."""
@@ -82,7 +77,7 @@ class StreamingSink:
         if self.response is None:
             return False
         with suppress(ClientGone):
-            await self._finish(CODECS[self._call.dialect].failure(error.kind, error.message))
+            await self._finish(self._call.dialect.answers.failure(error.kind, error.message))
         return True
 
     async def close(self) -> None:
@@ -98,7 +93,7 @@ class StreamingSink:
             self._transport.abort()
 
     async def _comment(self, every_s: float) -> None:
-        comment = _PING if self._call.dialect is Dialect.MESSAGES else _COMMENT
+        comment = self._call.dialect.answers.keep_alive
         while True:
             await asyncio.sleep(every_s)
             try:

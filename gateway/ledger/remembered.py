@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from gateway.calls import HourlySum
 from gateway.ledger import queries
+from providers.dialects.index import DIALECTS
 
 HOURS = 24  # whoever has answered none of them is new again
 BOARD_MINUTES = 10  # the last ones are the board's: they may have been told by other replicas already
@@ -25,7 +26,7 @@ where (minutes = 60 and window_start > '{since}' and window_start <= '{hour}')
    or (minutes = 5 and window_start > '{hour}' and window_start <= '{until}')
 group by model, deployment, size_class, minutes, window_start, metric, bucket
 """
-_ANSWERS = "('', 'chat.completions', 'completions', 'messages', 'responses')"
+_ANSWERS = str(("", *(dialect.endpoint for dialect in DIALECTS.values())))  # older attempts do not say what they answer
 
 
 async def remembered(url: str, now: datetime) -> list[HourlySum]:

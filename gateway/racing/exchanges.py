@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.calls import Call
 from gateway.fleet import Deployment
-from providers.dialects.event_codecs import translations
+from providers.dialects.translation import translations
 from providers.errors import UpstreamError
 from providers.exchange import Exchange, Request
 from providers.http_exchange import TranslatedExchange

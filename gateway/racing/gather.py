@@ -1,93 +1,52 @@
-"""One chat completion out of a stream of chunks, for clients that did not ask for a stream.
+"""The sink of an answer that is gathered: one JSON body out of the winner's events, as its dialect has it.
 
-Non-streaming calls stream upstream too, so that they can be raced and measured. Merging follows what streaming
-means: choices by index, tool calls by index, else id; strings in a delta are pieces of one string, lists are pieces
-of one list; log probabilities are appended; everything else, and every field outside a delta, is replaced by the
-last one seen.
+Non-streaming calls stream upstream too, so that they can be raced and measured.
 """
 
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from gateway.racing.reading import Block, Part
 from gateway.racing.sink import Winner
-from providers.chunks import Chunk, read_chunk
-from providers.errors import ErrorKind, UpstreamError
+from providers.dialects.chunk import DONE
+from providers.dialects.dialect import Dialect
+from providers.errors import UpstreamError
 from providers.sse import events
 
 if TYPE_CHECKING:
-    from gateway.racing.pattern import Pattern
-
-_ONCE = frozenset({"role", "id", "type", "index", "object", "name"})  # sent whole, sometimes repeatedly: never pieces
-
-
-class _PlainDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    content: str
-    role: str | None = None
-
-
-class _PlainChoice(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    delta: _PlainDelta
-    index: int = 0
-    logprobs: None = None
-    finish_reason: None = None
-
-
-class _PlainChunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A chunk that adds text and says nothing else new: nearly all of a stream."""
-
-    choices: list[_PlainChoice]
-    id: str = ""
-    object: str = ""
-    created: float = 0
-    model: str = ""
-    system_fingerprint: str | None = None
-    service_tier: str | None = None
-    usage: None = None
-
-
-# What merging meets when a provider's JSON is valid and yet not what it should be.
-_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError, KeyError)
-_PLAIN = msgspec.json.Decoder(_PlainChunk)
+    from providers.dialects.gathering import Gathering
 
 
 class GatheringSink:
-    """A sink that makes one ``chat.completion`` body. ``winner`` and ``body()`` are there once the race is over."""
+    """A sink that makes one body. ``winner`` and ``body()`` are there once the race is over."""
 
     streams = False
     understands = True
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect) -> None:
         self.winner: Winner | None = None
-        self._answer: dict[str, Any] = {}
-        self._choices: dict[int, dict[str, Any]] = {}
-        self._texts: dict[int, list[str]] = {}
-        self._pattern: Pattern | None = None  # of the last plain events
-        self._choice: int | None = None  # to which they add, if they do nothing else
+        self._answers = dialect.answers
+        self._gathering: Gathering  # from ``begin`` on
 
     async def begin(self, winner: Winner) -> None:
         """Start over: an earlier winner's beginning is forgotten."""
         self.winner = winner
-        self._answer, self._choices, self._texts = {}, {}, {}
+        self._gathering = self._answers.gathering()
 
     async def write(self, block: Block) -> None:
-        """Merge what the events say.
+        """Take what the events say.
 
         Raises:
-            UpstreamError: it is JSON, but no chat completion; another attempt may still answer.
+            UpstreamError: they are not what the dialect has; another attempt may still answer.
 
         """
-        try:
-            for part in block.parts:
-                if part.chunks is None:
-                    self._add_plain_ones(part)
-                else:
-                    for chunk in part.chunks:
-                        self._take(chunk)
-        except _MALFORMED as error:
-            message = f"sent an invalid chunk: {type(error).__name__}"
-            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+        take = self._gathering.take
+        for part in block.parts:
+            if part.chunks is None:
+                self._take_plain(part)
+            else:
+                for chunk in part.chunks:
+                    if not (chunk.done and chunk.data.strip() == DONE):
+                        take(chunk)
 
     async def end(self, last: Block) -> None:
         """Take the end: there is nothing to flush, and an answer that is gathered was written before."""
@@ -98,121 +57,10 @@ class GatheringSink:
 
     def body(self) -> bytes:
         """Return the whole answer as JSON."""
-        choices = []
-        for index in sorted(self._choices):
-            choice = self._choices[index]
-            message = choice.setdefault("message", {})
-            text = "".join(self._texts.get(index, ()))
-            if text and isinstance(message.get("content"), list):
-                message["content"].append({"type": "text", "text": text})
-            elif text:
-                message["content"] = text
-            for call in message.get("tool_calls") or ():
-                call.pop("index", None)  # means something in a stream only
-            message.setdefault("role", "assistant")
-            message.setdefault("content", None)
-            choice.setdefault("finish_reason", None)
-            choices.append(choice)
-        self._answer.pop("choices", None)
-        return msgspec.json.encode({**self._answer, "object": "chat.completion", "choices": choices})
+        return self._gathering.body()
 
-    def _take(self, chunk: Chunk) -> None:
-        if chunk.done:
+    def _take_plain(self, part: Part) -> None:
+        if part.run is not None and part.pattern is not None and self._gathering.take_run(part.run, part.pattern):
             return
-        # The first chunk is always merged in full: it brings the fields that plain ones merely repeat.
-        if not (chunk.meaningful and self._answer and self._add_plain(chunk.data)):
-            self._merge(msgspec.json.decode(chunk.data))
-
-    def _add_plain_ones(self, part: Part) -> None:
-        """Add the texts of plain events in one go, if the others of their like were nothing but text too."""
-        pattern = part.pattern
-        if pattern is not None and part.run is not None:
-            if pattern is not self._pattern:
-                plain = _plain(pattern.example.data)
-                self._pattern = pattern
-                self._choice = plain.choices[0].index if plain is not None and len(plain.choices) == 1 else None
-            if self._choice in self._choices:
-                self._texts.setdefault(self._choice, []).extend(part.run.texts())
-                return
-        for item in events(part.data):
-            self._take(read_chunk(item.data))
-
-    def _add_plain(self, data: bytes) -> bool:
-        """Add the texts of a chunk, unless it says more or one belongs to a choice that was not heard of yet."""
-        plain = _plain(data)
-        if plain is None or any(choice.index not in self._choices for choice in plain.choices):
-            return False
-        for choice in plain.choices:
-            self._texts.setdefault(choice.index, []).append(choice.delta.content)
-        return True
-
-    def _merge(self, chunk: dict[str, Any]) -> None:
-        for key, value in chunk.items():
-            if key != "choices" and not (value is None and key in self._answer):
-                self._answer[key] = value
-        for piece in chunk.get("choices") or ():
-            index = piece.get("index") or 0
-            if not isinstance(index, int):
-                index = 0
-            choice = self._choices.setdefault(index, {"index": index, "message": {}})
-            for key, value in piece.items():
-                if key == "delta":
-                    self._merge_delta(index, choice["message"], value or {})
-                elif key == "logprobs" and isinstance(value, dict):
-                    _extend(choice, "logprobs", value)
-                elif key != "index" and not (value is None and choice.get(key) is not None):
-                    choice[key] = value
-
-    def _merge_delta(self, index: int, message: dict[str, Any], delta: dict[str, Any]) -> None:
-        for key, value in delta.items():
-            if key == "content" and isinstance(value, str):
-                self._texts.setdefault(index, []).append(value)
-                message.setdefault("content", "")
-            elif key == "tool_calls" and isinstance(value, list):
-                calls = message.get("tool_calls")
-                if not isinstance(calls, list):
-                    calls = message["tool_calls"] = []
-                for call in value:
-                    _merge_tool_call(calls, call)
-            else:
-                _extend(message, key, value)
-
-
-def _plain(data: bytes) -> _PlainChunk | None:
-    try:
-        return _PLAIN.decode(data)
-    except msgspec.ValidationError:
-        return None
-
-
-def _merge_tool_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
-    """Add a piece to the call with its index, else its id, else the last one; the index itself is for streams only."""
-    index, call_id = piece.get("index"), piece.get("id")
-    if index is not None:
-        found = next((call for call in calls if call.get("index") == index), None)
-    elif call_id:
-        found = next((call for call in calls if call.get("id") == call_id), None)
-    else:
-        found = calls[-1] if calls else None
-    if found is None:
-        found = {}
-        calls.append(found)
-    for key, value in piece.items():
-        _extend(found, key, value)
-
-
-def _extend(target: dict[str, Any], key: str, value: Any) -> None:
-    """Add one piece of a streamed value to what is there of it."""
-    old = target.get(key)
-    if old is None or key in _ONCE:
-        if value or not old:
-            target[key] = value
-    elif isinstance(old, str) and isinstance(value, str):
-        target[key] = old + value
-    elif isinstance(old, list) and isinstance(value, list):
-        target[key] = [*old, *value]
-    elif isinstance(old, dict) and isinstance(value, dict):
-        for inner, piece in value.items():
-            _extend(old, inner, piece)
-    elif value is not None:
-        target[key] = value
+        for event in events(part.data):
+            self._gathering.take(self._answers.read_event(event.data, ()))

@@ -13,10 +13,11 @@ from gateway.racing.answer_text import AnswerText
 from gateway.racing.expected import Expected, expected
 from gateway.racing.measurement import Measurement
 from gateway.racing.requested import requested
-from providers.dialects.dialect import Dialect
+from providers.dialects.index import DIALECTS
 
-CUT_SHORT = frozenset({"length", "max_tokens", "max_output_tokens", "model_context_window_exceeded", "MAX_TOKENS"})
-_REFUSALS = frozenset({"content_filter", "refusal", "SAFETY", "RECITATION", "PROHIBITED_CONTENT"})
+# Of every dialect: vendors use the words of others in their own.
+CUT_SHORT = frozenset(reason for dialect in DIALECTS.values() for reason in dialect.answers.cut_short)
+_REFUSALS = frozenset(reason for dialect in DIALECTS.values() for reason in dialect.answers.refusals)
 _BROKE_OFF = frozenset({Outcome.FAILED, Outcome.STALLED, Outcome.TIMEOUT})
 _NEARLY = 0.9  # of max_tokens: vendors do not count the last tokens, or thoughts, alike
 _MOST_CHECKED = 16  # tool calls of an answer that are held against their schemas, or none
@@ -63,9 +64,9 @@ def _flaw_of_end(measurement: Measurement) -> Flaw | None:
 
 def _is_clients_limit(call: Call, measurement: Measurement) -> bool:
     """Tell whether the answer was cut off where the client wanted it; in doubt it was."""
-    limit, tokens = requested(call.fields).max_tokens, measurement.tokens()
+    limit, tokens = requested(call.fields, call.dialect).max_tokens, measurement.tokens()
     if limit is None:
-        return call.dialect is Dialect.COMPLETIONS  # which has one of its own, 16 tokens, unless told otherwise
+        return call.dialect.requests.parameters.has_default_limit
     if tokens is None or tokens.completion is None or tokens.source is not TokensSource.REPORTED:
         return True
     return tokens.completion >= _NEARLY * limit
@@ -73,7 +74,7 @@ def _is_clients_limit(call: Call, measurement: Measurement) -> bool:
 
 def _judge_form(call: Call, measurement: Measurement, text: AnswerText | None) -> Judgement:
     """Judge tool calls and JSON."""
-    kind, asked = call.answer_kind, expected(call.fields)
+    kind, asked = call.answer_kind, expected(call.fields, call.dialect)
     if asked is None:
         return UNJUDGED
     flaw: Flaw | bool | None = False

@@ -14,8 +14,8 @@ from gateway.calls import TokensSource
 from gateway.racing.tool_calls import ToolCalls
 from gateway.steering.constants import BUCKETS
 from gateway.steering.histogram import ROUNDING, edge_s
-from providers.chunks import Chunk, Usage
-from providers.usage import completed
+from providers.dialects.chunk import Chunk
+from providers.usage import Usage, completed
 
 CHARS_PER_TOKEN = 4  # the usual rule of thumb, for answers whose provider reports no usage
 BURST_S = 0.020  # deltas that all arrive within this come out of a buffer: their speed says nothing

@@ -8,7 +8,6 @@ from gateway.racing.clocks import AttemptClocks
 from gateway.racing.measurement import Measurement
 from gateway.racing.reading import AnswerReader, Block, joined
 from gateway.racing.sink import Forward, Sink
-from providers.dialects.event_codecs import CODECS
 from providers.errors import ErrorKind, UpstreamError
 
 UNCLAIMED_BYTES = 8 * 2**20  # a provider that sends this much before its first token is broken
@@ -21,12 +20,12 @@ class Passage:
 
     def __init__(self, call: Call, measurement: Measurement, clocks: AttemptClocks, secrets: Sequence[str]) -> None:
         self.announced = False  # its first token was told of
-        self.text = AnswerText() if call.answer_kind is AnswerKind.JSON else None
+        self.text = AnswerText(call.dialect.answers.texts) if call.answer_kind is AnswerKind.JSON else None
         self.reader = AnswerReader(
             measurement,
             clocks,
             secrets,
-            read_event=CODECS[call.dialect].read_event,
+            answers=call.dialect.answers,
             drop_usage=call.streamed and not call.wants_usage,
             text=self.text,
         )
@@ -102,4 +101,4 @@ class Passage:
     def take_last(self, call: Call) -> Block:
         """Return what ends the answer: its last events, or what the provider forgot to send."""
         self._forward = None
-        return self._last or Block(CODECS[call.dialect].ending, ())
+        return self._last or Block(call.dialect.answers.ending, ())

@@ -11,9 +11,9 @@ import msgspec
 from gateway.racing.answer_text import AnswerText
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.measurement import Measurement
-from gateway.racing.pattern import Pattern, Run, learned
-from providers.chunks import Chunk
-from providers.dialects.dialect import ReadEvent
+from providers.dialects.chunk import Chunk
+from providers.dialects.dialect import AnswerFormat
+from providers.dialects.pattern import Pattern, Run
 from providers.errors import UpstreamError
 from providers.event_masks import complains, masked
 from providers.sse import EventSplitter, events
@@ -65,7 +65,7 @@ class AnswerReader:
         clocks: AttemptClocks,
         secrets: Sequence[str],
         *,
-        read_event: ReadEvent,
+        answers: AnswerFormat,
         drop_usage: bool,
         text: AnswerText | None = None,
     ) -> None:
@@ -74,7 +74,8 @@ class AnswerReader:
         self._measurement = measurement
         self._clocks = clocks
         self._secrets = secrets
-        self._read_event = read_event
+        self._read_event = answers.read_event
+        self._learned = answers.learned
         self._text = text  # of an answer that is to be JSON
         self._drop_usage = drop_usage  # a chunk of usage alone that we asked for, not the client
         self._splitter = EventSplitter()
@@ -86,7 +87,7 @@ class AnswerReader:
         block = self._splitter.feed(data) if data else self._splitter.rest()
         draft = _Draft()
         at = 0
-        if self._pattern is None and len(block) >= MANY_BYTES:
+        if self._pattern is None and self._learned is not None and len(block) >= MANY_BYTES:
             at = self._parse_head(block, now, draft)
             if self.done or draft.error is not None:
                 return draft.block()
@@ -183,7 +184,10 @@ class AnswerReader:
 
     def _learn(self, raw: bytes, chunk: Chunk) -> None:
         """Take an event as the pattern of those that follow: some streams change theirs from time to time."""
-        if not self._lessons or (self._pattern is not None and raw.startswith(self._pattern.before)):
+        learned = self._learned
+        if learned is None or not self._lessons:
+            return
+        if self._pattern is not None and raw.startswith(self._pattern.before):
             return
         pattern = learned(raw, chunk)
         if pattern is not None:

@@ -164,7 +164,7 @@ def call_record(
     ``launched`` may be more than ``attempts``: audited ones may still be under way. ``answered_model`` is the fallback
     that answered, if one did; ``dropped`` what of the request was left out for the winner.
     """
-    asked = requested(call.fields)
+    asked = requested(call.fields, call.dialect)
     bill = settle(attempts, winner, deployments, call.prompt_tokens, asked.max_tokens)
     counted = _counted(bill.attempts, winner)
     return CallRecord(

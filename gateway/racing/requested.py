@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-_LENGTHS = ("max_completion_tokens", "max_output_tokens", "max_tokens")  # each dialect's name for it, the newest first
+from providers.dialects.dialect import Dialect
+from providers.dialects.index import DIALECTS
+
 _float = msgspec.json.Decoder(float)
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 _LARGEST = 2**31 - 1  # that the column takes
@@ -18,11 +20,11 @@ class Requested(msgspec.Struct, frozen=True):
     tools: int | None = None  # how many the model may call
 
 
-def requested(fields: Mapping[str, msgspec.Raw]) -> Requested:
-    """Return what the top level of a body says."""
+def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
+    """Return what the top level of a body in ``dialect`` says."""
     if fields.keys().isdisjoint(_NAMES):
         return _NOTHING
-    length = next((fields[name] for name in _LENGTHS if name in fields), None)
+    length = next((fields[name] for name in dialect.requests.parameters.answer_limits if name in fields), None)
     max_tokens = None if length is None else _number(length)
     temperature = _number(fields["temperature"]) if "temperature" in fields else None  # as a float: any of them fits
     return Requested(
@@ -47,4 +49,6 @@ def _count(raw: msgspec.Raw) -> int | None:
 
 
 _NOTHING = Requested()
-_NAMES = frozenset((*_LENGTHS, "temperature", "tools"))
+_NAMES = frozenset({"temperature", "tools"}).union(
+    *(dialect.requests.parameters.answer_limits for dialect in DIALECTS.values())
+)

@@ -4,8 +4,11 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from providers.dialects.index import DIALECTS
+
 # What the gateway adds to a base URL. Not "models": Azure's AI Foundry serves chats below such a path.
-_OF_ONE_API = re.compile(r"/(chat/completions|completions|responses|messages|embeddings)/*$")
+_PATHS = (*(dialect.path for dialect in DIALECTS.values()), "embeddings")
+_OF_ONE_API = re.compile(rf"/({'|'.join(_PATHS)})/*$")
 _VERSION = re.compile(r"/v\d+[a-z0-9]*$")
 
 

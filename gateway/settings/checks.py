@@ -12,29 +12,19 @@ from gateway.settings.model import DeploymentSettings, ModelSettings, ProviderSe
 from gateway.settings.presets import Catalog, vendor_of
 from gateway.settings.problems import Complaint, Place
 from gateway.settings.races import impossible
-from providers.catalog import Api, Kind
+from providers.catalog import Api, Kind, apis_of
 from providers.datasheets import DatasheetTable
+from providers.dialects.index import DIALECTS
 from providers.extras import LITELLM, has_litellm
 from providers.http.message import checked
 
 _DATABASES = ("postgresql", "postgres", "postgresql+asyncpg", "sqlite", "sqlite+aiosqlite")
-_NO_DEFAULTS = frozenset({
-    "background",
-    "input",
-    "messages",
-    "model",
-    "n",
-    "prompt",
-    "response_format",
-    "store",
-    "stream",
-    "stream_options",
-    "text",
-    "tools",
-})  # fmt: skip
+_NO_DEFAULTS = frozenset(
+    {"background", "model", "n", "response_format", "store", "stream", "stream_options", "text", "tools"}
+).union(dialect.requests.prompt for dialect in DIALECTS.values())
 _REDISES = ("redis", "rediss", "unix")
 # What can be asked of a provider of each kind, where that is not everything.
-_POSSIBLE: Mapping[Kind, tuple[Api, ...]] = {"litellm": ("chat", "embeddings")}
+_POSSIBLE: Mapping[Kind, tuple[Api, ...]] = {"litellm": apis_of(None, "litellm")}
 
 _OF_THE_BODY = frozenset({"accept-encoding", "content-encoding", "content-type"})
 

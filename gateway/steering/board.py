@@ -22,9 +22,6 @@ class Board(Protocol):
     def slots(self, model: str, unix_s: float) -> Mapping[int, Counts]:
         """Return the plain counts of each slot kept."""
 
-    def models(self) -> tuple[str, ...]:
-        """Return the models that something is known of."""
-
 
 class Slots:
     """The counts of one model by slot, slot number = floor(unix time / 30)."""
@@ -157,10 +154,6 @@ class MemoryBoard:
         if (slots := self._models.get(model)) is not None:
             slots.add_into(kept, slot_of(unix_s))
         return kept
-
-    def models(self) -> tuple[str, ...]:
-        """Return the models with samples."""
-        return tuple(self._models)
 
     def _turn(self, unix_s: float) -> int:
         """Return the open slot. As one begins, forget old ones, and models nobody has called since."""

@@ -133,10 +133,6 @@ class RedisBoard:
             slots.add_into(kept, slot_of(unix_s))
         return kept
 
-    def models(self) -> tuple[str, ...]:
-        """Return the models with samples."""
-        return tuple(model for model, known in self._models.items() if any(known.parts()))
-
     @property
     def ignored(self) -> int:
         """How much of what was read could not be meant."""

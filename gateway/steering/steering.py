@@ -213,12 +213,6 @@ class Steering:
             rows.append(row(name, window, score_s=score_s, condition=condition, trouble=health.trouble))
         return Leaderboard(model, WINDOW_S, prompt_class, rank(rows))
 
-    def leaderboards(self) -> tuple[Leaderboard, ...]:
-        """Return what is published of every model known, by name."""
-        return tuple(
-            self.leaderboard(model) for model in sorted({*self._configured, *self._planned, *self._board.models()})
-        )
-
     def reset(self, models: Mapping[str, Sequence[str]]) -> None:
         """Take a configuration, the deployments of each model: at the start and when it is reloaded.
 

@@ -46,13 +46,6 @@ class Curve(msgspec.Struct, frozen=True):
         below = self.reached[index - 1] if index else 0.0
         return 1.0 - (below + (self.reached[index] - below) * min(1.0, max(0.0, place - index)))
 
-    def mean_s(self, scale: float = 1.0) -> float:
-        """Return the mean restricted to 30 s: whatever comes later, or never, counts as 30 s.
-
-        ``scale`` multiplies all times before.
-        """
-        return self.mean().at(scale)
-
     def mean(self) -> "Mean":
         """Return what the mean is made of, to have it for several scales."""
         below, total = 0.0, 0.0
@@ -104,10 +97,10 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class Mean(msgspec.Struct, frozen=True, gc=False):
-    """A restricted mean: what comes, seconds times its share, and the share that never does."""
+    """A mean restricted to 30 s, in two parts: what comes later than that, or never, counts as 30 s."""
 
-    comes_s: float
-    never: float
+    comes_s: float  # of what comes in time: seconds times its share
+    never: float  # the share of what does not
 
     def at(self, scale: float) -> float:
         """Return the mean when all times are multiplied by ``scale``, in seconds."""

@@ -1,1 +1,1 @@
-"""The ways in which an answer can be asked for, and how each is said in another."""
+"""The APIs in which answers are asked for, and the translations between them."""

@@ -1,56 +1,29 @@
-"""What a dialect is: one of the APIs that clients and providers speak, and what may be lost between two of them."""
+"""What a dialect is: one of the APIs in which answers are asked for and streamed, with all there is to its wire format.
 
-from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
-from typing import Any, Protocol
+Each has a folder beside this file and is one ``Dialect``; ``index.py`` lists them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
-from providers.chunks import Chunk
+from providers.dialects.chunk import Chunk
+from providers.dialects.expected import JsonFormat, OfferedTool
+from providers.dialects.gathering import Gathering
+from providers.dialects.habits import Habits
+from providers.dialects.parameters import ParameterNames, SystemPrompt
+from providers.dialects.pattern import Pattern
+from providers.dialects.wording import Fields, Wording
 
-
-class Dialect(StrEnum):
-    """An API in which an answer is asked for and streamed."""
-
-    CHAT = "chat"  # OpenAI's /chat/completions
-    COMPLETIONS = "completions"  # OpenAI's older /completions: a raw prompt is continued
-    RESPONSES = "responses"  # OpenAI's /responses
-    MESSAGES = "messages"  # Anthropic's /messages
-
-
-class Malformed(Exception):
-    """A request that is not what its dialect demands; ``param`` names the field as a path, ``messages[2].content``."""
-
-    def __init__(self, message: str, param: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.param = param
-
-
-class Loss(msgspec.Struct, frozen=True):
-    """Something of a request that cannot be said in another dialect, or that a deployment does not hear.
-
-    A ``hint`` changes cost or speed at most, never the answer (a cache marker): the client is told that it was left
-    out, and that is all. Anything else keeps the deployment out of the race unless it may drop parameters.
-    """
-
-    field: str  # as the client wrote it: logprobs, tools[1].type
-    reason: str  # "Messages has no log probabilities"
-    hint: bool = False
-
-
-class Wording(msgspec.Struct, frozen=True):
-    """A request as one dialect says it: the body's top level, values still raw JSON, and what was lost on the way."""
-
-    fields: Mapping[str, msgspec.Raw]
-    losses: tuple[Loss, ...] = ()
+ReadEvent = Callable[[bytes, Sequence[str]], Chunk]
 
 
 class Translation(Protocol):
-    """Turns one answer's event stream into another dialect's. Use one for each answer."""
+    """Translates the event stream of one answer into another dialect."""
 
     def feed(self, block: bytes) -> bytes:
-        """Return what whole events of the source say in the target, ``b""`` while there is nothing to be said yet.
+        """Translate whole events; return events of the target, ``b""`` if none can be sent yet.
 
         Raises:
             UpstreamError: an event is malformed, or is the provider's error.
@@ -58,45 +31,81 @@ class Translation(Protocol):
         """
 
     def end(self) -> bytes:
-        """Return what is still to be said when the source has ended, whether or not it was whole.
+        """Return the events that are still to be sent when the source has ended, complete or not.
 
-        An answer that broke off before its end is not given one: the reader of the target must see that it did.
+        An answer that broke off gets no end here either, so that the reader notices.
         """
 
 
-class Gathering(Protocol):
-    """Makes one whole answer, as the dialect's API returns it to who does not stream, out of its events."""
+class ToChat(Protocol):
+    """Translates a request into a chat completion."""
 
-    def take(self, data: bytes) -> None:
-        """Take one event's data (never empty, never [DONE]).
+    def __call__(self, fields: Fields, *, thoughts: bool = False) -> Wording:
+        """Return the request; with ``thoughts``, earlier reasoning is sent again as ``reasoning_content``.
 
         Raises:
-            UpstreamError: it is valid JSON, but not what the dialect says (invalid_response).
+            Malformed: the request is not valid in its own dialect.
 
         """
 
-    def body(self) -> bytes:
-        """Return the whole answer as JSON."""
+
+class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """What is known of a request's fields, those at the top level of its body."""
+
+    prompt: str  # the field with the prompt
+    reading_order: tuple[str, ...]  # the fields of the prompt in the order in which models read, and cache, them
+    parameters: ParameterNames
+    system: SystemPrompt | None = None  # None: there is no system prompt
+    effort: str | None = None  # the field with the reasoning effort
+    decoded: frozenset[str] = frozenset()  # fields that are decoded into objects, so that their length is limited
+    essential: frozenset[str] = frozenset()  # fields that are never dropped: they are part of the prompt
+    json_formats: Mapping[str, Callable[[msgspec.Raw], JsonFormat | None]] = {}  # by field; None: no JSON is wanted
+    tools: Mapping[str, Callable[[msgspec.Raw], Iterable[OfferedTool]]] = {}  # by field
+    takes_quirks: bool = False  # vendors' quirks apply: its parameters are OpenAI's
+    # Removes reasoning of other providers' models from a conversation; None: providers accept it.
+    without_foreign_thoughts: Callable[[Fields], Wording] | None = None
 
 
-ReadEvent = Callable[[bytes, Sequence[str]], Chunk]
+class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """How answers are streamed, and how a stream and a whole answer become each other."""
+
+    read_event: ReadEvent
+    texts: Callable[[bytes], Iterable[tuple[int, str]]]  # of one event's data, with the choice or item of each
+    events_of_answer: Callable[[bytes, Sequence[str]], bytes]  # from a whole JSON answer and the secrets to mask
+    gathering: Callable[[], Gathering]
+    ending: bytes  # the last event, sent where a provider stops after the finish reason
+    failure: Callable[[str, str], bytes]  # from an error's kind and message to its event
+    keep_alive: bytes = b": keep-alive\n\n"  # sent while a client waits for the first event
+    cut_short: frozenset[str]  # finish reasons: a limit was reached
+    refusals: frozenset[str] = frozenset()  # finish reasons: the model or a filter refused
+    # Learns from an event the pattern by which similar events are recognised without parsing; None: all are parsed.
+    learned: Callable[[bytes, Chunk], Pattern | None] | None = None
+    repairs: Callable[[frozenset[str]], Sequence[Translation]] | None = None  # by their names in vendors' quirks
 
 
-def decoded(raw: msgspec.Raw | None, type_: Any, field: str) -> Any:
-    """Return ``raw`` as ``type_``, None where it is missing or null.
+class Pivoting(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """The translations to and from chat, by which any dialect is translated into any other."""
 
-    Raises:
-        Malformed: it is of another type.
-
-    """
-    if raw is None or bytes(raw) == b"null":
-        return None
-    try:
-        return msgspec.json.decode(raw, type=type_)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Malformed(f"{field!r} is invalid: {error}", field) from None
+    to_chat: ToChat
+    from_chat: Callable[[Fields, Habits], Wording]
+    stream_to_chat: Callable[[Sequence[str]], Translation]  # takes the secrets that are masked in errors
+    stream_from_chat: Callable[[Fields, Sequence[str]], Translation]  # takes the client's request as well
+    # From a model's name, its longest answer in tokens (None: unknown) and habits to its habits in this dialect.
+    habits_of: Callable[[str, int | None, Habits], Habits] | None = None
 
 
-def raw_json(value: Any) -> msgspec.Raw:
-    """Return ``value`` as raw JSON."""
-    return msgspec.Raw(msgspec.json.encode(value))
+class Dialect(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """One dialect. There is one instance of each, so they are compared by identity."""
+
+    name: str  # in the configuration
+    path: str  # below a provider's base URL, and below /v1 of the gateway
+    endpoint: str  # the name of its calls in the ledger. Never change it: rows have it
+    requests: RequestFormat
+    answers: AnswerFormat
+    pivoting: Pivoting | None = None  # None: it is chat itself, or cannot be translated
+    untranslated: str | None = None  # why it cannot be translated
+    # From an error's HTTP status, type ("": by the status), message and request id to its body; None: OpenAI's shape.
+    error_body: Callable[[int, str, str, str | None], bytes] | None = None
+
+    def __repr__(self) -> str:
+        return f"Dialect({self.name!r})"

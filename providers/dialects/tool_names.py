@@ -1,15 +1,15 @@
-"""Names of tools, as long as every API takes them."""
+"""Names of tools in the length that every API accepts."""
 
 import hashlib
 import re
 
-_LONGEST = 64  # letters: OpenAI's limit, and that of whoever copied its API
-_MARK = 8  # letters of a hash, which keep apart names that begin alike
+_LONGEST = 64  # characters: OpenAI's limit, and that of vendors with the same API
+_MARK = 8  # characters of a hash, which distinguishes names with the same beginning
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def short_name(name: str) -> str:
-    """Return a tool's name in 64 letters at most; always the same for the same name."""
+    """Return a tool's name in 64 characters at most; always the same for the same name."""
     return name if len(name) <= _LONGEST else _marked(name, name)
 
 

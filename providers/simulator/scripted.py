@@ -39,6 +39,7 @@ from typing import Any, Self
 import msgspec
 from aiohttp import web
 
+from providers.dialects.index import DIALECTS
 from providers.simulator.counts import Tally, Visit
 from providers.simulator.loopback import json_response, serve
 from providers.simulator.performance import EmbeddingPerformance, StreamedPerformance, WholePerformance
@@ -76,10 +77,7 @@ class ScriptedProvider:
         self._tally = tally = Tally()
         self._server = serve(
             [
-                web.post("/v1/chat/completions", self._answer),
-                web.post("/v1/completions", self._answer),
-                web.post("/v1/messages", self._answer),
-                web.post("/v1/responses", self._answer),
+                *(web.post(f"/v1/{dialect.path}", self._answer) for dialect in DIALECTS.values()),
                 web.post("/v1/embeddings", self._embed),
                 web.get("/v1/models", self._list_models),
             ],

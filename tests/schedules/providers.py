@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from providers.dialects.dialect import Dialect, Loss
+from providers.dialects.dialect import Dialect
+from providers.dialects.wording import Loss
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
 from providers.listings import Listing
@@ -95,7 +96,7 @@ class SimulatedUpstream:
         return ()
 
     async def stream(self, request: Request) -> Exchange:
-        asked = await self._open(request, str(request.dialect))
+        asked = await self._open(request, request.dialect.name)
         return SimulatedExchange(self, asked, reads(asked))
 
     async def send(self, path: str, request: Request) -> Answer:

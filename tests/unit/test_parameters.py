@@ -8,7 +8,11 @@ import pytest
 from gateway.errors import InvalidRequest
 from gateway.parameters import Parameters
 from gateway.settings.model import ModelSettings
+from providers.dialects.chat.dialect import CHAT
+from providers.dialects.completions.dialect import COMPLETIONS
 from providers.dialects.dialect import Dialect
+from providers.dialects.messages.dialect import MESSAGES
+from providers.dialects.responses.dialect import RESPONSES
 
 
 def applied(dialect: Dialect, fields: dict[str, Any], **settings: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -32,19 +36,19 @@ def applied(dialect: Dialect, fields: dict[str, Any], **settings: Any) -> tuple[
 def test_the_longest_answer_is_kept_to_under_each_of_its_names(
     fields: dict[str, Any], expected: dict[str, Any], lowered: int
 ) -> None:
-    changed, names = applied(Dialect.CHAT, fields, maximums={"max_tokens": 100})
+    changed, names = applied(CHAT, fields, maximums={"max_tokens": 100})
     assert (changed, len(names)) == (expected, lowered)
 
 
 @pytest.mark.parametrize("value", ["1.9", True, [2], {"a": 1}])
 def test_a_maximum_is_not_got_round_by_what_some_servers_take_for_a_number(value: Any) -> None:
     with pytest.raises(InvalidRequest, match="'temperature' must be a number"):
-        applied(Dialect.CHAT, {"temperature": value}, maximums={"temperature": 1.0})
+        applied(CHAT, {"temperature": value}, maximums={"temperature": 1.0})
 
 
 def test_of_two_maximums_for_the_same_thing_the_smaller_holds() -> None:
     maximums = {"max_completion_tokens": 200, "max_tokens": 100}
-    assert applied(Dialect.RESPONSES, {"max_output_tokens": 999}, maximums=maximums) == (
+    assert applied(RESPONSES, {"max_output_tokens": 999}, maximums=maximums) == (
         {"max_output_tokens": 100},
         ("max_output_tokens",),
     )
@@ -55,12 +59,12 @@ def test_of_two_maximums_for_the_same_thing_the_smaller_holds() -> None:
 
 @pytest.mark.parametrize("stop", ["END", ["END"]])
 def test_a_default_stop_is_said_as_messages_has_it(stop: Any) -> None:
-    assert applied(Dialect.MESSAGES, {}, defaults={"stop": stop})[0] == {"stop_sequences": ["END"]}
+    assert applied(MESSAGES, {}, defaults={"stop": stop})[0] == {"stop_sequences": ["END"]}
 
 
 def test_defaults_that_a_dialect_does_not_have_are_not_sent_in_it() -> None:
     defaults = {"reasoning_effort": "low", "response_format": {"type": "json_object"}, "metadata": {"team": "x"}}
     settings = {"defaults": {**defaults, "temperature": 0.5, "top_k": 4}}
-    assert set(applied(Dialect.COMPLETIONS, {}, **settings)[0]) == {"temperature", "top_k"}
-    assert set(applied(Dialect.MESSAGES, {}, **settings)[0]) == {"temperature", "top_k"}
-    assert set(applied(Dialect.RESPONSES, {}, **settings)[0]) == {"temperature", "metadata"}
+    assert set(applied(COMPLETIONS, {}, **settings)[0]) == {"temperature", "top_k"}
+    assert set(applied(MESSAGES, {}, **settings)[0]) == {"temperature", "top_k"}
+    assert set(applied(RESPONSES, {}, **settings)[0]) == {"temperature", "metadata"}

@@ -14,6 +14,7 @@ from gateway.errors import InvalidRequest
 from gateway.ingress.bodies.work import BodyWork
 from gateway.ingress.body import NO_TEXT, Contents, read_fields
 from gateway.ingress.survey import Media, Steps, survey_steps
+from providers.dialects.index import DIALECTS
 
 LARGE_BYTES = 2**20  # up to this all of it together takes a few milliseconds
 MOST_VALUES = (
@@ -22,10 +23,8 @@ MOST_VALUES = (
 LONGEST_DECODED_BYTES = 2 * 2**20  # of a field that is made into objects: a few bytes of JSON can be a hundred of ours
 
 _DECODED = frozenset(
-    {"fastest_response", "include", "logit_bias", "mcp_servers", "metadata", "model", "models", "modalities"}
-    | {"output_config", "provider", "race", "reasoning", "response_format", "route", "stop", "stop_sequences"}
-    | {"stream_options", "text", "thinking", "tool_choice", "tools", "transforms"}
-)
+    {"fastest_response", "model", "models", "provider", "race", "route", "transforms"}  # of any dialect
+).union(*(dialect.requests.decoded for dialect in DIALECTS.values()))
 _SLICE_BYTES = 2**20
 _STRUCTURE_BYTES = 2**18  # of JSON at a time of which the strings are taken out
 _INSIDE = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'  # of a string; nothing is tried twice

@@ -11,6 +11,7 @@ from gateway.ingress.context import CONTEXT
 from gateway.ingress.relayed.apis import COUNT_TOKENS
 from gateway.ingress.relayed.relaying import answered, receive
 from gateway.ingress.surfaces.messages import MEDIA
+from providers.dialects.messages.dialect import MESSAGES
 from providers.errors import ErrorKind
 
 ESTIMATED = "x-holeshot-estimated"
@@ -19,7 +20,7 @@ ESTIMATED = "x-holeshot-estimated"
 async def count_tokens(request: web.Request) -> web.StreamResponse:
     """Return how many tokens a prompt has. An estimate is said to be one, and is no call unless somebody was asked."""
     context = request.app[CONTEXT]
-    asked, origin = await receive(request, COUNT_TOKENS, "messages", MEDIA)
+    asked, origin = await receive(request, COUNT_TOKENS, MESSAGES.requests.prompt, MEDIA)
     messages = demand_turns(asked.fields)
 
     def estimate(error: ApiError) -> web.Response | None:

@@ -10,7 +10,7 @@ from gateway.ingress.preferences.override import RaceOverride, read_override
 from gateway.ingress.preferences.provider_preferences import CONSUMED, Preferences, read_preferences
 from gateway.ingress.relayed.apis import RelayedApi
 from gateway.ingress.survey import Survey
-from providers.dialects.dialect import Malformed
+from providers.dialects.wording import Malformed
 from providers.multipart import Form, read_form
 
 _OWN = CONSUMED | {"race"}

@@ -8,7 +8,7 @@ from gateway.ingress.asked import Asked, Decoders, begin, demand_turns, needs_of
 from gateway.ingress.body import Contents, is_set, least
 from gateway.ingress.surfaces.surface import Surface
 from gateway.ingress.survey import Media
-from providers.dialects.dialect import Dialect
+from providers.dialects.chat.dialect import CHAT
 
 MEDIA = Media.of("image_url", "input_audio", "file")
 
@@ -55,7 +55,7 @@ def read_chat(contents: Contents, race_header: str | None) -> Asked:
     found = said(fields, _DECODERS).get
     options, tools, answer = found("stream_options"), found("tools") or (), found("response_format")
     return Asked(
-        dialect=Dialect.CHAT,
+        dialect=CHAT,
         model=begun.model,
         fields=fields,
         size=contents.size,
@@ -85,4 +85,8 @@ def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
     return any(tool.type not in _CLIENT_TOOLS for tool in tools)
 
 
-CHAT = Surface(lambda contents, race, _: read_chat(contents, race), "messages", MEDIA)
+CHAT_SURFACE = Surface(
+    dialect=CHAT,
+    read=lambda contents, race, _: read_chat(contents, race),
+    media=MEDIA,
+)

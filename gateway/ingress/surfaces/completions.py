@@ -5,7 +5,7 @@ import msgspec
 from gateway.ingress.asked import Asked, Decoders, Needs, begin, demand, said
 from gateway.ingress.body import CHARS_PER_TOKEN, Contents, least
 from gateway.ingress.surfaces.surface import Surface
-from providers.dialects.dialect import Dialect
+from providers.dialects.completions.dialect import COMPLETIONS
 
 
 class _StreamOptions(msgspec.Struct):
@@ -32,7 +32,7 @@ def read_completion(contents: Contents, race_header: str | None) -> Asked:
     found = said(fields, _DECODERS).get
     options = found("stream_options")
     return Asked(
-        dialect=Dialect.COMPLETIONS,
+        dialect=COMPLETIONS,
         model=begun.model,
         fields=fields,
         size=contents.size,
@@ -45,4 +45,7 @@ def read_completion(contents: Contents, race_header: str | None) -> Asked:
     )
 
 
-COMPLETIONS = Surface(lambda contents, race, _: read_completion(contents, race))
+COMPLETIONS_SURFACE = Surface(
+    dialect=COMPLETIONS,
+    read=lambda contents, race, _: read_completion(contents, race),
+)

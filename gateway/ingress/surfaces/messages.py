@@ -6,7 +6,7 @@ from gateway.ingress.asked import Asked, Decoders, begin, demand, demand_turns, 
 from gateway.ingress.body import Contents, least
 from gateway.ingress.surfaces.surface import Surface
 from gateway.ingress.survey import Media
-from providers.dialects.dialect import Dialect
+from providers.dialects.messages.dialect import MESSAGES
 
 MEDIA = Media.of("image", "audio", "document")
 
@@ -46,7 +46,7 @@ def read_messages(contents: Contents, race_header: str | None) -> Asked:
     tools = found("tools") or ()
     config = found("output_config")
     return Asked(
-        dialect=Dialect.MESSAGES,
+        dialect=MESSAGES,
         model=begun.model,
         fields=fields,
         size=contents.size,
@@ -72,4 +72,8 @@ def _is_hosted(tool: _Tool) -> bool:
     return tool.type is not None and tool.type.startswith(_HOSTED)
 
 
-MESSAGES = Surface(lambda contents, race, _: read_messages(contents, race), "messages", MEDIA)
+MESSAGES_SURFACE = Surface(
+    dialect=MESSAGES,
+    read=lambda contents, race, _: read_messages(contents, race),
+    media=MEDIA,
+)

@@ -8,7 +8,7 @@ from gateway.ingress.asked import Asked, Decoders, begin, demand, needs_of, said
 from gateway.ingress.body import Contents, is_set, least
 from gateway.ingress.surfaces.surface import Surface
 from gateway.ingress.survey import Media
-from providers.dialects.dialect import Dialect
+from providers.dialects.responses.dialect import RESPONSES
 
 MEDIA = Media.of("input_image", "input_audio", "input_file")
 STORE_HEADER = "x-holeshot-store"
@@ -68,7 +68,7 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
     format_ = text.format.type if text is not None and text.format is not None else "text"
     stores = bool(found("store"))
     return Asked(
-        dialect=Dialect.RESPONSES,
+        dialect=RESPONSES,
         model=begun.model,
         fields=fields,
         size=contents.size,
@@ -97,6 +97,8 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
     )
 
 
-RESPONSES = Surface(
-    lambda contents, race, settings: read_response(contents, race, store=settings.responses_store), "input", MEDIA
+RESPONSES_SURFACE = Surface(
+    dialect=RESPONSES,
+    read=lambda contents, race, settings: read_response(contents, race, store=settings.responses_store),
+    media=MEDIA,
 )

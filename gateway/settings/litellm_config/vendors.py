@@ -68,11 +68,6 @@ class Meant(msgspec.Struct, frozen=True):
     prefix: str | None = None  # LiteLLM's name for a vendor the catalog does not have; None for a server of one's own
     apis: tuple[str, ...] = ()  # the APIs chosen by the name, none if it chooses none
 
-    @property
-    def is_own_server(self) -> bool:
-        """Tell whether nothing but its address says who it is."""
-        return self.vendor is None and self.prefix is None
-
 
 def meant(model: str, custom: str, catalog: Catalog) -> Meant | None:
     """Return what ``model`` means to LiteLLM, None if nothing; ``custom`` is its ``custom_llm_provider``, if any."""

@@ -1,1 +1,1 @@
-"""OpenAI's older completions API as a dialect: raw prompts, continued."""
+"""OpenAI's older completions API as a dialect: the model continues a raw prompt."""

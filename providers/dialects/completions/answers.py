@@ -1,15 +1,15 @@
-"""Whole completions: as the stream that would have said the same, and gathered out of one."""
+"""Whole completions: presented as an event stream, and gathered from one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from providers.dialects.chat import ENDING, failure
+from providers.dialects.chat.answers import ENDING
+from providers.dialects.chunk import Chunk
+from providers.dialects.gathering import Gathering
 from providers.errors import ErrorKind, UpstreamError
-from providers.json_stream import read_answer
-
-__all__ = ["ENDING", "CompletionGathering", "events_of_answer", "failure"]
+from providers.json_answer import read_answer
 
 _NULL = msgspec.Raw(b"null")
 _EMPTY = msgspec.Raw(b'""')
@@ -24,7 +24,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     """Return a completion as stream events: its texts, their ends, the usage, ``[DONE]``.
 
     Raises:
-        UpstreamError: it is empty (upstream_empty), no completion (invalid_response), or says that it is an error.
+        UpstreamError: it is empty (upstream_empty), not a completion (invalid_response), or an error.
 
     """
     answer = read_answer(body, secrets)
@@ -44,29 +44,29 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     return b"".join([*stream, ENDING])
 
 
-class CompletionGathering:
-    """Puts the texts and log probabilities of each choice together; of all else the last one seen stays."""
+class CompletionGathering(Gathering):
+    """Joins the texts and log probabilities of each choice; of every other field the last value is kept."""
 
     def __init__(self) -> None:
         self._answer: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
         self._texts: dict[int, list[str]] = {}
 
-    def take(self, data: bytes) -> None:
-        """Take one event's data.
+    def take(self, chunk: Chunk) -> None:
+        """Take one event.
 
         Raises:
-            UpstreamError: it is valid JSON, but no piece of a completion (invalid_response).
+            UpstreamError: it is valid JSON, but not a chunk of a completion (invalid_response).
 
         """
         try:
-            chunk = _chunks.decode(data)
-            for piece in chunk.pop("choices", None) or ():
+            said = _chunks.decode(chunk.data)
+            for piece in said.pop("choices", None) or ():
                 self._add(piece)
         except (*_NOT_JSON, AttributeError, TypeError) as error:
             message = f"sent an invalid chunk: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
-        self._answer |= {name: value for name, value in chunk.items() if value is not None or name not in self._answer}
+        self._answer |= {name: value for name, value in said.items() if value is not None or name not in self._answer}
 
     def body(self) -> bytes:
         """Return the whole completion as JSON."""
@@ -98,7 +98,7 @@ def _string(value: Any) -> str:
 
 
 def _extended(logprobs: dict[str, Any], piece: Mapping[str, Any]) -> dict[str, Any]:
-    """Return log probabilities, lists of a value for each token, with those of a further piece."""
+    """Return log probabilities, which are lists with a value for each token, with those of the next piece."""
     whole = dict(logprobs)
     for name, values in piece.items():
         old = whole.get(name)
@@ -107,13 +107,13 @@ def _extended(logprobs: dict[str, Any], piece: Mapping[str, Any]) -> dict[str, A
 
 
 def _finish_reason(choice: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
-    # A whole body is finished by being whole.
+    # The answer is complete, so it must not lack a finish reason.
     reason = choice.get("finish_reason", _NULL)
     return _STOP if reason == _NULL else reason
 
 
 def _event(top: Mapping[str, msgspec.Raw], choices: Sequence[Mapping[str, msgspec.Raw]]) -> bytes:
     data = msgspec.json.encode({**top, "choices": choices})
-    if b"\n" in data or b"\r" in data:  # in raw JSON that the provider has laid out; an event's data is one line
+    if b"\n" in data or b"\r" in data:  # raw JSON may be pretty-printed; an event's data is one line
         data = msgspec.json.format(data, indent=-1)
     return b"data: " + data + b"\n\n"

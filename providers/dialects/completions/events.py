@@ -1,7 +1,7 @@
-"""What one event of a completions stream says: text or none, usage, an end, an error.
+"""Reads one event of a completions stream: its text, usage, finish reason or error.
 
-Nearly every chunk fits the types below. Where a provider's types surprise, the event is read again without types, and
-what does not fit is taken as absent.
+Nearly every chunk fits the types below. Where a provider sends other types, the event is decoded again without types,
+and fields that do not fit are ignored.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from providers.chunks import DONE, Chunk
+from providers.dialects.chunk import DONE, Chunk
 from providers.error_bodies import error_in
 from providers.errors import ErrorKind, UpstreamError
 from providers.usage import usage_of
@@ -34,10 +34,10 @@ _events = msgspec.json.Decoder(_Event)
 
 
 def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
-    """Read one event's data. An event without data (a comment, a ping) gives a chunk that says nothing.
+    """Read one event's data. An event without data (a comment, a ping) gives an empty chunk.
 
     Raises:
-        UpstreamError: the data is no JSON object (invalid_response).
+        UpstreamError: the data is not a JSON object (invalid_response).
 
     """
     said = data.strip()

@@ -1,1 +1,1 @@
-"""Anthropic's Messages API as a dialect: requests and streams to and from chat completions, events, answers."""
+"""Anthropic's Messages API as a dialect."""

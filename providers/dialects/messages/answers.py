@@ -1,13 +1,15 @@
-"""Whole Messages answers: as the stream that would have said the same, and out of a stream."""
+"""Whole Messages answers: presented as an event stream, and gathered from one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from providers.dialects.chunk import Chunk
+from providers.dialects.gathering import Gathering
 from providers.dialects.messages.errors import error_of_event, type_of_kind
 from providers.errors import ErrorKind, UpstreamError
-from providers.json_stream import read_answer
+from providers.json_answer import read_answer
 
 _RawObject = dict[str, msgspec.Raw]
 
@@ -23,23 +25,24 @@ _EMPTY_STRING = msgspec.Raw(b'""')
 _NOTHING = (b"null", b"[]", b"{}", b'""')
 _SURPRISES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError)
 
-_GROWING: Mapping[str, tuple[str, ...]] = {  # what a block of this type begins without; others come whole
+# By a block's type, the fields that deltas fill; other blocks arrive complete.
+_GROWING: Mapping[str, tuple[str, ...]] = {
     "text": ("text",),
     "thinking": ("thinking", "signature"),
     "tool_use": ("input",),
     "server_tool_use": ("input",),
 }
-_DELTAS: Mapping[str, tuple[str, str]] = {  # the type and field of the delta that brings it
+_DELTAS: Mapping[str, tuple[str, str]] = {  # by such a field, the type of its delta and the field in that
     "text": ("text_delta", "text"),
     "thinking": ("thinking_delta", "thinking"),
     "signature": ("signature_delta", "signature"),
     "input": ("input_json_delta", "partial_json"),
 }
-_AT_THE_END = ("stop_reason", "stop_sequence", "stop_details", "container")  # of a message, told by its message_delta
+_AT_THE_END = ("stop_reason", "stop_sequence", "stop_details", "container")  # fields that message_delta sends
 
 
 def event(type_: str, fields: Mapping[str, Any]) -> bytes:
-    """Return an event as it goes over the wire."""
+    """Return an event in its wire format."""
     data = msgspec.json.encode({"type": type_, **fields})
     return b"event: " + type_.encode() + b"\ndata: " + data + b"\n\n"
 
@@ -48,15 +51,15 @@ ENDING = event("message_stop", {})
 
 
 def failure(kind: str, message: str) -> bytes:
-    """Return the event of an error of one of our kinds; SDKs raise at it."""
+    """Return the event of an error of this kind of ours; SDKs raise an exception for it."""
     return event("error", {"error": {"type": type_of_kind(kind), "message": message}})
 
 
 def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
-    """Return a whole message as its own event stream; gathering it gives the same message, every field of it.
+    """Return a whole message as an event stream. Gathering it gives the same message with every field.
 
     Raises:
-        UpstreamError: as ``read_answer``, errors being of the kind their type says; also when it is no message
+        UpstreamError: as of ``read_answer``, the kind of an error taken from its type; also if it is not a message
             (invalid_response).
 
     """
@@ -75,7 +78,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a message") from None
     delta = {name: message[name] for name in _AT_THE_END if name in message}
     delta.setdefault("stop_sequence", _NULL)
-    if bytes(delta.get("stop_reason", _NULL)) == b"null":  # a whole body is finished by being whole
+    if bytes(delta.get("stop_reason", _NULL)) == b"null":  # the answer is complete
         delta["stop_reason"] = msgspec.Raw(b'"end_turn"')
     usage = message.get("usage", _NULL)
     if bytes(usage) == b"null":  # SDKs need a count
@@ -85,13 +88,13 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
 
 
 def _unfinished(message: Mapping[str, msgspec.Raw]) -> _RawObject:
-    """Return a message as it stands before its first block."""
+    """Return a message in its state before the first block."""
     begun = {name: value for name, value in message.items() if name not in _AT_THE_END}
     return {**begun, "content": _EMPTY_LIST, "stop_reason": _NULL, "stop_sequence": _NULL}
 
 
 def _block(index: int, block: _RawObject) -> list[bytes]:
-    """Return a block's events: an empty one begins, and what it has comes in one delta each."""
+    """Return a block's events: the start of an empty block, and one delta for each of its fields."""
     begun = dict(block)
     deltas: list[dict[str, Any]] = []
     growing = _GROWING.get(_strings.decode(block["type"]), ())
@@ -103,7 +106,7 @@ def _block(index: int, block: _RawObject) -> list[bytes]:
         if name == "input":
             begun[name], piece = _EMPTY_OBJECT, msgspec.Raw(msgspec.json.encode(bytes(value).decode()))
         else:
-            _strings.decode(value)  # to be refused if it is none
+            _strings.decode(value)  # raises if it is not a string
             begun[name], piece = _EMPTY_STRING, value
         deltas.append({"type": kind, field: piece})
     if "text" in growing and bytes(block.get("citations", _NULL)) not in _NOTHING:
@@ -117,7 +120,7 @@ def _block(index: int, block: _RawObject) -> list[bytes]:
 
 
 class _Block:
-    """One block of the message being gathered, and the pieces of what grows in it."""
+    """One block of the message that is being gathered, and the pieces from its deltas."""
 
     def __init__(self, begun: _RawObject) -> None:
         self._fields = begun
@@ -132,7 +135,7 @@ class _Block:
             self._pieces.setdefault("thinking", []).append(_strings.decode(delta["thinking"]))
         elif kind == "input_json_delta":
             self._pieces.setdefault("input", []).append(_strings.decode(delta["partial_json"]))
-        elif kind == "signature_delta":  # comes whole
+        elif kind == "signature_delta":  # arrives complete
             self._fields["signature"] = delta["signature"]
         elif kind == "citations_delta":
             self._citations.append(delta["citation"])
@@ -140,7 +143,7 @@ class _Block:
             self._add_unknown(delta)
 
     def _add_unknown(self, delta: _RawObject) -> None:
-        """Add a delta of a type not known yet: strings are pieces of one string, anything else replaces."""
+        """Add a delta of an unknown type: strings are appended, anything else replaces the value."""
         for name, value in delta.items():
             if name == "type":
                 continue
@@ -167,7 +170,7 @@ class _Block:
 
 
 def _input(text: str) -> msgspec.Raw:
-    """Return a tool's input. What was cut off in the middle is wrapped, as Anthropic's docs advise."""
+    """Return a tool's input. Incomplete JSON is wrapped, as Anthropic's docs advise."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):
@@ -175,23 +178,23 @@ def _input(text: str) -> msgspec.Raw:
     return msgspec.Raw(text.encode())
 
 
-class MessageGathering:
-    """Makes one message out of its events; what is not known of blocks, deltas and messages is kept as it came."""
+class MessageGathering(Gathering):
+    """Makes one message of its events; unknown blocks, deltas and fields are kept unchanged."""
 
     def __init__(self) -> None:
         self._message: _RawObject = {}
         self._usage: _RawObject = {}
         self._blocks: dict[int, _Block] = {}
 
-    def take(self, data: bytes) -> None:
-        """Take one event's data.
+    def take(self, chunk: Chunk) -> None:
+        """Take one event.
 
         Raises:
-            UpstreamError: it is valid JSON, but not what Messages says (invalid_response).
+            UpstreamError: it is valid JSON, but not an event of Messages (invalid_response).
 
         """
         try:
-            self._take(_objects.decode(data))
+            self._take(_objects.decode(chunk.data))
         except _SURPRISES as error:
             message = f"sent an event that Messages does not have: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
@@ -222,7 +225,7 @@ class MessageGathering:
                 )
 
     def _use(self, usage: msgspec.Raw) -> None:
-        """Take counts, which are all of what was counted so far; what is null says nothing."""
+        """Take counts of tokens, each a total so far; null does not replace a count."""
         for name, count in (_usages.decode(usage) or {}).items():
             if name not in self._usage or bytes(count) != b"null":
                 self._usage[name] = count

@@ -1,15 +1,15 @@
-"""How hard to think: chat's word for it, and what Messages says instead, an effort or a budget of tokens.
+"""Reasoning effort: chat's levels, and their counterparts in Messages, an effort or a budget of thinking tokens.
 
-Chat's words are those of Messages (low to max), and none and minimal. Models of today decide themselves how long they
-think, and take an effort; older ones take a budget, here the figures that LiteLLM uses too. A client's budget becomes
-the word whose figure it reaches, and no higher one than ``high``, which every chat model that thinks knows.
+Chat has the levels of Messages (low to max), and none and minimal. Newer models decide themselves how long they think,
+and take an effort; older models take a budget, here with the figures that LiteLLM uses. A client's budget becomes the
+highest level whose figure it reaches, at most ``high``, which every reasoning model in chat accepts.
 """
 
 from collections.abc import Mapping
 
 from providers.dialects.messages.losses import Losses, Object
 
-_EFFORTS: Mapping[str, str] = {  # chat's word to that of Messages, which has none below low
+_EFFORTS: Mapping[str, str] = {  # from chat to Messages, which has nothing below low
     "minimal": "low",
     "low": "low",
     "medium": "medium",
@@ -25,20 +25,20 @@ _BUDGETS_TOKENS: Mapping[str, int] = {
     "xhigh": 8192,
     "max": 16384,
 }
-_LEAST_BUDGET_TOKENS = 1024  # the API takes none smaller
+_LEAST_BUDGET_TOKENS = 1024  # the API's minimum
 
 
 def effort_of_budget(budget_tokens: int) -> str:
-    """Return chat's word for a budget of thinking tokens."""
+    """Return chat's level for a budget of thinking tokens."""
     if budget_tokens < _BUDGETS_TOKENS["medium"]:
         return "low"
     return "medium" if budget_tokens < _BUDGETS_TOKENS["high"] else "high"
 
 
 def thinking_of_effort(effort: str | None, said: Object, losses: Losses, *, adaptive: bool, limited: bool) -> Object:
-    """Return the fields of a Messages request that tell how hard to think; ``said`` is what the request has already.
+    """Return the fields of a Messages request for an effort; ``said`` are the fields that the request has already.
 
-    A budget is part of the limit of the answer: one that the client did not set (``limited``) grows by it.
+    The budget counts towards max_tokens. Unless the client has set that limit (``limited``), the budget is added to it.
     """
     if effort is None:
         return {}
@@ -49,11 +49,11 @@ def thinking_of_effort(effort: str | None, said: Object, losses: Losses, *, adap
         losses.add("reasoning_effort", reason)
         return {}
     if not adaptive and _is_between_tools(said["messages"]):
-        # A hint, since an agent's task must not be refused in the middle; the API too goes on without thinking then.
+        # A hint: an agent's task must not fail in the middle. The API itself continues without thinking in this case.
         reason = "Messages cannot continue reasoning after a tool without the earlier thinking blocks"
         losses.add("reasoning_effort", reason, hint=True)
         return {}
-    if adaptive:  # without display, newer models keep their thoughts to themselves
+    if adaptive:  # without ``display``, newer models do not send their thinking
         thinking = {"type": "adaptive", "display": "summarized"}
         return {"thinking": thinking, "output_config": {"effort": _EFFORTS[effort]}}
     budget = _BUDGETS_TOKENS[effort]
@@ -63,7 +63,7 @@ def thinking_of_effort(effort: str | None, said: Object, losses: Losses, *, adap
 
 
 def _reason_not_to_think(effort: str, said: Object, *, adaptive: bool, limit: int | None) -> str | None:
-    """Return why the API would refuse a request to think, None if it does not."""
+    """Return why the API would refuse this effort, None if it accepts it."""
     if effort not in _EFFORTS:
         return f"Messages has no effort {effort!r}"
     if said.get("tool_choice", {}).get("type") in {"any", "tool"}:

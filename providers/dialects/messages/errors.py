@@ -1,4 +1,4 @@
-"""Anthropic's words for errors: their types, what each is among ours, and an error's body."""
+"""Anthropic's errors: their types, the mapping to our kinds, and an error's body."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,13 +23,13 @@ _STATUS_OF_TYPE: Mapping[str, int] = {
 _TYPE_OF_STATUS: Mapping[int, str] = {
     **{status: type_ for type_, status in _STATUS_OF_TYPE.items()},
     408: "timeout_error",
-    424: "api_error",  # the operator's settings are at fault, not the request
+    424: "api_error",  # the gateway's configuration is wrong, not the request
     503: "overloaded_error",
 }
 _FIRST_SERVER_STATUS = 500
 _PAYMENT_REQUIRED = 402
 
-_TYPE_OF_KIND: Mapping[str, str] = {  # what is not here is a fault of ours or the provider's: api_error
+_TYPE_OF_KIND: Mapping[str, str] = {  # all others are errors of the gateway or the provider: api_error
     ErrorKind.CONNECT_TIMEOUT: "timeout_error",
     ErrorKind.TTFT_TIMEOUT: "timeout_error",
     ErrorKind.STALL_TIMEOUT: "timeout_error",
@@ -48,18 +48,18 @@ class _ErrorEvent(msgspec.Struct, gc=False):
 
 
 def type_of_status(status: int) -> str:
-    """Return Anthropic's type of an error with this HTTP status."""
+    """Return Anthropic's error type for this HTTP status."""
     type_ = _TYPE_OF_STATUS.get(status)
     return type_ or ("api_error" if status >= _FIRST_SERVER_STATUS else "invalid_request_error")
 
 
 def type_of_kind(kind: str) -> str:
-    """Return Anthropic's type of an error of one of our kinds, api_error where it has none."""
+    """Return Anthropic's error type for one of our kinds, api_error if there is none."""
     return _TYPE_OF_KIND.get(kind, "api_error")
 
 
 def error_body(status: int, type_: str, message: str, request_id: str | None) -> bytes:
-    """Return an error as Anthropic's API has it. A ``type_`` that is none of Anthropic's gives way to the status's."""
+    """Return an error's body in Anthropic's shape. A ``type_`` that is not Anthropic's gives way to the status's."""
     told = type_ if type_ in _STATUS_OF_TYPE else type_of_status(status)
     body: dict[str, object] = {"type": "error", "error": {"type": told, "message": message}}
     if request_id is not None:
@@ -68,9 +68,10 @@ def error_body(status: int, type_: str, message: str, request_id: str | None) ->
 
 
 def error_of_event(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> UpstreamError:
-    """Return the error in Anthropic's error object: of its type's kind and status, ``otherwise`` without a known one.
+    """Return the error in Anthropic's error object, with the kind and status of its type.
 
-    Anthropic sends no status with an error inside a stream: ``overloaded_error`` is what 529 would have been.
+    Its kind is ``otherwise`` where the type is not known. An error inside a stream has no HTTP status of its own:
+    ``overloaded_error`` counts as 529.
     """
     try:
         event = msgspec.json.decode(data, type=_ErrorEvent)

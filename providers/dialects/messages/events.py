@@ -1,6 +1,6 @@
-"""What one event of a Messages stream says: text or none, thoughts or answer, usage, an end, an error.
+"""Reads one event of a Messages stream: its text, thinking, tool call, usage, stop reason or error.
 
-As in ``chunks.py``, an event that does not fit the types is read again without them.
+As in chat, an event that does not fit the types is decoded again without types.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from providers.chunks import Chunk
+from providers.dialects.chunk import Chunk
 from providers.dialects.messages.errors import error_of_event
 from providers.errors import ErrorKind, UpstreamError
 from providers.usage import Usage
@@ -59,17 +59,17 @@ class _Event(msgspec.Struct, gc=False):
 
 _decoder = msgspec.json.Decoder(_Event)
 _untyped = msgspec.json.Decoder(dict[str, Any])
-_SILENT_BLOCKS = frozenset({"text", "thinking"})  # which begin empty
+_SILENT_BLOCKS = frozenset({"text", "thinking"})  # these begin empty
 
 
 def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
-    """Read one event's data. An event without data, a ping and a type not known give a chunk that says nothing.
+    """Read one event's data. An event without data, a ping and an unknown type give an empty chunk.
 
-    A thought that is sent hidden is meaningful, but has no characters. Usage at a message's start has no completion
-    tokens: what is told there is not what the answer will have.
+    Redacted thinking is meaningful, but has no characters. Usage at a message's start has no completion tokens: the
+    count sent there is not that of the answer.
 
     Raises:
-        UpstreamError: the data is no JSON object (invalid_response).
+        UpstreamError: the data is not a JSON object (invalid_response).
 
     """
     if not data.strip():
@@ -120,7 +120,7 @@ def _end_of_message(data: bytes, _event: _Event) -> Chunk:
 
 
 def _start_of_block(data: bytes, event: _Event) -> Chunk:
-    """Read a block's beginning. Texts and thoughts begin empty; a tool call has its name, other blocks are whole."""
+    """Read a block's start. Text and thinking begin empty, a tool call has its name, other blocks are complete."""
     block = event.content_block or _Block()
     if block.type in _SILENT_BLOCKS:
         chars = len(block.text or "") + len(block.thinking or "")
@@ -144,7 +144,7 @@ def _start_of_block(data: bytes, event: _Event) -> Chunk:
 
 
 def _usage(told: _Usage) -> Usage:
-    """Return Anthropic's counts in ours, whose prompt holds what the cache had. An answer never has no tokens."""
+    """Return Anthropic's counts as ours: prompt tokens include cached ones, and an answer of 0 tokens is unknown."""
     cached = told.cache_read_input_tokens
     prompt = None
     if told.input_tokens is not None:
@@ -168,7 +168,7 @@ def _no_json_object() -> UpstreamError:
 
 
 def _read_untyped(data: bytes) -> _Event:
-    """Read an event whose types surprised the decoder, leaving out what does not fit."""
+    """Read an event that does not fit the types; fields that do not convert are left out."""
     try:
         value = _untyped.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -192,7 +192,7 @@ def _fit(value: object, type_: Any) -> Any:
 
 
 def _fit_fields(value: object, struct: type[Any]) -> Any:
-    """Return ``value`` as ``struct`` with the fields that convert, None if it is no object."""
+    """Return ``value`` as ``struct`` with the fields that convert, None if it is not an object."""
     if not isinstance(value, dict):
         return None
     fields = msgspec.structs.fields(struct)

@@ -1,4 +1,4 @@
-"""A chat conversation as Messages has it: a system prompt, and turns of blocks."""
+"""A chat conversation translated to Messages: a system prompt, and turns of blocks."""
 
 import base64
 import binascii
@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Malformed, decoded, raw_json
 from providers.dialects.messages.losses import (
     Losses,
     Object,
@@ -21,38 +20,37 @@ from providers.dialects.messages.losses import (
     text_at,
 )
 from providers.dialects.messages.tool_ids import allowed_id
+from providers.dialects.wording import Malformed, decoded, raw_json
 
 _IMAGE = re.compile(r"data:(image/(?:jpe?g|png|gif|webp));base64,(.*)", re.DOTALL)
 _FILE = re.compile(r"data:(application/pdf|text/plain);base64,(.*)", re.DOTALL)
 _THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
 _NO_FIELD = "Messages has no such field"
 _NO_PART = "Messages has no such part"
-_LONGEST_BLANK_BYTES = 64  # a longer text is taken to say something, unread: it may be a whole book
+_LONGEST_BLANK_BYTES = 64  # a longer text is not searched for words: it may be a whole book
 
 
 class Conversation:
     """The turns so far, and the system prompt's blocks."""
 
-    def __init__(self, losses: Losses, *, system_turns: bool) -> None:
+    def __init__(self, losses: Losses) -> None:
         self.system: list[Object] = []
         self.turns: list[Object] = []
         self._losses = losses
-        self._system_turns = system_turns
         self._answers_tools = False  # the last turn has tool results, and nothing else yet
 
     def read(self, messages: Sequence[RawObject]) -> None:
-        """Take all messages of a request.
+        """Translate all messages of a request.
 
         Raises:
-            Malformed: one is not what chat demands.
+            Malformed: one is not valid in chat.
 
         """
         roles = [text_at(message, "role", f"messages[{i}]") for i, message in enumerate(messages)]
         for number, (role, message) in enumerate(zip(roles, messages, strict=True)):
             path = f"messages[{number}]"
             if role in {"system", "developer"}:
-                following = next((after for after in roles[number + 1 :] if after not in {"system", "developer"}), None)
-                self._add_system(message, path, following)
+                self._add_system(message, path)
             elif role == "user":
                 self._add_user(message, path)
             elif role == "assistant":
@@ -65,32 +63,24 @@ class Conversation:
             last = f"messages[{len(messages) - 1}]"
             self._losses.add(last, "Messages continues an assistant's last message, and does not answer it")
 
-    def _add_system(self, message: RawObject, path: str, following: str | None) -> None:
-        """Add to the system prompt; later ones stay where they stand, as the system's or else in the user's turn."""
+    def _add_system(self, message: RawObject, path: str) -> None:
+        """Add a system message: to the system prompt, or where there are turns already, to the user's turn."""
         self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
         blocks = self._blocks(message.get("content"), f"{path}.content", texts_only=True)
         if not self.turns:
             self.system += blocks
             return
+        reason = "this model takes system prompts only first: this one goes into the user's message, in <system> tags"
+        self._losses.add(f"{path}.role", reason, hint=True)
+        for block in blocks:
+            block["text"] = f"<system>\n{decoded(raw_json(block['text']), str, path)}\n</system>"
         last = self.turns[-1]
-        if not (self._system_turns and last["role"] in {"user", "system"} and following in {"assistant", None}):
-            reason = (
-                "this model takes system prompts only first: this one goes into the user's message, in <system> tags"
-            )
-            self._losses.add(f"{path}.role", reason, hint=True)
-            for block in blocks:
-                block["text"] = f"<system>\n{decoded(raw_json(block['text']), str, path)}\n</system>"
-            if blocks and last["role"] == "user":
-                said = last["content"]
-                last["content"] = [*(said if isinstance(said, list) else [{"type": "text", "text": said}]), *blocks]
-            elif blocks:
-                self.turns.append({"role": "user", "content": blocks})
-            self._answers_tools = False
-        elif last["role"] == "system":
-            last["content"] = [*last["content"], *blocks]
+        if blocks and last["role"] == "user":
+            said = last["content"]
+            last["content"] = [*(said if isinstance(said, list) else [{"type": "text", "text": said}]), *blocks]
         elif blocks:
-            self.turns.append({"role": "system", "content": blocks})
-            self._answers_tools = False
+            self.turns.append({"role": "user", "content": blocks})
+        self._answers_tools = False
 
     def _add_user(self, message: RawObject, path: str) -> None:
         self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
@@ -100,7 +90,7 @@ class Conversation:
         blocks = self._blocks(content, f"{path}.content")
         if not blocks:
             return
-        if self._answers_tools:  # results and what is said beside them are one turn
+        if self._answers_tools:  # results and the user's text beside them are one turn
             self.turns[-1]["content"] += blocks
             self._answers_tools = False
         else:
@@ -129,7 +119,7 @@ class Conversation:
             if bytes(message[name]) not in {b"null", b'""', b"[]"}:
                 reason = "Messages refuses thinking blocks that it did not sign"
                 self._losses.add(f"{path}.{name}", reason, hint=True)
-        for name in ("annotations", "function_call"):  # SDKs send an answer back as they had it, empty fields included
+        for name in ("annotations", "function_call"):  # SDKs send an answer back unchanged, empty fields included
             if bytes(message.get(name, b"null")) == b"[]":
                 said.add(name)
         self._losses.rest(message, said, path, _NO_FIELD)
@@ -167,7 +157,7 @@ class Conversation:
     def _blocks(
         self, content: msgspec.Raw | None, path: str, *, texts_only: bool = False, empty_is_said: bool = False
     ) -> list[Object]:
-        """Return a message's content as blocks. Messages refuses a text without words; it is left out."""
+        """Return a message's content as blocks. A blank text is left out, as Messages refuses it."""
         if content is None or is_null(content):
             return []
         if is_string(content):
@@ -209,7 +199,7 @@ class Conversation:
         self._losses.rest(part, ("type", "image_url", "cache_control"), at, _NO_FIELD)
         self._losses.rest(image, ("url", "detail"), f"{at}.image_url", _NO_FIELD)
         if inline := _IMAGE.fullmatch(url):
-            media_type = inline[1].replace("/jpg", "/jpeg")  # which many write, and chat takes
+            media_type = inline[1].replace("/jpg", "/jpeg")  # a common mistake, which chat accepts
             source = {"type": "base64", "media_type": media_type, "data": inline[2]}
         elif url.startswith(("https://", "http://")):
             source = {"type": "url", "url": url}
@@ -244,6 +234,6 @@ class Conversation:
 
 
 def _mark(source: Mapping[str, msgspec.Raw], block: Object) -> None:
-    """Carry a cache marker over: chat has none of its own, so whoever writes one means that of Messages."""
+    """Copy a cache marker: chat has none of its own, so a marker in chat means that of Messages."""
     if "cache_control" in source and not is_null(source["cache_control"]):
         block["cache_control"] = source["cache_control"]

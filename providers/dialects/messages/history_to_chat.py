@@ -1,10 +1,9 @@
-"""A Messages conversation as chat has it: turns of blocks become messages of their own."""
+"""A Messages conversation translated to chat: blocks of turns become messages."""
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from providers.dialects.dialect import Malformed, decoded, raw_json
 from providers.dialects.messages.losses import (
     Losses,
     Object,
@@ -18,6 +17,7 @@ from providers.dialects.messages.losses import (
 )
 from providers.dialects.tool_names import short_name
 from providers.dialects.tool_pictures import SEE_BELOW, SHOWN_LATER, shown
+from providers.dialects.wording import Malformed, decoded, raw_json
 
 _NO_BLOCK = "chat has no such block"
 _OWN_THOUGHTS = "chat has no earlier thinking blocks: only the model that wrote them can use them"
@@ -26,10 +26,10 @@ _BILLING = b'"x-anthropic-billing-header:'
 
 
 def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: bool) -> list[Object]:
-    """Return the chat messages for ``system`` and ``messages``, with or without earlier ``thoughts``.
+    """Return the chat messages for ``system`` and ``messages``, with or without earlier thinking (``thoughts``).
 
     Raises:
-        Malformed: they are not what Messages demands.
+        Malformed: they are not valid in Messages.
 
     """
     said: list[Object] = []
@@ -57,7 +57,7 @@ def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: 
 
 
 def _user(turn: RawObject, path: str, losses: Losses) -> list[Object]:
-    """Return tool results, one message for each, then what the user says."""
+    """Return a message for each tool result, then the user's message."""
     content = turn.get("content")
     if content is None or is_null(content):
         raise Malformed(f"{path}.content: Field required", f"{path}.content")
@@ -78,7 +78,7 @@ def _user(turn: RawObject, path: str, losses: Losses) -> list[Object]:
 
 
 def _assistant(turn: RawObject, path: str, losses: Losses, *, thoughts: bool) -> list[Object]:
-    """Return the turn as one message; its texts are pieces of one text. Nothing, if it had nothing but thoughts."""
+    """Return the turn as one message, its texts joined; nothing, if it had only thinking."""
     content = turn.get("content")
     if content is not None and is_string(content):
         return [{"role": "assistant", "content": content}]
@@ -122,9 +122,9 @@ def _call(block: RawObject, at: str, losses: Losses) -> Object:
 
 
 def _tool_message(block: RawObject, at: str, losses: Losses, shown_by_tools: list[Object]) -> Object:
-    """Return a tool's result as a message, and add what is not text in it to ``shown_by_tools``.
+    """Return a tool's result as a message, and add its parts that are not text to ``shown_by_tools``.
 
-    Chat has no mark for a failure: its text says so.
+    Chat has no flag for a failed tool, so the text begins with "Error".
     """
     call_id = raw_text_at(block, "tool_use_id", at)
     content = block.get("content")
@@ -150,7 +150,7 @@ def _tool_message(block: RawObject, at: str, losses: Losses, shown_by_tools: lis
 
 
 def _parts(block: RawObject, kind: str, at: str, losses: Losses) -> list[Object]:
-    """Return the content parts that say what a block of a user, or of a tool's result, says."""
+    """Return the content parts for a block of a user's turn or of a tool's result."""
     if kind == "text":
         _lose_citations(block, at, losses)
         losses.rest(block, ("type", "text", "citations"), at, _NO_FIELD)
@@ -203,7 +203,7 @@ def _data_url(source: RawObject, at: str) -> str:
 
 
 def _lose_citations(block: RawObject, at: str, losses: Losses) -> None:
-    """Note citations: what an earlier answer cited is no matter, that the next one is to cite is."""
+    """Note citations as lost: those of earlier answers are a hint, a request for citations is not."""
     asked = block.get("citations")
     if asked is None or bytes(asked) in {b"null", b"[]", b"{}"}:
         return
@@ -214,7 +214,7 @@ def _lose_citations(block: RawObject, at: str, losses: Losses) -> None:
 
 
 def _texts(content: msgspec.Raw | None, path: str, losses: Losses) -> object:
-    """Return what is text alone, a system prompt, as a message's content."""
+    """Return a system prompt, which is text only, as a message's content."""
     if content is not None and is_string(content):
         return content
     parts: list[Object] = []
@@ -233,18 +233,18 @@ def _texts(content: msgspec.Raw | None, path: str, losses: Losses) -> object:
 
 
 def _is_bill(text: msgspec.Raw | None) -> bool:
-    """Whether a text is nothing but the line of a system prompt in which Claude Code says whom to bill."""
+    """Whether a text is only Claude Code's billing line in its system prompt."""
     return text is not None and bytes(memoryview(text)[: len(_BILLING)]) == _BILLING and b"\\n" not in bytes(text)
 
 
 def _content(parts: Sequence[Object]) -> object:
-    """Return parts as a message's content: a text alone as a string, which every server takes."""
+    """Return parts as a message's content; a single text as a string, which every server accepts."""
     if len(parts) == 1 and parts[0]["type"] == "text":
         return parts[0]["text"]
     return parts
 
 
 def _blocks(content: msgspec.Raw | None, path: str) -> list[tuple[str, str, RawObject]]:
-    """Return where each block stands, its type, and the block."""
+    """Return the path, the type and the fields of each block."""
     blocks = objects_at(content, path)
     return [(f"{path}[{i}]", text_at(block, "type", f"{path}[{i}]"), block) for i, block in enumerate(blocks)]

@@ -1,18 +1,18 @@
-"""What is lost while one request is rendered again, gathered field by field; and the raw values it is read from."""
+"""The losses of one translated request, collected field by field, and readers of its raw values."""
 
 from collections.abc import Container, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-from providers.dialects.dialect import Loss, Malformed
+from providers.dialects.wording import Loss, Malformed
 
-Object = dict[str, Any]  # JSON as it will be encoded; what is carried over untouched in it is raw
+Object = dict[str, Any]  # JSON to be encoded; values that are copied unchanged stay raw
 RawObject = dict[str, msgspec.Raw]
 
 _T = TypeVar("_T")
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-# Kept: a conversation has hundreds of blocks, and making a decoder costs more than using it.
+# Made once: a conversation has hundreds of blocks, and making a decoder costs more than using it.
 _strings = msgspec.json.Decoder(str)
 _objects = msgspec.json.Decoder(RawObject)
 _lists = msgspec.json.Decoder(list[RawObject])
@@ -21,17 +21,17 @@ CACHE_REASON = "cache markers have no counterpart there"
 
 
 class Losses:
-    """The losses of one request, in the order in which they were met."""
+    """The losses of one request, in the order of its fields."""
 
     def __init__(self) -> None:
         self._met: list[Loss] = []
 
     def add(self, field: str, reason: str, *, hint: bool = False) -> None:
-        """Note that ``field``, as the client wrote it, is not said."""
+        """Note that ``field``, the client's path of it, has no counterpart."""
         self._met.append(Loss(field, reason, hint))
 
     def rest(self, given: Mapping[str, msgspec.Raw], said: Container[str], path: str, reason: str) -> None:
-        """Note every field of the object at ``path`` that has a value and is not among the ``said`` ones."""
+        """Note every field of the object at ``path`` that is not null and not among the translated ones, ``said``."""
         for name, value in given.items():
             if name in said or is_null(value):
                 continue
@@ -41,17 +41,17 @@ class Losses:
                 self.add(f"{path}.{name}", reason)
 
     def met(self) -> tuple[Loss, ...]:
-        """Return all of them."""
+        """Return all losses."""
         return tuple(self._met)
 
 
 def is_null(raw: msgspec.Raw) -> bool:
     """Whether a raw value is null."""
-    return bytes(memoryview(raw)[:5]) == b"null"  # not all of it: it may be a whole book
+    return bytes(memoryview(raw)[:5]) == b"null"  # only the beginning: it may be a whole book
 
 
 def is_string(raw: msgspec.Raw | None) -> bool:
-    """Whether a raw value is a string; nothing of it is decoded."""
+    """Whether a raw value is a string, without decoding it."""
     return raw is not None and bytes(memoryview(raw)[:1]) == b'"'
 
 
@@ -72,7 +72,7 @@ def text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> str:
 
 
 def raw_text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> msgspec.Raw:
-    """Return the string ``name`` of the object at ``path`` as it is, undecoded: it may be a whole book.
+    """Return the string ``name`` of the object at ``path`` without decoding it: it may be a whole book.
 
     Raises:
         Malformed: it is missing, or no string.
@@ -85,7 +85,7 @@ def raw_text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> msgsp
 
 
 def objects_at(raw: msgspec.Raw | None, path: str) -> list[RawObject]:
-    """Return a list of objects, values still raw; an empty one where there is none.
+    """Return a list of objects, values still raw; an empty list where there is none.
 
     Raises:
         Malformed: it is something else.
@@ -95,7 +95,7 @@ def objects_at(raw: msgspec.Raw | None, path: str) -> list[RawObject]:
 
 
 def object_at(raw: msgspec.Raw | None, path: str) -> RawObject:
-    """Return an object, values still raw; an empty one where there is none.
+    """Return an object, values still raw; an empty object where there is none.
 
     Raises:
         Malformed: it is something else.

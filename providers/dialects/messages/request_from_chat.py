@@ -1,11 +1,10 @@
-"""A chat completion as a Messages request."""
+"""Translates a chat completion request into a Messages request."""
 
 from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
-from providers.dialects.dialect import Malformed, Wording, decoded, raw_json
 from providers.dialects.messages.effort import thinking_of_effort
 from providers.dialects.messages.history_from_chat import Conversation
 from providers.dialects.messages.losses import (
@@ -22,8 +21,9 @@ from providers.dialects.messages.losses import (
 )
 from providers.dialects.messages.schemas import KeptSchema
 from providers.dialects.messages.user_names import name_in_messages
+from providers.dialects.wording import Malformed, Wording, decoded, raw_json
 
-DEFAULT_MAX_TOKENS = 4096  # Messages demands a limit, chat does not; every Claude model since 3 can write as much
+DEFAULT_MAX_TOKENS = 4096  # Messages requires a limit, chat does not; every Claude model since 3 supports this one
 
 _SAME = ("model", "stream")
 _TRANSLATED = frozenset(
@@ -38,16 +38,16 @@ _TRANSLATED = frozenset(
         "safety_identifier",
         "service_tier",
         "stop",
-        "stream_options",  # usage comes unasked
+        "stream_options",  # Messages always sends usage
         "temperature",
         "tool_choice",
         "tools",
-        "top_k",  # chat's servers for open models have it
+        "top_k",  # servers of open models have it in chat
         "top_p",
         "user",
     }
 )
-_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # what asks for nothing
+_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
     "frequency_penalty": (b"0", b"0.0"),
     "function_call": (b'"none"', b'"auto"'),
     "functions": (b"[]",),
@@ -85,7 +85,8 @@ _REASONS: Mapping[str, str] = {
     "verbosity": "Messages has no verbosity",
     "web_search_options": "Messages has its own web search tool",
 }
-Sampling = Literal["free", "one", "none"]  # of temperature and top_p, what a model takes; none: top_k neither
+# Whether a model takes both temperature and top_p, one of them, or neither (nor top_k).
+Sampling = Literal["free", "one", "none"]
 
 _NO_FIELD = "Messages has no such field"
 _NOT_AT_THE_TOP = frozenset({"allOf", "anyOf", "oneOf"})
@@ -103,18 +104,16 @@ def from_chat(
     default_max_tokens: int = DEFAULT_MAX_TOKENS,
     adaptive_thinking: bool = True,
     sampling: Sampling = "free",
-    system_turns: bool = False,
 ) -> Wording:
-    """Return a chat completion as a Messages request.
+    """Translate a chat completion request into a Messages request.
 
-    ``default_max_tokens`` is the limit of an answer whose client sets none. With ``adaptive_thinking``, which Claude
-    has since 4.6, an effort is said as one; otherwise as a budget of tokens (``effort.py``). With ``system_turns``
-    the model takes system messages in the middle of a conversation, as Opus does since 4.8 at Anthropic's own API.
-    ``sampling`` says whether the model takes temperature, top_p and top_k, and the first two together. A temperature
-    or top_p of 1 is the default of both and not sent: newer models refuse any at all.
+    ``default_max_tokens`` is the limit of an answer for clients that set none. With ``adaptive_thinking``, which Claude
+    has since 4.6, an effort stays an effort; otherwise it becomes a budget of tokens (``effort.py``). ``sampling`` says
+    which of temperature, top_p and top_k the model takes. A temperature or top_p of 1, the default in both APIs, is not
+    sent: newer models refuse any value.
 
     Raises:
-        Malformed: the request is not what chat demands.
+        Malformed: the request is not valid in chat.
 
     """
     losses = Losses()
@@ -122,7 +121,7 @@ def from_chat(
     given = objects_at(asked.get("messages"), "messages")
     if not given:
         raise Malformed("'messages' must have at least one message", "messages")
-    conversation = Conversation(losses, system_turns=system_turns)
+    conversation = Conversation(losses)
     conversation.read(given)
     if not conversation.turns:
         losses.add("messages", "Messages needs more than a system prompt")
@@ -183,7 +182,7 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
         at = f"{path}.function"
         function = object_at(tool.get("function"), at)
         schema: Object = dict(object_at(function.get("parameters"), f"{at}.parameters"))
-        if "type" not in schema:  # demanded, and what functions take anyway
+        if "type" not in schema:  # required by Messages, and implied in chat
             schema = {"type": "object", **schema}
         one: Object = {"name": raw_text_at(function, "name", at)}
         if "description" in function and not is_null(function["description"]):
@@ -283,14 +282,14 @@ def _sampling(asked: RawObject, losses: Losses, sampling: Sampling, *, thinks: b
 
 
 def _user(asked: RawObject, losses: Losses) -> Object:
-    """Return who asks, and for which service."""
+    """Return the fields for the user's name and the service tier."""
     said: Object = {}
     for name in ("user", "safety_identifier"):
         if name in asked and not said:
             user: str = decoded(asked[name], str, name)
             said["metadata"] = {"user_id": name_in_messages(user, name, losses)}
     if "user" in asked and "safety_identifier" in asked:
-        losses.add("safety_identifier", "Messages has one name for a user", hint=True)
+        losses.add("safety_identifier", "Messages has only one field for the user's name", hint=True)
     tier = decoded(asked.get("service_tier"), str, "service_tier")
     if tier == "default":
         said["service_tier"] = "standard_only"

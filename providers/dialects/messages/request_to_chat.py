@@ -1,10 +1,9 @@
-"""A Messages request as a chat completion."""
+"""Translates a Messages request into a chat completion request."""
 
 from collections.abc import Mapping
 
 import msgspec
 
-from providers.dialects.dialect import Malformed, Wording, decoded, raw_json
 from providers.dialects.messages.effort import effort_of_budget
 from providers.dialects.messages.history_to_chat import conversation
 from providers.dialects.messages.losses import (
@@ -19,6 +18,7 @@ from providers.dialects.messages.losses import (
 )
 from providers.dialects.messages.user_names import name_in_chat
 from providers.dialects.tool_names import short_name
+from providers.dialects.wording import Malformed, Wording, decoded, raw_json
 
 _SAME = ("model", "stream", "temperature", "top_p")
 _TRANSLATED = frozenset(
@@ -36,8 +36,8 @@ _TRANSLATED = frozenset(
         "tools",
     }
 )
-_MOST_STOPS = 4  # sequences chat takes
-_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # what asks for nothing
+_MOST_STOPS = 4  # stop sequences in chat
+_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
     "speed": (b'"standard"',),
     "mcp_servers": (b"[]",),
     "context_management": (b"{}",),
@@ -58,14 +58,14 @@ _NO_TOOL_FIELD = "chat's functions have no such field"
 
 
 def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wording:
-    """Return a Messages request as a chat completion.
+    """Translate a Messages request into a chat completion request.
 
-    ``system`` comes first, as a system message; tool results become messages of their own; a tool's failure is told by
-    its text; a budget of thinking tokens becomes an effort (``effort.py``). Adaptive and disabled thinking are what a
-    chat model does when told nothing. With ``thoughts``, earlier ones are said as ``reasoning_content``.
+    ``system`` becomes the first message; each tool result becomes a message; a failed tool is marked in the text of its
+    result; a budget of thinking tokens becomes an effort (``effort.py``), adaptive and disabled thinking become none.
+    With ``thoughts``, earlier thinking is sent as ``reasoning_content``.
 
     Raises:
-        Malformed: the request is not what Messages demands.
+        Malformed: the request is not valid in Messages.
 
     """
     losses = Losses()
@@ -75,7 +75,7 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
     chat.update(_limits(asked, losses))
     tools = _tools(asked, losses)
     choice = _tool_choice(asked, losses)
-    if tools:  # chat refuses a choice without them
+    if tools:  # chat refuses tool_choice without tools
         chat.update(tools | choice)
     chat.update(_output(asked, losses))
     chat.update(_user(asked, losses))
@@ -157,7 +157,7 @@ def _tool_choice(asked: RawObject, losses: Losses) -> Object:
 
 
 def _output(asked: RawObject, losses: Losses) -> Object:
-    """Return how hard to think and in which form to answer."""
+    """Return the fields for the reasoning effort and the format of the answer."""
     said: Object = {}
     config = object_at(asked.get("output_config"), "output_config")
     effort = decoded(config.get("effort"), str, "output_config.effort")
@@ -165,7 +165,7 @@ def _output(asked: RawObject, losses: Losses) -> Object:
         path = "output_config.format"
         form = object_at(config["format"], path)
         if text_at(form, "type", path) == "json_schema" and "schema" in form:
-            schema = {"name": "answer", "schema": form["schema"], "strict": True}  # chat demands a name
+            schema = {"name": "answer", "schema": form["schema"], "strict": True}  # chat requires a name
             said["response_format"] = {"type": "json_schema", "json_schema": schema}
             losses.rest(form, ("type", "schema"), path, "chat has no such field")
         else:
@@ -188,7 +188,7 @@ def _output(asked: RawObject, losses: Losses) -> Object:
 
 
 def _user(asked: RawObject, losses: Losses) -> Object:
-    """Return who asks, and for which service."""
+    """Return the fields for the user's name and the service tier."""
     said: Object = {}
     metadata = object_at(asked.get("metadata"), "metadata")
     if "user_id" in metadata and not is_null(metadata["user_id"]):
@@ -203,7 +203,7 @@ def _user(asked: RawObject, losses: Losses) -> Object:
 
 
 def _only_clears_thoughts(management: msgspec.Raw) -> bool:
-    """Whether the context is edited in nothing but thoughts, of which chat is sent none anyway."""
+    """Whether context management only removes thinking, which chat is not sent anyway."""
     try:
         edits = msgspec.json.decode(management)["edits"]
         return all(edit["type"].startswith("clear_thinking_") for edit in edits)

@@ -1,4 +1,4 @@
-"""A Messages request in chat's words and a chat completion in those of Messages."""
+"""Translations of requests to and from chat completions."""
 
 from providers.dialects.messages.request_from_chat import from_chat
 from providers.dialects.messages.request_to_chat import to_chat

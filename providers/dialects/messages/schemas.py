@@ -1,13 +1,13 @@
-"""JSON schemas that an answer of Messages is kept to: fewer keywords than chat takes, and objects that are closed."""
+"""JSON schemas for structured output in Messages: fewer keywords than in chat, and closed objects."""
 
 from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Malformed
 from providers.dialects.messages.losses import Object
+from providers.dialects.wording import Malformed
 
-_UNKNOWN = frozenset(  # to its grammar; it answers each with an error
+_UNKNOWN = frozenset(  # keywords that Messages answers with an error
     {
         "contains",
         "dependentRequired",
@@ -33,32 +33,32 @@ _UNKNOWN = frozenset(  # to its grammar; it answers each with an error
         "uniqueItems",
     }
 )
-_INNER = ("items",)  # where other schemas stand: one
-_LISTED = ("allOf", "anyOf")  # a list
-_NAMED = ("$defs", "definitions", "properties")  # an object of them
+_INNER = ("items",)  # keywords with one schema
+_LISTED = ("allOf", "anyOf")  # with a list of schemas
+_NAMED = ("$defs", "definitions", "properties")  # with an object of schemas
 
 
 class KeptSchema:
-    """A schema as Messages can keep to it.
+    """A schema that Messages supports, made from a client's.
 
-    An object that says nothing of other properties is closed: what keeps to that keeps to the schema as it was.
+    An object that does not mention additional properties is closed: whatever matches that matches the original too.
     """
 
     def __init__(self, raw: msgspec.Raw, path: str) -> None:
         """Read the schema at ``path``.
 
         Raises:
-            Malformed: it is no JSON object.
+            Malformed: it is not a JSON object.
 
         """
-        self.lost: list[str] = []  # paths of what it cannot be kept to
+        self.lost: list[str] = []  # paths of unsupported keywords
         self._changed = False
         try:
             schema = msgspec.json.decode(raw, type=Object)
             kept = self._keep(schema, path)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Malformed(f"{path!r} is invalid: {error}", path) from None
-        self.kept: Any = kept if self._changed else raw  # as it came, where nothing is amiss
+        self.kept: Any = kept if self._changed else raw  # unchanged, if all of it is supported
 
     def _keep(self, schema: Object, path: str) -> Object:
         kept: Object = {}
@@ -85,7 +85,7 @@ class KeptSchema:
 
 
 def _is_known(name: str, value: Any) -> bool:
-    """Whether a keyword has a value that Messages keeps to."""
+    """Whether Messages supports this value of a keyword."""
     if name == "additionalProperties":
         return value is False
     return name != "minItems" or value in (0, 1)

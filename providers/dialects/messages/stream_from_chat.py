@@ -1,11 +1,11 @@
-"""A stream of chat chunks as Messages events, while it comes."""
+"""Translates a stream of chat chunks into Messages events as it arrives."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from providers.chunks import DONE
+from providers.dialects.chunk import DONE
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.tool_blocks import Calls
 from providers.dialects.messages.tool_ids import allowed_id
@@ -15,13 +15,13 @@ from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import usage_of
 
-_STOP_REASONS: Mapping[str, str] = {  # whatever else there may be ends the turn
+_STOP_REASONS: Mapping[str, str] = {  # any other reason becomes end_turn
     "length": "max_tokens",
     "tool_calls": "tool_use",
     "function_call": "tool_use",
     "content_filter": "refusal",
 }
-_DELTAS: Mapping[str, tuple[str, str]] = {  # of a block's type: the delta's type, and its field
+_DELTAS: Mapping[str, tuple[str, str]] = {  # by a block's type, the type of its delta and the field in that
     "text": ("text_delta", "text"),
     "thinking": ("thinking_delta", "thinking"),
     "tool_use": ("input_json_delta", "partial_json"),
@@ -31,11 +31,11 @@ _SURPRISES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Attribute
 
 
 class FromChat:
-    """Translates one answer, its first choice. Blocks follow one another, as Anthropic's do.
+    """Translates one answer: its first choice. One block follows the other, as in Anthropic's streams.
 
-    Reasoning becomes thinking only for a client that asked to see it: one that did not expects the text first. Such
-    thinking has no signature. A refusal's text is text. Where a server tells which stop sequence it met (vLLM's
-    ``stop_reason``) it is told; else such an answer ends as any other.
+    Reasoning becomes thinking, without a signature, only if the client has requested thinking: other clients expect the
+    text first. The text of a refusal becomes text. Where a server reports which stop sequence it met (vLLM's
+    ``stop_reason``), that is passed on; otherwise such an answer ends with end_turn.
     """
 
     def __init__(self, asked: Mapping[str, msgspec.Raw], secrets: Sequence[str] = ()) -> None:
@@ -54,7 +54,7 @@ class FromChat:
         self._usage: dict[str, Any] | None = None
 
     def feed(self, block: bytes) -> bytes:
-        """Return the events for whole chunks.
+        """Translate whole chunks; return the events.
 
         Raises:
             UpstreamError: a chunk is malformed, or is the provider's error.
@@ -76,7 +76,7 @@ class FromChat:
         return b"".join(said)
 
     def end(self) -> bytes:
-        """Return the end of the message if the source gave a finish reason, and not its own end."""
+        """Return the end of the message if the source sent a finish reason, but no [DONE]."""
         said: list[bytes] = []
         self._end(said)
         return b"".join(said)
@@ -102,7 +102,7 @@ class FromChat:
         if reason and self._stop is None:
             self._finish(choice, said)
         if self._stop is not None and self._usage is not None and isinstance(usage, dict):
-            self._say_stop(said)  # else the true count may still come: some tell one with every chunk
+            self._say_stop(said)  # otherwise the final count may still follow: some servers send one with every chunk
 
     def _begin(self, chunk: Mapping[str, Any], said: list[bytes]) -> None:
         self._begun = True
@@ -115,14 +115,14 @@ class FromChat:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": {"input_tokens": 0, "output_tokens": 0},  # chat counts at the end
+            "usage": {"input_tokens": 0, "output_tokens": 0},  # chat sends usage at the end
         }
         said.append(event("message_start", {"message": message}))
 
     def _add(self, delta: Mapping[str, Any], said: list[bytes]) -> None:
         content = delta.get("content")
         parts = content if isinstance(content, list) else ()
-        thought = delta.get("reasoning_content") or delta.get("reasoning")  # some send the same text under both names
+        thought = delta.get("reasoning_content") or delta.get("reasoning")  # some servers send both
         if parts:
             thought = thought or "".join(_thought(part) for part in parts)
             content = "".join(part.get("text") or "" for part in parts)
@@ -139,7 +139,7 @@ class FromChat:
             self._say_calls(said, finished=False)
 
     def _say(self, kind: str, text: str, said: list[bytes]) -> None:
-        """Say a piece of text or thought in the block open for it, or in a new one."""
+        """Send a piece of text or thinking in the open block of its type, or in a new one."""
         if self._open == "tool_use":
             self._say_calls(said, finished=True)
         if self._open != kind:
@@ -149,7 +149,7 @@ class FromChat:
         self._say_delta(text, said)
 
     def _say_calls(self, said: list[bytes], *, finished: bool) -> None:
-        """Say what can be said of the tool calls: the current one's arguments, and the next when that is whole."""
+        """Send the arguments of the current tool call, and of the next ones once it is complete."""
         while (current := self._calls.current()) is not None:
             number, call = current
             if self._call_open != number:
@@ -182,7 +182,7 @@ class FromChat:
             self._blocks += 1
 
     def _finish(self, choice: Mapping[str, Any], said: list[bytes]) -> None:
-        """Close what is open. How the message stopped is said with its usage, which mostly comes after."""
+        """Close the open block. The stop reason is sent with the usage, which usually follows."""
         self._say_calls(said, finished=True)
         self._calls.check()
         self._close(said)
@@ -190,13 +190,13 @@ class FromChat:
         met = choice.get("stop_reason")
         if self._refused:
             reason = "refusal"
-        elif reason in {"end_turn", "tool_use"}:  # some servers stop in any case, and some for tools they do not call
+        elif reason in {"end_turn", "tool_use"}:  # some servers say stop for tool calls, or tool_calls without any
             met_one = isinstance(met, str) and met in self._stops
             reason = "tool_use" if len(self._calls) else "stop_sequence" if met_one else "end_turn"
         self._stop = {"stop_reason": reason, "stop_sequence": met if reason == "stop_sequence" else None}
 
     def _say_stop(self, said: list[bytes]) -> None:
-        """Say how the message stopped, once. SDKs need a count: 0, which no answer has, is an unknown one."""
+        """Send the stop reason and the usage, once. SDKs need a count: 0 stands for unknown."""
         if self._stop:
             usage = self._usage or {"output_tokens": 0}
             said.append(event("message_delta", {"delta": self._stop, "usage": usage}))
@@ -210,7 +210,7 @@ class FromChat:
 
 
 def _shows_thinking(asked: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether the client asked for thinking, and not for it to be hidden."""
+    """Whether the client requested thinking, and not to omit it."""
     try:
         thinking = msgspec.json.decode(asked.get("thinking", b"null"), type=dict[str, Any] | None) or {}
     except msgspec.DecodeError:
@@ -226,7 +226,7 @@ def _stops(asked: Mapping[str, msgspec.Raw]) -> list[str]:
 
 
 def _shortened(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, str]:
-    """Return the names of tools that chat was told shorter ones of, by those."""
+    """Return the original names of tools by the shortened names that were sent in chat."""
     try:
         tools = msgspec.json.decode(asked.get("tools", b"null"), type=list[dict[str, Any]] | None) or []
     except msgspec.DecodeError:
@@ -236,15 +236,15 @@ def _shortened(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, str]:
 
 
 def _thought(part: Mapping[str, Any]) -> str:
-    """Return the thinking in a typed part, as Mistral sends it."""
+    """Return the thinking in a typed part, the form in which Mistral sends it."""
     thinking = part.get("thinking") or ""
     return thinking if isinstance(thinking, str) else "".join(piece.get("text") or "" for piece in thinking)
 
 
 def _messages_usage(reported: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return chat's counts as Anthropic has them, whose input is what no cache had; None if the answer is not counted.
+    """Return chat's counts as Anthropic's, whose input excludes cached tokens; None without completion tokens.
 
-    Servers that count as they go may send a first usage without completion tokens.
+    Servers that send usage with every chunk may begin without completion tokens.
     """
     usage = usage_of(reported)
     if usage.completion_tokens is None:

@@ -1,4 +1,4 @@
-"""A Messages stream as chat chunks, while it comes."""
+"""Translates a Messages stream into chat chunks as it arrives."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,43 +11,38 @@ from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
 
 _DONE = b"data: [DONE]\n\n"
-_FINISH_REASONS: Mapping[str, str] = {  # whatever else there may be is a stop
+_FINISH_REASONS: Mapping[str, str] = {  # any other reason becomes stop
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
     "tool_use": "tool_calls",
 }
 _decoder = msgspec.json.Decoder(dict[str, Any])
-# What a provider's JSON raises when it is valid, and yet not what it should be.
+# Raised for JSON that is valid, but not an event of Messages.
 _SURPRISES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError, KeyError)
 
 
 class ToChat:
-    """Translates one answer. Thoughts become ``reasoning_content``, a refusal's explanation ``refusal``.
+    """Translates one answer. Thinking becomes ``reasoning_content``, a refusal's explanation ``refusal``.
 
-    Which stop sequence ended the answer is told as vLLM does, by the choice's ``stop_reason``. What chat has no word
-    for (citations, signatures, the work of Anthropic's own tools, which no chat client can ask for) is left out. The
-    chunk of usage is missing only if the provider told none.
+    The stop sequence that ended the answer is in the choice's ``stop_reason``, as with vLLM. What chat does not have
+    (citations, signatures, calls of Anthropic's own tools, which no chat client can request) is left out. The usage
+    chunk is missing only if the provider sent no usage.
     """
 
-    def __init__(
-        self,
-        asked: Mapping[str, msgspec.Raw],  # noqa: ARG002  # as every translation is made; chat echoes nothing
-        secrets: Sequence[str] = (),
-        unix_s: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, secrets: Sequence[str] = (), unix_s: Callable[[], float] = time.time) -> None:
         self._secrets = secrets
         self._unix_s = unix_s
-        self._head = b""  # of every chunk, up to its choices
+        self._head = b""  # the beginning of every chunk, up to its choices
         self._usage: dict[str, Any] = {}
         self._calls = 0
-        self._call_at: dict[int, int] = {}  # the chat index of the tool call in a block
-        self._inputs: dict[int, str] = {}  # the arguments a call began with, as long as no others came
+        self._call_at: dict[int, int] = {}  # by a block's index, the index of its tool call in chat
+        self._inputs: dict[int, str] = {}  # the arguments at a block's start, which count only if no deltas follow
         self._finish_reason: str | None = None
         self._ended = False
 
     def feed(self, block: bytes) -> bytes:
-        """Return the chunks for whole events.
+        """Translate whole events; return the chunks.
 
         Raises:
             UpstreamError: an event is malformed, or is the provider's error.
@@ -64,7 +59,7 @@ class ToChat:
         return b"".join(said)
 
     def end(self) -> bytes:
-        """Return the usage and [DONE] if the source said why it stopped, and not that it did."""
+        """Return the usage and [DONE] if the source sent its stop reason, but no message_stop."""
         return b"" if self._ended or self._finish_reason is None else self._end()
 
     def _chunks(self, data: bytes) -> bytes:
@@ -146,7 +141,7 @@ class ToChat:
         if self._ended:
             return b""
         finish = b""
-        if self._finish_reason is None:  # a server that does not say why it stopped
+        if self._finish_reason is None:  # some servers send no stop reason
             finish = self._finish("tool_calls" if self._calls else "stop", None)
         return finish + self._end()
 
@@ -164,18 +159,18 @@ class ToChat:
         return _DONE if usage is None else self._head + b'],"usage":' + msgspec.json.encode(usage) + b"}\n\n" + _DONE
 
     def _use(self, usage: Mapping[str, Any] | None) -> None:
-        """Take counts, which are all of what was counted so far: the last one told is true. What is none is nothing."""
+        """Take counts of tokens. Each is a total so far, so the last one counts; what is not a number is ignored."""
         self._usage.update({name: count for name, count in (usage or {}).items() if isinstance(count, int | dict)})
 
     def _chunk(self, delta: Mapping[str, Any]) -> bytes:
-        begin = b"" if self._head else self._begin({})  # of a server that begins without message_start
+        begin = b"" if self._head else self._begin({})  # some servers send no message_start
         return (
             begin + self._head + b'{"index":0,"delta":' + msgspec.json.encode(delta) + b',"finish_reason":null}]}\n\n'
         )
 
 
 def _chat_usage(told: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return Anthropic's counts as chat has them, None if there are none. An answer never has no tokens."""
+    """Return Anthropic's counts as chat's; None without any, or with an answer of 0 tokens."""
     names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     uncached, completion, cached, written = (count if isinstance(count := told.get(name), int) else 0 for name in names)
     if not completion:

@@ -1,4 +1,4 @@
-"""A Messages stream as chat chunks, and chat chunks as a Messages stream."""
+"""Translations of streams to and from chat completions."""
 
 from providers.dialects.messages.stream_from_chat import FromChat
 from providers.dialects.messages.stream_to_chat import ToChat

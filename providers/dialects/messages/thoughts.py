@@ -1,7 +1,7 @@
-"""Thoughts in a conversation that Anthropic's API did not sign: it refuses a request that has one.
+"""Thinking blocks that Anthropic did not sign: its API refuses a request with such a block.
 
-What another provider's model thought is shown to the client as thinking with an empty signature. The client sends it
-back, as it should, and the next call of that conversation may go to Anthropic.
+A client gets the reasoning of another provider's model as thinking with an empty signature. It sends this back with
+its next request, which may go to Anthropic.
 """
 
 from collections.abc import Mapping
@@ -9,17 +9,17 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Loss, Wording, raw_json
 from providers.dialects.messages.losses import RawObject, is_string, objects_at, text_at
+from providers.dialects.wording import Loss, Wording, raw_json
 
 _EMPTY = (b'"signature":""', b'"signature": ""')
 
 
 def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
-    """Return a Messages request without the thoughts that have an empty signature; untouched, if there are none.
+    """Return a Messages request without thinking blocks that have an empty signature; unchanged, if there are none.
 
     Raises:
-        Malformed: the conversation is not what Messages demands; seen only where there seem to be such thoughts.
+        Malformed: the conversation is not valid in Messages; only checked where such blocks seem to exist.
 
     """
     conversation = bytes(fields.get("messages", b""))

@@ -1,4 +1,4 @@
-"""Tool calls on their way into blocks: chat may stream several at a time, Messages one after the other."""
+"""Tool calls between chat and Messages: chat may stream several at a time, Messages one after the other."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from providers.errors import ErrorKind, UpstreamError
 
 
 class Call:
-    """One tool call: what is known of it, and what of its arguments has not been said."""
+    """One tool call, and the part of its arguments that has not been sent yet."""
 
     def __init__(self) -> None:
         self.call_id = ""
@@ -18,7 +18,7 @@ class Call:
         self._arguments: list[str] = []
 
     def add(self, piece: Mapping[str, Any]) -> None:
-        """Add what a chunk says of the call; its name comes whole, in one piece."""
+        """Add a piece of the call from a chunk; the name arrives in one piece."""
         function = piece.get("function") or {}
         self.call_id = self.call_id or piece.get("id") or ""
         self.name = self.name or function.get("name") or ""
@@ -29,13 +29,13 @@ class Call:
             self._arguments.append(arguments)
 
     def take(self) -> str:
-        """Return the arguments not said so far."""
+        """Return the arguments that have not been sent yet, and count them as sent."""
         unsaid = "".join(self.unsaid)
         self.unsaid.clear()
         return unsaid
 
     def is_whole(self) -> bool:
-        """Whether the arguments are a whole object. A call that has none yet may still get some."""
+        """Whether the arguments are a complete JSON object. A call without any may still get some."""
         try:
             msgspec.json.decode("".join(self._arguments), type=dict[str, msgspec.Raw])
         except (msgspec.DecodeError, RecursionError):
@@ -44,18 +44,18 @@ class Call:
 
 
 class Calls:
-    """The tool calls of one answer, in the order in which they began; the earliest unfinished one is spoken."""
+    """The tool calls of one answer, in the order of their beginnings. The first incomplete one is being sent."""
 
     def __init__(self) -> None:
         self._calls: dict[int, Call] = {}
         self._by_id: dict[str, int] = {}
-        self._said = 0  # how many have been said to their end
+        self._said = 0  # how many have been sent completely
 
     def add(self, piece: Mapping[str, Any]) -> None:
         """Add a piece to the call with its index, else its id, else the last one.
 
         Raises:
-            UpstreamError: that call has been said to its end (invalid_response).
+            UpstreamError: that call has been sent completely (invalid_response).
 
         """
         index, call_id = piece.get("index"), piece.get("id")
@@ -69,7 +69,7 @@ class Calls:
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "continued a tool call that had ended")
 
     def check(self) -> None:
-        """See that every call could be said.
+        """Check at the end that every call could be sent.
 
         Raises:
             UpstreamError: one has no name (invalid_response).
@@ -82,16 +82,16 @@ class Calls:
         return len(self._calls)
 
     def current(self) -> tuple[int, Call] | None:
-        """Return the number of the call to be said now, and the call; None while none has a name."""
+        """Return the number of the call to be sent now, and the call; None while it has no name."""
         calls = list(self._calls.values())
         if self._said < len(calls) and calls[self._said].name:
             return self._said, calls[self._said]
         return None
 
     def advance(self, *, finished: bool) -> bool:
-        """Go on to the next call if there is one, or nothing comes after this one, and this one is whole.
+        """Go on to the next call, if the current one is complete and a next one exists or will not come.
 
-        ``finished``: nothing more will come, so all are as whole as they will be.
+        ``finished``: the answer has ended, so every call counts as complete.
         """
         calls = list(self._calls.values())
         more = self._said + 1 < len(calls)

@@ -1,4 +1,4 @@
-"""Ids of tool calls, in the letters Messages allows: history with others is refused."""
+"""Ids of tool calls in the characters that Messages allows: it refuses a conversation with others."""
 
 import re
 

@@ -1,20 +1,20 @@
-"""Whole responses: as the stream that would have said the same, and gathered out of one."""
+"""Whole responses: presented as an event stream, and gathered from one."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from providers.dialects.responses.errors import failure, upstream_error
+from providers.dialects.chunk import Chunk
+from providers.dialects.gathering import Gathering
+from providers.dialects.responses.errors import upstream_error
 from providers.dialects.responses.fields import Object
 from providers.dialects.responses.retelling import retell
 from providers.dialects.responses.telling import Telling
 from providers.errors import ErrorKind, UpstreamError
-from providers.json_stream import read_answer
+from providers.json_answer import read_answer
 
-__all__ = ["ENDING", "ResponseGathering", "events_of_answer", "failure"]
-
-ENDING = b""  # the last event carries the answer: nothing can stand in for it
+ENDING = b""  # the last event contains the whole response, so it cannot be made up
 
 _NULL = msgspec.Raw(b"null")
 _EMPTY = (_NULL, msgspec.Raw(b"[]"))
@@ -38,11 +38,11 @@ _lists = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
-    """Return a response as stream events: its items, each with one delta for each of its texts, and its end.
+    """Return a response as stream events: its items, with one delta for each of their texts, and its end.
 
     Raises:
-        UpstreamError: it is empty (upstream_empty), no response (invalid_response), or says that it failed or is an
-            error (of its own code's kind).
+        UpstreamError: it is empty (upstream_empty), not a response (invalid_response), or failed or an error (its kind
+            is that of its code).
 
     """
     answer = _read(body, secrets)
@@ -61,22 +61,22 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     return telling.take()
 
 
-class ResponseGathering:
-    """Takes the response from the event that ends it; where that has no output, from the items told before."""
+class ResponseGathering(Gathering):
+    """Takes the response from the last event; if that has no output, from the items sent before."""
 
     def __init__(self) -> None:
         self._response = msgspec.Raw(b"{}")
-        self._items: dict[int, msgspec.Raw] = {}  # by their place in the output
+        self._items: dict[int, msgspec.Raw] = {}  # by their index in the output
 
-    def take(self, data: bytes) -> None:
-        """Take one event's data.
+    def take(self, chunk: Chunk) -> None:
+        """Take one event.
 
         Raises:
-            UpstreamError: it is valid JSON, but no event of a response (invalid_response).
+            UpstreamError: it is valid JSON, but not an event of a response (invalid_response).
 
         """
         try:
-            event = _events.decode(data)
+            event = _events.decode(chunk.data)
             if event.response != _NULL:
                 _objects.decode(event.response)
                 self._response = event.response
@@ -87,7 +87,7 @@ class ResponseGathering:
             self._items[event.output_index] = event.item
 
     def body(self) -> bytes:
-        """Return the whole response as JSON, as it came where it came whole."""
+        """Return the whole response as JSON, unchanged if an event contained all of it."""
         if not self._items:
             return bytes(self._response)
         response = _objects.decode(self._response)

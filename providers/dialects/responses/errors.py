@@ -1,4 +1,4 @@
-"""The errors of a Responses stream: what their codes mean, and how one is told so that every SDK notices."""
+"""The errors of a Responses stream: the meaning of their codes, and an event for them at which every SDK raises."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import msgspec
 from providers.error_bodies import error_in
 from providers.errors import ErrorKind, UpstreamError, kind_of_status
 
-_STATUS: Mapping[str, int] = {  # HTTP's, of what an error's code or type says; the first word found in it counts
+_STATUS: Mapping[str, int] = {  # by a word in an error's code or type; the first match counts
     "rate_limit": 429,
     "too_many_requests": 429,
     "quota": 429,
@@ -29,7 +29,7 @@ _STATUS: Mapping[str, int] = {  # HTTP's, of what an error's code or type says; 
 
 
 def status_of(error: Mapping[str, Any]) -> int | None:
-    """Return the HTTP status that an error inside a stream would have had, None where its words do not tell."""
+    """Return the HTTP status that fits the code or type of an error inside a stream, None if unknown."""
     for name in ("code", "type"):
         told = error.get(name)
         if isinstance(told, str):
@@ -40,28 +40,28 @@ def status_of(error: Mapping[str, Any]) -> int | None:
 
 
 def upstream_error(error: Mapping[str, Any], secrets: Sequence[str]) -> UpstreamError:
-    """Return what a provider's error object stands for; one that does not tell is a stream_error."""
+    """Return a provider's error object as our error; its kind is stream_error if its code is unknown."""
     status = status_of(error)
     kind = ErrorKind.STREAM_ERROR if status is None else kind_of_status(status)
     return error_in(msgspec.json.encode({"error": error}), secrets, otherwise=kind)
 
 
 def with_status(error: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an error with the HTTP status it would have had, for readers to whom its words say nothing."""
+    """Return an error with the HTTP status that fits it, for readers that do not know its code."""
     status = status_of(error)
     return dict(error) if status is None else {"status": status, **error}
 
 
-def failure(kind: str, message: str, sequence_number: int = 0) -> bytes:
-    """Return the event of an error: its code and message stand in it, and in an object ``error`` too.
+def failure(kind: str, message: str) -> bytes:
+    """Return the event of an error. It has the code and the message twice: at its top level, and in ``error``.
 
-    The API documents the first and sends the second; OpenAI's SDKs raise on the second alone.
+    The API documents the first form and sends the second; OpenAI's SDKs raise only at the second.
     """
-    return error_event({"type": "upstream_error", "code": kind, "message": message, "param": None}, sequence_number)
+    return error_event({"type": "upstream_error", "code": kind, "message": message, "param": None}, 0)
 
 
 def error_event(error: Mapping[str, Any], sequence_number: int) -> bytes:
-    """Return an error object as an event, told both ways."""
+    """Return an error object as an event in both forms."""
     told = {name: _string(error.get(name)) for name in ("code", "message", "param")}
     event = {"type": "error", "sequence_number": sequence_number, **told, "error": error}
     return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"

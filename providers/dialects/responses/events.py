@@ -1,8 +1,8 @@
-"""What one event of a Responses stream says: text or none, reasoning or answer, usage, an end, an error.
+"""Reads one event of a Responses stream: its text, reasoning, tool call, usage, end or error.
 
-Nearly every event is a delta and is decoded straight into a type that skips all but a few of its fields. The events
-that repeat the whole response are looked into no deeper than their usage and error. Where a provider's types
-surprise, the event is read again without types, and what does not fit is taken as absent.
+Nearly every event is a delta and is decoded straight into a type with few fields; the others are skipped. Of events
+that repeat the whole response only usage, error and the like are read. Where a provider sends other types, the event
+is decoded again without types, and fields that do not fit are ignored.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from providers.chunks import DONE, Chunk
+from providers.dialects.chunk import DONE, Chunk
 from providers.dialects.responses.errors import upstream_error
 from providers.dialects.responses.reading import lenient, read
 from providers.dialects.responses.usage import usage_of_response
@@ -69,10 +69,10 @@ _objects = msgspec.json.Decoder(dict[str, Any])
 
 
 def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
-    """Read one event's data. An event without data (a comment, a ping) gives a chunk that says nothing.
+    """Read one event's data. An event without data (a comment, a ping) gives an empty chunk.
 
     Raises:
-        UpstreamError: the data is no JSON object (invalid_response).
+        UpstreamError: the data is not a JSON object (invalid_response).
 
     """
     try:
@@ -96,7 +96,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
 
 
 def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
-    """Read an event that brings no text."""
+    """Read an event that has no text."""
     match event.type:
         case "response.completed" | "response.incomplete":
             told = lenient(event.response, _Response)
@@ -113,7 +113,7 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         case "error" | "response.failed" | "response.cancelled":
             return Chunk(data, error=_error(data, event, secrets), usage=_usage(event.response))
         case "response.output_item.added":
-            # Of what is added only a call's name is not told by deltas that follow.
+            # Of a new item only a call's name counts here: deltas bring everything else.
             added = lenient(event.item, _Item)
             name = added.name or ""
             tools = ((event.output_index or 0, ""),) if added.type == "function_call" else ()
@@ -135,7 +135,7 @@ def _usage(response: msgspec.Raw) -> Usage | None:
 
 
 def _error(data: bytes, event: _Event, secrets: Sequence[str]) -> UpstreamError:
-    """Return the error told in the response, in an object of the event, or in the event itself."""
+    """Return the error from the response, from an object in the event, or from the event itself."""
     error = event.error
     if not error:
         error = lenient(event.response, _Response).error

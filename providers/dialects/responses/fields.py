@@ -1,11 +1,11 @@
-"""One JSON object of a request, taken apart field by field, so that what nobody took can be told."""
+"""One JSON object of a request whose fields are taken one by one, so that the rest is known to be lost."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Loss, Malformed, decoded
+from providers.dialects.wording import Loss, Malformed, decoded
 
 Object = dict[str, msgspec.Raw]
 
@@ -13,23 +13,23 @@ _NULL = msgspec.Raw(b"null")
 
 
 class Losses:
-    """What is lost of one request, in the order it was met. A hint is told once, however often it is met."""
+    """The losses of one request, in the order of its fields. The same hint is listed once."""
 
     def __init__(self) -> None:
         self._found: list[Loss] = []
 
     def add(self, field: str, reason: str, *, hint: bool = False) -> None:
-        """Add the loss of ``field``, a path as the client wrote it."""
+        """Add the loss of ``field``, a path in the client's request."""
         if not (hint and any(loss.reason == reason for loss in self._found)):
             self._found.append(Loss(field, reason, hint))
 
     def all(self) -> tuple[Loss, ...]:
-        """Return them."""
+        """Return all losses."""
         return tuple(self._found)
 
 
 class Fields:
-    """The fields of one object; a null is a field that is not there."""
+    """The fields of one object; null counts as missing."""
 
     def __init__(self, values: Mapping[str, msgspec.Raw], path: str = "") -> None:
         self.path = path
@@ -40,11 +40,11 @@ class Fields:
         return f"{self.path}.{name}" if self.path else name
 
     def raw(self, name: str) -> msgspec.Raw | None:
-        """Take a field as it is, None where it is missing."""
+        """Take a field as raw JSON, None if it is missing."""
         return self._left.pop(name, None)
 
     def need(self, name: str) -> msgspec.Raw:
-        """Take a field as it is.
+        """Take a field as raw JSON.
 
         Raises:
             Malformed: it is missing.
@@ -56,7 +56,7 @@ class Fields:
         return raw
 
     def take(self, name: str, type_: Any) -> Any:
-        """Take a field as ``type_``, None where it is missing.
+        """Take a field as ``type_``, None if it is missing.
 
         Raises:
             Malformed: it is of another type.
@@ -65,54 +65,54 @@ class Fields:
         return decoded(self.raw(name), type_, self.named(name))
 
     def inner(self, name: str) -> "Fields":
-        """Take a field that is an object, an empty one where it is missing.
+        """Take a field that is an object; an empty object if it is missing.
 
         Raises:
-            Malformed: it is none.
+            Malformed: it is not an object.
 
         """
         return Fields(self.take(name, Object) or {}, self.named(name))
 
     def several(self, *names: str) -> Object:
-        """Take those of the fields that are there, as they are."""
+        """Take the given fields as raw JSON, those that exist."""
         return {name: self._left.pop(name) for name in names if name in self._left}
 
     def holds(self, name: str, value: bytes) -> bool:
-        """Whether a field has this JSON value; it is not taken."""
+        """Whether a field has this JSON value; does not take it."""
         return self._left.get(name) == msgspec.Raw(value)
 
     def put(self, name: str, raw: msgspec.Raw) -> None:
-        """Set a field to what is said in its place."""
+        """Replace the value of a field."""
         self._left[name] = raw
 
     def pass_over(self, *names: str) -> None:
-        """Take fields that say nothing to the model."""
+        """Take fields that have no effect on the model."""
         for name in names:
             self._left.pop(name, None)
 
     def lose(self, name: str, losses: Losses, reason: str, *plain: bytes, hint: bool = False) -> None:
-        """Take a field as lost, unless it is missing or one of the ``plain`` JSON values, which ask for nothing."""
+        """Note a field as lost, unless it is missing or has one of the ``plain`` JSON values, which are defaults."""
         raw = self.raw(name)
         if raw is not None and not any(raw == msgspec.Raw(value) for value in plain):
             losses.add(self.named(name), reason, hint=hint)
 
     def lose_rest(self, losses: Losses, reason: str) -> None:
-        """Take all that is left as lost; markers for prompt caches change no answer."""
+        """Note all fields that were not taken as lost; cache markers are hints."""
         for name in self._left:
             losses.add(self.named(name), reason, hint=name == "cache_control")
         self._left.clear()
 
 
 def is_string(raw: msgspec.Raw) -> bool:
-    """Whether a JSON value is a string, told without decoding it."""
+    """Whether a JSON value is a string, without decoding it."""
     return memoryview(raw)[:1].tobytes() == b'"'
 
 
 def objects_of(raw: msgspec.Raw | None, path: str) -> list[Fields]:
-    """Return a JSON array of objects, each with its own path; empty where it is missing or null.
+    """Return a JSON array of objects, each with its path; empty if it is missing or null.
 
     Raises:
-        Malformed: it is no array of objects.
+        Malformed: it is not an array of objects.
 
     """
     values = decoded(raw, list[Object], path) or []

@@ -1,13 +1,13 @@
-"""The items of a Responses request's input as the messages of a chat completion."""
+"""Translates the input items of a Responses request into the messages of a chat completion."""
 
 from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Malformed, decoded, raw_json
 from providers.dialects.responses.fields import Fields, Losses, is_string, objects_of
 from providers.dialects.responses.namespaces import called_name
 from providers.dialects.tool_pictures import SEE_BELOW, SHOWN_LATER, shown
+from providers.dialects.wording import Malformed, decoded, raw_json
 
 Part = dict[str, Any]
 Content = msgspec.Raw | list[Part]
@@ -24,23 +24,23 @@ _NOT_TAKEN_BACK = "chat completions do not take this back with an earlier answer
 
 
 class Conversation:
-    """Chat messages, made out of items in their order.
+    """Chat messages, made from items in their order.
 
-    What the model said and the calls it made between two inputs is one message in chat, since the results of calls
-    have to follow the message that made them.
+    The model's texts and calls between two inputs become one message in chat, since the results of calls must follow
+    the message with the calls.
     """
 
     def __init__(self, losses: Losses, *, thoughts: bool = False) -> None:
         self._said: list[dict[str, Any]] = []
         self._losses = losses
         self._takes_thoughts = thoughts
-        self._thought: list[str] = []  # before a message that has not begun
-        self._open: dict[str, Any] | None = None  # the assistant's message, while nobody else has spoken
-        self._shown: list[Part] = []  # by tools: it is said when all results of a turn are
+        self._thought: list[str] = []  # reasoning for the next message of the assistant
+        self._open: dict[str, Any] | None = None  # the assistant's message, until another role follows
+        self._shown: list[Part] = []  # parts from tool results, to be added after the last result of a turn
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """What has been added so far, as chat has it."""
+        """The messages so far."""
         self._show()
         return self._said
 
@@ -57,11 +57,11 @@ class Conversation:
         """Add one item.
 
         Raises:
-            Malformed: it lacks what its type demands.
+            Malformed: it lacks a field that its type requires.
 
         """
         kind = item.take("type", str)
-        item.pass_over("id", "status")  # names and states that one server gave; no model hears them
+        item.pass_over("id", "status")  # set by a server; no model reads them
         match kind:
             case "message" | None if (role := item.take("role", str)) is not None:
                 self._message(item, role)
@@ -69,7 +69,7 @@ class Conversation:
                 raise Malformed(f"Missing required parameter: '{item.named('role')}'.", item.named("role"))
             case "function_call":
                 arguments = item.need("arguments")
-                if arguments == _EMPTY:  # which servers read as JSON
+                if arguments == _EMPTY:  # servers parse it as JSON
                     arguments = raw_json("{}")
                 function = {"name": called_name(item), "arguments": arguments}
                 self._call({"id": item.need("call_id"), "type": "function", "function": function})
@@ -82,7 +82,7 @@ class Conversation:
                 self._think(item)
                 return
             case "item_reference" | None:
-                self._losses.add(item.path, "it names an item that only another provider has")
+                self._losses.add(item.path, "it refers to an item that another provider stores")
                 return
             case _:
                 self._losses.add(item.path, f"chat completions have no {kind} items")
@@ -115,7 +115,7 @@ class Conversation:
         message.setdefault("tool_calls", []).append(call)
 
     def _begin(self, content: Content | None) -> dict[str, Any]:
-        """Begin a message of the assistant, with what it thought before."""
+        """Begin a message of the assistant, with the reasoning before it."""
         self._show()
         self._open = {"role": "assistant", "content": content}
         if self._thought:
@@ -126,12 +126,12 @@ class Conversation:
 
     def _close(self) -> None:
         self._open = None
-        if self._thought:  # and nothing else, since the answer broke off
+        if self._thought:  # the answer broke off after it
             self._losses.add("input", _OWN_THOUGHTS, hint=True)
             self._thought = []
 
     def _think(self, item: Fields) -> None:
-        """Take what the model thought: it belongs to the message that is open, or to the next."""
+        """Add reasoning to the open message of the assistant, or keep it for the next."""
         content: list[dict[str, Any]] = []
         if self._takes_thoughts:
             content = item.take("content", list[dict[str, Any]]) or item.take("summary", list[dict[str, Any]]) or []
@@ -146,22 +146,22 @@ class Conversation:
 
     def _result(self, item: Fields) -> None:
         call_id, output = item.need("call_id"), item.need("output")
-        item.pass_over("name", "namespace")  # of the tool: the call has them
+        item.pass_over("name", "namespace")  # the call has them too
         self._close()
         path = item.named("output")
         content = output if is_string(output) else self._parts(output, path, of_call=call_id)
         self._said.append({"role": "tool", "tool_call_id": call_id, "content": content})
 
     def _show(self) -> None:
-        """Say what tools showed, in a user's message: results have to follow their calls without a break."""
+        """Add what tools showed as a user's message. It comes after all results, which must follow their calls."""
         if self._shown:
             self._said.append({"role": "user", "content": self._shown})
             self._shown = []
 
     def _parts(self, raw: msgspec.Raw, path: str, *, of_call: msgspec.Raw | None = None) -> Content:
-        """Return the parts of a message; the text itself where there is nothing but one plain text.
+        """Return the parts of a message; a string if there is only one text.
 
-        Of the result of a call only text is said here, and where to look for the rest.
+        Of the result of a call only text is returned, and a note where the rest is.
         """
         said: list[Part] = []
         for part in objects_of(raw, path):
@@ -181,7 +181,7 @@ class Conversation:
         return said
 
     def _part(self, part: Fields) -> Part | None:
-        """Return a part as chat has it, None where it is lost, which is told then."""
+        """Return a part in chat's form; None if it is lost, which is noted."""
         said: Part | None = None
         match kind := part.take("type", str):
             case "input_text":

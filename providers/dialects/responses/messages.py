@@ -1,11 +1,11 @@
-"""The messages of a chat completion as the items of a Responses request's input."""
+"""Translates the messages of a chat completion into the input items of a Responses request."""
 
 from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Malformed
 from providers.dialects.responses.fields import Fields, Losses, is_string, objects_of
+from providers.dialects.wording import Malformed
 
 Item = dict[str, Any]
 
@@ -17,19 +17,19 @@ _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")
 
 
 class Transcript:
-    """Input items, made out of chat messages in their order."""
+    """Input items, made from chat messages in their order."""
 
     def __init__(self, losses: Losses) -> None:
         self.instructions: msgspec.Raw | None = None
         self.items: list[Item] = []
         self._losses = losses
-        self._custom_calls: set[bytes] = set()  # their ids, raw: the results of custom tools are items of another type
+        self._custom_calls: set[bytes] = set()  # their ids, raw: their results are items of another type
 
     def add(self, message: Fields) -> None:
-        """Add one message; a system message that comes first is the instructions.
+        """Add one message; a system message at the beginning becomes the instructions.
 
         Raises:
-            Malformed: it lacks what its role demands.
+            Malformed: it lacks a field that its role requires.
 
         """
         match role := message.take("role", str):
@@ -86,12 +86,12 @@ class Transcript:
         else:
             item["arguments"] = inner.need("arguments")
         self.items.append(item)
-        call.pass_over("index")  # of a stream, kept by some clients
+        call.pass_over("index")  # from a stream; some clients keep it
         call.lose_rest(self._losses, _NO_SUCH_FIELD)
 
     def _result(self, message: Fields) -> None:
         call_id, content = message.need("tool_call_id"), message.need("content")
-        message.pass_over("name")  # of the tool: the call has it
+        message.pass_over("name")  # the call has it too
         output = content if is_string(content) else self._parts(content, message.named("content"))
         kind = "custom_tool_call_output" if bytes(call_id) in self._custom_calls else "function_call_output"
         self.items.append({"type": kind, "call_id": call_id, "output": output})

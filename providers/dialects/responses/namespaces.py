@@ -1,19 +1,19 @@
-"""Tools in namespaces, which chat completions do not have: there each has one name that says both."""
+"""Tools in namespaces. Chat completions have none: there the namespace becomes a part of the tool's name."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import decoded, raw_json
 from providers.dialects.responses.fields import Fields, Losses, objects_of
 from providers.dialects.tool_names import flat_name
+from providers.dialects.wording import decoded, raw_json
 
 
 def opened(raw: msgspec.Raw | None, losses: Losses) -> list[Fields]:
-    """Return the tools of a request, those of namespaces among them, under the names they have in chat.
+    """Return the tools of a request, also those inside namespaces, with their names in chat.
 
-    What a namespace says of itself stands before what its first tool says.
+    The description of a namespace is put before that of its first tool.
 
     Raises:
         Malformed: a namespace lacks its name or its tools.
@@ -41,7 +41,7 @@ def opened(raw: msgspec.Raw | None, losses: Losses) -> list[Fields]:
 
 
 def names_of(raw: msgspec.Raw | None) -> Mapping[str, tuple[str, str]]:
-    """Return the namespace and name of each tool in one, by its name in chat."""
+    """Return the namespace and the name of each tool that is in a namespace, by its name in chat."""
     names: dict[str, tuple[str, str]] = {}
     for tool in decoded(raw, list[dict[str, Any]], "tools") or ():
         if tool.get("type") == "namespace":
@@ -52,10 +52,10 @@ def names_of(raw: msgspec.Raw | None) -> Mapping[str, tuple[str, str]]:
 
 
 def called_name(item: Fields) -> msgspec.Raw:
-    """Take the name of what an earlier call called, as chat has it.
+    """Take the name of the tool from an earlier call, as it is in chat.
 
     Raises:
-        Malformed: it has none.
+        Malformed: there is none.
 
     """
     name = item.need("name")

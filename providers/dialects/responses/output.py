@@ -1,4 +1,4 @@
-"""The items of a response's output while they are being told, each with the events of its life in the API's order."""
+"""The output items of a response while they are streamed, each with its events in the API's order."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ Item = dict[str, Any]
 
 
 class Said:
-    """A message of the assistant: texts and refusals."""
+    """An item: a message of the assistant, of texts and refusals."""
 
     def __init__(self, telling: Telling, item_id: str, output_index: int) -> None:
         self._telling = telling
@@ -26,7 +26,7 @@ class Said:
         telling.say("response.output_item.added", output_index=output_index, item=self._item)
 
     def text(self, delta: str, logprobs: Sequence[Any]) -> None:
-        """Add a piece of text, with the log probabilities of its tokens if any."""
+        """Add a piece of text, with the log probabilities of its tokens if there are any."""
         part = self._in("output_text", text="", annotations=[], logprobs=[])
         self._pieces.append(delta)
         part["logprobs"].extend(logprobs)
@@ -53,7 +53,7 @@ class Said:
         return self._item
 
     def _in(self, kind: str, **empty: Any) -> Item:
-        """Return the part that is being said, beginning one where it is of another kind."""
+        """Return the open part if it is of this kind, else a new one."""
         if self._part is None or self._part["type"] != kind:
             self._close_part()
             self._part = {"type": kind, **empty}
@@ -81,7 +81,7 @@ class Said:
 
 
 class Thought:
-    """Reasoning: told as itself, or as a summary to a client that asked for one, since it listens to nothing else."""
+    """An item: reasoning, sent as a summary to clients that requested one, since they read nothing else."""
 
     def __init__(self, telling: Telling, item_id: str, output_index: int, *, as_summary: bool) -> None:
         self._telling = telling
@@ -124,7 +124,7 @@ class Thought:
 
 
 class Called:
-    """A call of a function, or of a custom tool, whose argument is plain text."""
+    """An item: a call of a function, or of a custom tool, whose argument is plain text."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Called:
         output_index: int,
         *,
         call_id: str,
-        name: str | tuple[str, str],  # in a namespace: its name, and the tool's
+        name: str | tuple[str, str],  # of the tool; if it is in a namespace, that one's name and the tool's
         is_custom: bool,
     ) -> None:
         namespace, own = ("", name) if isinstance(name, str) else name
@@ -159,7 +159,7 @@ class Called:
         self._telling.say(f"response.{self._kind}_{self._argument}.delta", **self._place, delta=delta)
 
     def close(self, status: str) -> Item:
-        """End the item and return it. A function that was called without arguments gets none, in JSON."""
+        """End the item and return it. The missing arguments of a function become an empty JSON object."""
         if self._argument == "arguments" and status == "completed" and not self._pieces:
             self.add("{}")
         whole = self._item[self._argument] = "".join(self._pieces)

@@ -1,4 +1,4 @@
-"""JSON objects read as far as they fit their types: what does not is taken as absent, since providers surprise."""
+"""Reads JSON objects leniently: fields of another type than expected are ignored."""
 
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ def read(data: bytes, struct: type[_S]) -> _S:
     """Read an event's data.
 
     Raises:
-        UpstreamError: it is no JSON object (invalid_response).
+        UpstreamError: it is not a JSON object (invalid_response).
 
     """
     try:
@@ -26,7 +26,7 @@ def read(data: bytes, struct: type[_S]) -> _S:
 
 
 def lenient(raw: msgspec.Raw, struct: type[_S]) -> _S:
-    """Read a value inside an event; an empty object where it is none."""
+    """Read an object inside an event; an empty one if it is not an object."""
     try:
         return msgspec.json.decode(raw, type=struct)
     except msgspec.ValidationError:

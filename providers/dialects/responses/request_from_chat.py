@@ -1,19 +1,19 @@
-"""A chat completion, rendered as a Responses request."""
+"""Translates a chat completion request into a Responses request."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Wording, raw_json
 from providers.dialects.responses.fields import Fields, Losses, objects_of
 from providers.dialects.responses.messages import Transcript
 from providers.dialects.responses.request_to_chat import LOGPROBS, SHARED
 from providers.dialects.responses.tools import responses_tool_choice, responses_tools
+from providers.dialects.wording import Wording, raw_json
 
-_FEWEST_TOKENS = 16  # the API answers a smaller max_output_tokens with an error
+_FEWEST_TOKENS = 16  # the API's minimum of max_output_tokens
 
-_LOST: Mapping[str, tuple[str, tuple[bytes, ...]]] = {  # why, and the values that ask for nothing
+_LOST: Mapping[str, tuple[str, tuple[bytes, ...]]] = {  # the reason, and the values that are defaults
     "n": ("Responses gives one answer", (b"1",)),
     "stop": ("Responses has no stop sequences", (b"[]",)),
     "seed": ("Responses takes no seed", ()),
@@ -32,10 +32,10 @@ _NO_SUCH_FIELD = "Responses has no such field"
 
 
 def from_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
-    """Return a chat completion as a Responses request that is not stored.
+    """Translate a chat completion request into a Responses request that is not stored.
 
     Raises:
-        Malformed: it lacks its messages, or what it says is of another type than the API demands.
+        Malformed: it has no messages, or a field has another type than the API requires.
 
     """
     asked, losses = Fields(fields), Losses()
@@ -46,7 +46,7 @@ def from_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
     if transcript.instructions is not None:
         said["instructions"] = transcript.instructions
     said["input"] = transcript.items
-    said["store"] = False  # the default is true, and a stored call could not be raced
+    said["store"] = False  # the default is true, and a call that is stored is not raced
     if tools := responses_tools(asked.raw("tools"), losses):
         said["tools"] = tools
     choice = responses_tool_choice(asked.raw("tool_choice"), losses)
@@ -60,9 +60,9 @@ def from_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
     if asked.take("logprobs", bool):
         said["include"] = [LOGPROBS]
         said |= asked.several("top_logprobs")
-    asked.lose("top_logprobs", losses, "log probabilities are told only where logprobs is true", b"0")
+    asked.lose("top_logprobs", losses, "log probabilities are returned only if logprobs is true", b"0")
     options = asked.inner("stream_options")
-    options.pass_over("include_usage")  # Responses always tells it
+    options.pass_over("include_usage")  # Responses always sends usage
     options.lose("include_obfuscation", losses, "translated streams are not padded", b"false", hint=True)
     options.lose_rest(losses, _NO_SUCH_FIELD)
     asked.lose("prediction", losses, "Responses takes no prediction of the answer", hint=True)

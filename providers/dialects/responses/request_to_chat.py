@@ -1,16 +1,16 @@
-"""A Responses request, rendered as a chat completion."""
+"""Translates a Responses request into a chat completion request."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Malformed, Wording, raw_json
 from providers.dialects.responses.fields import Fields, Losses, is_string, objects_of
 from providers.dialects.responses.items import Conversation
 from providers.dialects.responses.tools import chat_tool_choice, chat_tools
+from providers.dialects.wording import Malformed, Wording, raw_json
 
-SHARED = (  # what both APIs call by the same name, and mean the same by
+SHARED = (  # fields with the same name and meaning in both APIs
     "model",
     "stream",
     "temperature",
@@ -25,7 +25,7 @@ SHARED = (  # what both APIs call by the same name, and mean the same by
 )
 LOGPROBS = "message.output_text.logprobs"
 
-_LOST: Mapping[str, tuple[str, bytes]] = {  # why, and the value that asks for nothing
+_LOST: Mapping[str, tuple[str, bytes]] = {  # the reason, and the value that is the default
     "previous_response_id": ("chat completions keep no earlier responses", b"null"),
     "conversation": ("chat completions keep no conversations", b"null"),
     "prompt": ("chat completions have no prompt templates", b"null"),
@@ -37,15 +37,15 @@ _LOST: Mapping[str, tuple[str, bytes]] = {  # why, and the value that asks for n
     "moderation": ("chat completions give the results of moderation in another shape", b"null"),
 }
 _AUTO, _NONE = msgspec.Raw(b'"auto"'), msgspec.Raw(b'"none"')
-_STATE = ("previous_response_id", "conversation", "prompt")  # with any of them, input may be left out
+_STATE = ("previous_response_id", "conversation", "prompt")  # with any of them, input is optional
 _NO_SUCH_FIELD = "chat completions have no such field"
 
 
 def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wording:
-    """Return a Responses request as a chat completion; with ``thoughts``, earlier ones as ``reasoning_content``.
+    """Translate a Responses request; with ``thoughts``, earlier reasoning is sent as ``reasoning_content``.
 
     Raises:
-        Malformed: it lacks its input, or what it says is of another type than the API demands.
+        Malformed: it has no input, or a field has another type than the API requires.
 
     """
     asked, losses = Fields(fields), Losses()
@@ -61,7 +61,7 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
     options = asked.inner("stream_options")
     options.lose("include_obfuscation", losses, "translated streams are not padded", b"false", hint=True)
     options.lose_rest(losses, _NO_SUCH_FIELD)
-    asked.lose("client_metadata", losses, "it tells OpenAI of the client, not the model of the question", hint=True)
+    asked.lose("client_metadata", losses, "it is information for OpenAI, not for the model", hint=True)
     for name, (reason, plain) in _LOST.items():
         asked.lose(name, losses, reason, plain)
     asked.lose_rest(losses, _NO_SUCH_FIELD)
@@ -86,7 +86,7 @@ def _tools(asked: Fields, losses: Losses) -> dict[str, Any]:
     tools = chat_tools(asked.raw("tools"), losses)
     choice = asked.raw("tool_choice")
     how = asked.several("parallel_tool_calls")
-    if not tools:  # chat completions refuse both then
+    if not tools:  # chat completions refuse both without tools
         if choice not in (None, _AUTO, _NONE):
             losses.add("tool_choice", "there is no tool to choose that chat completions have")
         return {}
@@ -117,7 +117,7 @@ def _text(text: Fields, losses: Losses) -> dict[str, Any]:
 def _reasoning(reasoning: Fields, losses: Losses) -> dict[str, Any]:
     effort = reasoning.raw("effort")
     for name in ("summary", "generate_summary"):
-        reasoning.lose(name, losses, "chat completions tell reasoning itself, if any, and no summary of it", hint=True)
+        reasoning.lose(name, losses, "chat completions return reasoning itself, if any, not a summary", hint=True)
     reasoning.lose("context", losses, _NO_SUCH_FIELD, b'"auto"')
     reasoning.lose("mode", losses, _NO_SUCH_FIELD, b'"standard"')
     reasoning.lose_rest(losses, _NO_SUCH_FIELD)
@@ -130,8 +130,8 @@ def _logprobs(asked: Fields, losses: Losses) -> dict[str, Any]:
         if name == "reasoning.encrypted_content":
             losses.add(f"include[{number}]", "chat completions have no encrypted reasoning", hint=True)
         elif name != LOGPROBS:
-            # They tell more of what hosted tools did and of what was sent: nothing, without either.
-            losses.add(f"include[{number}]", f"chat completions tell no {name}", hint=True)
+            # These add details of hosted tools and of the request's own parts: without either there are none to add.
+            losses.add(f"include[{number}]", f"chat completions do not return {name}", hint=True)
     most_likely = asked.take("top_logprobs", int) or 0
     if LOGPROBS not in included and not most_likely:
         return {}

@@ -1,4 +1,4 @@
-"""One item of a whole response, retold with the events that would have told it."""
+"""One item of a whole response as the events that would have streamed it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,13 +13,13 @@ _NO_PARTS = msgspec.Raw(b"[]")
 _EMPTY = msgspec.Raw(b'""')
 _IN_PROGRESS = msgspec.Raw(b'"in_progress"')
 
-_TEXTS: Mapping[bytes, tuple[str, str]] = {  # of a part's type: the field of its text, and what its events are called
+_TEXTS: Mapping[bytes, tuple[str, str]] = {  # by a part's type: the field of its text, and the name of its events
     b'"output_text"': ("text", "response.output_text"),
     b'"refusal"': ("refusal", "response.refusal"),
     b'"reasoning_text"': ("text", "response.reasoning_text"),
     b'"summary_text"': ("text", "response.reasoning_summary_text"),
 }
-_ARGUMENTS: Mapping[bytes, tuple[str, str]] = {  # likewise of an item's
+_ARGUMENTS: Mapping[bytes, tuple[str, str]] = {  # likewise by an item's type
     b'"function_call"': ("arguments", "response.function_call_arguments"),
     b'"mcp_call"': ("arguments", "response.mcp_call_arguments"),
     b'"custom_tool_call"': ("input", "response.custom_tool_call_input"),
@@ -30,10 +30,10 @@ _lists = msgspec.json.Decoder(list[msgspec.Raw] | None)
 
 
 def retell(telling: Telling, output_index: int, raw: msgspec.Raw) -> None:
-    """Tell an item: one delta for each of its texts; of what has none, the beginning and the end.
+    """Send an item: its beginning, one delta for each of its texts, and its end.
 
     Raises:
-        msgspec.ValidationError: it is no item.
+        msgspec.ValidationError: it is not an item.
 
     """
     item = _objects.decode(raw)

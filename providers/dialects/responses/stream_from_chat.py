@@ -1,4 +1,4 @@
-"""A chat completion's event stream, told as a Responses stream."""
+"""Translates a stream of chat chunks into a Responses stream."""
 
 import re
 import time
@@ -8,28 +8,29 @@ from typing import Any
 
 import msgspec
 
-from providers.chunks import DONE
-from providers.dialects.dialect import decoded
+from providers.dialects.chunk import DONE
 from providers.dialects.responses.echo import Echo
 from providers.dialects.responses.namespaces import names_of
 from providers.dialects.responses.output import Called, Item, Said, Thought
 from providers.dialects.responses.telling import Telling
 from providers.dialects.responses.thoughts import TRANSLATED
 from providers.dialects.responses.usage import responses_usage
+from providers.dialects.wording import decoded
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
 
 _INCOMPLETE = {"length": "max_output_tokens", "model_length": "max_output_tokens", "content_filter": "content_filter"}
-_STEM = re.compile(r"[A-Za-z0-9_-]{1,48}")  # of an id that clients may send back in an item's, of 64 at most
+# A part of item ids. Clients may send them back, and they have 64 characters at most.
+_STEM = re.compile(r"[A-Za-z0-9_-]{1,48}")
 
 _chunks = msgspec.json.Decoder(dict[str, Any])
 
 
 class FromChat:
-    """Tells one answer. Items follow each other as in the API, but for calls: chat may add to each until the end.
+    """Translates one answer. One item follows the other, as in the API; only calls stay open together until the end.
 
-    The last event needs the usage, which comes after the finish reason: it is told at [DONE], or at the end of the
-    stream, if there has been a finish reason.
+    The last event needs the usage, which follows the finish reason. So it is sent at [DONE], or at the end of the
+    stream if there was a finish reason.
     """
 
     def __init__(
@@ -45,22 +46,22 @@ class FromChat:
         self._wall_clock = wall_clock
         self._new_id = new_id
         self._telling = Telling()
-        self._echo: Echo | None = None  # once the first chunk has come
-        self._stem = ""  # of all ids
-        self._count = 0  # of items begun
-        self._items: dict[int, Item] = {}  # those that are over, by their place in the output
+        self._echo: Echo | None = None  # None until the first chunk
+        self._stem = ""  # a part of all ids
+        self._count = 0  # items begun so far
+        self._items: dict[int, Item] = {}  # complete items by their index in the output
         self._open: tuple[int, Said | Thought] | None = None
-        self._calls: dict[Any, tuple[int, Called]] = {}  # those that are open, by the index or id chat gives them
-        self._nameless: dict[Any, list[tuple[str, str]]] = {}  # ids and arguments of calls whose name has not come
+        self._calls: dict[Any, tuple[int, Called]] = {}  # open calls, by their index or id in chat
+        self._nameless: dict[Any, list[tuple[str, str]]] = {}  # ids and arguments of calls without a name so far
         self._usage: dict[str, Any] | None = None
         self._finish_reason: str | None = None
         self._over = False
 
     def feed(self, block: bytes) -> bytes:
-        """Return what whole events of a chat completion say, ``b""`` where they say nothing yet.
+        """Translate whole events of a chat completion; return ``b""`` if nothing can be sent yet.
 
         Raises:
-            UpstreamError: an event is no JSON object (invalid_response). The provider's error is told as one.
+            UpstreamError: an event is not a JSON object (invalid_response). A provider's error becomes an error event.
 
         """
         for event in events(block):
@@ -68,14 +69,14 @@ class FromChat:
             if self._over or not data:
                 continue
             if data == DONE:
-                if self._echo is not None:  # else nothing was answered, and an end alone must not look like an answer
+                if self._echo is not None:  # otherwise there is no answer: an end alone must not look like one
                     self._complete(self._echo)
             else:
                 self._take(_read(data))
         return self._telling.take()
 
     def end(self) -> bytes:
-        """Return the last event, unless it has been told, or the answer broke off before its finish reason."""
+        """Return the last event, unless it was sent, or the answer broke off before its finish reason."""
         if self._echo is not None and self._finish_reason is not None and not self._over:
             self._complete(self._echo)
         return self._telling.take()
@@ -100,7 +101,7 @@ class FromChat:
 
     def _hear(self, delta: dict[str, Any], logprobs: Any) -> None:
         thought, text = _texts(delta.get("content"))
-        # Some send the same under both names.
+        # Some servers send the same text under both names.
         if thought := thought + (_string(delta.get("reasoning")) or _string(delta.get("reasoning_content"))):
             self._thinking().add(thought)
         if text:
@@ -180,7 +181,7 @@ class FromChat:
             self._items[number] = item.close(status)
 
     def _close_all(self, status: str) -> None:
-        """End what is open, with ``status`` what was begun last; calls that came before it are whole."""
+        """End all open items. The last one ends with ``status``; calls before it are complete."""
         if self._nameless:
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "called a tool without a name")
         self._close_open(status)
@@ -238,7 +239,7 @@ def _usage(chunk: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _texts(content: Any) -> tuple[str, str]:
-    """Return the reasoning and the text of a delta's content; Mistral's is a list of parts, some of them thinking."""
+    """Return the reasoning and the text of a delta's content; Mistral sends a list of parts, some of them thinking."""
     if isinstance(content, str):
         return "", content
     thoughts, texts = [], []
@@ -250,6 +251,6 @@ def _texts(content: Any) -> tuple[str, str]:
 
 
 def _flat(annotation: dict[str, Any]) -> dict[str, Any]:
-    """Return an annotation, whose facts chat has in an object of its type."""
+    """Return an annotation in flat form; chat nests its fields in an object named by its type."""
     inner = annotation.get(str(annotation.get("type")))
     return {"type": annotation.get("type"), **inner} if isinstance(inner, dict) else annotation

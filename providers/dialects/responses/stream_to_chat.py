@@ -1,11 +1,10 @@
-"""A Responses stream, told as a chat completion's event stream."""
+"""Translates a Responses stream into a stream of chat chunks."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from providers.chunks import DONE
+from providers.dialects.chunk import DONE
 from providers.dialects.responses.errors import with_status
 from providers.dialects.responses.reading import lenient, read
 from providers.dialects.responses.usage import chat_usage
@@ -67,26 +66,26 @@ _events = msgspec.json.Decoder(_Event)
 
 
 class ToChat:
-    """Tells one answer. What a server tells only when an item, or all of the answer, is whole is told then.
+    """Translates one answer. What a server sends only in complete items, or in the last event, is sent then.
 
-    Deltas are known by their item and kind, not by the index of their part: there are servers that count it wrongly.
+    Deltas are identified by their item and kind, not by the index of their part: some servers count that wrongly.
     """
 
-    def __init__(self, asked: Mapping[str, msgspec.Raw]) -> None:
-        del asked  # chunks echo nothing of the request
+    def __init__(self) -> None:
         self._top: dict[str, Any] = {"id": "", "object": "chat.completion.chunk", "created": 0, "model": ""}
         self._began = False
         self._over = False
-        self._told: set[tuple[int, str]] = set()  # kinds of deltas told, of each item of the output
-        self._calls: dict[int, tuple[int, str, str]] = {}  # by their items' place: index, kind and argument in chat
-        self._thoughts: dict[int, str] = {}  # the event whose deltas tell an item's reasoning: summary or itself
+        self._told: set[tuple[int, str]] = set()  # item and kind of the deltas that were sent
+        # By the item's index in the output:
+        self._calls: dict[int, tuple[int, str, str]] = {}  # the call's index in chat, its kind, its argument's name
+        self._thoughts: dict[int, str] = {}  # the event that brings its reasoning: the text itself or a summary
         self._out: list[bytes] = []
 
     def feed(self, block: bytes) -> bytes:
-        """Return what whole events of a response say, ``b""`` where they say nothing.
+        """Translate whole events of a response; return ``b""`` if there is nothing to send.
 
         Raises:
-            UpstreamError: an event is no JSON object (invalid_response). The provider's error is told as one.
+            UpstreamError: an event is not a JSON object (invalid_response). A provider's error becomes an error event.
 
         """
         for event in events(block):
@@ -98,7 +97,7 @@ class ToChat:
         return told
 
     def end(self) -> bytes:
-        """Return nothing: a response tells its end itself, and one that does not broke off."""
+        """Return nothing: a response without a last event broke off."""
         return b""
 
     def _take(self, event: _Event) -> None:
@@ -125,7 +124,7 @@ class ToChat:
                 self._take_state(event)
 
     def _take_state(self, event: _Event) -> None:
-        """Take an event of the response as a whole."""
+        """Translate an event with the state of the whole response."""
         if event.type == "error" or event.error:
             error = event.error or {"code": event.code, "message": event.message}
             self._fail(error if isinstance(error, dict) else {"message": str(error)})
@@ -156,7 +155,7 @@ class ToChat:
             top["service_tier"] = response.service_tier
 
     def _all_told(self, response: _Response) -> bool:
-        """Tell the whole output where no event did, and return whether there are calls in it."""
+        """Send the parts of the output that no event had; return whether it has calls."""
         if not self._told:
             for index, item in enumerate(response.output or ()):
                 self._finish_item(index, lenient(item, _Item))
@@ -191,7 +190,7 @@ class ToChat:
             self._delta(index, "argument", {"tool_calls": [{"index": number, kind: {argument: piece}}]})
 
     def _finish_item(self, index: int, item: _Item) -> None:
-        """Tell what an item has and no delta of it has told."""
+        """Send the parts of an item that no delta had."""
         self._begin_call(index, item)
         if (index, "argument") not in self._told and (whole := item.arguments or item.input):
             self._argument(index, whole)
@@ -216,7 +215,7 @@ class ToChat:
         self._out.append(b"data: [DONE]\n\n")
 
     def _fail(self, error: dict[str, Any]) -> None:
-        """Tell an error as one: it is for who reads the chunks to say what it is, and to hide what is secret in it."""
+        """Send an error as an event. The reader of the chunks classifies it, and masks secrets in it."""
         self._over = True
         self._event({"error": with_status(error)})
 
@@ -236,6 +235,6 @@ def _read(data: bytes) -> _Event:
 
 
 def _nested(annotation: dict[str, Any]) -> dict[str, Any]:
-    """Return an annotation as chat has it, its facts in an object of its type."""
+    """Return an annotation in chat's form, its fields nested in an object named by its type."""
     kind = str(annotation.get("type"))
     return {"type": kind, kind: {name: value for name, value in annotation.items() if name != "type"}}

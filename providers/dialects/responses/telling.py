@@ -1,4 +1,4 @@
-"""The typed events of a Responses stream, numbered as they are told."""
+"""Writes the typed events of a Responses stream, with their sequence numbers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,27 +9,27 @@ from providers.dialects.responses.errors import error_event
 
 
 class Telling:
-    """Events told and not yet taken."""
+    """Events that were written and not taken yet."""
 
     def __init__(self) -> None:
         self._number = 0
         self._told: list[bytes] = []
 
     def say(self, kind: str, **fields: Any) -> None:
-        """Tell one event."""
+        """Write one event."""
         data = msgspec.json.encode({"type": kind, "sequence_number": self._number, **fields})
-        if b"\n" in data or b"\r" in data:  # in raw JSON that somebody has laid out; an event's data is one line
+        if b"\n" in data or b"\r" in data:  # raw JSON may be pretty-printed; an event's data is one line
             data = msgspec.json.format(data, indent=-1)
         self._told.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), data))
         self._number += 1
 
     def fail(self, error: Mapping[str, Any]) -> None:
-        """Tell an error, after which nothing is to be told."""
+        """Write an error, which must be the last event."""
         self._told.append(error_event(error, self._number))
         self._number += 1
 
     def take(self) -> bytes:
-        """Return what has been told since the last time."""
+        """Return the events that were written since the last call."""
         told = b"".join(self._told)
         self._told.clear()
         return told

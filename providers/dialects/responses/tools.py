@@ -1,21 +1,21 @@
-"""Tools and the choice among them: flat in Responses, each within an object of its own kind in chat completions."""
+"""Translates tools and tool_choice: flat in Responses, nested in an object named by the type in chat completions."""
 
 from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Malformed, decoded
 from providers.dialects.responses.fields import Fields, Losses, Object, is_string, objects_of
 from providers.dialects.responses.namespaces import opened
+from providers.dialects.wording import Malformed, decoded
 
 _FALSE = msgspec.Raw(b"false")
 _NO_SUCH_FIELD = "the other API has no such field in a tool"
 
 
 def chat_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
-    """Return the tools of a Responses request as chat completions have them; a hosted one is a loss.
+    """Return the tools of a Responses request in chat's form; a hosted tool is a loss.
 
-    Those of a namespace get a name that says both (``namespaces.py``).
+    A tool in a namespace gets the namespace as a part of its name (``namespaces.py``).
     """
     said: list[Any] = []
     names: set[bytes] = set()
@@ -42,7 +42,7 @@ def chat_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
 
 
 def responses_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
-    """Return the tools of a chat completion as Responses has them."""
+    """Return the tools of a chat completion in Responses' form."""
     said: list[Any] = []
     for tool in objects_of(raw, "tools"):
         kind = tool.take("type", str)
@@ -52,7 +52,7 @@ def responses_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
         inner = tool.inner(kind)
         flat: dict[str, Any] = {"type": kind, "name": inner.need("name"), **inner.several("description")}
         if kind == "function":
-            # Responses makes a schema strict, and with that all its fields required, unless told not to.
+            # Unless ``strict`` is false, Responses makes a schema strict, and with it all fields required.
             flat |= {"parameters": None, "strict": False, **inner.several("parameters", "strict")}
         elif format_ := _flat_format(inner.inner("format"), losses):
             flat["format"] = format_
@@ -63,7 +63,7 @@ def responses_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
 
 
 def chat_tool_choice(raw: msgspec.Raw | None, losses: Losses) -> Any:
-    """Return a Responses request's choice of tools as chat completions say it, None where that cannot be."""
+    """Return a Responses request's tool_choice in chat's form, None where chat has no such choice."""
     if raw is None or is_string(raw):
         return raw
     choice = Fields(decoded(raw, Object, "tool_choice"), "tool_choice")
@@ -82,7 +82,7 @@ def chat_tool_choice(raw: msgspec.Raw | None, losses: Losses) -> Any:
 
 
 def responses_tool_choice(raw: msgspec.Raw | None, losses: Losses) -> Any:
-    """Return a chat completion's choice of tools as Responses says it, None where that cannot be."""
+    """Return a chat completion's tool_choice in Responses' form, None where Responses has no such choice."""
     if raw is None or is_string(raw):
         return raw
     choice = Fields(decoded(raw, Object, "tool_choice"), "tool_choice")
@@ -104,7 +104,7 @@ def responses_tool_choice(raw: msgspec.Raw | None, losses: Losses) -> Any:
 
 def _chat_function(tool: Fields) -> Object:
     function = {"name": tool.need("name"), **tool.several("description", "parameters", "strict")}
-    # Left out, Responses makes a schema strict as far as it goes; chat would refuse one that is not: it stays out.
+    # Without ``strict``, Responses is strict where the schema allows. Chat refuses other schemas, so it is not set.
     if function.get("strict") == _FALSE:
         del function["strict"]
     return function
@@ -137,7 +137,7 @@ def _flat_format(format_: Fields, losses: Losses) -> dict[str, Any] | None:
 
 
 def _chat_reference(tool: Fields, losses: Losses) -> dict[str, Any] | None:
-    """Return one of the allowed tools, which are named by their type and name."""
+    """Return one of the allowed tools, each given by its type and name."""
     kind = tool.take("type", str)
     if kind in {"function", "custom"}:
         return {"type": kind, kind: {"name": tool.need("name")}}

@@ -1,4 +1,4 @@
-"""The tokens a response took, as Responses and as chat completions count them."""
+"""The tokens of a response, in the fields of Responses and of chat completions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,17 +15,17 @@ _IN_RESPONSES = {chat: responses for responses, chat in _IN_CHAT.items()}
 
 
 def usage_of_response(reported: Mapping[str, Any]) -> Usage:
-    """Read the ``usage`` of a response; servers that call its counts as chat completions do are understood too."""
+    """Read the ``usage`` of a response; the names of chat completions are accepted too."""
     return usage_of(chat_usage(reported))
 
 
 def chat_usage(reported: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ``usage`` of a response as a chat completion has it."""
+    """Return the ``usage`` of a response in the fields of a chat completion."""
     return {_IN_CHAT.get(name, name): value for name, value in reported.items()}
 
 
 def responses_usage(reported: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ``usage`` of a chat completion as a response has it, where a count that is not told is 0."""
+    """Return the ``usage`` of a chat completion in the fields of a response; missing counts are 0."""
     counts = usage_of(reported)
     total = (counts.prompt_tokens or 0) + (counts.completion_tokens or 0)
     said = {_IN_RESPONSES.get(name, name): value for name, value in reported.items()}

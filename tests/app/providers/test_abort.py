@@ -9,6 +9,7 @@ import pytest
 import uvloop
 
 from providers.dialects.dialect import Dialect
+from providers.dialects.index import DIALECTS
 from providers.exchange import Request
 from providers.http.dialing import TlsContexts
 from providers.http_upstream import HttpUpstream
@@ -16,7 +17,6 @@ from tests.app.providers.origin import LAST_CHUNK, STREAM_HEAD, Connection, Orig
 
 TOKEN = chunked(b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n')
 REQUEST = Request(model="m", fields={})
-DIALECTS = {dialect: Request(model="m", fields={}, dialect=dialect) for dialect in Dialect}
 
 loops = pytest.mark.parametrize(
     "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
@@ -80,13 +80,14 @@ cuts = pytest.mark.parametrize("cut", [cancelled_before_headers, aborted_mid_str
 @loops
 @schemes
 @cuts
-@pytest.mark.parametrize("dialect", Dialect)
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 def test_the_origin_sees_a_cut_loser_go(
     loop_factory: LoopFactory, over_tls: bool, cut: Callable[..., object], dialect: Dialect
 ) -> None:
     async def scenario() -> None:
         async with racing(over_tls=over_tls) as (origin, upstream):
-            connection = await cut(origin, upstream, DIALECTS[dialect])  # type: ignore[misc]  # one of the coroutine functions above
+            request = Request(model="m", fields={}, dialect=dialect)
+            connection = await cut(origin, upstream, request)  # type: ignore[misc]  # one of the coroutine functions above
             await soon(connection.lost.wait())
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.chunks import read_chunk
+from providers.dialects.chat.events import read_event
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
 from providers.http_upstream import HttpUpstream
@@ -263,7 +263,7 @@ async def test_an_error_event_that_echoes_the_key_is_read_without_it(origin: Ori
     error = b'{"error":{"message":"bad key ' + KEY.encode() + b'"}}'
     exchange = await ask(origin, upstream, STREAM_HEAD + chunked(b"data: " + error + b"\n\n") + LAST_CHUNK)
     assert KEY in exchange.secrets
-    found = read_chunk(error, exchange.secrets).error
+    found = read_event(error, exchange.secrets).error
     assert found is not None
     assert found.message == "bad key ***"
 

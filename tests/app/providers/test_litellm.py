@@ -17,7 +17,8 @@ import pytest
 from aiohttp import web
 from aiohttp.client_reqrep import ConnectionKey
 
-from providers.chunks import Chunk, read_chunk
+from providers.dialects.chat.events import read_event
+from providers.dialects.chunk import Chunk
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
 from providers.litellm_upstream import LiteLLM, LiteLLMUpstream
@@ -134,7 +135,7 @@ async def read_all(exchange: Exchange) -> bytes:
 
 
 def chunks(stream: bytes) -> list[Chunk]:
-    return [read_chunk(event.data) for event in events(stream)]
+    return [read_event(event.data) for event in events(stream)]
 
 
 async def test_an_answer_arrives_as_an_openai_stream(upstream: LiteLLMUpstream, anthropic: Messages) -> None:

@@ -13,8 +13,10 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from providers.chunks import Chunk, read_chunk
-from providers.dialects.dialect import Dialect
+from providers.dialects.chat.dialect import CHAT
+from providers.dialects.chat.events import read_event
+from providers.dialects.chunk import Chunk
+from providers.dialects.messages.dialect import MESSAGES
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
 from providers.litellm_upstream import LiteLLM, LiteLLMUpstream
@@ -127,7 +129,7 @@ async def read_all(exchange: Exchange) -> list[Chunk]:
     blocks = []
     while block := await exchange.read():
         blocks.append(block)
-    return [read_chunk(event.data) for event in events(b"".join(blocks))]
+    return [read_event(event.data) for event in events(b"".join(blocks))]
 
 
 @families
@@ -306,7 +308,7 @@ async def test_the_provider_sees_every_cut_loser_go(
 async def test_before_litellm_is_there_nothing_is_known_to_be_lost_but_what_it_is_never_handed() -> None:
     upstream = upstream_to(LiteLLM(), BEDROCK, "http://127.0.0.1:1")
     request = tell(BEDROCK, "answer", seed=1, api_base="elsewhere", metadata={"a": "b"}, store=False)
-    lost = upstream.losses(Dialect.CHAT, BEDROCK.model, request.fields)
+    lost = upstream.losses(CHAT, BEDROCK.model, request.fields)
     assert [(loss.field, loss.hint) for loss in lost] == [("api_base", False), ("metadata", True)]
 
 
@@ -317,21 +319,21 @@ async def test_what_a_model_does_not_know_is_a_loss_unless_it_says_nothing(litel
     heard: dict[str, Any] = {"temperature": 0.1, "max_completion_tokens": 5, "stop": ["x"], "response_format": {"a": 1}}
     unheard: dict[str, Any] = {"seed": 7, "logit_bias": {"1": 2}, "n": 2, "user": "u"}
     fields = tell(BEDROCK, "answer", **silent, **heard).fields
-    assert upstream.losses(Dialect.CHAT, BEDROCK.model, fields) == ()
+    assert upstream.losses(CHAT, BEDROCK.model, fields) == ()
     fields = tell(BEDROCK, "answer", **heard, **unheard).fields
-    lost = upstream.losses(Dialect.CHAT, BEDROCK.model, fields)
+    lost = upstream.losses(CHAT, BEDROCK.model, fields)
     assert [(loss.field, loss.hint) for loss in lost] == [
         ("seed", False), ("logit_bias", False), ("n", False), ("user", True),
     ]  # fmt: skip
-    assert upstream.losses(Dialect.MESSAGES, BEDROCK.model, fields)
+    assert upstream.losses(MESSAGES, BEDROCK.model, fields)
 
 
 async def test_cache_markers_are_a_hint_where_the_provider_has_none(litellm: LiteLLM) -> None:
     part = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
     fields = {"messages": msgspec.Raw(msgspec.json.encode([{"content": [part]}]))}
-    lost = upstream_to(litellm, MISTRAL, "").losses(Dialect.CHAT, MISTRAL.model, fields)
+    lost = upstream_to(litellm, MISTRAL, "").losses(CHAT, MISTRAL.model, fields)
     assert [loss.hint for loss in lost] == [True]
-    assert upstream_to(litellm, GEMINI, "").losses(Dialect.CHAT, GEMINI.model, fields) == ()
+    assert upstream_to(litellm, GEMINI, "").losses(CHAT, GEMINI.model, fields) == ()
 
 
 @families

@@ -18,7 +18,7 @@ from gateway.racing.measurement import LEAST_BUCKET, Measurement
 from gateway.racing.recording import attempt_record
 from gateway.steering.constants import BUCKETS
 from gateway.steering.histogram import edge_s
-from providers.chunks import read_chunk
+from providers.dialects.chat.events import read_event
 from providers.sendings import Sendings
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
 from tests.unit.racing.track import delta
@@ -190,7 +190,7 @@ def measured(at: datetime, *gaps_ms: float) -> Entry:
         if number % 2:
             measurement.plain(1, 4, now)
         else:
-            measurement.event(read_chunk(delta("four").removeprefix(b"data: ").strip()), now)
+            measurement.event(read_event(delta("four").removeprefix(b"data: ").strip()), now)
     asked = Call(
         id=new_id(), received_at=1000.0, started_at=at, client="anna", model="llama", endpoint="chat.completions",
         streamed=True, mode=Mode.SINGLE, objective=Objective.FIRST_TOKEN, win_on=WinOn.ANY, prompt_class=0,

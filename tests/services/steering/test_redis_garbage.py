@@ -72,11 +72,9 @@ class Replica:
                 assert {launch.deployment for launch in plan.launches} <= set(DEPLOYMENTS)
                 assert all(isfinite(launch.delay_s) and launch.delay_s >= 0 for launch in plan.launches)
                 msgspec.json.encode(plan.explanation)
-        boards = self.steering.leaderboards()
-        written = msgspec.json.encode({"models": boards})
+        written = msgspec.json.encode(self.steering.leaderboard(MODEL))
         json.loads(written, parse_constant=_refuse)
-        [rows] = [board["deployments"] for board in msgspec.json.decode(written)["models"] if board["model"] == MODEL]
-        return list(rows)
+        return list(msgspec.json.decode(written)["deployments"])
 
     async def close(self) -> None:
         await self.board.close()

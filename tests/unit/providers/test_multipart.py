@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from providers.dialects.dialect import Malformed
+from providers.dialects.wording import Malformed
 from providers.multipart import Form, read_form
 
 TYPE = 'multipart/form-data; boundary="b b"'

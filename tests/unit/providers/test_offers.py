@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from providers.dialects.chat.answers import events_of_answer
 from providers.errors import ErrorKind, UpstreamError
 from providers.http.encoding import decoded
 from providers.http.response import Response
 from providers.http_exchange import HttpExchange, TranslatedExchange
-from providers.json_stream import events_of_answer
 
 EVENT = b'data: {"choices":[]}\n\n'
 

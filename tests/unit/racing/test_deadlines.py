@@ -9,6 +9,7 @@ import pytest
 from gateway.calls import CallRecord, Role
 from gateway.errors import ApiError
 from gateway.racing.gather import GatheringSink
+from providers.dialects.chat.dialect import CHAT
 from providers.errors import ErrorKind, UpstreamError
 from tests.unit.racing.test_race import answers
 from tests.unit.racing.track import Timetable, Track, delta
@@ -52,7 +53,7 @@ def test_a_call_that_failed_has_missed_its_deadline() -> None:
 
 
 def test_an_answer_that_never_became_whole_misses_it_although_its_first_token_came() -> None:
-    record = recorded(Timetable("a", [(0.1, delta("half")), (0.5, DIES)]), sink=GatheringSink(), streamed=False)
+    record = recorded(Timetable("a", [(0.1, delta("half")), (0.5, DIES)]), sink=GatheringSink(CHAT), streamed=False)
     assert record.status_code >= 500
     assert record.deadline_met is False
 

@@ -7,6 +7,7 @@ import pytest
 from gateway.calls import CallRecord
 from gateway.racing.gather import GatheringSink
 from gateway.racing.open_call import Unanswered
+from providers.dialects.chat.dialect import CHAT
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
 from tests.unit.racing.track import FINISH, ROLE, Timetable, Track, delta
@@ -44,8 +45,8 @@ def test_a_call_that_nobody_answered_is_not_recorded_by_the_race() -> None:
 def test_a_loser_that_is_still_watched_when_its_call_goes_on_keeps_its_number_and_its_row() -> None:
     breaks = Timetable("breaks", [(0.1, delta("half")), (0.3, BROKEN)])
     late = Timetable("late", [(2.0, delta("late")), (2.1, FINISH), (2.1, None)], [(0.1, BROKEN)])
-    first = Track(breaks, late, sink=GatheringSink(), audited=["late"], permits=9)
-    following = Track(Timetable("c", [(0.1, delta("well")), (0.2, FINISH), (0.2, None)]), sink=GatheringSink())
+    first = Track(breaks, late, sink=GatheringSink(CHAT), audited=["late"], permits=9)
+    following = Track(Timetable("c", [(0.1, delta("well")), (0.2, FINISH), (0.2, None)]), sink=GatheringSink(CHAT))
 
     async def main() -> CallRecord | Unanswered:
         assert isinstance(await first.race().run(), Unanswered)
@@ -63,7 +64,7 @@ def test_a_loser_that_is_still_watched_when_its_call_goes_on_keeps_its_number_an
 
 def test_a_client_that_hangs_up_before_the_other_model_is_asked_is_recorded_once() -> None:
     breaks = Timetable("breaks", [(0.05, ROLE), (0.1, delta("half")), (0.3, BROKEN)])
-    track = Track(breaks, Reluctant("reluctant"), sink=GatheringSink())
+    track = Track(breaks, Reluctant("reluctant"), sink=GatheringSink(CHAT))
 
     async def main() -> None:
         task = asyncio.create_task(track.race().run())

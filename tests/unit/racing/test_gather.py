@@ -6,18 +6,19 @@ import msgspec
 from gateway.racing.gather import GatheringSink
 from gateway.racing.reading import Block, Part
 from gateway.racing.sink import Winner
-from providers.chunks import read_chunk
+from providers.dialects.chat.dialect import CHAT
+from providers.dialects.chat.events import read_event
 from tests.unit.racing.track import DONE, FINISH, ROLE, Timetable, TimetableExchange, delta, event, usage
 
 
 def gathered(*blocks: bytes) -> Any:
     async def main() -> Any:
-        sink = GatheringSink()
+        sink = GatheringSink(CHAT)
         exchange = TimetableExchange(Timetable("a"), (), 0.0)
         call: Any = None  # not looked at
         await sink.begin(Winner("a", "a", 1, 1.0, 0.1, exchange, call))
         for block in blocks:
-            await sink.write(Block(block, (Part(block, [read_chunk(block.removeprefix(b"data: ").strip())]),)))
+            await sink.write(Block(block, (Part(block, [read_event(block.removeprefix(b"data: ").strip())]),)))
         return msgspec.json.decode(sink.body())
 
     return asyncio.run(main())

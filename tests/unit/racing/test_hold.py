@@ -4,6 +4,7 @@ import pytest
 
 from gateway.calls import Role
 from gateway.racing.gather import GatheringSink
+from providers.dialects.chat.dialect import CHAT
 from providers.errors import ErrorKind, UpstreamError
 from tests.unit.racing.test_race import answers
 from tests.unit.racing.track import DONE, FINISH, ROLE, Timetable, Track, delta
@@ -134,7 +135,7 @@ def test_a_client_that_leaves_during_the_hold_stops_everybody() -> None:
 
 
 def test_a_gathered_answer_is_held_alike() -> None:
-    sink = GatheringSink()
+    sink = GatheringSink(CHAT)
     track = Track(
         answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0),
         Timetable("fast-decoder", [(1.0, delta("quick")), (1.1, FINISH), (1.1, None)]),
@@ -167,5 +168,5 @@ def test_who_is_let_go_during_a_hold_stands_by() -> None:
     slow = Timetable("slow-decoder", [(0.2, delta("half")), (8.0, UpstreamError(ErrorKind.DISCONNECTED, "reset"))])
     speeds = {**SPEEDS, "third": 11.0}
     fast = Timetable("fast-decoder", [(7.0, UpstreamError(ErrorKind.SERVER_ERROR, "no", status=500))] * 2)
-    track = Track(slow, answers("third", 0.5), fast, decode_s=speeds, sink=GatheringSink(), streamed=False)
+    track = Track(slow, answers("third", 0.5), fast, decode_s=speeds, sink=GatheringSink(CHAT), streamed=False)
     assert run(track.run()).status_code == 200

@@ -11,6 +11,10 @@ from gateway.calls import AnswerKind, Flaw, Outcome
 from gateway.racing import answer_text, schema_check
 from gateway.racing.expected import answer_kind
 from gateway.racing.gather import GatheringSink
+from providers.dialects.chat.dialect import CHAT
+from providers.dialects.dialect import Dialect
+from providers.dialects.messages.dialect import MESSAGES
+from providers.dialects.responses.dialect import RESPONSES
 from providers.errors import ErrorKind, UpstreamError
 from tests.unit.racing.track import DONE, Timetable, Track, delta, event, usage
 from tests.unit.racing.virtual_time import run
@@ -238,25 +242,26 @@ def test_losers_and_calls_whose_client_left_are_not_judged() -> None:
 
 def test_an_answer_that_is_gathered_is_judged_too() -> None:
     upstream = Timetable("a", [(0.1, delta("a")), (0.2, end("length")), (0.2, DONE), (0.2, None)])
-    (attempt,) = run(Track(upstream, sink=GatheringSink()).run()).attempts
+    (attempt,) = run(Track(upstream, sink=GatheringSink(CHAT)).run()).attempts
     assert (attempt.outcome, attempt.flaw) == (Outcome.WON, Flaw.TRUNCATED)
 
 
 @pytest.mark.parametrize(
-    ("fields", "kind"),
+    ("dialect", "fields", "kind"),
     [
-        ({}, AnswerKind.PLAIN),
-        ({"tools": []}, AnswerKind.PLAIN),
-        ({"tools": [WEATHER]}, AnswerKind.TOOLS),
-        ({"functions": [{"name": "f"}]}, AnswerKind.TOOLS),
-        ({"tools": [WEATHER], "response_format": {"type": "json_object"}}, AnswerKind.JSON),
-        ({"response_format": {"type": "text"}}, AnswerKind.PLAIN),
-        ({"response_format": None}, AnswerKind.PLAIN),
-        ({"text": {"format": {"type": "json_schema", "schema": {}}}}, AnswerKind.JSON),
-        ({"text": {"verbosity": "low"}}, AnswerKind.PLAIN),
-        ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, AnswerKind.JSON),
-        ({"text": "nonsense"}, AnswerKind.PLAIN),
+        (CHAT, {}, AnswerKind.PLAIN),
+        (CHAT, {"tools": []}, AnswerKind.PLAIN),
+        (CHAT, {"tools": [WEATHER]}, AnswerKind.TOOLS),
+        (CHAT, {"functions": [{"name": "f"}]}, AnswerKind.TOOLS),
+        (CHAT, {"tools": [WEATHER], "response_format": {"type": "json_object"}}, AnswerKind.JSON),
+        (CHAT, {"response_format": {"type": "text"}}, AnswerKind.PLAIN),
+        (CHAT, {"response_format": None}, AnswerKind.PLAIN),
+        (RESPONSES, {"text": {"format": {"type": "json_schema", "schema": {}}}}, AnswerKind.JSON),
+        (RESPONSES, {"text": {"verbosity": "low"}}, AnswerKind.PLAIN),
+        (MESSAGES, {"output_config": {"format": {"type": "json_schema", "schema": {}}}}, AnswerKind.JSON),
+        (RESPONSES, {"text": "nonsense"}, AnswerKind.PLAIN),
     ],
 )
-def test_what_an_answer_is_judged_as(fields: dict[str, Any], kind: AnswerKind) -> None:
-    assert answer_kind({name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}) is kind
+def test_what_an_answer_is_judged_as(dialect: Dialect, fields: dict[str, Any], kind: AnswerKind) -> None:
+    raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}
+    assert answer_kind(raw, dialect) is kind

@@ -6,7 +6,7 @@ import pytest
 from gateway.calls import TokensSource
 from gateway.racing.measurement import Measurement
 from gateway.steering.histogram import bucket, edge_s
-from providers.chunks import read_chunk
+from providers.dialects.chat.events import read_event
 from tests.unit.racing.track import ROLE, delta, event, usage
 
 
@@ -14,7 +14,7 @@ def measured(*timetable: tuple[float, bytes]) -> Measurement:
     """Return the measurement of an attempt launched at second 10 whose events came so many seconds later."""
     measurement = Measurement(10.0)
     for at, data in timetable:
-        measurement.event(read_chunk(data.removeprefix(b"data: ").strip()), 10.0 + at)
+        measurement.event(read_event(data.removeprefix(b"data: ").strip()), 10.0 + at)
     return measurement
 
 

@@ -9,11 +9,11 @@ from gateway.errors import ClientDisconnected
 from gateway.fleet import Clocks
 from gateway.racing.reading import Block
 from gateway.racing.sink import Forward, Winner
+from providers.dialects.chat.answers import events_of_answer
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
 from providers.http.response import Response
 from providers.http_exchange import HttpExchange
-from providers.json_stream import events_of_answer
 from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Step, Timetable, Track, delta, event, usage
 from tests.unit.racing.virtual_time import run
 

@@ -14,6 +14,7 @@ from gateway.errors import (
 from gateway.fleet import Clocks
 from gateway.racing.gather import GatheringSink
 from gateway.racing.reading import Block
+from providers.dialects.chat.dialect import CHAT
 from providers.errors import ErrorKind, UpstreamError
 from providers.prices import Price
 from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Timetable, Track, delta, event, usage
@@ -255,7 +256,7 @@ def test_after_commit_nobody_else_answers() -> None:
 
 def test_a_gathered_answer_that_breaks_off_still_fails_over() -> None:
     dies = Timetable("dies", [(0.1, delta("half")), (0.5, UpstreamError(ErrorKind.DISCONNECTED, "reset"))])
-    sink = GatheringSink()
+    sink = GatheringSink(CHAT)
     track = Track(
         dies, answers("b", 0.2, "whole"), launches=[("dies", 0.0, Role.PRIMARY)], rest=["b"], sink=sink, streamed=False
     )
@@ -267,7 +268,7 @@ def test_a_gathered_answer_that_breaks_off_still_fails_over() -> None:
 
 def test_a_loser_is_asked_again_when_a_gathered_winner_breaks_off() -> None:
     dies = Timetable("dies", [(0.1, delta("half")), (0.5, UpstreamError(ErrorKind.DISCONNECTED, "reset"))])
-    track = Track(dies, answers("loser", 0.3, "whole"), sink=GatheringSink(), streamed=False)
+    track = Track(dies, answers("loser", 0.3, "whole"), sink=GatheringSink(CHAT), streamed=False)
     assert run(track.run()).status_code == 200
     assert [attempt.outcome for attempt in track.recorder.records[0].attempts] == ["failed", "lost", "won"]
 
@@ -486,7 +487,9 @@ def test_a_gathered_winner_proves_the_request_right_after_anothers_400() -> None
     dies = Timetable("dies", [(0.2, delta("half")), (0.5, UpstreamError(ErrorKind.DISCONNECTED, "reset"))])
     picky = refuses("picky", ErrorKind.BAD_REQUEST, 400, at=0.1)
     launches = [("dies", 0.0, Role.PRIMARY), ("picky", 0.0, Role.RACE)]
-    track = Track(dies, picky, answers("b", 0.1), launches=launches, rest=["b"], sink=GatheringSink(), streamed=False)
+    track = Track(
+        dies, picky, answers("b", 0.1), launches=launches, rest=["b"], sink=GatheringSink(CHAT), streamed=False
+    )
     assert run(track.run()).status_code == 200
 
 
@@ -497,7 +500,7 @@ def test_json_that_is_no_completion_fails_over() -> None:
         answers("b", 0.1),
         launches=[("odd", 0.0, Role.PRIMARY)],
         rest=["b"],
-        sink=GatheringSink(),
+        sink=GatheringSink(CHAT),
         streamed=False,
     )
     assert run(track.run()).status_code == 200

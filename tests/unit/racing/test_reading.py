@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.measurement import Measurement
 from gateway.racing.reading import AnswerReader
-from providers.chunks import read_chunk
+from providers.dialects.chat.dialect import CHAT
 from tests.unit.racing.track import CLOCKS, DONE, FINISH, ROLE, delta, event, usage
 
 PLAIN = st.text(min_size=1).map(delta)
@@ -39,7 +39,7 @@ def read(reads: list[bytes]) -> tuple[dict[str, Any], list[bool], bytes]:
         assert task is not None
         clocks = AttemptClocks(CLOCKS, task, lambda: 0.0, asyncio.get_running_loop())
         measurement = Measurement(0.0)
-        reader = AnswerReader(measurement, clocks, (), read_event=read_chunk, drop_usage=True)
+        reader = AnswerReader(measurement, clocks, (), answers=CHAT.answers, drop_usage=True)
         blocks = [reader.read(data, float(number)) for number, data in enumerate(reads, start=1)]
         clocks.stop()
         facts = {name: getattr(measurement, name) for name in Measurement.__slots__}

@@ -21,7 +21,8 @@ from gateway.racing.sink import ClientGone
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import RaceSettings
 from gateway.steering.planner import Launch, Plan
-from providers.dialects.dialect import Dialect, Loss
+from providers.dialects.dialect import Dialect
+from providers.dialects.wording import Loss
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
 from providers.listings import Listing

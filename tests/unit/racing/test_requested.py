@@ -4,6 +4,8 @@ import msgspec
 import pytest
 
 from gateway.racing.requested import Requested, requested
+from providers.dialects.chat.dialect import CHAT
+from providers.dialects.index import DIALECTS
 
 
 def fields(**values: Any) -> dict[str, msgspec.Raw]:
@@ -11,27 +13,30 @@ def fields(**values: Any) -> dict[str, msgspec.Raw]:
 
 
 def test_every_dialect_s_name_for_a_length_is_known() -> None:
-    for name in ("max_tokens", "max_completion_tokens", "max_output_tokens"):
-        assert requested(fields(**{name: 70})).max_tokens == 70
-    assert requested(fields(max_tokens=70, max_completion_tokens=60)).max_tokens == 60
+    for dialect in DIALECTS.values():
+        for name in dialect.requests.parameters.answer_limits:
+            assert requested(fields(**{name: 70}), dialect).max_tokens == 70
+    assert requested(fields(max_tokens=70, max_completion_tokens=60), CHAT).max_tokens == 60
 
 
 def test_temperature_and_tools_are_told() -> None:
-    asked = requested(fields(messages=[], temperature=0.5, tools=[{"type": "function"}, {"type": "function"}]))
+    asked = requested(fields(messages=[], temperature=0.5, tools=[{"type": "function"}, {"type": "function"}]), CHAT)
     assert asked == Requested(None, 0.5, 2)
 
 
 @pytest.mark.parametrize("odd", ["many", None, True, -1, 0, 2**40, {"a": 1}])
 def test_what_makes_no_sense_is_not_told(odd: Any) -> None:
-    assert requested(fields(max_tokens=odd, tools="x")) == Requested()
+    assert requested(fields(max_tokens=odd, tools="x"), CHAT) == Requested()
 
 
 @pytest.mark.parametrize("text", [b"1e999", b"9" * 400, b"-" + b"9" * 400])
 def test_a_number_that_no_column_holds_is_not_told(text: bytes) -> None:
-    assert requested({"temperature": msgspec.Raw(text), "max_tokens": msgspec.Raw(text)}) == Requested()
+    assert requested({"temperature": msgspec.Raw(text), "max_tokens": msgspec.Raw(text)}, CHAT) == Requested()
 
 
 def test_a_whole_temperature_is_stored_like_any_other() -> None:
-    asked = requested({"temperature": msgspec.Raw(b"1" + b"0" * 30)}).temperature  # no integer of SQLite's holds it
+    asked = requested(
+        {"temperature": msgspec.Raw(b"1" + b"0" * 30)}, CHAT
+    ).temperature  # no integer of SQLite's holds it
     assert asked == 1e30
     assert isinstance(asked, float)

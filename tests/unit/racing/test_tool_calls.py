@@ -7,7 +7,7 @@ import pytest
 
 from gateway.racing.measurement import Measurement
 from gateway.racing.tool_calls import MOST_CALLS, MOST_CHARS, ToolCalls
-from providers.chunks import read_chunk
+from providers.dialects.chat.events import read_event as read_chat
 from providers.dialects.messages.events import read_event as read_messages
 from providers.dialects.responses.events import read_event as read_responses
 
@@ -46,7 +46,7 @@ def test_chat_tells_calls_model_and_reason() -> None:
     measurement = Measurement(0.0)
     end = encoded({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
     for at, data in enumerate([chat(0, "", "f"), chat(0, '{"a"'), chat(0, ":1}"), chat(1, "{", "g"), end]):
-        measurement.event(read_chunk(data), at + 1.0)
+        measurement.event(read_chat(data), at + 1.0)
     assert measurement.tool_calls is not None
     assert (measurement.tool_calls.number(), measurement.tool_calls.valid()) == (2, False)
     assert (measurement.model_version, measurement.answer_id) == ("m-0613", "chatcmpl-1")
@@ -58,9 +58,9 @@ def test_the_calls_of_several_choices_are_kept_apart() -> None:
     for at, index in enumerate([0, 1]):
         call = {"index": 0, "function": {"name": "f", "arguments": '{"a": 1}'}}
         choice = {"index": index, "delta": {"tool_calls": [call]}}
-        measurement.event(read_chunk(encoded({"choices": [choice]})), at + 1.0)
+        measurement.event(read_chat(encoded({"choices": [choice]})), at + 1.0)
     both = [{"index": index, "delta": {"tool_calls": [{"index": 1, "function": {"name": "g"}}]}} for index in (0, 1)]
-    measurement.event(read_chunk(encoded({"choices": both})), 3.0)
+    measurement.event(read_chat(encoded({"choices": both})), 3.0)
     assert measurement.tool_calls is not None
     assert (measurement.tool_calls.number(), measurement.tool_calls.valid()) == (4, True)
 

@@ -33,7 +33,9 @@ from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import RaceSettings
 from gateway.steering.planner import Launch, Plan
 from gateway.steering.standings import Estimate
-from providers.dialects.dialect import Dialect, Loss
+from providers.dialects.dialect import Dialect
+from providers.dialects.index import PIVOT
+from providers.dialects.wording import Loss
 from providers.errors import UpstreamError
 from providers.exchange import Answer, Exchange, Request
 from providers.listings import Listing
@@ -351,7 +353,7 @@ class Track:
             tags={},
             replica="test",
             region=None,
-            answer_kind=answer_kind(self._fields),
+            answer_kind=answer_kind(self._fields, PIVOT),
             **self._call_options,  # type: ignore[arg-type] # four named options, checked by Call itself
         )
         if self.open_call is None:

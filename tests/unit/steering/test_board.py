@@ -32,7 +32,7 @@ def test_after_ten_minutes_a_slot_is_forgotten_and_then_its_model() -> None:
     assert board.counts("m", NOW_S + 599, half_life_s=inf) == {"a|n": 1.0}
     assert board.counts("m", NOW_S + 600, half_life_s=inf) == {}
     board.add("other", {"a|n": 1.0}, NOW_S + 600)
-    assert board.models() == ("other",)
+    assert [*board._models] == ["other"]
 
 
 def test_the_version_changes_with_each_count_and_with_nothing_else() -> None:

@@ -61,7 +61,7 @@ def test_kaplan_meier_by_hand() -> None:
     assert curve.quantile_s(0.5) == pytest.approx(edge_s(20 + 0.25 / 0.375))
     assert curve.quantile_s(0.625) == edge_s(21)
     assert curve.quantile_s(0.63) == inf
-    assert curve.mean_s() == pytest.approx(0.25 * mid_s(10) + 0.375 * mid_s(20) + 0.375 * 30.0)
+    assert curve.mean().at(1.0) == pytest.approx(0.25 * mid_s(10) + 0.375 * mid_s(20) + 0.375 * 30.0)
 
 
 def test_in_one_bucket_events_come_before_cut_attempts() -> None:
@@ -69,8 +69,8 @@ def test_in_one_bucket_events_come_before_cut_attempts() -> None:
 
 
 def test_the_mean_is_restricted_to_thirty_seconds() -> None:
-    assert kaplan_meier(dense({BUCKETS - 1: 1}), NOBODY).mean_s() == 30.0
-    assert kaplan_meier(NOBODY, dense({3: 5})).mean_s() == 30.0
+    assert kaplan_meier(dense({BUCKETS - 1: 1}), NOBODY).mean().at(1.0) == 30.0
+    assert kaplan_meier(NOBODY, dense({3: 5})).mean().at(1.0) == 30.0
 
 
 @given(histograms.filter(bool))
@@ -90,7 +90,7 @@ def test_a_curve_rises_within_bounds_and_so_do_its_quantiles(
     assert all(0 <= reached <= 1 for reached in curve.reached)
     assert list(curve.reached) == sorted(curve.reached)
     assert curve.quantile_s(min(one, other)) <= curve.quantile_s(max(one, other))
-    assert 0 < curve.mean_s() <= 30.0
+    assert 0 < curve.mean().at(1.0) <= 30.0
 
 
 def test_winners_alone_look_a_fifth_too_fast_and_kaplan_meier_does_not() -> None:
@@ -136,7 +136,7 @@ def test_errors_lengthen_a_score_by_the_tries_they_cost_at_most_tenfold() -> Non
         tally = Evidence(n=n, err=err, events={0: {30: 100.0}})
         return standings({"a": tally}).of("a").score_s
 
-    mean_s = standings({"a": Evidence(events={0: {30: 100.0}})}).of("a").curve.mean_s()
+    mean_s = standings({"a": Evidence(events={0: {30: 100.0}})}).of("a").curve.mean().at(1.0)
     assert score_s(0, 0) == pytest.approx(mean_s / 0.99)
     assert score_s(95, 49.95) == pytest.approx(mean_s / 0.5)
     assert score_s(1000, 1000) == pytest.approx(mean_s * 10)

@@ -378,7 +378,7 @@ def test_a_quantile_that_the_samples_do_not_reach_is_unknown_not_infinite() -> N
 def test_configured_models_are_listed_before_anybody_calls_them() -> None:
     scene = Scene()
     scene.steering.reset({"idle": ("x", "y")})
-    (board,) = scene.steering.leaderboards()
+    board = scene.steering.leaderboard("idle")
     assert [(row.deployment, row.n, row.ttft_p50_ms, row.decode_tps) for row in board.deployments] == [
         ("x", 0, None, None),
         ("y", 0, None, None),
@@ -393,7 +393,7 @@ def test_models_that_clients_named_once_are_forgotten() -> None:
     scene.steering.plan("other", ("y",), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), 0)
     scene.now_s += 30
     scene.steering.plan("other", ("y",), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), 0)
-    assert [board.model for board in scene.steering.leaderboards()] == ["other"]
+    assert set(scene.steering._planned) == {"other"}
     assert set(scene.steering._learning.healths) == {"y"}
 
 

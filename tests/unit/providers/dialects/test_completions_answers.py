@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types import Completion
 
-from providers.chunks import Chunk, Usage
-from providers.dialects.completions.answers import ENDING, CompletionGathering, events_of_answer
+from providers.dialects.chat.answers import ENDING
+from providers.dialects.chunk import Chunk
+from providers.dialects.completions.answers import CompletionGathering, events_of_answer
 from providers.dialects.completions.events import read_event
-from providers.dialects.completions.requests import from_chat, to_chat
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
+from providers.usage import Usage
 
 ANSWER: dict[str, Any] = {
     "id": "cmpl-1",
@@ -44,7 +45,7 @@ def gathered(stream: bytes) -> dict[str, Any]:
     gathering = CompletionGathering()
     for event in events(stream):
         if event.data != b"[DONE]":
-            gathering.take(event.data)
+            gathering.take(Chunk(event.data))
     answer: dict[str, Any] = msgspec.json.decode(gathering.body())
     Completion.model_validate(answer)
     return answer
@@ -132,10 +133,5 @@ def test_what_is_no_completion_is_an_invalid_response(body: bytes) -> None:
 )
 def test_what_is_no_chunk_cannot_be_gathered(data: bytes) -> None:
     with pytest.raises(UpstreamError) as caught:
-        CompletionGathering().take(data)
+        CompletionGathering().take(Chunk(data))
     assert caught.value.kind is ErrorKind.INVALID_RESPONSE
-
-
-def test_a_raw_prompt_is_a_loss_in_chat_and_messages_are_one_in_completions() -> None:
-    assert [loss.field for loss in to_chat({"prompt": msgspec.Raw(b'"x"')}).losses if not loss.hint] == ["prompt"]
-    assert [loss.field for loss in from_chat({"messages": msgspec.Raw(b"[]")}).losses if not loss.hint] == ["messages"]

@@ -5,12 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.chunks import Chunk, Usage
+from providers.dialects.chunk import Chunk
 from providers.dialects.messages.answers import ENDING, MessageGathering, events_of_answer, failure
 from providers.dialects.messages.errors import error_body
 from providers.dialects.messages.events import read_event
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
+from providers.usage import Usage
 
 
 def read(**event: Any) -> Chunk:
@@ -151,7 +152,7 @@ WHOLE: dict[str, Any] = {
 def gathered(stream: bytes) -> dict[str, Any]:
     gathering = MessageGathering()
     for event in events(stream):
-        gathering.take(event.data)
+        gathering.take(Chunk(event.data))
     body: dict[str, Any] = msgspec.json.decode(gathering.body())
     return body
 
@@ -184,7 +185,7 @@ def test_numbers_of_a_tools_input_keep_their_digits() -> None:
     )
     gathering = MessageGathering()
     for event in events(events_of_answer(body)):
-        gathering.take(event.data)
+        gathering.take(Chunk(event.data))
     assert b'"input":{"x":1.10, "y":1e400}' in gathering.body()
 
 
@@ -213,7 +214,7 @@ def test_a_body_that_is_no_message_raises(body: bytes, kind: ErrorKind) -> None:
 
 
 def take(gathering: MessageGathering, **event: Any) -> None:
-    gathering.take(msgspec.json.encode(event))
+    gathering.take(Chunk(msgspec.json.encode(event)))
 
 
 def test_gathering_adds_up_what_it_does_not_know() -> None:

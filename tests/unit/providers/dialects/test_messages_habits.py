@@ -5,15 +5,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects.dialect import Dialect
-from providers.dialects.event_codecs import rendered
+from providers.dialects.chat.dialect import CHAT
+from providers.dialects.habits import Habits
+from providers.dialects.messages.dialect import MESSAGES
 from providers.dialects.messages.habits import habits_of
+from providers.dialects.translation import rendered
 
 
 def lost(model: str, **fields: Any) -> list[str]:
     asked = {"model": model, "messages": [{"role": "user", "content": "Hi"}], **fields}
     raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in asked.items()}
-    wording = rendered(raw, Dialect.CHAT, Dialect.MESSAGES, habits_of(model, None))
+    wording = rendered(raw, CHAT, MESSAGES, habits_of(model, None, Habits()))
     said = wording.fields.keys() & fields.keys()
     assert said == fields.keys() - {loss.field for loss in wording.losses}
     return [loss.field for loss in wording.losses]
@@ -43,6 +45,6 @@ def test_a_top_p_alone_is_taken_by_models_that_take_one() -> None:
 def test_a_claude_that_does_not_think_is_asked_for_no_thoughts() -> None:
     raw = {"model": b'"c"', "reasoning_effort": b'"high"', "messages": b'[{"role":"user","content":"Hi"}]'}
     fields = {name: msgspec.Raw(value) for name, value in raw.items()}
-    wording = rendered(fields, Dialect.CHAT, Dialect.MESSAGES, habits_of("claude-3-5-haiku", None, thinks=False))
+    wording = rendered(fields, CHAT, MESSAGES, habits_of("claude-3-5-haiku", None, Habits(thinks=False)))
     assert "thinking" not in wording.fields
     assert [(loss.field, loss.hint) for loss in wording.losses] == [("reasoning_effort", True)]

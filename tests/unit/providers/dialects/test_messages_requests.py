@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.dialects.dialect import Malformed, Wording
 from providers.dialects.messages.requests import from_chat, to_chat
 from providers.dialects.messages.thoughts import without_unsigned_thoughts
+from providers.dialects.wording import Malformed, Wording
 
 PNG = {"type": "base64", "media_type": "image/png", "data": "aGk="}
 PDF = {"type": "base64", "media_type": "application/pdf", "data": "aGk="}
@@ -487,22 +487,6 @@ def test_a_later_system_message_is_said_where_it_stands_in_the_users_turn(messag
     texts = [block["text"] for turn in turns for block in turn["content"] if isinstance(block, dict)]
     assert texts.count("<system>\nNow in French.\n</system>") == messages.count(LATE)
     assert set(lost(wording).values()) == {True}
-
-
-@pytest.mark.parametrize(
-    ("messages", "roles", "losses"),
-    [
-        ([*ASK, LATE], ["user", "system"], {}),
-        ([*ASK, LATE, LATE], ["user", "system"], {}),
-        ([*ASK, LATE, {"role": "assistant", "content": "A"}, *ASK], ["user", "system", "assistant", "user"], {}),
-        ([*ASK, LATE, *ASK], ["user", "user"], {"messages[1].role": True}),  # must not stand before a user's turn
-    ],
-)
-def test_a_later_system_message_stays_where_the_model_allows_it(
-    messages: Any, roles: list[str], losses: dict[str, bool]
-) -> None:
-    wording = messages_of(messages=messages, options={"system_turns": True})
-    assert ([turn["role"] for turn in said(wording)["messages"]], lost(wording)) == (roles, losses)
 
 
 def test_a_system_message_among_the_turns_is_one_of_chat_too() -> None:

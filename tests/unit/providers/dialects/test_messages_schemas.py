@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects.dialect import Malformed, Wording
 from providers.dialects.messages.requests import from_chat
 from providers.dialects.messages.schemas import KeptSchema
+from providers.dialects.wording import Malformed, Wording
 
 OPEN = {"type": "object", "properties": {"a": {"type": "string"}}}
 CLOSED = {**OPEN, "additionalProperties": False}

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai import OpenAI
 
-from providers.chunks import read_chunk
+from providers.dialects.chat.events import read_event
+from providers.dialects.chunk import Chunk
 from providers.dialects.dialect import Translation
 from providers.dialects.messages.answers import MessageGathering
 from providers.dialects.messages.streams import FromChat, ToChat
@@ -39,7 +40,7 @@ def from_chat(asked: Mapping[str, Any] = SHOWN) -> FromChat:
 
 
 def to_chat() -> ToChat:
-    return ToChat({}, unix_s=lambda: 1700000000.5)
+    return ToChat(unix_s=lambda: 1700000000.5)
 
 
 def sse(*data: Any) -> bytes:
@@ -87,7 +88,7 @@ def told(stream: bytes) -> list[dict[str, Any]]:
 def message(stream: bytes) -> dict[str, Any]:
     gathering = MessageGathering()
     for event in events(stream):
-        gathering.take(event.data)
+        gathering.take(Chunk(event.data))
     body: dict[str, Any] = msgspec.json.decode(gathering.body())
     return body
 
@@ -435,7 +436,7 @@ def test_an_answer_comes_back_from_messages_as_it_was(deltas: list[Any]) -> None
         before = "".join(one["choices"][0]["delta"].get(name) or "" for one in deltas)
         after = "".join(one["choices"][0]["delta"].get(name) or "" for one in told(back)[:-1])
         assert after == before
-    assert read_chunk(events(back)[-2].data).usage == read_chunk(msgspec.json.encode(chunk(usage=COUNTED))).usage
+    assert read_event(events(back)[-2].data).usage == read_event(msgspec.json.encode(chunk(usage=COUNTED))).usage
 
 
 def test_openais_sdk_takes_what_is_made_of_a_message() -> None:

@@ -5,11 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects.dialect import Wording
+from providers.dialects.chunk import Chunk
 from providers.dialects.messages.answers import MessageGathering
 from providers.dialects.messages.requests import from_chat, to_chat
 from providers.dialects.messages.streams import FromChat
 from providers.dialects.tool_names import short_name
+from providers.dialects.wording import Wording
 from providers.sse import events
 
 LONG = "mcp__" + "a_server_with_a_long_name_" * 3 + "__read"
@@ -52,7 +53,7 @@ def test_a_call_of_a_tool_with_a_long_name_names_it_in_full() -> None:
     translation = FromChat(raw({"tools": [TOOL]}))
     gathering = MessageGathering()
     for event in events(translation.feed(b"data: " + msgspec.json.encode(chunk) + b"\n\n") + translation.end()):
-        gathering.take(event.data)
+        gathering.take(Chunk(event.data))
     assert msgspec.json.decode(gathering.body())["content"][0]["name"] == LONG
 
 

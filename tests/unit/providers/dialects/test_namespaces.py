@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from openai.types.responses import ResponseCustomToolCall, ResponseFunctionToolCall
 
-from providers.dialects.dialect import Malformed
 from providers.dialects.responses.requests import to_chat
 from providers.dialects.responses.streams import FromChat
 from providers.dialects.tool_names import flat_name
+from providers.dialects.wording import Malformed
 from providers.sse import events
 
 AGENTS = {

@@ -9,11 +9,13 @@ import pytest
 from openai.types.responses import ResponseStreamEvent
 from pydantic import BaseModel
 
-from providers.chunks import Chunk, Usage
-from providers.dialects.responses.answers import ENDING, ResponseGathering, events_of_answer, failure
+from providers.dialects.chunk import Chunk
+from providers.dialects.responses.answers import ENDING, ResponseGathering, events_of_answer
+from providers.dialects.responses.errors import failure
 from providers.dialects.responses.events import read_event
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
+from providers.usage import Usage
 
 
 def read(kind: str, **fields: Any) -> Chunk:
@@ -217,7 +219,7 @@ def test_the_sdk_hears_a_whole_response_as_a_stream() -> None:
 def test_gathering_gives_the_response_back_with_the_bytes_of_every_value() -> None:
     gathering = ResponseGathering()
     for event in events(events_of_answer(LAID_OUT)):
-        gathering.take(event.data)
+        gathering.take(Chunk(event.data))
     assert gathering.body() == BODY
 
 
@@ -226,8 +228,8 @@ def test_an_output_that_the_last_event_lacks_is_gathered_from_the_items() -> Non
     for index in (1, 0):
         item = {"type": "message", "id": index}
         event = {"type": "response.output_item.done", "output_index": index, "item": item}
-        gathering.take(msgspec.json.encode(event))
-    gathering.take(msgspec.json.encode({"type": "response.completed", "response": {"id": "r", "output": []}}))
+        gathering.take(Chunk(msgspec.json.encode(event)))
+    gathering.take(Chunk(msgspec.json.encode({"type": "response.completed", "response": {"id": "r", "output": []}})))
     assert msgspec.json.decode(gathering.body()) == {
         "id": "r",
         "output": [{"type": "message", "id": 0}, {"type": "message", "id": 1}],
@@ -261,7 +263,7 @@ def test_what_is_no_response_is_an_error_of_its_kind(body: bytes, kind: ErrorKin
 def test_what_is_no_event_cannot_be_gathered() -> None:
     for data in (b"[]", b'{"type":5}'):
         with pytest.raises(UpstreamError) as caught:
-            ResponseGathering().take(data)
+            ResponseGathering().take(Chunk(data))
         assert caught.value.kind is ErrorKind.INVALID_RESPONSE
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects.dialect import Wording
 from providers.dialects.responses.requests import from_chat, to_chat
+from providers.dialects.wording import Wording
 
 IMAGE = "data:image/png;base64,AAAA"
 

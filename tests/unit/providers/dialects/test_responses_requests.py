@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.dialects.dialect import Malformed, Wording
 from providers.dialects.responses.requests import from_chat, to_chat
+from providers.dialects.wording import Malformed, Wording
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1.50}}}
 IMAGE = "data:image/png;base64,AAAA"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel
 
-from providers.chunks import read_chunk
+from providers.dialects.chat.events import read_event as read_chat
 from providers.dialects.responses.answers import events_of_answer
 from providers.dialects.responses.events import read_event
 from providers.dialects.responses.streams import FromChat, ToChat
@@ -69,7 +69,7 @@ def from_chat(*chunks: Any, asked: dict[str, Any] | None = None, done: bool = Tr
 
 
 def to_chat(*told: Any) -> list[Any]:
-    translation = ToChat({})
+    translation = ToChat()
     said = translation.feed(sse(*told)) + translation.end()
     return [event.data if event.data == b"[DONE]" else msgspec.json.decode(event.data) for event in events(said)]
 
@@ -255,11 +255,11 @@ def test_an_error_in_the_stream_is_told_as_one_and_ends_it() -> None:
     assert (error.kind, error.message) == (ErrorKind.RATE_LIMITED, "slow down")
 
 
-@pytest.mark.parametrize("make", [FromChat, ToChat])
+@pytest.mark.parametrize("make", [lambda: FromChat({}), ToChat], ids=["FromChat", "ToChat"])
 @pytest.mark.parametrize("data", [b"[]", b"{", b"5", b'{"a": \xff}'])
 def test_events_that_are_no_json_objects_are_an_invalid_response(make: Callable[..., Any], data: bytes) -> None:
     with pytest.raises(UpstreamError, match="not a JSON object") as caught:
-        make({}).feed(b"data: " + data + b"\n\n")
+        make().feed(b"data: " + data + b"\n\n")
     assert caught.value.kind is ErrorKind.INVALID_RESPONSE
 
 
@@ -294,7 +294,7 @@ def test_the_sdk_raises_on_an_error_in_a_translated_stream() -> None:
 
 
 def test_the_sdk_accumulates_chat_that_was_told_by_responses() -> None:
-    translation = ToChat({})
+    translation = ToChat()
     client = sdk(translation.feed(sse(*from_chat(chunk(reasoning="hm"), *CALLS))) + translation.end())
     with client.chat.completions.stream(model="m", messages=[], stream_options={"include_usage": True}) as stream:
         final = stream.get_final_completion()
@@ -394,7 +394,7 @@ def test_parts_of_a_summary_are_paragraphs_and_raw_reasoning_is_not_told_beside_
 )
 def test_a_failed_response_is_an_error_of_its_kind_in_chat_too(failed: dict[str, Any]) -> None:
     (told,) = to_chat(failed)
-    error = read_chunk(msgspec.json.encode(told)).error
+    error = read_chat(msgspec.json.encode(told)).error
     assert error is not None
     assert (error.kind, error.message) == (ErrorKind.RATE_LIMITED, "slow")
 
@@ -457,7 +457,7 @@ def test_chat_told_by_way_of_responses_says_the_same(pieces: list[tuple[Any, str
 @given(data=st.data())
 def test_it_does_not_matter_how_events_are_put_into_blocks(make: Callable[..., Any], data: st.DataObject) -> None:
     def translation() -> Any:
-        return FromChat({}, new_id=lambda: "x", wall_clock=lambda: 0) if make is FromChat else ToChat({})
+        return FromChat({}, new_id=lambda: "x", wall_clock=lambda: 0) if make is FromChat else ToChat()
 
     source = list(streamed(data.draw(answers), "stop"))
     told = source if make is FromChat else from_chat(*source)

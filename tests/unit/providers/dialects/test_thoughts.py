@@ -6,16 +6,20 @@ import msgspec
 import pytest
 
 from providers.catalog import load_catalog
-from providers.dialects.dialect import Dialect, Wording
-from providers.dialects.event_codecs import rendered
-from providers.dialects.messages.habits import Habits
+from providers.dialects.chat.dialect import CHAT
+from providers.dialects.dialect import Dialect
+from providers.dialects.habits import Habits
+from providers.dialects.messages.dialect import MESSAGES
+from providers.dialects.responses.dialect import RESPONSES
+from providers.dialects.translation import rendered
+from providers.dialects.wording import Wording
 
 THINKS = Habits(takes_thoughts=True)
 
 
 def wording(source: Dialect, habits: Habits, **fields: Any) -> Wording:
     raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in {"model": "m", **fields}.items()}
-    return rendered(raw, source, Dialect.CHAT, habits)
+    return rendered(raw, source, CHAT, habits)
 
 
 def said(one: Wording) -> list[dict[str, Any]]:
@@ -40,8 +44,8 @@ ITEMS = [
     {"type": "function_call_output", "call_id": "t", "output": "x"},
 ]
 ASKED: list[tuple[Dialect, dict[str, Any]]] = [
-    (Dialect.MESSAGES, {"max_tokens": 9, "messages": TURNS}),
-    (Dialect.RESPONSES, {"input": ITEMS}),
+    (MESSAGES, {"max_tokens": 9, "messages": TURNS}),
+    (RESPONSES, {"input": ITEMS}),
 ]
 
 
@@ -65,16 +69,16 @@ def test_any_other_model_gets_none(source: Dialect, fields: dict[str, Any]) -> N
 def test_thoughts_between_what_the_assistant_says_and_does_are_of_the_same_message() -> None:
     text = {"type": "message", "role": "assistant", "content": "Wait."}
     more = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Both."}]}
-    _, message, _ = said(wording(Dialect.RESPONSES, THINKS, input=[*ITEMS[:2], text, more, *ITEMS[2:]]))
+    _, message, _ = said(wording(RESPONSES, THINKS, input=[*ITEMS[:2], text, more, *ITEMS[2:]]))
     assert (message["content"], message["reasoning_content"]) == ("Wait.", "I should look.\n\nBoth.")
 
 
 @pytest.mark.parametrize(
     ("source", "fields"),
     [
-        (Dialect.MESSAGES, {"max_tokens": 9, "messages": [{"role": "assistant", "content": [thought("a")]}, TURNS[0]]}),
-        (Dialect.RESPONSES, {"input": [ITEMS[1], ITEMS[0]]}),
-        (Dialect.RESPONSES, {"input": [{"type": "reasoning", "summary": [], "encrypted_content": "e"}, ITEMS[0]]}),
+        (MESSAGES, {"max_tokens": 9, "messages": [{"role": "assistant", "content": [thought("a")]}, TURNS[0]]}),
+        (RESPONSES, {"input": [ITEMS[1], ITEMS[0]]}),
+        (RESPONSES, {"input": [{"type": "reasoning", "summary": [], "encrypted_content": "e"}, ITEMS[0]]}),
     ],
 )
 def test_thoughts_that_led_to_nothing_are_left_out_with_a_hint(source: Dialect, fields: dict[str, Any]) -> None:
@@ -91,11 +95,11 @@ def test_the_catalog_knows_who_refuses_calls_without_thoughts() -> None:
     ("source", "fields", "field"),
     [
         (
-            Dialect.MESSAGES,
+            MESSAGES,
             {"max_tokens": 9, "messages": TURNS[:1], "output_config": {"effort": "high"}},
             "thinking",
         ),
-        (Dialect.RESPONSES, {"input": "Hi", "reasoning": {"effort": "high"}}, "reasoning.effort"),
+        (RESPONSES, {"input": "Hi", "reasoning": {"effort": "high"}}, "reasoning.effort"),
     ],
 )
 def test_a_model_that_does_not_think_is_not_told_how_hard(source: Dialect, fields: dict[str, Any], field: str) -> None:

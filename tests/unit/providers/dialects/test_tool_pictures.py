@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Wording
 from providers.dialects.messages import requests as messages
 from providers.dialects.responses import requests as responses
+from providers.dialects.wording import Wording
 
 URL = "data:image/png;base64,aGk="
 PICTURE = {"type": "image_url", "image_url": {"url": URL}}

@@ -1,16 +1,17 @@
-"""A whole JSON answer presented as the event stream that would have said the same.
+"""Whole chat completions as event streams, and the last event of a stream that ends or breaks off.
 
-Some servers answer a request for a stream with one JSON body, some deployments cannot stream at all. Gathering the
-events made here gives the answer back: every field of it, its choices and their messages is kept, as the bytes it had.
+Some servers answer a request for a stream with one JSON body, and some deployments cannot stream. Gathering the events
+made here gives the same answer: every field of it, of its choices and of their messages is kept byte for byte.
 """
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from providers.error_bodies import error_in, message_of_text, says_error
 from providers.errors import ErrorKind, UpstreamError
-from providers.redaction import redact
+from providers.json_answer import read_answer
+
+ENDING = b"data: [DONE]\n\n"
 
 _Object = dict[str, msgspec.Raw]
 
@@ -21,29 +22,12 @@ _NULL = msgspec.Raw(b"null")
 _EMPTY_OBJECT = msgspec.Raw(b"{}")
 _STOP = msgspec.Raw(b'"stop"')
 _CHUNK = msgspec.Raw(b'"chat.completion.chunk"')
-_LONGEST_QUOTE = 200  # characters
 
 
-def read_answer(body: bytes, secrets: Sequence[str] = ()) -> dict[str, msgspec.Raw]:
-    """Read the top level of a JSON object sent with a 2xx status, values still raw.
-
-    Raises:
-        UpstreamError: it is empty (upstream_empty), no JSON object (invalid_response), or says that it is an error
-            (of its own code's kind, else server_error).
-
-    """
-    if not body.strip():
-        raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, "answered with an empty body")
-    try:
-        answer = _objects.decode(body)
-    except msgspec.ValidationError:  # an array, as Gemini wraps its errors in
-        answer = _first_of_array(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        quote = " ".join(redact(message_of_text(body[:4096]), secrets).split())[:_LONGEST_QUOTE]
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"answered with no JSON but {quote!r}") from None
-    if says_error(answer):
-        raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
-    return answer
+def failure(kind: str, message: str) -> bytes:
+    """Return the event of an error; no [DONE] follows, so that SDKs raise instead of returning half an answer."""
+    body = {"message": message, "type": "upstream_error", "param": None, "code": kind}
+    return b"data: " + msgspec.json.encode({"error": body}) + b"\n\n"
 
 
 def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
@@ -68,19 +52,12 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     stream = [_event(answer, deltas), _event(answer, ends)]
     if usage != _NULL:
         stream.append(_event({**answer, "usage": usage}, []))
-    stream.append(b"data: [DONE]\n\n")
+    stream.append(ENDING)
     return b"".join(stream)
 
 
-def _first_of_array(body: bytes) -> dict[str, msgspec.Raw]:
-    try:
-        return _lists.decode(body)[0]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IndexError):
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is no object") from None
-
-
 def _with_delta(choice: Mapping[str, msgspec.Raw]) -> _Object:
-    """Return a choice as its first chunk has it: the message as a delta, the tool calls numbered, not yet finished."""
+    """Return a choice as in its first chunk: its message as a delta, its tool calls numbered, no finish reason."""
     rest = {name: value for name, value in choice.items() if name not in ("message", "delta", "finish_reason")}
     message = _objects.decode(choice.get("message", choice.get("delta", _EMPTY_OBJECT)))
     if (calls := message.get("tool_calls", _NULL)) != _NULL:
@@ -91,13 +68,13 @@ def _with_delta(choice: Mapping[str, msgspec.Raw]) -> _Object:
 
 
 def _finish_reason(choice: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
-    # A whole body is finished by being whole.
+    # The answer is complete, so it must not lack a finish reason.
     reason = choice.get("finish_reason", _NULL)
     return _STOP if reason == _NULL else reason
 
 
 def _event(top: Mapping[str, msgspec.Raw], choices: Sequence[Mapping[str, msgspec.Raw]]) -> bytes:
     data = msgspec.json.encode({**top, "choices": choices})
-    if b"\n" in data or b"\r" in data:  # in raw JSON that somebody has laid out; an event's data is one line
+    if b"\n" in data or b"\r" in data:  # raw JSON may be pretty-printed; an event's data is one line
         data = msgspec.json.format(data, indent=-1)
     return b"data: " + data + b"\n\n"

@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.chunks import read_chunk
+from providers.dialects.chat.answers import events_of_answer
+from providers.dialects.chat.events import read_event
 from providers.errors import ErrorKind, UpstreamError
-from providers.json_stream import events_of_answer, read_answer
+from providers.json_answer import read_answer
 from providers.sse import events
 
 ANSWER = {
@@ -48,7 +49,7 @@ def chunks(answer: Any) -> list[Any]:
 
 def test_the_messages_their_ends_the_usage_and_done_come_in_this_order() -> None:
     data = [event.data for event in events(events_of_answer(msgspec.json.encode(ANSWER)))]
-    said, ended, used, done = map(read_chunk, data)
+    said, ended, used, done = map(read_event, data)
     assert said.answer
     assert not said.finished
     assert ended.finished

@@ -1,7 +1,7 @@
-"""What the plain events of a stream have in common, so that all but the first are recognised without parsing them.
+"""The pattern of a stream's plain events, by which all but the first are recognised without parsing them.
 
-Nearly every event of a stream is, to the byte, like the one before it but for a few letters of text. Cutting a block at
-the bytes between two texts, one search, finds them all; what lies between the cuts is proved to be text and no more.
+Nearly every event of a stream has the same bytes as the one before it, except for a few letters of text. Splitting a
+block at the bytes between two texts finds all texts with one search; then it is proved that nothing else was there.
 """
 
 import re
@@ -9,10 +9,9 @@ from operator import itemgetter
 
 import msgspec
 
-from providers.chunks import Chunk
+from providers.dialects.chunk import Chunk
 
-_MARK_BYTES = len(b'"content":"')
-_CONTENT = re.compile(rb'"content": ?"')
+_MARK_BYTES = len(b'"content":"')  # before the texts of chat's events
 _REST_OF_STRING = re.compile(rb'((?:[^"\\]|\\.)*)"')
 _START = b"data: "
 _END = b"\n\n"
@@ -21,7 +20,7 @@ _texts = msgspec.json.Decoder(list[str])
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
-    """Plain events side by side, from ``start`` to ``end`` of a block, and the text of each as JSON writes it."""
+    """Adjacent plain events, from ``start`` to ``end`` of a block, and the text of each as JSON writes it."""
 
     start: int
     end: int
@@ -35,7 +34,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pattern(msgspec.Struct, frozen=True):
-    """The bytes of an event before and after its text; events made of them differ from ``example`` in that alone."""
+    """The bytes of an event before and after its text. Events that fit differ from ``example`` in their text only."""
 
     before: bytes
     after: bytes
@@ -43,9 +42,9 @@ class Pattern(msgspec.Struct, frozen=True):
     example: Chunk
 
     def find(self, block: bytes, at: int = 0) -> Run | None:
-        """Return the plain events of ``block`` from ``at`` on, side by side; None where that cannot be proved."""
+        """Return the adjacent plain events of ``block`` from ``at`` on; None where that cannot be proved."""
         before, after = self.before, self.after
-        if len(block) - at < 2 * len(self.between):  # one at most, which is all there is of a slow stream
+        if len(block) - at < 2 * len(self.between):  # one event at most, the usual case in a slow stream
             if not (block.startswith(before, at) and block.endswith(after)):
                 return None
             text = block[at + len(before) : -len(after)]
@@ -56,7 +55,7 @@ class Pattern(msgspec.Struct, frozen=True):
         if start < 0 or end < start + len(before) or (start > at and not block.endswith(_END, at, start)):
             return None
         data = block[start:end]
-        # Cut at a short mark: a long one takes Python far longer to find. Then see whether nothing else lay between.
+        # Split at a short mark: Python takes far longer to find a long one. Then check that nothing else was between.
         _, *pieces = data.split(before[-_MARK_BYTES:])
         last = pieces.pop()[: -len(after)]
         raw = [*map(itemgetter(slice(_MARK_BYTES - len(self.between))), pieces), last]
@@ -67,24 +66,27 @@ class Pattern(msgspec.Struct, frozen=True):
         return None if chars is None else Run(start, end, data, raw, chars)
 
 
-def learned(raw: bytes, chunk: Chunk) -> Pattern | None:
-    """Return the pattern of an event that only adds text, None if it says anything else, or looks unusual."""
+def learned(raw: bytes, chunk: Chunk, opening: re.Pattern[bytes]) -> Pattern | None:
+    """Return the pattern of an event that only adds text; None if it has anything else, or an unusual form.
+
+    ``opening`` matches the bytes before the text: the field's name and the quote.
+    """
     if not chunk.answer or chunk.reasoning or chunk.finished or chunk.usage is not None or chunk.error is not None:
         return None
-    found = _CONTENT.search(raw)
+    found = opening.search(raw)
     if found is None or not raw.startswith(_START) or raw.find(b"\n") != len(raw) - len(_END) or b"\r" in raw:
         return None
     text = _REST_OF_STRING.match(raw, found.end())
     if text is None:
         return None
     before, after = raw[: found.end()], raw[text.end() - 1 :]
-    # Unless it is all the text of the event, there is more in another place.
+    # If this is not all text of the event, another field has the rest.
     whole = _chars([text[1]], text[1]) is not None and len(_decoded([text[1]])[0]) == chunk.text_chars
     return Pattern(before, after, after + before, chunk) if whole else None
 
 
 def _chars(raw: list[bytes], together: bytes) -> int | None:
-    """Count the characters if each is the inside of a JSON string and none is empty, for an empty delta is none."""
+    """Count the characters; None unless each text is the inside of a JSON string and not empty."""
     if b"\n" in together or b"\r" in together or b"" in raw:
         return None
     if b'"' in together or b"\\" in together:

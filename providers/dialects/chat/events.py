@@ -1,7 +1,7 @@
-"""What one event of a chat-completions stream says: text or none, reasoning or answer, usage, an end, an error.
+"""Reads one event of a chat-completions stream: its text, reasoning, tool calls, usage, finish reason or error.
 
-Nearly every chunk fits the types below and is decoded straight into them. Where a provider's types surprise (a number
-for a string, a string for an object), the event is read again without types, and what does not fit is taken as absent.
+Nearly every chunk fits the types below and is decoded straight into them. Where a provider sends other types (a number
+for a string, a string for an object), the event is decoded again without types, and fields that do not fit are ignored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,34 +9,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from providers.dialects.chunk import DONE, Chunk
 from providers.error_bodies import error_in
 from providers.errors import ErrorKind, UpstreamError
-from providers.usage import Usage, usage_of
-
-__all__ = ["DONE", "Chunk", "Usage", "read_chunk"]
-
-DONE = b"[DONE]"
-
-
-class Chunk(msgspec.Struct, frozen=True):
-    """One event, read. Only ``data`` is bytes of the provider; the rest is what the race needs to know of them."""
-
-    data: bytes
-    meaningful: bool = False  # non-empty content, reasoning, tool call, refusal, audio or image
-    answer: bool = False  # meaningful by something other than reasoning
-    reasoning: bool = False  # has reasoning text
-    finished: bool = False  # a choice has its finish reason
-    done: bool = False  # [DONE]
-    usage: Usage | None = None
-    usage_only: bool = False  # no choices, and a usage object: sent because somebody asked for usage
-    error: UpstreamError | None = None
-    text_chars: int = 0  # characters generated, reasoning and tool calls included, to estimate tokens from
-    model: str | None = None  # that answers, as the provider says
-    id: str | None = None  # the answer's, at the provider
-    finish_reason: str | None = None
-    tools: Sequence[tuple[int, str]] = ()  # pieces of tool calls' arguments, by the call's place in the answer
-    names: Sequence[str] = ()  # of the tools that calls begin with it
-    refused: bool = False  # it is a piece of a refusal
+from providers.usage import usage_of
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -101,7 +77,7 @@ class _Event(msgspec.Struct, gc=False):
     id: str | None = None
 
 
-EACH_CHOICE = 10_000  # places for the tool calls of each of several choices
+EACH_CHOICE = 10_000  # the tool calls of choice n have the places from n * EACH_CHOICE on
 _S = TypeVar("_S", bound=msgspec.Struct)
 _decoder = msgspec.json.Decoder(_Event)
 _NESTED: Mapping[str, type[msgspec.Struct]] = {
@@ -118,11 +94,11 @@ _NESTED: Mapping[str, type[msgspec.Struct]] = {
 }
 
 
-def read_chunk(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
-    """Read one event's data. An event without data (a comment, a ping) gives a chunk that says nothing.
+def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
+    """Read one event's data. An event without data (a comment, a ping) gives an empty chunk.
 
     Raises:
-        UpstreamError: the data is no JSON object (invalid_response).
+        UpstreamError: the data is not a JSON object (invalid_response).
 
     """
     said = data.strip()
@@ -181,7 +157,7 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         answer,
         reasoning_chars > 0,
         finish_reason is not None,
-        False,  # noqa: FBT003  # by position: naming ten fields would double the cost of the hottest call there is
+        False,  # noqa: FBT003  # by position: ten keyword arguments would double the cost of the most frequent call
         None if usage is None else usage_of(usage),
         event.usage is not None and not event.choices,
         error,
@@ -202,7 +178,7 @@ def _thinking_chars(part: _Part) -> int:
 
 
 def _other_chars(delta: _Delta) -> int:
-    """Return the characters of a delta that are neither content nor reasoning; sounds and images have none."""
+    """Count the characters of a delta that are neither content nor reasoning; audio and images have none."""
     functions = [call.function for call in delta.tool_calls or ()]
     functions.append(delta.function_call)
     chars = sum(len(function.name or "") + len(function.arguments or "") for function in functions if function)
@@ -213,7 +189,10 @@ def _other_chars(delta: _Delta) -> int:
 
 
 def _tool_pieces(delta: _Delta, first: int) -> Sequence[tuple[int, str]]:
-    """Return what a delta adds to the arguments of each call, from place ``first``. A custom tool takes no JSON."""
+    """Return what a delta adds to the arguments of each call; places count from ``first``.
+
+    A custom tool's input is not JSON, so it is left out.
+    """
     pieces = [
         (first + (place if call.index is None else call.index), call.function.arguments or "")
         for place, call in enumerate(delta.tool_calls or ())
@@ -239,7 +218,7 @@ def _no_json_object() -> UpstreamError:
 
 
 def _read_untyped(data: bytes) -> _Event:
-    """Read an event whose types surprised the decoder, one field at a time."""
+    """Read an event that does not fit the types, one field at a time."""
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -252,7 +231,7 @@ def _read_untyped(data: bytes) -> _Event:
 
 
 def _fit(value: dict[str, Any], struct: type[_S]) -> _S:
-    """Return ``value`` as ``struct``, leaving out every field that does not convert, as deep down as can be told."""
+    """Return ``value`` as ``struct``; fields that do not convert are left out, in nested objects too."""
     fitting = {}
     for field in msgspec.structs.fields(struct):
         try:
@@ -263,7 +242,7 @@ def _fit(value: dict[str, Any], struct: type[_S]) -> _S:
 
 
 def _pruned(name: str, value: Any) -> Any:
-    """Return the nested objects of field ``name`` with only what fits them."""
+    """Return the nested objects of field ``name`` with only the fields that convert."""
     struct = _NESTED.get(name)
     if struct is None:
         return value

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from providers.repairs import ToolIndex, repairs_of
+from providers.dialects.chat.repairs import ToolIndex, repairs_of
 from providers.sse import events
 
 

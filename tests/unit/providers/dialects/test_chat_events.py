@@ -5,12 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.chunks import Chunk, Usage, read_chunk
+from providers.dialects.chat.events import read_event
+from providers.dialects.chunk import Chunk
 from providers.errors import ErrorKind, UpstreamError
+from providers.usage import Usage
 
 
 def read(**event: Any) -> Chunk:
-    return read_chunk(msgspec.json.encode(event))
+    return read_event(msgspec.json.encode(event))
 
 
 def delta(**fields: Any) -> Chunk:
@@ -37,7 +39,7 @@ def test_content_is_an_answer() -> None:
 
 def test_the_data_is_kept_as_it_came() -> None:
     data = b'{ "choices" : [] , "unknown": 1 }'
-    assert read_chunk(data).data is data
+    assert read_event(data).data is data
 
 
 @pytest.mark.parametrize(
@@ -112,13 +114,13 @@ def test_a_finish_reason_finishes_and_an_empty_one_does_not() -> None:
 
 @pytest.mark.parametrize("data", [b"[DONE]", b" [DONE] ", b"[DONE]\n"])
 def test_done_is_done(data: bytes) -> None:
-    chunk = read_chunk(data)
+    chunk = read_event(data)
     assert chunk.done
     assert not chunk.meaningful
 
 
 def test_an_event_without_data_says_nothing() -> None:
-    assert what(read_chunk(b"")) == NOTHING
+    assert what(read_event(b"")) == NOTHING
 
 
 def test_usage_on_a_last_chunk_without_choices_is_usage_only() -> None:
@@ -210,7 +212,7 @@ def test_a_finish_reason_of_error_is_an_error() -> None:
 
 
 def test_geminis_error_in_an_array_is_an_error() -> None:
-    error = read_chunk(b'[{"error":{"code":429,"message":"Quota","details":[{"retryDelay":"34s"}]}}]').error
+    error = read_event(b'[{"error":{"code":429,"message":"Quota","details":[{"retryDelay":"34s"}]}}]').error
     assert error is not None
     assert (error.kind, error.retry_after_s) == (ErrorKind.RATE_LIMITED, 34.0)
 
@@ -220,7 +222,7 @@ def test_an_error_of_null_is_none() -> None:
 
 
 def test_an_errors_message_loses_its_secrets() -> None:
-    chunk = read_chunk(b'{"error":{"message":"bad key my-own-secret and sk-abcdefghijkl"}}', ["my-own-secret"])
+    chunk = read_event(b'{"error":{"message":"bad key my-own-secret and sk-abcdefghijkl"}}', ["my-own-secret"])
     assert chunk.error is not None
     assert chunk.error.message == "bad key *** and ***"
 
@@ -240,10 +242,10 @@ def test_surprising_types_are_taken_as_absent() -> None:
 )
 def test_what_is_no_json_object_is_an_invalid_response(data: bytes) -> None:
     with pytest.raises(UpstreamError) as caught:
-        read_chunk(data)
+        read_event(data)
     assert caught.value.kind is ErrorKind.INVALID_RESPONSE
 
 
 def test_a_custom_tools_input_is_an_answer() -> None:
-    chunk = read_chunk(b'{"choices":[{"delta":{"tool_calls":[{"index":0,"custom":{"name":"sh","input":"ls"}}]}}]}')
+    chunk = read_event(b'{"choices":[{"delta":{"tool_calls":[{"index":0,"custom":{"name":"sh","input":"ls"}}]}}]}')
     assert (chunk.meaningful, chunk.answer, chunk.text_chars) == (True, True, 4)

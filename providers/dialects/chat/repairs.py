@@ -1,4 +1,4 @@
-"""What some vendors break in their streamed chunks, mended; only for deployments whose catalog row names the repair."""
+"""Repairs of chunks that some vendors stream in a wrong form; applied only where a vendor's catalog row names them."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class ToolIndex:
         self._counts: dict[int, int] = {}  # of choice: calls so far
 
     def feed(self, block: bytes) -> bytes:
-        """Return whole events with every tool call numbered; those that need nothing as they came."""
+        """Return whole events with every tool call numbered; all others unchanged."""
         if b'"tool_calls"' not in block:
             return block
         return b"".join(self._event(event.raw, event.data) for event in events(block))
@@ -36,7 +36,7 @@ class ToolIndex:
         try:
             chunk = _decoder.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return raw  # whoever reads it says what is wrong with it
+            return raw  # the reader of the stream reports the error
         changed = False
         for choice in chunk.get("choices") or ():
             match choice:
@@ -67,5 +67,5 @@ class ToolIndex:
 
 
 def repairs_of(names: frozenset[str]) -> list[Translation]:
-    """Return fresh repairs, for one stream, of the given catalog names."""
+    """Return new repairs for one stream, by their names in the catalog."""
     return [ToolIndex()] if "tool_index" in names else []

@@ -1,0 +1,47 @@
+"""Translations from one dialect to another, through chat."""
+
+from collections.abc import Sequence
+
+from providers.dialects.dialect import Dialect, Translation
+from providers.dialects.habits import Habits
+from providers.dialects.wording import Fields, Loss, Wording
+
+
+def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -> Wording:
+    """Translate a request from ``source`` to ``target``, for a model with these ``habits``.
+
+    Both must be dialects that can be translated.
+
+    Raises:
+        Malformed: the request is not valid in ``source``.
+
+    """
+    wording = Wording(fields)
+    if source is target:
+        return wording
+    if source.pivoting is not None:
+        wording = source.pivoting.to_chat(fields, thoughts=target.pivoting is None and habits.takes_thoughts)
+    if not habits.thinks and "reasoning_effort" in wording.fields:
+        field = source.requests.effort or "reasoning_effort"
+        loss = Loss(field, "this model has no reasoning, and would refuse it", hint=True)
+        rest = {name: value for name, value in wording.fields.items() if name != "reasoning_effort"}
+        wording = Wording(rest, (*wording.losses, loss))
+    if target.pivoting is not None:
+        second = target.pivoting.from_chat(wording.fields, habits)
+        wording = Wording(second.fields, (*wording.losses, *second.losses))
+    return wording
+
+
+def translations(source: Dialect, target: Dialect, asked: Fields, secrets: Sequence[str]) -> list[Translation]:
+    """Return the steps that translate an answer from ``source`` to ``target``, the dialect of the request ``asked``.
+
+    ``secrets`` are masked in errors.
+    """
+    steps: list[Translation] = []
+    if source is target:
+        return steps
+    if source.pivoting is not None:
+        steps.append(source.pivoting.stream_to_chat(secrets))
+    if target.pivoting is not None:
+        steps.append(target.pivoting.stream_from_chat(asked, secrets))
+    return steps

@@ -1,0 +1,56 @@
+"""A request as one dialect words it, and what is lost by translating it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+Fields = Mapping[str, msgspec.Raw]  # a body's top level, values still raw JSON
+
+
+class Malformed(Exception):
+    """A request that is not valid in its dialect; ``param`` is the path of the field, ``messages[2].content``."""
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """A part of a request that another dialect has no words for, or that a deployment ignores or refuses.
+
+    A ``hint`` (a cache marker) affects cost or speed, never the answer: it is left out, and the client is told. Any
+    other loss keeps the deployment out of the race, unless it is allowed to drop parameters.
+    """
+
+    field: str  # as the client wrote it: logprobs, tools[1].type
+    reason: str  # "Messages has no log probabilities"
+    hint: bool = False
+
+
+class Wording(msgspec.Struct, frozen=True):
+    """A request in one dialect: the top level of its body, values still raw JSON, and what was lost by translation."""
+
+    fields: Mapping[str, msgspec.Raw]
+    losses: tuple[Loss, ...] = ()
+
+
+def decoded(raw: msgspec.Raw | None, type_: Any, field: str) -> Any:
+    """Return ``raw`` as ``type_``, None where it is missing or null.
+
+    Raises:
+        Malformed: it is of another type.
+
+    """
+    if raw is None or bytes(raw) == b"null":
+        return None
+    try:
+        return msgspec.json.decode(raw, type=type_)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Malformed(f"{field!r} is invalid: {error}", field) from None
+
+
+def raw_json(value: Any) -> msgspec.Raw:
+    """Return ``value`` as raw JSON."""
+    return msgspec.Raw(msgspec.json.encode(value))

@@ -1,0 +1,29 @@
+"""The made-up dialect's requests. It becomes ``gateway/ingress/surfaces/echo.py``."""
+
+import msgspec
+
+from gateway.ingress.asked import Asked, Decoders, Needs, begin, demand, said
+from gateway.ingress.body import CHARS_PER_TOKEN, Contents, least
+from gateway.ingress.surfaces.surface import Surface
+from tests.app.gateway.fifth_dialect.dialect import ECHO
+
+_DECODERS: Decoders = {"stream": msgspec.json.Decoder(bool | None), "bits": msgspec.json.Decoder(float | None)}
+
+
+def read_line(contents: Contents, race_header: str | None) -> Asked:
+    begun = begin(contents, race_header)
+    demand(begun.fields, "line", "the line to be echoed")
+    found = said(begun.fields, _DECODERS).get
+    return Asked(
+        dialect=ECHO,
+        model=begun.model,
+        fields=begun.fields,
+        size=contents.size,
+        needs=Needs(contents.size // CHARS_PER_TOKEN, least(found("bits"))),
+        race=begun.race,
+        preferences=begun.preferences,
+        stream=bool(found("stream")),
+    )
+
+
+ECHO_SURFACE = Surface(dialect=ECHO, read=lambda contents, race, _: read_line(contents, race))

@@ -1,0 +1,97 @@
+"""What a dialect knows lives with the dialect: hardly anything else mentions one of them by name."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+
+from gateway.ingress.surfaces.index import SURFACES
+from providers.dialects.index import DIALECTS
+
+CHECKOUT = Path(__file__).parents[4]
+HOMES = ("providers/dialects/", "gateway/ingress/surfaces/")
+
+# Each is right whichever dialects there are.
+EXCEPTIONS: Mapping[str, frozenset[str]] = {
+    "it speaks chat, as a client or as a server": frozenset(
+        {
+            "gateway/cli/heat.py",
+            "gateway/cli/lanes.py",
+            "gateway/ingress/explaining.py",
+            "gateway/welcome.py",
+            "providers/litellm_hearing.py",
+            "providers/litellm_upstream.py",
+            "providers/quirks.py",
+            "providers/simulator/simulated.py",
+        }
+    ),
+    "it is the rest of a vendor's API: stored responses, counts of tokens, lists of models": frozenset(
+        {
+            "gateway/ingress/kept_responses.py",
+            "gateway/ingress/models.py",
+            "gateway/ingress/relayed/apis.py",
+            "gateway/ingress/relayed/counting.py",
+            "gateway/ingress/routes.py",
+        }
+    ),
+    "it says which APIs a kind of vendor has": frozenset({"providers/catalog.py"}),
+    "it reads LiteLLM's names for APIs": frozenset(
+        {"gateway/settings/litellm_config/deployments.py", "gateway/settings/litellm_config/vendors.py"}
+    ),
+    "it demands the field that chat and Messages both have, for their surfaces": frozenset(
+        {"gateway/ingress/asked.py"}
+    ),
+    "the word means something else": frozenset({"providers/simulator/counts.py"}),
+}
+
+
+def words() -> frozenset[str]:
+    """Return what a dialect is called anywhere; not ``chat``, which kinds of models and profiles are called too."""
+    names = chain.from_iterable((each.name, each.path, each.endpoint) for each in DIALECTS.values())
+    return frozenset(names) - {"chat"}
+
+
+def mentions(code: str) -> Iterator[str]:
+    """Yield each import from the folder of one dialect, and each string that is one's name, path or route."""
+    names, routes = words(), tuple(surface.route for surface in SURFACES.values())
+    for node in ast.walk(ast.parse(code)):
+        match node:
+            case ast.ImportFrom(module=str(module)) if f"{module.replace('.', '/')}/".startswith(HOMES):
+                if not DIALECTS.keys().isdisjoint(module.split(".")):
+                    yield module
+            case ast.Constant(value=str(text)) if text in names or (text.startswith(routes) and " " not in text):
+                yield text
+
+
+def test_nothing_else_mentions_a_dialect_by_name() -> None:
+    found = set()
+    for path in chain((CHECKOUT / "gateway").rglob("*.py"), (CHECKOUT / "providers").rglob("*.py")):
+        name = path.relative_to(CHECKOUT).as_posix()
+        if not name.startswith(HOMES) and any(mentions(path.read_text(encoding="utf-8"))):
+            found.add(name)
+    assert found == set(chain.from_iterable(EXCEPTIONS.values()))
+
+
+def test_a_mention_is_found() -> None:
+    code = """
+from providers.dialects.chat.events import read_event
+from gateway.ingress.surfaces.messages import MEDIA
+if api == "responses" or path == "/v1/chat/completions": ...
+"""
+    assert sorted(mentions(code)) == [
+        "/v1/chat/completions",
+        "gateway.ingress.surfaces.messages",
+        "providers.dialects.chat.events",
+        "responses",
+    ]
+    assert not [*mentions("from providers.dialects.index import DIALECTS\nkind = 'chat'")]
+
+
+def test_every_dialect_has_its_surface_and_the_names_that_rows_and_files_have() -> None:
+    assert {each.name: (each.path, each.endpoint) for each in DIALECTS.values()} == {
+        "chat": ("chat/completions", "chat.completions"),
+        "completions": ("completions", "completions"),
+        "responses": ("responses", "responses"),
+        "messages": ("messages", "messages"),
+    }
+    assert set(SURFACES) == set(DIALECTS.values())
