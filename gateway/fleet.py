@@ -33,6 +33,7 @@ from providers.catalog import Api, Vendor, apis_of
 from providers.datasheets import Datasheet
 from providers.dialects.dialect import Dialect
 from providers.exchange import Upstream
+from providers.masked_record import MaskedRecord
 from providers.prices import Price
 
 _PASSED_AS_THEY_COME = frozenset({Dialect.CHAT, Dialect.COMPLETIONS})  # of others, thoughts may have to be left out
@@ -55,7 +56,7 @@ class Clocks(msgspec.Struct, frozen=True):
     total_s: float | None
 
 
-class Deployment(msgspec.Struct, frozen=True):
+class Deployment(MaskedRecord, frozen=True):
     """One model at one provider, ready to be asked."""
 
     name: str
@@ -81,8 +82,9 @@ class Deployment(msgspec.Struct, frozen=True):
     region: str | None = None
     quantization: str | None = None
 
-    def __repr__(self) -> str:  # its headers may be secrets
-        return f"Deployment({self.name!r})"
+    def shown(self) -> Iterable[tuple[str, object]]:
+        """Return its name; its headers may be secrets."""
+        yield "name", self.name
 
     def spoken_to(self, dialect: Dialect) -> Dialect:
         """Return the dialect in which it is asked by who speaks ``dialect``: the same if it can be."""
