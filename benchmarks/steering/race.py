@@ -16,6 +16,7 @@ from benchmarks.steering.timeline import Timeline, Timer
 from benchmarks.steering.traffic import Request
 from benchmarks.steering.worlds import TIMEOUT_S
 from gateway.calls import AttemptStart, CallRecord, Mode, Objective, Outcome, Role
+from gateway.prompt_classes import encoded_class
 from gateway.racing.attempt import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
 from gateway.racing.grid import EXTRA_ROLES
 from gateway.racing.hold import HOLD_MAX_S, HOLD_MIN_S
@@ -288,7 +289,7 @@ class Race:
             streamed=True,
             mode=Mode.AUTO,
             objective=self._objective,
-            prompt_class=self._request.prompt_class,
+            prompt_class=encoded_class(self._request.prompt_class),
             tags={},
             replica=str(self._request.replica),
             region=None,

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, Outcome, size_class
+from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, Outcome
 from gateway.ledger.entries import Audited, Entry, Finished, Started
+from gateway.prompt_classes import decoded_class
 
 Row = tuple[Any, ...]
 
@@ -78,7 +79,7 @@ def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) 
         call_id=call.id,
         client=call.client,
         api=call.endpoint,
-        size_class=size_class(call.prompt_class),
+        size_class=decoded_class(call.prompt_class).size,
         win_on=call.win_on,
         outcome=Outcome.INTERRUPTED,
         error_kind=INTERRUPTED,
@@ -90,7 +91,7 @@ def _interrupted_call(start: CallStart) -> Row:
     known = {
         "launched": len(start.attempts),
         "api": start.endpoint,
-        "size_class": size_class(start.prompt_class),
+        "size_class": decoded_class(start.prompt_class).size,
         "status_code": INTERRUPTED_STATUS,
         "error_kind": INTERRUPTED,
         "deadline_met": None if start.deadline_ms is None else False,

@@ -5,6 +5,7 @@ from math import exp2, inf
 
 import msgspec
 
+from gateway.prompt_classes import PromptClass
 from gateway.steering.constants import (
     COOL_MAX_S,
     COOL_MIN_S,
@@ -168,7 +169,7 @@ class Health:
         if self.calm is not None:
             self.calm.in_flight = self.in_flight
 
-    def answered(self, prompt_class: int, in_flight: int, ttft_s: float, now_s: float) -> None:
+    def answered(self, prompt_class: PromptClass, in_flight: int, ttft_s: float, now_s: float) -> None:
         """Learn from the first token of an attempt that was launched while ``in_flight`` others ran."""
         self.load.seen(prompt_class, in_flight, ttft_s, now_s)
         if self.calm is not None and self.load.elastic:

@@ -7,7 +7,7 @@ import msgspec
 from gateway.calls import Call, Objective, WinOn
 from gateway.errors import NoDeploymentFits
 from gateway.fleet import Deployment, Fleet, Model
-from gateway.ingress.body import CHARS_PER_TOKEN
+from gateway.ingress.body import CHARS_PER_TOKEN, size_class
 from gateway.ingress.context import Context
 from gateway.ingress.entry import Entry, Origin
 from gateway.ingress.fitting import against_policy
@@ -16,6 +16,7 @@ from gateway.ingress.preferences.provider_preferences import CONSUMED, NOTHING, 
 from gateway.ingress.preferences.resolved_model import IGNORED, in_order
 from gateway.ingress.relayed.apis import RelayedApi
 from gateway.ingress.relayed.request import RelayedRequest
+from gateway.prompt_classes import PromptClass
 from gateway.settings.model import DataPolicy
 from gateway.steering.candidates import Terms
 
@@ -108,7 +109,7 @@ def _call(
         mode=model.race.mode,
         objective=Objective.FIRST_TOKEN,
         win_on=WinOn.ANY,
-        prompt_class=api.prompt_class(asked.size),
+        prompt_class=PromptClass(api.endpoint, size_class(asked.size)),
         prompt_tokens=asked.size // CHARS_PER_TOKEN if api.estimates else 0,
         wants_usage=False,
         fields=fields,

@@ -12,6 +12,7 @@ import pytest
 from gateway.calls import Call, CallRecord, Mode, Objective, Role, WinOn
 from gateway.errors import AllRateLimited, AllTimedOut, ApiError, RaceFailed, RejectedByProvider, ShuttingDown
 from gateway.fleet import Clocks, Deployment, Model
+from gateway.prompt_classes import MeasuredApi, PromptClass
 from gateway.racing.outlet import Relayed
 from gateway.racing.race import Earlier
 from gateway.racing.relay import Asking, Relay
@@ -173,7 +174,7 @@ class Room:
             mode=Mode.SINGLE,
             objective=Objective.FIRST_TOKEN,
             win_on=WinOn.ANY,
-            prompt_class=40,
+            prompt_class=PromptClass(MeasuredApi.SPEECH, 0),
             prompt_tokens=prompt_tokens,
             wants_usage=False,
             fields={"input": msgspec.Raw(b'"x"')},

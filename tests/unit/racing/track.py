@@ -20,6 +20,7 @@ from gateway.calls import (
 )
 from gateway.errors import ApiError
 from gateway.fleet import Clocks, Deployment, Model
+from gateway.prompt_classes import PromptClass, answer_class
 from gateway.racing.expected import answer_kind
 from gateway.racing.gather import GatheringSink
 from gateway.racing.race import Earlier, Race
@@ -210,11 +211,11 @@ class RememberingRecorder:
         self.heard.append(f"started {start.deployment}")
         self.launched.append(start)
 
-    def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
         self.heard.append(f"first token {start.deployment}")
         self.first_tokens.append((start.deployment, round(ttft_s, 6)))
 
-    def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
         self.heard.append(f"{attempt.outcome} {attempt.deployment}")
         self.ended.append(attempt)
 
@@ -329,7 +330,7 @@ class Track:
             endpoint="chat.completions",
             mode=Mode.RACE,
             objective=Objective.FIRST_TOKEN,
-            prompt_class=0,
+            prompt_class=answer_class(0),
             prompt_tokens=10,
             fields=self._fields,
             headers={},
