@@ -270,8 +270,8 @@ class Gateway:
 
     def _warm_up(self, fleet: Fleet) -> None:
         """Have litellm imported, in the background, before one of its deployments enters a race."""
-        upstreams = (item.upstream for model in fleet.models.values() for item in model.deployments.values())
-        if any(map(self._upstreams.needs_warming, upstreams)):
+        deployments = (each for model in fleet.models.values() for each in model.deployments.values())
+        if any(each.upstream.needs_warming for each in deployments):
             self._own(self._upstreams.warm_up())
 
     def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

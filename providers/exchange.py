@@ -130,6 +130,10 @@ class Upstream(Protocol):
 
     # No parameter of a request in a dialect it speaks is lost: ``losses`` is always empty.
     accepts_all_parameters: bool
+    # ``fetch`` reaches the provider: responses that it keeps, and any path below its base URL.
+    can_fetch: bool
+    # Its first request would wait seconds for a library to be imported.
+    needs_warming: bool
 
     async def stream(self, request: Request) -> Exchange:
         """Ask for an answer in events; return when the response's headers say 2xx.
@@ -149,6 +153,14 @@ class Upstream(Protocol):
 
         Raises:
             UpstreamError: as for ``stream``, and when the answer is an error, or none that ``path`` could have.
+
+        """
+
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
+        """Send a request without a body to ``path``, and return the whole JSON answer.
+
+        Raises:
+            UpstreamError: as for ``send``; always not_found where it cannot fetch.
 
         """
 

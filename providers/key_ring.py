@@ -15,7 +15,6 @@ import msgspec
 from providers.dialects.dialect import Dialect, Loss
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request, Upstream
-from providers.http_upstream import HttpUpstream
 from providers.key_names import key_names
 from providers.listings import Listing
 from providers.rate_limits import headroom
@@ -150,16 +149,13 @@ class KeyRing:
         named = zip(keys, key_names(keys, names), strict=True)
         self._keys = [_Key(number, name, opened(key)) for number, (key, name) in enumerate(named, 1)]
         self.accepts_all_parameters = all(key.upstream.accepts_all_parameters for key in self._keys)
+        self.can_fetch = all(key.upstream.can_fetch for key in self._keys)
+        self.needs_warming = any(key.upstream.needs_warming for key in self._keys)
         self._clock = clock
         self._turn = 0
 
     def __repr__(self) -> str:
         return f"KeyRing({self._provider!r}, {len(self._keys)} keys)"
-
-    @property
-    def upstreams(self) -> tuple[Upstream, ...]:
-        """The upstreams, in the order of their keys."""
-        return tuple(key.upstream for key in self._keys)
 
     def describe(self) -> tuple[KeyState, ...]:
         """Return the state of each key, in their order."""
@@ -203,20 +199,19 @@ class KeyRing:
         """Send a request without a body under one key after the other: what one's account keeps, others do not know.
 
         Raises:
-            UpstreamError: as for ``send``.
+            UpstreamError: as for ``send``; always not_found where the keys' upstreams cannot fetch.
 
         """
         unknown: UpstreamError | None = None
         for key in self._keys:
-            if not isinstance(key.upstream, HttpUpstream):
-                break
             try:
                 return await key.upstream.fetch(method, path, query)
             except UpstreamError as error:
                 if error.kind not in {ErrorKind.NOT_FOUND, ErrorKind.PROVIDER_AUTH}:
                     raise
                 unknown = unknown or error
-        raise unknown or UpstreamError(ErrorKind.NOT_FOUND, f"provider {self._provider!r} keeps nothing", status=404)
+        assert unknown is not None  # a ring has keys
+        raise unknown
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
         """Return the models offered to the best key, or the next where one is rate-limited or refused.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from gateway.settings.base_urls import others, without_secrets
 from providers.catalog import Api
 from providers.errors import ErrorKind, UpstreamError
-from providers.http_upstream import HttpUpstream
+from providers.exchange import Upstream
 from providers.listings import Listing
 
 # What an address may answer below which there is no API: no such path, no such method, a web page for every path.
@@ -19,7 +19,7 @@ _ASKED: Mapping[Api, str] = {
     "embeddings": "embeddings",
 }
 
-Open = Callable[[str], HttpUpstream]
+Open = Callable[[str], Upstream]
 
 
 class AtOwnUrl:
@@ -29,7 +29,7 @@ class AtOwnUrl:
     anything; where even that path is unknown, the base URL is wrong.
     """
 
-    def __init__(self, base_url: str, apis: tuple[Api, ...], upstream: HttpUpstream, opened: Open) -> None:
+    def __init__(self, base_url: str, apis: tuple[Api, ...], upstream: Upstream, opened: Open) -> None:
         self._base_url = base_url
         self._api = next((api for api in apis if api in _ASKED), None)
         self._upstream = upstream
@@ -82,7 +82,7 @@ class AtOwnUrl:
             return without_secrets(base_url)
         return None
 
-    async def _answers(self, upstream: HttpUpstream, *, surely: bool = False) -> bool:
+    async def _answers(self, upstream: Upstream, *, surely: bool = False) -> bool:
         """Tell whether there is the API that a call would ask for; ``surely``: and not only a web page."""
         if self._api is None:
             return not surely

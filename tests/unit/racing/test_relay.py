@@ -69,6 +69,8 @@ class Speaker:
     """An upstream that answers after so many seconds: all of it, how it begins and the rest, or an error."""
 
     accepts_all_parameters = True
+    can_fetch = False
+    needs_warming = False
 
     def __init__(self, after_s: float, answer: bytes | UpstreamError, rest: TimedRest | None = None) -> None:
         self.requests: list[tuple[str, Request]] = []
@@ -89,6 +91,9 @@ class Speaker:
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
         return ()
+
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
+        raise AssertionError("not asked for here")
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
         raise AssertionError("not asked for here")

@@ -115,6 +115,8 @@ class Timetable:
     """
 
     accepts_all_parameters = True
+    can_fetch = False
+    needs_warming = False
 
     def __init__(self, name: str, *timetables: Sequence[tuple[float, Step]], headers_at: float = 0.0) -> None:
         self.name = name
@@ -145,6 +147,9 @@ class Timetable:
         return TimetableExchange(self, steps, started)
 
     async def send(self, path: str, request: Request) -> Answer:
+        raise AssertionError("not asked for here")
+
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
         raise AssertionError("not asked for here")
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
