@@ -1,10 +1,9 @@
 """One call, run as the gateway runs it, in simulated time.
 
-Mirrors ``gateway/racing/race.py`` with ``grid.py`` (launch timers, permits, rescues, candidates), ``hold.py`` (holds)
-and the parts of ``attempt.py`` that watch audited losers.
+Who is launched when, and who replaces whom, is the gateway's own ``Grid``. The rest mirrors ``gateway/racing/race.py``,
+``hold.py`` (holds) and the parts of ``attempt.py`` that watch audited losers.
 """
 
-from collections import deque
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -18,7 +17,7 @@ from benchmarks.steering.worlds import TIMEOUT_S
 from gateway.calls import AttemptStart, CallRecord, Mode, Objective, Outcome, Role
 from gateway.prompt_classes import encoded_class
 from gateway.racing.attempt import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
-from gateway.racing.grid import EXTRA_ROLES
+from gateway.racing.grid import EXTRA_ROLES, Grid
 from gateway.racing.hold import HOLD_MAX_S, HOLD_MIN_S
 from gateway.steering.planner import Launch, Plan
 from providers.errors import ErrorKind
@@ -63,8 +62,16 @@ class Race:
         self._objective = objective
         self._done = done
         self._received_at_s = timeline.now_s
-        self._launches: list[tuple[Launch, float, Timer]] = []
-        self._candidates: deque[str] = deque(plan.rest)
+        self._grid = Grid(
+            plan,
+            loop=timeline,
+            clock=lambda: timeline.now_s,
+            permit=policy.permit,
+            go=self._launch,
+            in_need=self._replace,
+            lines={},  # nobody here has max_in_flight
+            full=lambda _: None,
+        )
         self._attempts: list[Attempt] = []
         self._running: list[Attempt] = []
         self._audited: list[Attempt] = []
@@ -81,50 +88,8 @@ class Race:
             self._close(429)
             return
         self._result.primary = self._plan.launches[0].deployment
-        now = []
-        for launch in self._plan.launches:
-            if launch.delay_s > 0:
-                self._schedule(launch)
-            elif self._allowed(launch):
-                now.append(launch)
-        for launch in now:
+        for launch in tuple(self._grid.open()):
             self._launch(launch)
-
-    # The grid
-
-    def _allowed(self, launch: Launch) -> bool:
-        if launch.role not in EXTRA_ROLES or self._policy.permit(launch):
-            return True
-        if self._plan.rescue_s is not None:
-            delay_s = max(launch.delay_s, self._plan.rescue_s)
-            self._schedule(Launch(deployment=launch.deployment, delay_s=delay_s, role=Role.FAILOVER))
-        else:
-            self._candidates.append(launch.deployment)
-        return False
-
-    def _schedule(self, launch: Launch) -> None:
-        at_s = self._received_at_s + launch.delay_s
-        timer = self._timeline.at(at_s, lambda: self._fire(launch))
-        self._launches.append((launch, at_s, timer))
-        self._launches.sort(key=lambda pending: pending[1])
-
-    def _fire(self, launch: Launch) -> None:
-        self._launches = [pending for pending in self._launches if pending[0] is not launch]
-        if self._allowed(launch):
-            self._launch(launch)
-
-    def _next(self) -> str | None:
-        if self._launches:
-            launch, _, timer = self._launches.pop(0)
-            timer.cancel()
-            return launch.deployment
-        return self._candidates.popleft() if self._candidates else None
-
-    def _no_more_launches(self) -> None:
-        for launch, _, timer in self._launches:
-            timer.cancel()
-            self._candidates.append(launch.deployment)
-        self._launches.clear()
 
     # Attempts
 
@@ -162,7 +127,7 @@ class Race:
             return
         leader = self._leader
         if leader is None and self._begin_hold(attempt):
-            self._no_more_launches()
+            self._grid.close()
         elif leader is not None and self._decode_s(attempt) >= self._decode_s(leader):
             self._running.remove(attempt)
             self._let_go(attempt)
@@ -195,11 +160,18 @@ class Race:
             if all(self._decode_s(other) >= self._decode_s(self._leader) for other in awaited):
                 self._win(self._leader)
             return
-        name = self._next() if self._timeline.now_s - self._received_at_s < TIMEOUT_S else None
-        if name is not None:
-            self._launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
-        elif not self._running:
+        if not self._replace() and not self._running:
             self._close(429 if kind is ErrorKind.RATE_LIMITED else 502)
+
+    def _replace(self) -> bool:
+        """Launch the next candidate in place of an attempt that failed."""
+        if self._timeline.now_s - self._received_at_s >= TIMEOUT_S:
+            return False
+        name = self._grid.next()
+        if name is None:
+            return False
+        self._launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
+        return True
 
     # Winning and losing
 
@@ -226,7 +198,7 @@ class Race:
         self._leader = None
         if self._hold is not None:
             self._hold.cancel()
-        self._no_more_launches()
+        self._grid.close()
         for other in self._running:
             if other is not attempt:
                 self._let_go(other)
