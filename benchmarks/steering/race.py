@@ -1,7 +1,7 @@
 """One call, run as the gateway runs it, in simulated time.
 
-Who is launched when, and who replaces whom, is the gateway's own ``Grid``. The rest mirrors ``gateway/racing/race.py``,
-``hold.py`` (holds) and the parts of ``attempt.py`` that watch audited losers.
+Who is launched when, who replaces whom and who is held for whom are the gateway's own ``Grid`` and ``Hold``. The rest
+mirrors ``gateway/racing/race.py``, and the parts of ``attempt.py`` that watch audited losers.
 """
 
 from collections.abc import Callable
@@ -11,14 +11,14 @@ from msgspec import Struct
 from benchmarks.steering.attempt import EPOCH, TIMEOUTS, Attempt
 from benchmarks.steering.fleet import Fleet
 from benchmarks.steering.policy import MODEL, Policy
-from benchmarks.steering.timeline import Timeline, Timer
+from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
 from benchmarks.steering.worlds import TIMEOUT_S
 from gateway.calls import AttemptStart, CallRecord, Mode, Objective, Outcome, Role
 from gateway.prompt_classes import encoded_class
 from gateway.racing.attempt import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
 from gateway.racing.grid import EXTRA_ROLES, Grid
-from gateway.racing.hold import HOLD_MAX_S, HOLD_MIN_S
+from gateway.racing.hold import Hold
 from gateway.steering.planner import Launch, Plan
 from providers.errors import ErrorKind
 
@@ -75,8 +75,7 @@ class Race:
         self._attempts: list[Attempt] = []
         self._running: list[Attempt] = []
         self._audited: list[Attempt] = []
-        self._leader: Attempt | None = None
-        self._hold: Timer | None = None
+        self._hold: Hold[Attempt] = Hold(plan.decode_s, self._win, timeline, clock=lambda: timeline.now_s)
         self._winner: Attempt | None = None
         self._claimed_at_s: float | None = None
         self._record: CallRecord | None = None
@@ -125,10 +124,10 @@ class Race:
         if attempt.watched:
             self._watch_speed(attempt)
             return
-        leader = self._leader
-        if leader is None and self._begin_hold(attempt):
+        leader = self._hold.leader
+        if leader is None and self._hold.begin(attempt, [other for other in self._running if other is not attempt]):
             self._grid.close()
-        elif leader is not None and self._decode_s(attempt) >= self._decode_s(leader):
+        elif leader is not None and not self._hold.overtakes(attempt):
             self._running.remove(attempt)
             self._let_go(attempt)
         else:
@@ -155,10 +154,8 @@ class Race:
         if attempt.watched:
             return
         self._running.remove(attempt)
-        if self._leader is not None:
-            awaited = [other for other in self._running if other.start.role is not Role.PROBE]
-            if all(self._decode_s(other) >= self._decode_s(self._leader) for other in awaited):
-                self._win(self._leader)
+        self._hold.failed(attempt, self._running)
+        if self._winner is not None or self._hold.leader is not None:
             return
         if not self._replace() and not self._running:
             self._close(429 if kind is ErrorKind.RATE_LIMITED else 502)
@@ -175,29 +172,10 @@ class Race:
 
     # Winning and losing
 
-    def _decode_s(self, attempt: Attempt) -> float:
-        return self._plan.decode_s.get(attempt.start.deployment, 0.0)
-
-    def _begin_hold(self, attempt: Attempt) -> bool:
-        own_s = self._decode_s(attempt)
-        others = (
-            own_s - self._decode_s(other)
-            for other in self._running
-            if other is not attempt and other.start.role is not Role.PROBE
-        )
-        hold_s = min(HOLD_MAX_S, max(others, default=0.0))
-        if hold_s <= HOLD_MIN_S:
-            return False
-        self._leader = attempt
-        self._hold = self._timeline.after(hold_s, lambda: self._win(attempt))
-        return True
-
     def _win(self, attempt: Attempt) -> None:
         self._winner = attempt
         self._claimed_at_s = self._timeline.now_s
-        self._leader = None
-        if self._hold is not None:
-            self._hold.cancel()
+        self._hold.end()
         self._grid.close()
         for other in self._running:
             if other is not attempt:
