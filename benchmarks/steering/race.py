@@ -53,6 +53,7 @@ class Race:
         *,
         objective: Objective,
         done: Callable[[Result], None],
+        deadline_s: float | None = None,
     ) -> None:
         self._request = request
         self._plan = plan
@@ -75,7 +76,13 @@ class Race:
         self._attempts: list[Attempt] = []
         self._running: list[Attempt] = []
         self._audited: list[Attempt] = []
-        self._hold: Hold[Attempt] = Hold(plan.decode_s, self._win, timeline, clock=lambda: timeline.now_s)
+        self._hold: Hold[Attempt] = Hold(
+            plan.decode_s,
+            self._win,
+            timeline,
+            clock=lambda: timeline.now_s,
+            deadline_at=None if deadline_s is None else timeline.now_s + deadline_s,
+        )
         self._winner: Attempt | None = None
         self._claimed_at_s: float | None = None
         self._record: CallRecord | None = None
@@ -162,10 +169,11 @@ class Race:
 
     def _replace(self) -> bool:
         """Launch the next candidate in place of an attempt that failed."""
-        if self._timeline.now_s - self._received_at_s >= TIMEOUT_S:
-            return False
         name = self._grid.next()
-        if name is None:
+        late = self._timeline.now_s - self._received_at_s >= TIMEOUT_S
+        if name is None or (
+            late and len(self._attempts) > 1
+        ):  # who hung through the whole clock alone is replaced once
             return False
         self._launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
         return True
