@@ -20,6 +20,7 @@ from itertools import product
 from random import Random
 
 from gateway.calls import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
+from gateway.prompt_classes import answer_class
 from gateway.steering.constants import HALF_LIFE_S, SLOT_S, SLOTS_KEPT
 from gateway.steering.redis_board import RedisBoard, connect
 from gateway.steering.samples import of_end, of_token
@@ -30,7 +31,7 @@ from tests.services.servers import redis_server
 MODELS = [f"model-{number}" for number in range(200)]
 BUSY = MODELS[:10]
 CALLS_PER_S = 100  # of each of the two replicas
-CLASSES = (0, 0, 0, 1, 2)
+CLASSES = tuple(map(answer_class, (0, 0, 0, 1, 2)))
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -110,7 +111,7 @@ async def measure(url: str, seconds: int) -> None:
             read_tallies(board.counts(model, time.time(), half_life_s=HALF_LIFE_S))
 
     def stand() -> None:
-        for model, prompt_class in product(BUSY, sorted(set(CLASSES))):
+        for model, prompt_class in product(BUSY, dict.fromkeys(CLASSES)):
             snapshots.fresh(model, prompt_class)
 
     await board.start()

@@ -20,6 +20,7 @@ import msgspec
 
 from benchmarks.recorded import MODEL, deployments, races
 from gateway.calls import AttemptStart, CallRecord, CallStart, Kind, Objective, Outcome, Role
+from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import Board, MemoryBoard
 from gateway.steering.candidates import Terms
@@ -27,6 +28,8 @@ from gateway.steering.constants import REFRESH_EVERY_S
 from gateway.steering.redis_board import RedisBoard, connect
 from gateway.steering.steering import Steering
 from tests.services.servers import redis_server
+
+SHORT = answer_class(0)
 
 FLEETS = (2, 3, 6, 20)
 UNDER_WAY = 16
@@ -52,7 +55,7 @@ class Steered:
 
     def plan(self, number: int) -> None:
         terms = Terms(Objective.FIRST_TOKEN, prompt_tokens=812, kind=KINDS[number % len(KINDS)])
-        self.steering.plan(MODEL, self.names, RACE, terms, 0)
+        self.steering.plan(MODEL, self.names, RACE, terms, SHORT)
 
     def run(self, start: CallStart, record: CallRecord) -> None:
         self.steering.call_started(start)
@@ -66,8 +69,8 @@ class Steered:
         steering = self.steering
         for launched, ended in zip(start.attempts, record.attempts, strict=True):
             if ended.outcome is Outcome.WON and ended.ttft_ms is not None:
-                steering.first_token(MODEL, 0, launched, ended.ttft_ms / 1000)
-            steering.attempt_ended(MODEL, 0, ended)
+                steering.first_token(MODEL, SHORT, launched, ended.ttft_ms / 1000)
+            steering.attempt_ended(MODEL, SHORT, ended)
         steering.call_finished(record)
 
 
@@ -107,10 +110,10 @@ def many_models(models: int, fleet: int, seconds: int = 20) -> None:
         now["s"] += REFRESH_EVERY_S
         for model in range(tick % 10, models, 10):
             tokens = int(random.lognormvariate(6.7, 1.2))
-            steering.plan(str(model), names, RACE, Terms(Objective.FIRST_TOKEN, tokens), 0)
+            steering.plan(str(model), names, RACE, Terms(Objective.FIRST_TOKEN, tokens), SHORT)
             start = AttemptStart(f"{tick}.{model}", 1, EPOCH, Role.PRIMARY, "p", random.choice(names), 0.0)
             steering.attempt_started(str(model), start)
-            steering.first_token(str(model), 0, start, random.lognormvariate(-1.0, 0.4))
+            steering.first_token(str(model), SHORT, start, random.lognormvariate(-1.0, 0.4))
         before_s = time.process_time()
         steering.refresh()
         spent_s += time.process_time() - before_s

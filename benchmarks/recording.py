@@ -21,12 +21,15 @@ from benchmarks.recorded import MODEL, deployments, races
 from gateway.calls import CallRecord, CallStart, Objective, Outcome
 from gateway.ids import new_id
 from gateway.ledger.spool import Spool
+from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import MemoryBoard
 from gateway.steering.candidates import Terms
 from gateway.steering.steering import Steering
 from gateway.watching import logs
 from gateway.watching.metrics import Metrics
+
+SHORT = answer_class(0)
 
 ROUNDS = 7
 NAMES = deployments(3)
@@ -53,7 +56,7 @@ class Steered:
         self.steering = Steering(MemoryBoard(), clock=time.monotonic, unix_clock=time.time, random=Random(1))
 
     def plan(self, _start: CallStart, _record: CallRecord) -> None:
-        self.steering.plan(MODEL, NAMES, RACE, Terms(Objective.FIRST_TOKEN, prompt_tokens=812), 0)
+        self.steering.plan(MODEL, NAMES, RACE, Terms(Objective.FIRST_TOKEN, prompt_tokens=812), SHORT)
 
     def hear(self, start: CallStart, record: CallRecord) -> None:
         steering = self.steering
@@ -62,8 +65,8 @@ class Steered:
             steering.attempt_started(MODEL, attempt)
         for launched, ended in zip(start.attempts, record.attempts, strict=True):
             if ended.outcome is Outcome.WON and ended.ttft_ms is not None:
-                steering.first_token(MODEL, 0, launched, ended.ttft_ms / 1000)
-            steering.attempt_ended(MODEL, 0, ended)
+                steering.first_token(MODEL, SHORT, launched, ended.ttft_ms / 1000)
+            steering.attempt_ended(MODEL, SHORT, ended)
         steering.call_finished(record)
 
 

@@ -19,6 +19,7 @@ from gateway.ingress.stored_responses import StoredResponses
 from gateway.ledger.errors import LedgerError
 from gateway.ledger.retention import Retention
 from gateway.ledger.writer import Ledger
+from gateway.prompt_classes import PromptClass
 from gateway.racing.seats import MAX_IN_FLIGHT, Seats
 from gateway.racing.services import Services
 from gateway.racing.tasks import AttemptTasks
@@ -77,11 +78,11 @@ class Recorders:
         self._steering.attempt_started(model, start)
         self._metrics.attempt_started(model, start)
 
-    def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
         """Tell the board."""
         self._steering.first_token(model, prompt_class, start, ttft_s)
 
-    def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
         """Tell board, health and metrics; and the seats of one that was launched before there were any."""
         self._steering.attempt_ended(model, prompt_class, attempt)
         self._metrics.attempt_ended(model, attempt)
@@ -272,8 +273,8 @@ class Gateway:
 
     def _warm_up(self, fleet: Fleet) -> None:
         """Have litellm imported, in the background, before one of its deployments enters a race."""
-        upstreams = (item.upstream for model in fleet.models.values() for item in model.deployments.values())
-        if any(map(self._upstreams.needs_warming, upstreams)):
+        deployments = (each for model in fleet.models.values() for each in model.deployments.values())
+        if any(each.upstream.needs_warming for each in deployments):
             self._own(self._upstreams.warm_up())
 
     def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import msgspec
 
+from gateway.prompt_classes import PromptClass
 from providers.dialects.dialect import Dialect
 from providers.dialects.index import PIVOT
 
@@ -98,14 +99,6 @@ class Flaw(StrEnum):
     REFUSAL = "refusal"  # a refusal by the model, or the provider's filter
 
 
-CLASSES_PER_API = 10  # a ``prompt_class`` is a size class, plus so much for each API that is not raced
-
-
-def size_class(prompt_class: int) -> int:
-    """Return the size class that ``prompt_class`` encodes."""
-    return prompt_class % CLASSES_PER_API
-
-
 class Kind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is known of a call before it is answered that tells how long its answer may be."""
 
@@ -132,7 +125,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode
     objective: Objective  # never auto: resolved
     win_on: WinOn
-    prompt_class: int  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
+    prompt_class: PromptClass
     prompt_tokens: int  # estimated from the size of the body
     wants_usage: bool  # the client itself asked for usage in the stream
     fields: Mapping[str, msgspec.Raw]  # the body's top level, without what is the gateway's own
@@ -246,7 +239,7 @@ class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     streamed: bool
     mode: Mode
     objective: Objective
-    prompt_class: int  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
+    prompt_class: int  # by ``encoded_class``
     tags: Mapping[str, str]
     replica: str
     region: str | None
@@ -267,7 +260,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     streamed: bool
     mode: Mode
     objective: Objective
-    prompt_class: int
+    prompt_class: int  # by ``encoded_class``
     replica: str
     region: str | None
     win_on: WinOn = WinOn.ANY
@@ -342,10 +335,10 @@ class Recorder(Protocol):
     def attempt_started(self, model: str, start: AttemptStart) -> None:
         """Hear of each launch; ``attempt_ended`` follows for every one."""
 
-    def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
         """Hear of an attempt's first token (by the model's ``win_on``), ``ttft_s`` seconds after its launch."""
 
-    def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
         """Hear of an attempt's end, whatever it was; a loser's comes before its call's."""
 
     def call_finished(self, record: CallRecord) -> None:

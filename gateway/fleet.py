@@ -34,6 +34,7 @@ from providers.datasheets import Datasheet
 from providers.dialects.dialect import Dialect
 from providers.dialects.index import DIALECTS, PIVOT
 from providers.exchange import Upstream
+from providers.masked_record import MaskedRecord
 from providers.prices import Price
 
 # Of a deployment, whichever model has it.
@@ -54,7 +55,7 @@ class Clocks(msgspec.Struct, frozen=True):
     total_s: float | None
 
 
-class Deployment(msgspec.Struct, frozen=True):
+class Deployment(MaskedRecord, frozen=True):
     """One model at one provider, ready to be asked."""
 
     name: str
@@ -80,8 +81,9 @@ class Deployment(msgspec.Struct, frozen=True):
     region: str | None = None
     quantization: str | None = None
 
-    def __repr__(self) -> str:  # its headers may be secrets
-        return f"Deployment({self.name!r})"
+    def shown(self) -> Iterable[tuple[str, object]]:
+        """Return its name; its headers may be secrets."""
+        yield "name", self.name
 
     def spoken_to(self, dialect: Dialect) -> Dialect:
         """Return the dialect in which it is asked by who speaks ``dialect``: the same if it can be."""

@@ -6,8 +6,7 @@ from gateway.settings.model import ProviderSettings
 from providers.catalog import Vendor
 from providers.exchange import Upstream
 from providers.http.dialing import TlsContexts
-from providers.key_ring import KeyRing
-from providers.litellm_upstream import LiteLLM, LiteLLMUpstream
+from providers.litellm_upstream import LiteLLM
 from providers.opening import open_upstream
 
 
@@ -44,12 +43,6 @@ class Upstreams:
             versions=settings.http_version,
             secrets=secrets,
         )
-
-    @staticmethod
-    def needs_warming(upstream: Upstream) -> bool:
-        """Tell whether the first call through ``upstream`` would wait seconds for litellm to be imported."""
-        keys = upstream.upstreams if isinstance(upstream, KeyRing) else (upstream,)
-        return any(isinstance(each, LiteLLMUpstream) for each in keys)
 
     async def warm_up(self) -> None:
         """Have litellm imported, outside of the event loop."""

@@ -5,7 +5,7 @@ answers (a plain JSON body, another dialect's events, litellm's objects), an exc
 stream in the dialect it was asked in.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -15,12 +15,13 @@ from providers.dialects.index import PIVOT
 from providers.dialects.wording import Loss
 from providers.errors import UpstreamError
 from providers.listings import Listing
+from providers.masked_record import MaskedRecord
 from providers.multipart import Form
 from providers.sendings import Sendings
 from providers.usage import Usage
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(MaskedRecord, frozen=True):
     """What to ask of a provider, in a dialect it speaks. ``fields`` is a body's top level, values still raw JSON."""
 
     model: str  # the provider's own name for the model
@@ -35,6 +36,15 @@ class Request(msgspec.Struct, frozen=True):
     once: bool = False  # it leaves something behind at the provider: never to be sent again
     form: Form | None = None  # instead of ``fields``, where an API takes files
     sendings: Sendings = msgspec.field(default_factory=Sendings)  # counted by the upstream as it sends
+
+    def shown(self) -> Iterable[tuple[str, object]]:
+        """Return what it asks for, and the names alone of what it sends: the values are the prompt, or secrets."""
+        yield "model", self.model
+        yield "dialect", self.dialect.name
+        yield "fields", list(self.fields)
+        yield "headers", [*self.headers, *(name for name, _ in self.own_headers)]
+        yield "extra_body", list(self.extra_body)
+        yield "form", self.form
 
 
 class Rest(Protocol):
@@ -68,7 +78,7 @@ class Rest(Protocol):
         """Drop the exchange at once, so that the provider sees it now; harmless when it is over."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(MaskedRecord, frozen=True):
     """An answer to a request that is not raced (embeddings, moderations, pictures, speech)."""
 
     status: int
@@ -78,6 +88,13 @@ class Answer(msgspec.Struct, frozen=True):
     headers_ms: float
     rest: Rest | None = None  # to be read to its end or aborted; None: ``body`` is all
     secrets: Sequence[str] = ()  # as of ``Exchange``
+
+    def shown(self) -> Iterable[tuple[str, object]]:
+        """Return its status and how much there is; the key may be in the headers, and the rest is the client's."""
+        yield "status", self.status
+        yield "headers", list(self.headers)
+        yield "body", f"{len(self.body)} bytes"
+        yield "rest", self.rest is not None
 
 
 class Exchange(Protocol):
@@ -115,6 +132,10 @@ class Upstream(Protocol):
 
     # No parameter of a request in a dialect it speaks is lost: ``losses`` is always empty.
     accepts_all_parameters: bool
+    # ``fetch`` reaches the provider: responses that it keeps, and any path below its base URL.
+    can_fetch: bool
+    # Its first request would wait seconds for a library to be imported.
+    needs_warming: bool
 
     async def stream(self, request: Request) -> Exchange:
         """Ask for an answer in events; return when the response's headers say 2xx.
@@ -134,6 +155,14 @@ class Upstream(Protocol):
 
         Raises:
             UpstreamError: as for ``stream``, and when the answer is an error, or none that ``path`` could have.
+
+        """
+
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
+        """Send a request without a body to ``path``, and return the whole JSON answer.
+
+        Raises:
+            UpstreamError: as for ``send``; always not_found where it cannot fetch.
 
         """
 

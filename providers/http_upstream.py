@@ -52,6 +52,9 @@ _options_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 class HttpUpstream:
     """One provider's ``Upstream``. Opens nothing before the first request; the key shows in no repr, error or log."""
 
+    can_fetch = True
+    needs_warming = False
+
     def __init__(
         self,
         *,

@@ -8,15 +8,16 @@ when none is left the caller hears of it.
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from math import inf
 from typing import TypeVar
 
 import msgspec
 
+from providers.availability import Availability, Readiness, Waits
 from providers.dialects.dialect import Dialect
 from providers.dialects.wording import Loss
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request, Upstream
-from providers.http_upstream import HttpUpstream
 from providers.key_names import key_names
 from providers.listings import Listing
 from providers.rate_limits import headroom
@@ -28,28 +29,11 @@ COOL_S = 0.5  # after a 429 without retry-after
 TRY_REFUSED_EVERY_S = 60.0  # a key is mended by hand, if at all
 _STEPS = 20  # headroom is compared in twentieths: nearly alike is alike, or a burst would all go to one key
 _MOST_MODELS = 1000  # per key; a client may name any
-_LONG_AGO_S = float("-inf")
 _UNAUTHORIZED = 401
+# As long as a key asks to be left alone it is: another one is asked meanwhile.
+_WAITS = Waits(cool_min_s=COOL_S, cool_max_s=inf, try_every_s=TRY_REFUSED_EVERY_S, refill_s=REFILL_S)
 
 _T = TypeVar("_T")
-
-
-class _Limits:
-    """What one key has left for one model. Instants are of the ring's clock."""
-
-    __slots__ = ("cooling_until_s", "headroom", "headroom_at_s", "refused_at_s")
-
-    def __init__(self) -> None:
-        self.cooling_until_s = _LONG_AGO_S
-        self.headroom: float | None = None  # None: the provider has not said
-        self.headroom_at_s = _LONG_AGO_S
-        self.refused_at_s: float | None = None  # when it was last tried; None: it is not
-
-    def left(self, now_s: float) -> float:
-        """Return the headroom, 0 to 1, refilled since it was told; 1 when it never was."""
-        if self.headroom is None:
-            return 1.0
-        return min(1.0, self.headroom + (now_s - self.headroom_at_s) / REFILL_S)
 
 
 class _Key:
@@ -63,49 +47,48 @@ class _Key:
         self.upstream = upstream
         self.in_flight = 0
         self.turn = 0  # of the ring, when it was last asked
-        self.everywhere = _Limits()  # for what holds for all models: a key that is not known
-        self._models: dict[str, _Limits] = {}
+        self.everywhere = Availability(_WAITS)  # for what holds for all models: a key that is not known
+        self._models: dict[str, Availability] = {}
 
-    def limits(self, model: str) -> _Limits:
-        if (limits := self._models.get(model)) is None:
+    def at(self, model: str) -> Availability:
+        if (known := self._models.get(model)) is None:
             if len(self._models) >= _MOST_MODELS:
                 self._models.clear()
-            limits = self._models[model] = _Limits()
-        return limits
+            known = self._models[model] = Availability(_WAITS)
+        return known
 
-    def states(self, model: str) -> tuple[_Limits, _Limits]:
-        return self.everywhere, self.limits(model)
+    def both(self, model: str) -> tuple[Availability, Availability]:
+        return self.everywhere, self.at(model)
 
     def refused(self, model: str) -> bool:
-        return any(limits.refused_at_s is not None for limits in self.states(model))
+        return any(each.refused for each in self.both(model))
 
-    def due(self, model: str, now_s: float) -> bool:
-        """Tell whether a refused key is to be tried again."""
-        tried_s = max(each.refused_at_s for each in self.states(model) if each.refused_at_s is not None)
-        return now_s - tried_s >= TRY_REFUSED_EVERY_S
+    def is_ready(self, model: str, now_s: float) -> bool:
+        return all(each.readiness(now_s) is Readiness.READY for each in self.both(model))
+
+    def may_be_asked(self, model: str, now_s: float) -> bool:
+        """Tell whether it is ready, or refused and to be tried again."""
+        return all(each.readiness(now_s) is Readiness.READY or each.is_due(now_s) for each in self.both(model))
 
     def tried(self, model: str, now_s: float) -> None:
         """Note that a refused key is being tried, so that only one request does."""
-        for limits in self.states(model):
-            if limits.refused_at_s is not None:
-                limits.refused_at_s = now_s
+        for each in self.both(model):
+            each.tried(now_s)
 
     def answered(self, model: str, headers: Mapping[str, str], now_s: float) -> None:
-        """Take an answer: the key is good, and this is left."""
-        for limits in self.states(model):
-            limits.refused_at_s = None
+        """Handle an answer: the key is good, and this is left."""
+        for each in self.both(model):
+            each.answered()
         if (left := headroom(headers)) is not None:
-            limits = self.limits(model)
-            limits.headroom, limits.headroom_at_s = left, now_s
+            self.at(model).told(left, now_s)
 
     def failed(self, model: str, error: UpstreamError, now_s: float) -> bool:
-        """Take a failure; return whether another key may fare better."""
+        """Handle a failure; return whether another key may fare better."""
         if error.kind is ErrorKind.RATE_LIMITED:
-            limits = self.limits(model)
-            limits.cooling_until_s = max(limits.cooling_until_s, now_s + max(COOL_S, error.retry_after_s or 0.0))
+            self.at(model).cool(error.retry_after_s, now_s)
             return True
         if error.kind is ErrorKind.PROVIDER_AUTH:  # 403 may be about the model alone
-            (self.everywhere if error.status == _UNAUTHORIZED else self.limits(model)).refused_at_s = now_s
+            (self.everywhere if error.status == _UNAUTHORIZED else self.at(model)).refuse(now_s)
             return True
         return False
 
@@ -126,16 +109,13 @@ class KeyRing:
         named = zip(keys, key_names(keys, names), strict=True)
         self._keys = [_Key(number, name, opened(key)) for number, (key, name) in enumerate(named, 1)]
         self.accepts_all_parameters = all(key.upstream.accepts_all_parameters for key in self._keys)
+        self.can_fetch = all(key.upstream.can_fetch for key in self._keys)
+        self.needs_warming = any(key.upstream.needs_warming for key in self._keys)
         self._clock = clock
         self._turn = 0
 
     def __repr__(self) -> str:
         return f"KeyRing({self._provider!r}, {len(self._keys)} keys)"
-
-    @property
-    def upstreams(self) -> tuple[Upstream, ...]:
-        """The upstreams, in the order of their keys."""
-        return tuple(key.upstream for key in self._keys)
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
         """Return what of a request the provider would not hear, under whichever key."""
@@ -174,20 +154,19 @@ class KeyRing:
         """Send a request without a body under one key after the other: what one's account keeps, others do not know.
 
         Raises:
-            UpstreamError: as for ``send``.
+            UpstreamError: as for ``send``; always not_found where the keys' upstreams cannot fetch.
 
         """
         unknown: UpstreamError | None = None
         for key in self._keys:
-            if not isinstance(key.upstream, HttpUpstream):
-                break
             try:
                 return await key.upstream.fetch(method, path, query)
             except UpstreamError as error:
                 if error.kind not in {ErrorKind.NOT_FOUND, ErrorKind.PROVIDER_AUTH}:
                     raise
                 unknown = unknown or error
-        raise unknown or UpstreamError(ErrorKind.NOT_FOUND, f"provider {self._provider!r} keeps nothing", status=404)
+        assert unknown is not None  # a ring has keys
+        raise unknown
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
         """Return the models offered to the best key, or the next where one is rate-limited or refused.
@@ -230,7 +209,7 @@ class KeyRing:
         while True:
             now_s = self._clock()
             best = min(
-                (key for key in self._keys if key.number not in asked and self._well(key, model, now_s)),
+                (key for key in self._keys if key.number not in asked and key.may_be_asked(model, now_s)),
                 key=lambda key: self._rank(key, model, now_s),
                 default=None,
             )
@@ -242,38 +221,30 @@ class KeyRing:
             yield best
 
     @staticmethod
-    def _well(key: _Key, model: str, now_s: float) -> bool:
-        if key.limits(model).cooling_until_s > now_s:
-            return False
-        return not key.refused(model) or key.due(model, now_s)
-
-    @staticmethod
     def _rank(key: _Key, model: str, now_s: float) -> tuple[bool, int, int, int]:
         """Return what the best key has the least of: a refused one that is due is tried first, or it never would be."""
-        return not key.refused(model), -round(key.limits(model).left(now_s) * _STEPS), key.in_flight, key.turn
+        return not key.refused(model), -round(key.at(model).headroom(now_s) * _STEPS), key.in_flight, key.turn
 
     def _over(self, key: _Key) -> None:
         key.in_flight -= 1
 
     def _headers(self, model: str, headers: Mapping[str, str]) -> Mapping[str, str]:
         """Return a response's headers with what the ring has left in place of what one key has."""
-        states = [(key, key.limits(model)) for key in self._keys]
-        if all(limits.headroom is None for _, limits in states):
+        if not any(key.at(model).has_told for key in self._keys):
             return headers
-        now_s = self._clock()
-        share = sum(
-            limits.left(now_s) for key, limits in states if not key.refused(model) and limits.cooling_until_s <= now_s
-        ) / len(states)
+        now_s, count = self._clock(), len(self._keys)
+        left = sum(key.at(model).headroom(now_s) for key in self._keys if key.is_ready(model, now_s))
+        share = left / count
         kept = {name: value for name, value in headers.items() if "ratelimit" not in name}
         return kept | {
-            "x-ratelimit-limit-keys": str(len(states)),
-            "x-ratelimit-remaining-keys": f"{share * len(states):.3f}",
+            "x-ratelimit-limit-keys": str(count),
+            "x-ratelimit-remaining-keys": f"{share * count:.3f}",
         }
 
     def _none_left(self, model: str, last: UpstreamError | None) -> UpstreamError:
         now_s = self._clock()
         # One that was limited for less time than asking the others took is still no refused key.
-        waits_s = [max(0.0, key.limits(model).cooling_until_s - now_s) for key in self._keys if not key.refused(model)]
+        waits_s = [key.at(model).cooling_s(now_s) for key in self._keys if not key.refused(model)]
         said = f"; the last one asked: {last.message}" if last is not None else ""
         if waits_s:
             refused = len(self._keys) - len(waits_s)

@@ -85,6 +85,8 @@ class LiteLLMUpstream:
     """One provider behind litellm, as an ``Upstream``. The key shows in no repr, error or log."""
 
     accepts_all_parameters = False
+    can_fetch = False
+    needs_warming = True
 
     def __init__(
         self,
@@ -178,6 +180,15 @@ class LiteLLMUpstream:
         request.sendings.number, request.sendings.is_known = 1, True
         body = response.model_dump_json(exclude_none=True).encode()
         return Answer(200, _headers(response), body, connect_ms=None, headers_ms=headers_ms, secrets=self._secrets)
+
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:  # noqa: ARG002 - the protocol's
+        """Refuse: litellm sends completions and embeddings.
+
+        Raises:
+            UpstreamError: always, not_found.
+
+        """
+        raise UpstreamError(ErrorKind.NOT_FOUND, f"provider {self._provider!r} keeps nothing", status=404)
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:  # noqa: ARG002 - the protocol's
         """Refuse: litellm knows of the lists of a few providers only, and blocks while it asks.

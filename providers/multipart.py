@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from providers.dialects.wording import Malformed
+from providers.masked_record import MaskedRecord
 
 _MAX_PARTS = 1000
 _LONGEST_VALUE_BYTES = 64 * 1024  # of a field that is read here: names, options, JSON of a few lines
@@ -38,12 +39,16 @@ class Part(msgspec.Struct, frozen=True):
         return self.end + 2
 
 
-class Form(msgspec.Struct, frozen=True):
+class Form(MaskedRecord, frozen=True):
     """A form; every byte of its parts that is not to be changed stays as it came."""
 
     boundary: bytes
     body: bytes
     parts: tuple[Part, ...]
+
+    def shown(self) -> Iterable[tuple[str, object]]:
+        """Return its size; what is in it is the client's."""
+        yield "body", f"{len(self.parts)} parts, {len(self.body)} bytes"
 
     @property
     def content_type(self) -> str:

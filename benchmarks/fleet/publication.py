@@ -10,7 +10,7 @@ from benchmarks.fleet.course import LETTERS_PER_TOKEN, Look, Observation
 from benchmarks.fleet.ledger import Entry
 from benchmarks.fleet.quantiles import milliseconds, weighted_quantile
 from benchmarks.fleet.world import World, delivers
-from gateway.ingress.body import prompt_class
+from gateway.ingress.body import size_class
 
 _ENVELOPE_BYTES = 110  # of a body, beside its prompt
 
@@ -82,7 +82,7 @@ def _published(model: str, provider: str, row: Mapping[str, Any], q: float, true
 
 def _prompt_class(world: World, number: int) -> int:
     """Return the class that the gateway puts a call's prompt in."""
-    return prompt_class(LETTERS_PER_TOKEN * world.prompt_tokens(number) + _ENVELOPE_BYTES)
+    return size_class(LETTERS_PER_TOKEN * world.prompt_tokens(number) + _ENVELOPE_BYTES)
 
 
 def _class_weights(

@@ -31,6 +31,7 @@ from benchmarks.steering.traffic import BYTES_PER_TOKEN, CLASS_BYTES, Request, l
 from benchmarks.steering.weather import Weather
 from benchmarks.steering.worlds import WORLDS, World
 from gateway.calls import AttemptStart, CallRecord, Mode, Objective
+from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Prefix
 from gateway.steering.board import Board
@@ -170,7 +171,7 @@ def conversations(world: World, calls: int, seed: int) -> tuple[list[Request], d
                 replica=replicas.randrange(world.replicas),
                 prompt_tokens=tokens,
                 answer_tokens=answer_tokens,
-                prompt_class=sum(tokens * BYTES_PER_TOKEN > limit for limit in CLASS_BYTES),
+                prompt_class=answer_class(sum(tokens * BYTES_PER_TOKEN > limit for limit in CLASS_BYTES)),
                 effort=effort,
                 luck=tuple(luck(provider, tokens, effort, random) for provider in world.providers),
             )

@@ -1,10 +1,9 @@
 """One call, run as the gateway runs it, in simulated time.
 
-Mirrors ``gateway/racing/race.py`` with ``grid.py`` (launch timers, permits, rescues, candidates), ``hold.py`` (holds)
-and the parts of ``attempt.py`` that watch audited losers.
+Who is launched when, who replaces whom and who is held for whom are the gateway's own ``Grid`` and ``Hold``. The rest
+mirrors ``gateway/racing/race.py``, and the parts of ``attempt.py`` that watch audited losers.
 """
 
-from collections import deque
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -12,12 +11,13 @@ from msgspec import Struct
 from benchmarks.steering.attempt import EPOCH, TIMEOUTS, Attempt
 from benchmarks.steering.fleet import Fleet
 from benchmarks.steering.policy import MODEL, Policy
-from benchmarks.steering.timeline import Timeline, Timer
+from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
 from benchmarks.steering.worlds import TIMEOUT_S
 from gateway.calls import AttemptStart, CallRecord, Mode, Objective, Outcome, Role
-from gateway.racing.grid import EXTRA_ROLES
-from gateway.racing.hold import HOLD_MAX_S, HOLD_MIN_S
+from gateway.prompt_classes import encoded_class
+from gateway.racing.grid import EXTRA_ROLES, Grid
+from gateway.racing.hold import Hold
 from gateway.racing.watch import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
 from gateway.steering.planner import Launch, Plan
 from providers.errors import ErrorKind
@@ -53,6 +53,7 @@ class Race:
         *,
         objective: Objective,
         done: Callable[[Result], None],
+        deadline_s: float | None = None,
     ) -> None:
         self._request = request
         self._plan = plan
@@ -62,13 +63,26 @@ class Race:
         self._objective = objective
         self._done = done
         self._received_at_s = timeline.now_s
-        self._launches: list[tuple[Launch, float, Timer]] = []
-        self._candidates: deque[str] = deque(plan.rest)
+        self._grid = Grid(
+            plan,
+            loop=timeline,
+            clock=lambda: timeline.now_s,
+            permit=policy.permit,
+            go=self._launch,
+            in_need=self._replace,
+            lines={},  # nobody here has max_in_flight
+            full=lambda _: None,
+        )
         self._attempts: list[Attempt] = []
         self._running: list[Attempt] = []
         self._audited: list[Attempt] = []
-        self._leader: Attempt | None = None
-        self._hold: Timer | None = None
+        self._hold: Hold[Attempt] = Hold(
+            plan.decode_s,
+            self._win,
+            timeline,
+            clock=lambda: timeline.now_s,
+            deadline_at=None if deadline_s is None else timeline.now_s + deadline_s,
+        )
         self._winner: Attempt | None = None
         self._claimed_at_s: float | None = None
         self._record: CallRecord | None = None
@@ -80,50 +94,8 @@ class Race:
             self._close(429)
             return
         self._result.primary = self._plan.launches[0].deployment
-        now = []
-        for launch in self._plan.launches:
-            if launch.delay_s > 0:
-                self._schedule(launch)
-            elif self._allowed(launch):
-                now.append(launch)
-        for launch in now:
+        for launch in tuple(self._grid.open()):
             self._launch(launch)
-
-    # The grid
-
-    def _allowed(self, launch: Launch) -> bool:
-        if launch.role not in EXTRA_ROLES or self._policy.permit(launch):
-            return True
-        if self._plan.rescue_s is not None:
-            delay_s = max(launch.delay_s, self._plan.rescue_s)
-            self._schedule(Launch(deployment=launch.deployment, delay_s=delay_s, role=Role.FAILOVER))
-        else:
-            self._candidates.append(launch.deployment)
-        return False
-
-    def _schedule(self, launch: Launch) -> None:
-        at_s = self._received_at_s + launch.delay_s
-        timer = self._timeline.at(at_s, lambda: self._fire(launch))
-        self._launches.append((launch, at_s, timer))
-        self._launches.sort(key=lambda pending: pending[1])
-
-    def _fire(self, launch: Launch) -> None:
-        self._launches = [pending for pending in self._launches if pending[0] is not launch]
-        if self._allowed(launch):
-            self._launch(launch)
-
-    def _next(self) -> str | None:
-        if self._launches:
-            launch, _, timer = self._launches.pop(0)
-            timer.cancel()
-            return launch.deployment
-        return self._candidates.popleft() if self._candidates else None
-
-    def _no_more_launches(self) -> None:
-        for launch, _, timer in self._launches:
-            timer.cancel()
-            self._candidates.append(launch.deployment)
-        self._launches.clear()
 
     # Attempts
 
@@ -159,10 +131,10 @@ class Race:
         if attempt.watched:
             self._watch_speed(attempt)
             return
-        leader = self._leader
-        if leader is None and self._begin_hold(attempt):
-            self._no_more_launches()
-        elif leader is not None and self._decode_s(attempt) >= self._decode_s(leader):
+        leader = self._hold.leader
+        if leader is None and self._hold.begin(attempt, [other for other in self._running if other is not attempt]):
+            self._grid.close()
+        elif leader is not None and not self._hold.overtakes(attempt):
             self._running.remove(attempt)
             self._let_go(attempt)
         else:
@@ -189,43 +161,30 @@ class Race:
         if attempt.watched:
             return
         self._running.remove(attempt)
-        if self._leader is not None:
-            awaited = [other for other in self._running if other.start.role is not Role.PROBE]
-            if all(self._decode_s(other) >= self._decode_s(self._leader) for other in awaited):
-                self._win(self._leader)
+        self._hold.failed(attempt, self._running)
+        if self._winner is not None or self._hold.leader is not None:
             return
-        name = self._next() if self._timeline.now_s - self._received_at_s < TIMEOUT_S else None
-        if name is not None:
-            self._launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
-        elif not self._running:
+        if not self._replace() and not self._running:
             self._close(429 if kind is ErrorKind.RATE_LIMITED else 502)
 
-    # Winning and losing
-
-    def _decode_s(self, attempt: Attempt) -> float:
-        return self._plan.decode_s.get(attempt.start.deployment, 0.0)
-
-    def _begin_hold(self, attempt: Attempt) -> bool:
-        own_s = self._decode_s(attempt)
-        others = (
-            own_s - self._decode_s(other)
-            for other in self._running
-            if other is not attempt and other.start.role is not Role.PROBE
-        )
-        hold_s = min(HOLD_MAX_S, max(others, default=0.0))
-        if hold_s <= HOLD_MIN_S:
+    def _replace(self) -> bool:
+        """Launch the next candidate in place of an attempt that failed."""
+        name = self._grid.next()
+        late = self._timeline.now_s - self._received_at_s >= TIMEOUT_S
+        if name is None or (
+            late and len(self._attempts) > 1
+        ):  # who hung through the whole clock alone is replaced once
             return False
-        self._leader = attempt
-        self._hold = self._timeline.after(hold_s, lambda: self._win(attempt))
+        self._launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
         return True
+
+    # Winning and losing
 
     def _win(self, attempt: Attempt) -> None:
         self._winner = attempt
         self._claimed_at_s = self._timeline.now_s
-        self._leader = None
-        if self._hold is not None:
-            self._hold.cancel()
-        self._no_more_launches()
+        self._hold.end()
+        self._grid.close()
         for other in self._running:
             if other is not attempt:
                 self._let_go(other)
@@ -288,7 +247,7 @@ class Race:
             streamed=True,
             mode=Mode.AUTO,
             objective=self._objective,
-            prompt_class=self._request.prompt_class,
+            prompt_class=encoded_class(self._request.prompt_class),
             tags={},
             replica=str(self._request.replica),
             region=None,

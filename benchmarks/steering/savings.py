@@ -11,6 +11,7 @@ from statistics import fmean
 
 from msgspec import Struct
 
+from gateway.prompt_classes import MeasuredApi
 from gateway.steering.evidence import Evidence
 from gateway.steering.histogram import bucket
 from gateway.steering.standings import Standings, standings
@@ -119,13 +120,14 @@ def overtaken(seed: int, difficulty: float, calls: int, audit_share: float) -> l
 def _taught(fleet: Fleet, random: Random, audit_share: float) -> Standings:
     """Return what the gateway knows of the fleet after the first calls: losers are cut, but for audited ones."""
     known: dict[str, Evidence] = {}
+    api = MeasuredApi.ANSWERS
     for _ in range(WARM_UP):
         *racers, first_ms, second_ms = fleet.draw()
         audited = random.random() < audit_share
         for name, own_ms, other_ms in ((racers[0], first_ms, second_ms), (racers[1], second_ms, first_ms)):
-            evidence = known.setdefault(str(name), Evidence(events={0: {}}, censored={0: {}}))
+            evidence = known.setdefault(str(name), Evidence(events={api: {}}, censored={api: {}}))
             seen = audited or own_ms <= other_ms
-            histogram = (evidence.events if seen else evidence.censored)[0]
+            histogram = (evidence.events if seen else evidence.censored)[api]
             index = bucket((own_ms if seen else other_ms) / 1000)
             histogram[index] = histogram.get(index, 0.0) + 1.0
     return standings(known)

@@ -79,7 +79,16 @@ def simulate(where: Setting, contender: Contender) -> list[Result]:
         def begin() -> None:
             policy = policies[request.replica]
             plan = policy.plan(request, fleet.names(timeline.now_s))
-            race = Race(request, plan, policy, fleet, timeline, done=results.append, objective=contender.objective)
+            race = Race(
+                request,
+                plan,
+                policy,
+                fleet,
+                timeline,
+                done=results.append,
+                objective=contender.objective,
+                deadline_s=_deadline_s(where, contender),
+            )
             race.start()
 
         return begin
@@ -92,6 +101,12 @@ def simulate(where: Setting, contender: Contender) -> list[Result]:
     timeline.run()
     results.sort(key=lambda result: result.index)
     return results
+
+
+def _deadline_s(where: Setting, contender: Contender) -> float | None:
+    """Return when calls of the gateway's policy want their first token; None at no certain time."""
+    wants = contender.budget is not None and (contender.deadline or contender.objective is Objective.COST)
+    return where.world.ttft_goal_s if wants else None
 
 
 def _keep_fresh(policy: GatewayPolicy, timeline: Timeline, until_s: float) -> None:
@@ -115,10 +130,10 @@ def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: F
     dice = [Random(f"{where.seed}:{contender.label}:{replica}") for replica in range(where.world.replicas)]
     if contender.budget is not None:
         race = RaceSettings(mode=contender.mode, budget=contender.budget, objective=contender.objective)
+        if (deadline_s := _deadline_s(where, contender)) is not None:
+            race = race.model_copy(update={"ttft_ms": 1000 * deadline_s})
         if contender.objective is Objective.COST:
-            race = race.model_copy(update={"ttft_ms": 1000 * where.world.ttft_goal_s, "min_tok_s": TARGET_TOK_S})
-        elif contender.deadline:
-            race = race.model_copy(update={"ttft_ms": 1000 * where.world.ttft_goal_s})
+            race = race.model_copy(update={"min_tok_s": TARGET_TOK_S})
         return [
             GatewayPolicy(
                 board,

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from benchmarks.steering.worlds import STALL_S, Kind, Provider, World
 from gateway import calls as records
+from gateway.prompt_classes import PromptClass, answer_class
 
 TAIL = (log(6.0), 0.5)  # a slow tail is x lognormal(6, .5)
 SPEED_SIGMA = 0.15
@@ -37,7 +38,7 @@ class Request(Struct, frozen=True):
     replica: int
     prompt_tokens: int
     answer_tokens: int
-    prompt_class: int
+    prompt_class: PromptClass
     effort: float  # its own share of log TTFT, at all providers
     luck: tuple[Luck, ...]  # by provider
     kind: records.Kind | None = None  # as the gateway sees it
@@ -77,7 +78,7 @@ def _request(world: World, index: int, at_s: float, random: Random) -> Request:
         replica=replica,
         prompt_tokens=prompt_tokens,
         answer_tokens=min(answer_tokens, kind.max_tokens or answer_tokens),
-        prompt_class=sum(prompt_tokens * BYTES_PER_TOKEN > limit for limit in CLASS_BYTES),
+        prompt_class=answer_class(sum(prompt_tokens * BYTES_PER_TOKEN > limit for limit in CLASS_BYTES)),
         effort=effort,
         luck=tuple(luck(provider, prompt_tokens, effort, random) for provider in world.providers),
         kind=_as_seen(kind, index, prompt_tokens),

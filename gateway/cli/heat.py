@@ -19,6 +19,7 @@ from gateway.ingress.entry import Entry, enter, lined_up
 from gateway.ingress.journey import Journey
 from gateway.ingress.new_call import Origin
 from gateway.ingress.surfaces.chat import read_chat
+from gateway.prompt_classes import PromptClass
 from gateway.racing.open_call import Unanswered
 from gateway.server import prepare_schema
 from gateway.settings.model import Settings
@@ -133,11 +134,11 @@ class _Both:
         for each in self._all:
             each.attempt_started(model, start)
 
-    def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
         for each in self._all:
             each.first_token(model, prompt_class, start, ttft_s)
 
-    def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
         for each in self._all:
             each.attempt_ended(model, prompt_class, attempt)
 

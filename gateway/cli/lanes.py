@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart
+from gateway.prompt_classes import PromptClass
 from gateway.racing.reading import Block
 from gateway.racing.sink import ClientGone, Winner
 from providers.dialects.chat.events import read_event
@@ -98,7 +99,7 @@ class Lanes:
         self.lanes.append(lane)
         self._spectator.changed(lane, self.elapsed_ms)
 
-    def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
         """Mark the first token in its lane."""
         del model, prompt_class
         for lane in self.lanes:
@@ -106,7 +107,7 @@ class Lanes:
                 lane.first_token_ms = ttft_s * 1000
                 self._spectator.changed(lane, self.elapsed_ms)
 
-    def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
         """Close a lane; not that of a loser watched beyond the race, whose picture stands."""
         del model, prompt_class
         if self.record is not None:

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import msgspec
 
@@ -15,7 +15,7 @@ from gateway.settings.presets import Catalog, vendor_of
 from gateway.upstreams import Upstreams
 from providers.catalog import Vendor, apis_of
 from providers.errors import ErrorKind, UpstreamError
-from providers.http_upstream import HttpUpstream
+from providers.exchange import Upstream
 from providers.listings import Listed, Listing
 from providers.rate_limits import headroom
 
@@ -27,7 +27,6 @@ _STATES = {
 }
 
 
-@runtime_checkable
 class ListsModels(Protocol):
     """An upstream that can say what it offers."""
 
@@ -90,39 +89,36 @@ def _ignored(provider: str, answer: Liveness) -> None:
 
 
 def open_listing(settings: Settings, catalog: Catalog) -> Lists:
-    """Return upstreams for each configured provider that has a list of models."""
+    """Return upstreams for each configured provider."""
     return open_lists(settings.providers, catalog)
 
 
 def open_lists(providers: Mapping[str, ProviderSettings], catalog: Catalog) -> Lists:
-    """Return an upstream for each key of each provider that has a list of models; what litellm reaches has none."""
+    """Return an upstream for each key of each provider."""
     upstreams = Upstreams()
     opened: dict[str, list[ListsModels]] = {}
     for name, provider in providers.items():
         vendor = vendor_of(name, provider, catalog)
         for key in provider.keys or (None,):
             single = provider.model_copy(update={"api_key": key, "api_keys": {}})
-            upstream: object
+            upstream: ListsModels
             try:
                 upstream = _opened(upstreams, name, single, vendor)
             except ValueError as error:
                 upstream = Unopened(str(error))
-            if isinstance(upstream, ListsModels):
-                opened.setdefault(name, []).append(upstream)
+            opened.setdefault(name, []).append(upstream)
     return opened
 
 
-def _opened(upstreams: Upstreams, name: str, provider: ProviderSettings, vendor: Vendor | None) -> object:
+def _opened(upstreams: Upstreams, name: str, provider: ProviderSettings, vendor: Vendor | None) -> ListsModels:
     """Return the upstream of a provider; at an address of the operator's own, one that looks whether that is right."""
     upstream = upstreams.open(name, provider, vendor)
     by_model = vendor is not None and "{model}" in vendor.chat_path  # without a model's name there is no such path
-    if provider.base_url is None or by_model or not isinstance(upstream, HttpUpstream):
+    if provider.base_url is None or by_model or not upstream.can_fetch:
         return upstream
 
-    def opened(base_url: str) -> HttpUpstream:
-        other = upstreams.open(name, provider.model_copy(update={"base_url": base_url}), vendor)
-        assert isinstance(other, HttpUpstream)
-        return other
+    def opened(base_url: str) -> Upstream:
+        return upstreams.open(name, provider.model_copy(update={"base_url": base_url}), vendor)
 
     return AtOwnUrl(provider.base_url, provider.apis or apis_of(vendor, provider.kind), upstream, opened)
 

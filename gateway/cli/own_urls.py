@@ -6,7 +6,7 @@ from gateway.settings.base_urls import others, without_secrets
 from providers.catalog import Api
 from providers.dialects.index import DIALECTS
 from providers.errors import ErrorKind, UpstreamError
-from providers.http_upstream import HttpUpstream
+from providers.exchange import Upstream
 from providers.listings import Listing
 
 # What an address may answer below which there is no API: no such path, no such method, a web page for every path.
@@ -14,7 +14,7 @@ _DOUBTS = frozenset({ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API, ErrorKind.INVAL
 _LACKING = frozenset({404, 405})
 _ASKED: Mapping[Api, str] = {**{name: dialect.path for name, dialect in DIALECTS.items()}, "embeddings": "embeddings"}
 
-Open = Callable[[str], HttpUpstream]
+Open = Callable[[str], Upstream]
 
 
 class AtOwnUrl:
@@ -24,7 +24,7 @@ class AtOwnUrl:
     anything; where even that path is unknown, the base URL is wrong.
     """
 
-    def __init__(self, base_url: str, apis: tuple[Api, ...], upstream: HttpUpstream, opened: Open) -> None:
+    def __init__(self, base_url: str, apis: tuple[Api, ...], upstream: Upstream, opened: Open) -> None:
         self._base_url = base_url
         self._api = next((api for api in apis if api in _ASKED), None)
         self._upstream = upstream
@@ -77,7 +77,7 @@ class AtOwnUrl:
             return without_secrets(base_url)
         return None
 
-    async def _answers(self, upstream: HttpUpstream, *, surely: bool = False) -> bool:
+    async def _answers(self, upstream: Upstream, *, surely: bool = False) -> bool:
         """Tell whether there is the API that a call would ask for; ``surely``: and not only a web page."""
         if self._api is None:
             return not surely

@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 
 from gateway.errors import InvalidRequest
-from gateway.ingress.body import CHARS_PER_TOKEN, Contents, decoded, is_set, prompt_class, read_model
+from gateway.ingress.body import CHARS_PER_TOKEN, Contents, decoded, is_set, read_model, size_class
 from gateway.ingress.preferences.override import RaceOverride, read_override
 from gateway.ingress.preferences.provider_preferences import Preferences, read_preferences
 from gateway.ingress.survey import Media, survey
+from gateway.prompt_classes import PromptClass, answer_class
 from providers.dialects.dialect import Dialect
 
 _TOKENS_PER_PAYLOAD = 1000  # about those of a picture
@@ -61,9 +62,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     told: Mapping[str, str] = {}  # response headers that say what the gateway made of it
 
     @property
-    def prompt_class(self) -> int:
-        """The prompt's class by the size of the body: 0, 1 or 2."""
-        return prompt_class(self.size)
+    def prompt_class(self) -> PromptClass:
+        """The class of an answer to a body of this size."""
+        return answer_class(size_class(self.size))
 
 
 def needs_of(

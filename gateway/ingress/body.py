@@ -25,8 +25,8 @@ _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _MODEL = msgspec.json.Decoder(str | None)  # made once: preparing a type costs more than decoding a value
 
 
-def prompt_class(size: int) -> int:
-    """Return the class of a prompt whose body has ``size`` bytes."""
+def size_class(size: int) -> int:
+    """Return the size class of a prompt whose body has ``size`` bytes: 0, 1 or 2."""
     return bisect_left(CLASS_LIMITS, size)
 
 

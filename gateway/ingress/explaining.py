@@ -9,11 +9,12 @@ from gateway.errors import InvalidRequest, NoDeploymentFits, NothingEnabled
 from gateway.fleet import Deployment, Model
 from gateway.ingress.admission import Client
 from gateway.ingress.asked import Needs
-from gateway.ingress.body import CHARS_PER_TOKEN, prompt_class
+from gateway.ingress.body import CHARS_PER_TOKEN, size_class
 from gateway.ingress.context import Context
 from gateway.ingress.entry import resolved_objective
 from gateway.ingress.fitting import Question, fitted
 from gateway.ingress.preferences.override import RaceOverride, as_asked
+from gateway.prompt_classes import answer_class
 from gateway.settings.profiles import Profile
 from gateway.steering.candidates import Terms
 from gateway.steering.explanation import Explanation
@@ -99,7 +100,7 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
             answer_kind=_answer_kind(supposed),
             bills_losers=model.bills_losers,
         ),
-        prompt_class(supposed.prompt_tokens * CHARS_PER_TOKEN),
+        answer_class(size_class(supposed.prompt_tokens * CHARS_PER_TOKEN)),
     )
     prospects = tuple(
         msgspec.structs.replace(each, bills_after_disconnect=model.deployments[each.deployment].bills_after_disconnect)

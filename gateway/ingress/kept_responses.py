@@ -1,6 +1,5 @@
 """/v1/responses/{id} and what is below it: asked of the provider that keeps the response."""
 
-from typing import Protocol, runtime_checkable
 from urllib.parse import quote
 
 from aiohttp import web
@@ -11,15 +10,6 @@ from gateway.ingress import headers
 from gateway.ingress.admission import JSON
 from gateway.ingress.context import CONTEXT
 from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Answer
-
-
-@runtime_checkable
-class Keeps(Protocol):
-    """An upstream that can be asked for what it keeps."""
-
-    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
-        """Send a request without a body, and return the whole JSON answer."""
 
 
 async def kept_response(request: web.Request) -> web.Response:
@@ -39,7 +29,7 @@ async def kept_response(request: web.Request) -> web.Response:
     made_by = await context.responses.find(client.name, response_id)
     with context.fleet.lease():
         deployment = None if made_by is None else _deployment(context.fleet, made_by)
-        if deployment is None or not isinstance(deployment.upstream, Keeps):
+        if deployment is None or not deployment.upstream.can_fetch:
             raise ResponseNotFound(f"the response {response_id!r} is not known here, or not to this key")
         path = "/".join(part for part in ("responses", quote(response_id, safe=""), rest) if part)
         try:

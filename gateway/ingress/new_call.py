@@ -8,6 +8,7 @@ from gateway.calls import AnswerKind, Call, Kind, Objective, WinOn
 from gateway.fleet import Model
 from gateway.ingress.admission import Client
 from gateway.ingress.context import Context
+from gateway.prompt_classes import PromptClass
 from providers.dialects.dialect import Dialect
 from providers.dialects.index import PIVOT
 
@@ -31,7 +32,7 @@ def new_call(
     asked_model: str,
     endpoint: str,
     streamed: bool,
-    prompt_class: int,
+    prompt_class: PromptClass,
     prompt_tokens: int,
     fields: Mapping[str, msgspec.Raw],
     dialect: Dialect = PIVOT,

@@ -1,25 +1,48 @@
-"""Entries of the spool as rows of the two tables, in the order in which the records have their fields."""
+"""Entries of the spool as rows of the two tables, made by the names of their columns."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import msgspec
-from msgspec.structs import asdict, astuple
+from msgspec.structs import asdict
 
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, Outcome, size_class
+from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, Outcome
 from gateway.ledger.entries import Audited, Entry, Finished, Started
+from gateway.prompt_classes import decoded_class
 
 Row = tuple[Any, ...]
 
-# The fields that are no columns are the last ones; the last two columns of each are JSON.
-CALL_COLUMNS = CallRecord.__struct_fields__[:-2]
-ATTEMPT_COLUMNS = AttemptRecord.__struct_fields__[:-4]
+_encode = msgspec.json.Encoder(enc_hook=dict).encode
+
+
+class Columns:
+    """The columns of one table, which are fields of a record of the same names.
+
+    ``left_out`` are the fields that are no columns, ``json`` those that are stored as JSON. ``names`` are the columns,
+    the JSON last; ``plain`` returns what a record has for the others, in their order, in half a microsecond.
+    """
+
+    __slots__ = ("names", "plain")
+
+    def __init__(self, record: type[msgspec.Struct], *, left_out: frozenset[str], json: tuple[str, ...]) -> None:
+        plain = tuple(name for name in record.__struct_fields__ if name not in left_out and name not in json)
+        self.names = (*plain, *json)
+        self.plain: Callable[[msgspec.Struct], Row] = attrgetter(*plain)
+
+
+_CALLS = Columns(CallRecord, left_out=frozenset(("attempts", "kind")), json=("dropped", "tags"))
+_ATTEMPTS = Columns(
+    AttemptRecord,
+    left_out=frozenset(("asked_tokens", "headroom", "is_narrowed", "retry_after_s")),
+    json=("price", "itl"),
+)
+CALL_COLUMNS = _CALLS.names
+ATTEMPT_COLUMNS = _ATTEMPTS.names
 
 # What an interrupted call was answered nobody knows; to its client it was the gateway's failure.
 INTERRUPTED_STATUS = 500
 INTERRUPTED = "interrupted"
-
-_encode = msgspec.json.Encoder(enc_hook=dict).encode
 
 
 def call_rows(entries: Iterable[Entry]) -> Iterator[Row]:
@@ -28,7 +51,7 @@ def call_rows(entries: Iterable[Entry]) -> Iterator[Row]:
         if isinstance(entry, Finished):
             call = entry.call
             dropped = _encode(call.dropped).decode() if call.dropped else None
-            yield (*astuple(call)[:-4], dropped, _encode(call.tags).decode())
+            yield _CALLS.plain(call) + (dropped, _encode(call.tags).decode())  # noqa: RUF005 - a fifth faster
         elif isinstance(entry, Started):
             yield _interrupted_call(entry.call)
 
@@ -46,7 +69,7 @@ def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
         for record in records:
             price = _encode(record.price).decode() if record.price else None
             itl = _encode(record.itl).decode() if record.itl else None
-            yield (*astuple(record)[: len(ATTEMPT_COLUMNS) - 2], price, itl)
+            yield _ATTEMPTS.plain(record) + (price, itl)  # noqa: RUF005 - likewise
 
 
 def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) -> AttemptRecord:
@@ -56,7 +79,7 @@ def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) 
         call_id=call.id,
         client=call.client,
         api=call.endpoint,
-        size_class=size_class(call.prompt_class),
+        size_class=decoded_class(call.prompt_class).size,
         win_on=call.win_on,
         outcome=Outcome.INTERRUPTED,
         error_kind=INTERRUPTED,
@@ -68,7 +91,7 @@ def _interrupted_call(start: CallStart) -> Row:
     known = {
         "launched": len(start.attempts),
         "api": start.endpoint,
-        "size_class": size_class(start.prompt_class),
+        "size_class": decoded_class(start.prompt_class).size,
         "status_code": INTERRUPTED_STATUS,
         "error_kind": INTERRUPTED,
         "deadline_met": None if start.deadline_ms is None else False,

@@ -4,7 +4,6 @@ A plan's later launches are timers. A launch that is refused, and every deployme
 a candidate, to replace an attempt that fails.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -12,6 +11,7 @@ import msgspec
 
 from gateway.calls import Role
 from gateway.racing.seats import Line
+from gateway.racing.timers import Timer, Timers
 from gateway.steering.planner import Launch, Plan
 
 EXTRA_ROLES = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE})  # these draw on the budget; replacing a failure does not
@@ -30,7 +30,7 @@ class Grid:
         self,
         plan: Plan,
         *,
-        loop: asyncio.AbstractEventLoop,
+        loop: Timers,
         clock: Callable[[], float],
         permit: Callable[[Launch], bool],
         go: Callable[[Launch], None],
@@ -47,7 +47,7 @@ class Grid:
         self._full = full
         self._loop = loop
         self._began = clock()
-        self._timers: list[tuple[Launch, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[Launch, Timer]] = []
         self._candidates: deque[str] = deque(plan.rest)
         self._left: int | None = None  # launches still allowed, once the request itself was called wrong
 

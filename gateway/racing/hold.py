@@ -8,39 +8,48 @@ for it; nor beyond the call's deadline, while that can be kept. An attempt is ne
 nor for a deployment without such a prediction.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, Protocol, TypeVar
 
-from gateway.calls import Role
-from gateway.racing.attempt import Attempt
+from gateway.calls import AttemptStart, Role
+from gateway.racing.timers import Timer, Timers
 
 HOLD_MIN_S = 0.005  # less is worth no timer, and no prediction is so good
 HOLD_MAX_S = 5.0  # a client waits no longer for what is only predicted
 HOLD_MARGIN_S = 0.02  # before a deadline a held attempt is let go, so that its token is there in time
 
 
-class Hold:
+class Launched(Protocol):
+    """An attempt, as far as its hold depends on it."""
+
+    start: AttemptStart
+
+
+_A = TypeVar("_A", bound=Launched)
+
+
+class Hold(Generic[_A]):
     """At most one attempt, held. ``release`` is called with it when its time is up."""
 
     def __init__(
         self,
         decode_s: Mapping[str, float],
-        release: Callable[[Attempt], None],
-        loop: asyncio.AbstractEventLoop,
+        release: Callable[[_A], None],
+        loop: Timers,
         *,
         clock: Callable[[], float],
         deadline_at: float | None = None,
     ) -> None:
         """Make one for a call whose first token is wanted by ``deadline_at`` of ``clock``, if at a certain time."""
-        self.leader: Attempt | None = None
+        self.leader: _A | None = None
         self._decode_s = decode_s  # seconds each should cost after its first token; empty: nobody is ever held
-        self._release: Callable[[Attempt], None] | None = release
+        self._release: Callable[[_A], None] | None = release
         self._loop = loop
         self._clock = clock
         self._deadline_at = deadline_at
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
 
-    def begin(self, attempt: Attempt, others: Iterable[Attempt]) -> bool:
+    def begin(self, attempt: _A, others: Iterable[_A]) -> bool:
         """Hold ``attempt`` if one of ``others`` may be worth waiting for; return whether it is held."""
         if not self._decode_s or self._release is None:
             return False
@@ -53,11 +62,11 @@ class Hold:
         self._timer = self._loop.call_later(hold_s, self._release, attempt)
         return True
 
-    def overtakes(self, attempt: Attempt) -> bool:
+    def overtakes(self, attempt: _A) -> bool:
         """Tell whether ``attempt`` is a better answer than the one held."""
         return self.leader is not None and self._gain_s(self.leader, (attempt,)) > 0
 
-    def failed(self, attempt: Attempt, running: Iterable[Attempt]) -> None:
+    def failed(self, attempt: _A, running: Iterable[_A]) -> None:
         """Handle a failure of the held attempt, or of one it was held for."""
         if attempt is self.leader:
             self.end()
@@ -76,10 +85,10 @@ class Hold:
         self.end()
         self._release = None
 
-    def _gain_s(self, attempt: Attempt, others: Iterable[Attempt]) -> float:
+    def _gain_s(self, attempt: _A, others: Iterable[_A]) -> float:
         """Return how much sooner, in seconds, the fastest decoder of ``others`` should be done; 0 where none counts."""
         known = self._decode_s
-        own_s = known.get(attempt.deployment.name)
-        awaited = (other.deployment.name for other in others if other.start.role is not Role.PROBE)
+        own_s = known.get(attempt.start.deployment)
+        awaited = (other.start.deployment for other in others if other.start.role is not Role.PROBE)
         sooner_s = [known[name] for name in awaited if name in known]
         return 0.0 if own_s is None or not sooner_s else own_s - min(sooner_s)

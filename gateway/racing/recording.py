@@ -7,8 +7,9 @@ the hot path.
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallStart, Outcome, WinOn, size_class
+from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallStart, Outcome, WinOn
 from gateway.fleet import Deployment
+from gateway.prompt_classes import encoded_class
 from gateway.racing.alone import UNKNOWN, Alone
 from gateway.racing.costs import settle
 from gateway.racing.judging import CUT_SHORT, UNJUDGED, Judgement
@@ -43,7 +44,7 @@ def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
         streamed=call.streamed,
         mode=call.mode,
         objective=call.objective,
-        prompt_class=call.prompt_class,
+        prompt_class=encoded_class(call.prompt_class),
         tags=call.tags,
         replica=call.replica,
         region=call.region,
@@ -123,7 +124,7 @@ def attempt_record(
         model=start.model,
         client=call.client,
         api=call.endpoint,
-        size_class=size_class(call.prompt_class),
+        size_class=call.prompt_class.size,
         win_on=call.win_on,
         token_ms=answer_ms if call.win_on is WinOn.ANSWER else ttft_ms,
         in_flight=start.in_flight,
@@ -176,7 +177,7 @@ def call_record(
         streamed=call.streamed,
         mode=call.mode,
         objective=call.objective,
-        prompt_class=call.prompt_class,
+        prompt_class=encoded_class(call.prompt_class),
         tags=call.tags,
         replica=call.replica,
         region=call.region,
@@ -205,7 +206,7 @@ def call_record(
         abandoned_cost_high_usd=bill.abandoned.high_usd,
         cache_saved_usd=bill.cache_saved_usd,
         api=call.endpoint,
-        size_class=size_class(call.prompt_class),
+        size_class=call.prompt_class.size,
         tokens_source=counted.tokens_source if counted is not None else None,
         finish_reason=winner.finish_reason if winner is not None else None,
         tool_calls=winner.tool_calls if winner is not None else None,

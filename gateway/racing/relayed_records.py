@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gateway.calls import AttemptRecord, AttemptStart, Call, Outcome, TokensSource, size_class
+from gateway.calls import AttemptRecord, AttemptStart, Call, Outcome, TokensSource
 from gateway.fleet import Deployment
 from gateway.racing.measurement import milliseconds
 from gateway.racing.recording import request_id, short
@@ -44,7 +44,7 @@ def relayed_record(
         call_id=call.id,
         client=call.client,
         api=call.endpoint,
-        size_class=size_class(call.prompt_class),
+        size_class=call.prompt_class.size,
         win_on=call.win_on,
         token_ms=first_ms,
         outcome=outcome,

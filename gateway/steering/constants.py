@@ -4,8 +4,6 @@ docs/policy.md#constants has them in a table, with where each value came from: m
 worlds of six providers, later ones for worlds that show a weakness, some are bounds or judgement.
 """
 
-from gateway.calls import CLASSES_PER_API
-
 # Histograms
 BUCKETS_PER_OCTAVE = 8  # 9 % per bucket: finer than any provider's latency is steady
 FIRST_EDGE_S = 0.010  # nobody answers sooner
@@ -43,11 +41,6 @@ KNEE_PRIOR_TOKENS = 8000.0  # where reading the prompt takes as long as all else
 KNEE_DOUBT = 1.2  # standard deviation of ln(knee) among deployments: a factor of three
 SIZE_NOISE = 0.5  # standard deviation of ln(ttft) at one size
 KNEE_HALF_LIFE_S = 3600.0  # a law of the hardware, not of the weather
-
-# Prompt classes: what is asked of a model in one of them says nothing of the others
-# Those of calls that are not raced, by API: whole vectors and pictures, not answers of so many tokens.
-OTHER_CLASSES_FROM = CLASSES_PER_API
-UNCOUNTED_CLASSES_FROM = 100  # counted tokens: whoever counts them fast answers no sooner, so they are no samples
 
 # The estimator
 PRIOR_EVENTS = 4.0  # weight of the pool in a deployment's histogram: a few samples of its own outvote it

@@ -2,8 +2,8 @@
 
 The policy has histograms of its own beside the published ones, ``deployment|0.1767225600|p17`` for first tokens and
 ``q17`` for attempts cut without one. They differ in three ways. Times are divided by what the size of the prompt makes
-of them (``sizing.py``), so that all prompts share a histogram. The first number is the kind of call: answers (0), or
-one of the APIs that are not raced. The second is the epoch: the second since 1970 in which the deployment was found to
+of them (``sizing.py``), so that all prompts share a histogram. The first number is the API's, 0 for
+answers. The second is the epoch: the second since 1970 in which the deployment was found to
 be well again after a fault, 0 until then. Lately means since the newest epoch, so a fault that is over is forgotten at
 once, by all replicas, while the published leaderboard keeps it.
 """
@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from gateway.calls import CLASSES_PER_API
+from gateway.prompt_classes import MeasuredApi, decoded_api, encoded_api
 from gateway.steering.histogram import bucket
 from gateway.steering.tally import DIGITS, MOST_DEPLOYMENTS, Counts, Sparse
 
@@ -26,7 +26,7 @@ _FIELDS_KNOWN = 65_536  # as many as of the other fields
 
 
 class Evidence(msgspec.Struct):
-    """What is known of one deployment: weighted counts. Histograms are by kind of call."""
+    """What is known of one deployment: weighted counts. Histograms are by API."""
 
     n: float = 0.0
     err: float = 0.0
@@ -38,24 +38,19 @@ class Evidence(msgspec.Struct):
     burst: float = 0.0
     won: float = 0.0
     stall: float = 0.0
-    events: dict[int, Sparse] = {}
-    censored: dict[int, Sparse] = {}
+    events: dict[MeasuredApi, Sparse] = {}
+    censored: dict[MeasuredApi, Sparse] = {}
     epoch: int = 0  # the newest
 
 
-def kind_of(prompt_class: int) -> int:
-    """Return the kind of calls that a prompt class is of."""
-    return prompt_class // CLASSES_PER_API
-
-
-def event(deployment: str, kind: int, epoch: int, ttft_s: float) -> str:
+def event(deployment: str, api: MeasuredApi, epoch: int, ttft_s: float) -> str:
     """Name the count of first tokens like this one; ``ttft_s`` is as of a prompt of the reference size."""
-    return _field(deployment, kind, epoch, "p", bucket(ttft_s))
+    return _field(deployment, api, epoch, "p", bucket(ttft_s))
 
 
-def cut(deployment: str, kind: int, epoch: int, age_s: float) -> str:
+def cut(deployment: str, api: MeasuredApi, epoch: int, age_s: float) -> str:
     """Name the count of attempts cut at such an age, as of a prompt of the reference size."""
-    return _field(deployment, kind, epoch, "q", bucket(age_s))
+    return _field(deployment, api, epoch, "q", bucket(age_s))
 
 
 def read_evidence(
@@ -71,20 +66,20 @@ def read_evidence(
         place = _place(field) if 0.0 < amount < inf else None
         if place is None:
             continue
-        deployment, name, kind, epoch, index = place
+        deployment, name, api, epoch, index = place
         evidence = found.get(deployment)
         if evidence is None:
             if len(found) >= MOST_DEPLOYMENTS:
                 continue
             evidence = found[deployment] = Evidence(epoch=0 if since is None else since.get(deployment, 0))
-        if kind < 0:
+        if api is None:
             setattr(evidence, name, amount)
             continue
         if epoch != evidence.epoch and since is not None:
             if epoch < evidence.epoch or epoch > newest:
                 continue
             evidence.events, evidence.censored, evidence.epoch = {}, {}, epoch
-        histogram = (evidence.events if name == "p" else evidence.censored).setdefault(kind, {})
+        histogram = (evidence.events if name == "p" else evidence.censored).setdefault(api, {})
         histogram[index] = histogram.get(index, 0.0) + amount
     return found
 
@@ -97,36 +92,45 @@ def lasting(counts: Mapping[str, float], epochs: Mapping[str, int]) -> tuple[Cou
         place = _place(field) if 0.0 < amount < inf else None
         if place is None:
             continue
-        deployment, name, kind, epoch, index = place
-        if kind < 0:
+        deployment, name, api, epoch, index = place
+        if api is None:
             current[field] = amount
             continue
-        key = _field(deployment, kind, 0, name, index)
+        key = _field(deployment, api, 0, name, index)
         kept = current if epoch >= epochs.get(deployment, 0) else before
         kept[key] = kept.get(key, 0.0) + amount
     return current, before
 
 
 @lru_cache(maxsize=_FIELDS_KNOWN)
-def _field(deployment: str, kind: int, epoch: int, name: str, index: int) -> str:
-    return intern(f"{deployment}|{kind}.{epoch}|{name}{index}")
+def _field(deployment: str, api: MeasuredApi, epoch: int, name: str, index: int) -> str:
+    return intern(f"{deployment}|{encoded_api(api)}.{epoch}|{name}{index}")
 
 
 @lru_cache(maxsize=_FIELDS_KNOWN)
-def _place(field: str) -> tuple[str, str, int, int, int] | None:
-    """Return where a field belongs: deployment, name, kind, epoch and bucket; what is no histogram is of kind -1."""
+def _place(field: str) -> tuple[str, str, MeasuredApi | None, int, int] | None:
+    """Return where a field belongs: deployment, name, API (None: it is no histogram's), epoch and bucket."""
     owner, _, name = field.rpartition("|")
     if not owner:
         return None
     if name in _TOTALS:
-        return intern(owner), intern(name), -1, 0, 0
+        return intern(owner), intern(name), None, 0, 0
     deployment, _, numbers = owner.rpartition("|")
-    kind, _, epoch = numbers.partition(".")
+    number, _, epoch = numbers.partition(".")
     index = name[1:]
-    is_number = kind.isdecimal() and epoch.isdecimal() and index.isdecimal()
-    if not is_number or name[0] not in "pq" or len(kind) > DIGITS or len(epoch) > _EPOCH_DIGITS or len(index) > DIGITS:
+    is_number = number.isdecimal() and epoch.isdecimal() and index.isdecimal()
+    if (
+        not is_number
+        or name[0] not in "pq"
+        or len(number) > DIGITS
+        or len(epoch) > _EPOCH_DIGITS
+        or len(index) > DIGITS
+    ):
         return None
-    return intern(deployment), intern(name[0]), int(kind), int(epoch), int(index)
+    api = decoded_api(int(number))
+    if api is MeasuredApi.UNKNOWN:
+        return None
+    return intern(deployment), intern(name[0]), api, int(epoch), int(index)
 
 
 _TOTALS = frozenset({"n", "err", "tok", "sec", "gtok", "gsec", "ans", "burst", "won", "stall"})

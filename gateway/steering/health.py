@@ -5,6 +5,7 @@ from math import exp2, inf
 
 import msgspec
 
+from gateway.prompt_classes import PromptClass
 from gateway.steering.constants import (
     COOL_MAX_S,
     COOL_MIN_S,
@@ -23,9 +24,10 @@ from gateway.steering.constants import (
     UNPROBED_S,
 )
 from gateway.steering.load import Load
+from providers.availability import LONG_AGO_S, Availability, Readiness, Waits
 from providers.errors import ErrorKind
 
-_LONG_AGO_S = float("-inf")
+_WAITS = Waits(cool_min_s=COOL_MIN_S, cool_max_s=COOL_MAX_S, try_every_s=OUT_PROBE_EVERY_S, refill_s=HEADROOM_WINDOW_S)
 _NEARLY = 0.999  # of a time, as far as clocks are kept apart
 # Of other errors a provider's words may quote the prompt that failed, which is not the next caller's to read.
 _SAYS_NOTHING_OF_REQUESTS = frozenset({
@@ -57,7 +59,7 @@ class Condition(msgspec.Struct, eq=False):
     price_s: float
     headroom: float = 1.0  # 0 to 1, what its rate limit should leave by now
     crowding: float = 1.0  # by what the load there multiplies the time to first token that counts
-    asked_at_s: float = _LONG_AGO_S  # the last launch from here
+    asked_at_s: float = LONG_AGO_S  # the last launch from here
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -89,16 +91,12 @@ class Health:
     """What happened to one deployment here. Instants are seconds of any one monotonic clock."""
 
     __slots__ = (
-        "_cooling_until_s",
-        "_headroom",
-        "_headroom_at_s",
+        "_availability",
         "_open_until_s",
         "_opens",
-        "_out",
         "_price_at_s",
         "_price_s",
         "_probe_watch_s",
-        "_probed_at_s",
         "_probed_until_s",
         "_strikes",
         "asked_at_s",
@@ -110,20 +108,16 @@ class Health:
 
     def __init__(self) -> None:
         self.in_flight = 0
-        self.asked_at_s = _LONG_AGO_S
+        self.asked_at_s = LONG_AGO_S
         self.load = Load()
         self.trouble: Trouble | None = None  # the last, until it answers again
         self.calm: Condition | None = None  # the last condition, while nothing has happened and nothing is to pass
-        self._headroom = 1.0
-        self._headroom_at_s = _LONG_AGO_S
-        self._cooling_until_s = _LONG_AGO_S
+        self._availability = Availability(_WAITS)  # out is refused there, and a probe a try
         self._strikes = 0
         self._opens = 0
         self._open_until_s: float | None = None  # None: the breaker is closed
-        self._probed_at_s = _LONG_AGO_S
-        self._probed_until_s = _LONG_AGO_S  # the last probe has failed then, unless it ends before
+        self._probed_until_s = LONG_AGO_S  # the last probe has failed then, unless it ends before
         self._probe_watch_s = inf  # and this is how long it is watched
-        self._out = False
         self._price_s = 0.0
         self._price_at_s = 0.0
 
@@ -140,11 +134,11 @@ class Health:
         state = self._state(now_s)
         condition = Condition(
             state,
-            max(0.0, self._cooling_until_s - now_s),
+            self._availability.cooling_s(now_s),
             self._probe_due(state, now_s),
             self.in_flight,
             self._price(now_s),
-            self._headroom_left(now_s),
+            self._availability.headroom(now_s),
             self.load.crowding(self.in_flight, now_s),
             self.asked_at_s,
         )
@@ -168,7 +162,7 @@ class Health:
         if self.calm is not None:
             self.calm.in_flight = self.in_flight
 
-    def answered(self, prompt_class: int, in_flight: int, ttft_s: float, now_s: float) -> None:
+    def answered(self, prompt_class: PromptClass, in_flight: int, ttft_s: float, now_s: float) -> None:
         """Learn from the first token of an attempt that was launched while ``in_flight`` others ran."""
         self.load.seen(prompt_class, in_flight, ttft_s, now_s)
         if self.calm is not None and self.load.elastic:
@@ -183,8 +177,7 @@ class Health:
     def cool(self, retry_after_s: float | None, now_s: float) -> None:
         """Leave it alone for ``retry_after_s``, within reason."""
         self.calm = None
-        cool_s = min(COOL_MAX_S, max(COOL_MIN_S, retry_after_s or 0.0))
-        self._cooling_until_s = max(self._cooling_until_s, now_s + cool_s)
+        self._availability.cool(retry_after_s, now_s)
 
     def strike(self, now_s: float) -> bool:
         """Count a failure before the first token, or a hang; return whether it opened the breaker."""
@@ -199,17 +192,14 @@ class Health:
 
     def refuse(self, now_s: float) -> bool:
         """Mark the deployment as out: its key is refused or its model unknown; return whether it was not out before."""
-        news = not self._out
         self.calm = None
-        self._out = True
-        self._probed_at_s = now_s  # it has just been tried
-        return news
+        return self._availability.refuse(now_s)
 
     def delivered(self, ttft_s: float, q95_s: float, now_s: float) -> bool:
         """Handle a first token; return whether the deployment has recovered with it."""
         self._strikes = 0
         self.trouble = None
-        recovered, self._out = self._out, False
+        recovered = self._availability.answered()
         if self._open_until_s is not None:
             if ttft_s <= PROBE_FACTOR * q95_s:
                 self._open_until_s, self._opens = None, 0
@@ -238,23 +228,23 @@ class Health:
 
     def limit_left(self, headroom: float, now_s: float) -> None:
         """Store what the provider says is left of its rate limit, 0 to 1."""
-        self._headroom, self._headroom_at_s = headroom, now_s
+        self._availability.told(headroom, now_s)
         if headroom < 1.0:
             self.calm = None
 
     def probed(self, now_s: float, watch_s: float | None = None) -> None:
         """Note that it is being tried, and for how long at most."""
-        self._probed_at_s = now_s
+        self._availability.tried(now_s)
         self._probed_until_s = now_s + (watch_s or 0.0)
         self._probe_watch_s = watch_s or inf
 
     def probe_ended(self) -> None:
         """Note that a probe has ended, so that the next one may start."""
-        self._probed_until_s = _LONG_AGO_S
+        self._probed_until_s = LONG_AGO_S
 
     def reload(self) -> None:
         """Handle a new configuration: its key or model name may be correct now, so it is not out any more."""
-        self._out = False
+        self._availability.mended()
 
     def _open(self, now_s: float) -> None:
         self.calm = None
@@ -263,21 +253,20 @@ class Health:
         self._strikes = 0
 
     def _state(self, now_s: float) -> State:
-        if now_s < self._cooling_until_s:
-            return State.COOLING
-        if self._out:
-            return State.OUT
+        readiness = self._availability.readiness(now_s)
+        if readiness is not Readiness.READY:
+            return State.COOLING if readiness is Readiness.COOLING else State.OUT
         if self._open_until_s is None:
             return State.OK
         if now_s < self._open_until_s:
             return State.OPEN
-        unprobed_s = now_s - max(self._open_until_s, self._probed_at_s)
+        unprobed_s = now_s - max(self._open_until_s, self._availability.tried_at_s)
         return State.HALF_OPEN if unprobed_s < UNPROBED_S else State.OK
 
     def _probe_due(self, state: State, now_s: float) -> bool:
         if state is State.HALF_OPEN:
-            return now_s >= max(self._probed_at_s + PROBE_EVERY_S, self._probed_until_s)
-        return state is State.OUT and now_s - self._probed_at_s >= OUT_PROBE_EVERY_S
+            return now_s >= max(self._availability.tried_at_s + PROBE_EVERY_S, self._probed_until_s)
+        return state is State.OUT and self._availability.is_due(now_s)
 
     def _price(self, now_s: float) -> float:
         if not self._price_s:
@@ -286,12 +275,3 @@ class Health:
         if price_s < PRICE_MIN_S:
             self._price_s = 0.0
         return price_s
-
-    def _headroom_left(self, now_s: float) -> float:
-        """Return the last known headroom, refilled steadily since."""
-        if self._headroom >= 1.0:
-            return 1.0
-        left = self._headroom + (now_s - self._headroom_at_s) / HEADROOM_WINDOW_S
-        if left >= 1.0:
-            self._headroom = 1.0
-        return min(1.0, left)

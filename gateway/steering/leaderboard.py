@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from gateway.prompt_classes import PromptClass, answer_class, encoded_class
 from gateway.steering.constants import (
     BUFFERED_ANSWERS,
     LEAST_AUDITS,
@@ -71,7 +72,7 @@ class Leaderboard(msgspec.Struct, frozen=True):
 
     model: str
     window_s: float  # launched so many seconds ago at most: an attempt counts where it began
-    prompt_class: int  # the one the scores are for: the busiest
+    prompt_class: int  # the one the scores are for, by ``encoded_class``: the busiest
     deployments: tuple[Row, ...]
 
 
@@ -83,14 +84,14 @@ class Window(msgspec.Struct, frozen=True):
     won: float
 
     @property
-    def busiest_class(self) -> int:
-        """The prompt class with the most attempts; 0 when there were none."""
-        attempts: dict[int, float] = {}
+    def busiest_class(self) -> PromptClass:
+        """The prompt class with the most attempts; short prompts for answers when there were none."""
+        attempts: dict[PromptClass, float] = {}
         for tally in self.tallies.values():
             for histograms in (tally.events, tally.censored):
                 for prompt_class, histogram in histograms.items():
                     attempts[prompt_class] = attempts.get(prompt_class, 0.0) + sum(histogram.values())
-        return max(attempts, key=lambda prompt_class: attempts[prompt_class], default=0)
+        return max(attempts, key=lambda prompt_class: attempts[prompt_class], default=_SHORT)
 
 
 def read_window(slots: Mapping[int, Mapping[str, float]]) -> Window:
@@ -157,7 +158,9 @@ def row(
 def of_counts(model: str, slots: Mapping[int, Mapping[str, float]], window_s: float) -> Leaderboard:
     """Return what is published of counts alone, without a gateway at work: those of the ledger."""
     window = read_window(slots)
-    return Leaderboard(model, window_s, window.busiest_class, rank(row(name, window) for name in window.tallies))
+    return Leaderboard(
+        model, window_s, encoded_class(window.busiest_class), rank(row(name, window) for name in window.tallies)
+    )
 
 
 def rank(rows: Iterable[Row]) -> tuple[Row, ...]:
@@ -240,5 +243,6 @@ def _ms(seconds: float) -> float | None:
     return round(seconds * 1000, 1) if isfinite(seconds) else None
 
 
+_SHORT = answer_class(0)
 _SHARES = (0.50, 0.95, 0.99)
 _UNKNOWN = Quantile(inf, inf, inf)

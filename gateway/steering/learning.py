@@ -7,17 +7,16 @@ from math import inf, log
 import msgspec
 import structlog
 
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, Outcome, Role, size_class
+from gateway.calls import AttemptRecord, AttemptStart, CallRecord, Outcome, Role
+from gateway.prompt_classes import PromptClass, decoded_class
 from gateway.steering.board import Board
 from gateway.steering.constants import (
     DOUBTED_KEPT,
     KNOWN_EVENTS,
-    OTHER_CLASSES_FROM,
     PROBE_FACTOR,
     SILENCE,
-    UNCOUNTED_CLASSES_FROM,
 )
-from gateway.steering.evidence import cut, event, kind_of
+from gateway.steering.evidence import cut, event
 from gateway.steering.health import Health, Trouble
 from gateway.steering.histogram import bucket
 from gateway.steering.lengths import Lengths
@@ -91,18 +90,18 @@ class Learning:
         epoch = self._snapshots.epoch(model, start.deployment)
         self._launched[start.id] = _Launched(self._unix_clock(), others, start.deployment, epoch)
 
-    def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
         """Count an event, and believe that the deployment is well, unless it is far too late."""
         deployment, launched, now_s = start.deployment, self._launched.get(start.id), self._clock()
-        health, kind = self.health_of(deployment), kind_of(prompt_class)
-        size = size_of(start.asked_tokens, size_class(prompt_class))
+        health, api = self.health_of(deployment), prompt_class.api
+        size = size_of(start.asked_tokens, prompt_class.size)
         estimate = self._snapshots.of(model, prompt_class, start.asked_tokens).of(deployment)
-        sizing = self._snapshots.sizing(model, kind, deployment)
+        sizing = self._snapshots.sizing(model, api, deployment)
         reference_s = ttft_s / sizing.factor(size)
         unix_s = self._unix_clock() if launched is None else launched.unix_s
         late = not health.tripped and ttft_s > PROBE_FACTOR * estimate.well_q95_s
         if late and estimate.usual_events >= KNOWN_EVENTS:
-            self._doubt(model, deployment, event(deployment, kind, self._epoch(model, deployment), reference_s), unix_s)
+            self._doubt(model, deployment, event(deployment, api, self._epoch(model, deployment), reference_s), unix_s)
             self._strike(model, start, "slow")
         else:
             if health.delivered(ttft_s, estimate.well_q95_s, now_s):
@@ -114,14 +113,14 @@ class Learning:
                 sizing.seen(size, ttft_s)
                 self._strikes.answered(deployment, start.provider)
                 self._believe(deployment)
-            if prompt_class < UNCOUNTED_CLASSES_FROM:
+            if prompt_class.is_sampled:
                 # Also of one that is broken: what is slow for hours is its new usual.
-                self._count(model, {event(deployment, kind, self._epoch(model, deployment), reference_s): 1.0}, unix_s)
+                self._count(model, {event(deployment, api, self._epoch(model, deployment), reference_s): 1.0}, unix_s)
         self._count(model, of_token(start, prompt_class, ttft_s), unix_s)
         if launched is not None:
             health.answered(prompt_class, launched.in_flight, ttft_s, now_s)
 
-    def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
         """Count what became of it: an event's attempt, a censored age, or an error."""
         health = self.health_of(attempt.deployment)
         health.ended()
@@ -144,7 +143,7 @@ class Learning:
     def call_finished(self, record: CallRecord) -> None:
         """Learn how long answers are."""
         model = record.answered_model or record.model
-        tokens = record.completion_tokens if record.prompt_class < OTHER_CLASSES_FROM else None
+        tokens = record.completion_tokens if decoded_class(record.prompt_class).is_answer else None
         if record.status_code < 400 and tokens is not None:  # noqa: PLR2004 - HTTP's first error
             self._count(model, {REQUESTS: 1.0, OUTPUT_TOKENS: float(tokens)})
             if record.kind is not None:
@@ -164,7 +163,7 @@ class Learning:
         self._strikes.keep(deployments)
         self.healths = {name: each for name, each in self.healths.items() if name in deployments or each.in_flight}
 
-    def _broken(self, model: str, prompt_class: int, attempt: AttemptRecord, health: Health) -> None:
+    def _broken(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, health: Health) -> None:
         name, kind, now_s = attempt.deployment, attempt.error_kind, self._clock()
         if kind is None or kind in _NOBODYS:
             return
@@ -175,7 +174,7 @@ class Learning:
             return
         if kind in _OPERATORS:
             # That a model makes no vectors or pictures, as 403 and 404 may say, keeps nobody from its answers.
-            if prompt_class >= OTHER_CLASSES_FROM and attempt.status_code != _UNAUTHORIZED:
+            if not prompt_class.is_answer and attempt.status_code != _UNAUTHORIZED:
                 return
             health.trouble = trouble
             if health.refuse(now_s):
@@ -187,13 +186,13 @@ class Learning:
         if attempt.ttft_ms is None:
             self._strike(model, attempt, kind)
 
-    def _cut(self, model: str, prompt_class: int, loser: AttemptRecord, launched: "_Launched | None") -> None:
+    def _cut(self, model: str, prompt_class: PromptClass, loser: AttemptRecord, launched: "_Launched | None") -> None:
         """Handle an attempt that was cancelled without a first token, at the claim or because its client left.
 
         A primary cancelled at the claim at an age that is normal for it did nothing wrong; only one past its q95 gets a
         strike. Of a broken deployment nothing is counted: that it hangs is known, and is to be forgotten.
         """
-        deployment, kind, now_s = loser.deployment, kind_of(prompt_class), self._clock()
+        deployment, api, now_s = loser.deployment, prompt_class.api, self._clock()
         health, age_s = self.health_of(deployment), (loser.censored_at_ms or 0.0) / 1000
         is_lost = loser.outcome is Outcome.LOST
         if health.tripped:
@@ -202,12 +201,12 @@ class Learning:
                 self._strikes.struck(deployment, loser.provider, opened=True)
             return
         unix_s = self._unix_clock() if launched is None else launched.unix_s
-        if prompt_class >= UNCOUNTED_CLASSES_FROM or unix_s < self._recovered_at_s.get(deployment, 0.0):
+        if not prompt_class.is_sampled or unix_s < self._recovered_at_s.get(deployment, 0.0):
             return  # it began during a fault that is over
-        size = size_of(loser.asked_tokens, size_class(prompt_class))
-        reference_s = age_s / self._snapshots.sizing(model, kind, deployment).factor(size)
+        size = size_of(loser.asked_tokens, prompt_class.size)
+        reference_s = age_s / self._snapshots.sizing(model, api, deployment).factor(size)
         field = cut(
-            deployment, kind, self._epoch(model, deployment) if launched is None else launched.epoch, reference_s
+            deployment, api, self._epoch(model, deployment) if launched is None else launched.epoch, reference_s
         )
         self._doubt(model, deployment, field, unix_s)
         if not is_lost:

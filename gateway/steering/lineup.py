@@ -8,6 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from gateway.calls import Objective
+from gateway.prompt_classes import PromptClass
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Held
 from gateway.steering.candidates import Candidate, Terms, Tier, candidates, expected_tokens
@@ -150,7 +151,7 @@ class Lineups:
 
     def of(
         self,
-        kind: tuple[str, int, int],
+        kind: tuple[str, PromptClass, int],
         conditions: Conditions,
         standings: Standings,
         asked: Asked,
@@ -183,7 +184,7 @@ class Lineups:
     def warm(
         self,
         model: str,
-        standings_of: Callable[[str, int, int | None], Standings],
+        standings_of: Callable[[str, PromptClass, int | None], Standings],
         conditions_of: Callable[[Iterable[str], float], Conditions],
         now_s: float,
     ) -> None:
@@ -216,7 +217,7 @@ def _lined_up(candidates: Sequence[Candidate], terms: Terms, standings: Standing
 
 
 class _Known(msgspec.Struct):
-    kind: tuple[str, int, int]
+    kind: tuple[str, PromptClass, int]
     standings: Standings
     asked: Asked
     conditions: Conditions

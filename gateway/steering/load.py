@@ -7,6 +7,7 @@ it. Losers cut before their first token are left out: they are cut young whateve
 
 from math import exp, exp2, log, log1p, sqrt
 
+from gateway.prompt_classes import PromptClass
 from gateway.steering.constants import (
     CROWDING_MAX,
     ELASTICITY_DOUBT,
@@ -29,7 +30,7 @@ class Load:
     __slots__ = ("_at_s", "_by_class", "_fit", "_surprise", "_surprised")
 
     def __init__(self) -> None:
-        self._by_class: dict[int, _Moments] = {}
+        self._by_class: dict[PromptClass, _Moments] = {}
         self._at_s = 0.0  # of the last first token
         self._fit: tuple[float, float] | None = (0.0, 0.0)  # b and the usual ln(1 + in flight); None: to be made again
         self._surprise = 0.0  # by how much, in ln(ttft), the first tokens of the last seconds missed the fit: their sum
@@ -40,7 +41,7 @@ class Load:
         """Whether what is in flight matters at all."""
         return (self._fit or self._fitted())[0] > 0.0
 
-    def seen(self, prompt_class: int, in_flight: int, ttft_s: float, now_s: float) -> None:
+    def seen(self, prompt_class: PromptClass, in_flight: int, ttft_s: float, now_s: float) -> None:
         """Take a first token of an attempt that had ``in_flight`` others beside it when it was launched."""
         x, y = log1p(in_flight), log(max(ttft_s, FIRST_EDGE_S))
         elasticity, _ = self._fit or self._fitted()

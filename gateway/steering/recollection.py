@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from gateway.calls import HourlySum
+from gateway.prompt_classes import MeasuredApi
 from gateway.steering.board import slot_of
 from gateway.steering.evidence import event
 from gateway.steering.histogram import mid_s
@@ -23,7 +24,7 @@ def recollect(snapshots: Snapshots, sums: Iterable[HourlySum]) -> int:
         counts = by_hour.setdefault((each.model, slot_of(each.unix_s)), {})
         if each.metric == "ttft":
             reference_s = mid_s(each.bucket) / usual.factor(size_of(None, max(0, each.size_class)))
-            _add(counts, event(each.deployment, 0, 0, reference_s), each.n)
+            _add(counts, event(each.deployment, MeasuredApi.ANSWERS, 0, reference_s), each.n)
         elif each.metric == "tps":
             tok_s = 1000 * mid_s(each.bucket)  # buckets are of milliseconds, or of whatever is counted
             _add(counts, f"{each.deployment}|tok", tok_s * each.n)

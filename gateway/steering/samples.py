@@ -1,7 +1,8 @@
 """Samples: what one attempt adds to the board. The view ``samples`` of the ledger says the same in SQL."""
 
 from gateway.calls import EXPLORING, AttemptRecord, AttemptStart, Outcome, Role, TokensSource
-from gateway.steering.constants import STALL_FROM_S, UNCOUNTED_CLASSES_FROM
+from gateway.prompt_classes import PromptClass
+from gateway.steering.constants import STALL_FROM_S
 from gateway.steering.tally import Counts, Fields, censored_field, event_field, fields
 from providers.errors import ErrorKind
 
@@ -14,21 +15,21 @@ BURST_S = 0.020  # an answer that arrives within this, or faster than any provid
 BURST_TPS = 5000.0  # its speed is null (docs/policy.md#measurement)
 
 
-def of_token(start: AttemptStart, prompt_class: int, ttft_s: float) -> Counts:
+def of_token(start: AttemptStart, prompt_class: PromptClass, ttft_s: float) -> Counts:
     """Return what a first token adds, ``ttft_s`` seconds after the attempt's launch."""
-    if prompt_class >= UNCOUNTED_CLASSES_FROM:
+    if not prompt_class.is_sampled:
         return {}
     ttft_s = round(ttft_s, 6)  # as the ledger has it: both must find the same bucket
     return {event_field(start.deployment, prompt_class, ttft_s): 1.0}
 
 
-def of_end(attempt: AttemptRecord, prompt_class: int) -> Counts:
+def of_end(attempt: AttemptRecord, prompt_class: PromptClass) -> Counts:
     """Return what the end of an attempt adds.
 
     Cut before its first token it is censored at its age. A 429 is only counted as such, the client's own fault not at
     all, nor an API that the deployment lacks; any other error counts in ``n`` and ``err``.
     """
-    if prompt_class >= UNCOUNTED_CLASSES_FROM:
+    if not prompt_class.is_sampled:
         return {}
     counts: Counts = {}
     _tell_apart(counts, attempt, prompt_class)
@@ -62,7 +63,7 @@ def _count_quality(counts: Counts, attempt: AttemptRecord) -> None:
         counts[names.flawed] = 1.0
 
 
-def _tell_apart(counts: Counts, attempt: AttemptRecord, prompt_class: int) -> None:
+def _tell_apart(counts: Counts, attempt: AttemptRecord, prompt_class: PromptClass) -> None:
     """Add what the published quantiles need: who was late, who was overtaken, and which of these are the sample.
 
     In exploring races everybody is audited, so those overtaken there count like those who were not.

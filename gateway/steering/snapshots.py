@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 from time import perf_counter
 
-from gateway.calls import size_class
+from gateway.prompt_classes import MeasuredApi, PromptClass
 from gateway.steering.board import Board, slot_of
 from gateway.steering.constants import (
     CURVES_PER_S,
@@ -21,7 +21,7 @@ from gateway.steering.constants import (
     SLOTS_KEPT,
     STANDINGS_AGE_S,
 )
-from gateway.steering.evidence import Evidences, kind_of, lasting, read_evidence
+from gateway.steering.evidence import Evidences, lasting, read_evidence
 from gateway.steering.memory import Memory
 from gateway.steering.sizing import Sizing, size_of
 from gateway.steering.standings import Standings, Usuals, answer_tokens, standings, usuals
@@ -29,7 +29,7 @@ from gateway.steering.tally import Counts, add_weighted
 
 
 class Snapshots:
-    """The latest standings of each model, kind of call and size of prompt."""
+    """The latest standings of each model, API and size of prompt."""
 
     def __init__(self, board: Board, clock: Callable[[], float], unix_clock: Callable[[], float]) -> None:
         self._memory = Memory()
@@ -37,10 +37,10 @@ class Snapshots:
         self._clock = clock
         self._unix_clock = unix_clock
         self._models: dict[str, _Known] = {}
-        self._sizings: dict[str, dict[tuple[int, str], Sizing]] = {}  # by model
+        self._sizings: dict[str, dict[tuple[MeasuredApi, str], Sizing]] = {}  # by model
         self._refreshed_at_s = -inf
 
-    def of(self, model: str, prompt_class: int, prompt_tokens: int | None = None) -> Standings:
+    def of(self, model: str, prompt_class: PromptClass, prompt_tokens: int | None = None) -> Standings:
         """Return standings for such a prompt, at most a second old where there is time for that."""
         known = self._models.get(model)
         now_s = self._clock()
@@ -49,22 +49,22 @@ class Snapshots:
         ):
             known = self._look(model, now_s)
         known.asked_at_s = now_s
-        return known.standings(kind_of(prompt_class), size_of(prompt_tokens, size_class(prompt_class)))
+        return known.standings(prompt_class.api, size_of(prompt_tokens, prompt_class.size))
 
-    def fresh(self, model: str, prompt_class: int) -> Standings:
+    def fresh(self, model: str, prompt_class: PromptClass) -> Standings:
         """Return standings made of everything known now."""
         known = self._look(model, self._clock())
-        return known.standings(kind_of(prompt_class), size_of(None, size_class(prompt_class)))
+        return known.standings(prompt_class.api, size_of(None, prompt_class.size))
 
-    def sizing(self, model: str, kind: int, deployment: str) -> Sizing:
+    def sizing(self, model: str, api: MeasuredApi, deployment: str) -> Sizing:
         """Return what is known of how the size of a prompt matters to a deployment."""
         sizings = self._sizings_of(model)
-        sizing = sizings.get((kind, deployment))
+        sizing = sizings.get((api, deployment))
         if sizing is None:
-            sizing = sizings[kind, deployment] = Sizing()
+            sizing = sizings[api, deployment] = Sizing()
         return sizing
 
-    def _sizings_of(self, model: str) -> dict[tuple[int, str], Sizing]:
+    def _sizings_of(self, model: str) -> dict[tuple[MeasuredApi, str], Sizing]:
         """Return those of a model; they are kept as long as it is remembered, also while nobody calls it."""
         sizings = self._sizings.get(model)
         if sizings is None:
@@ -191,19 +191,19 @@ class _Known:
         "slot",
     )
 
-    def __init__(self, sizings: dict[tuple[int, str], Sizing]) -> None:
+    def __init__(self, sizings: dict[tuple[MeasuredApi, str], Sizing]) -> None:
         self.asked_at_s = self.made_at_s = -inf
         self.outdate()
         self.scales: tuple[Evidences, ...] = ({},)
         self.epochs: dict[str, int] = {}
-        self.sizings = sizings  # by kind and deployment
+        self.sizings = sizings  # by API and deployment
         self._lately: Evidences = {}
         self._answer_tokens = 0.0
         self._lasting: dict[int, tuple[tuple[float, ...], tuple[Counts, Counts]]] = {}  # by slot: of which state
-        self._usuals: dict[int, tuple[float, Usuals]] = {}  # by kind, and of how many attempts lately
-        self._made: dict[int, Standings] = {}  # by kind, as of the reference size
-        self._sized: dict[tuple[int, int], Standings] = {}  # by kind and size
-        self._asked: set[tuple[int, int]] = set()  # of these, since they were last made
+        self._usuals: dict[MeasuredApi, tuple[float, Usuals]] = {}  # by API, and of how many attempts lately
+        self._made: dict[MeasuredApi, Standings] = {}  # by API, as of the reference size
+        self._sized: dict[tuple[MeasuredApi, int], Standings] = {}  # by API and size
+        self._asked: set[tuple[MeasuredApi, int]] = set()  # of these, since they were last made
 
     @property
     def curves(self) -> int:
@@ -241,33 +241,33 @@ class _Known:
         for name, evidence in lately.items():
             if evidence.epoch > self.epochs.get(name, 0):
                 self.epochs[name] = evidence.epoch
-        kinds, sizes = list(self._made), list(self._asked)
+        apis, sizes = list(self._made), list(self._asked)
         self._made, self._sized, self._asked = {}, {}, set()
-        for kind in kinds:
-            self._standings(kind)
-        for kind, size in sizes:
-            self.standings(kind, size)
+        for api in apis:
+            self._standings(api)
+        for api, size in sizes:
+            self.standings(api, size)
         self._asked.clear()
 
-    def standings(self, kind: int, size: int) -> Standings:
+    def standings(self, api: MeasuredApi, size: int) -> Standings:
         """Return the standings for prompts of a size."""
-        sized = self._sized.get((kind, size))
-        self._asked.add((kind, size))
+        sized = self._sized.get((api, size))
+        self._asked.add((api, size))
         if sized is None:
-            made = self._standings(kind)
-            scales = {name: sizing.factor(size) for (of, name), sizing in self.sizings.items() if of == kind}
-            sized = self._sized[kind, size] = made.sized(scales, _UNSEEN.factor(size))
+            made = self._standings(api)
+            scales = {name: sizing.factor(size) for (of, name), sizing in self.sizings.items() if of is api}
+            sized = self._sized[api, size] = made.sized(scales, _UNSEEN.factor(size))
         return sized
 
-    def _standings(self, kind: int) -> Standings:
-        made = self._made.get(kind)
+    def _standings(self, api: MeasuredApi) -> Standings:
+        made = self._made.get(api)
         if made is None:
-            seen, usual = self._usuals.get(kind, (0.0, None))
+            seen, usual = self._usuals.get(api, (0.0, None))
             n = sum(each.n for each in self._lately.values())
             if usual is None or n > _MUCH_MORE * seen:
-                usual = usuals(self.scales, self._lately, kind)
-                self._usuals[kind] = (n, usual)
-            made = self._made[kind] = standings(self._lately, usual, kind, self._answer_tokens)
+                usual = usuals(self.scales, self._lately, api)
+                self._usuals[api] = (n, usual)
+            made = self._made[api] = standings(self._lately, usual, api, self._answer_tokens)
         return made
 
 

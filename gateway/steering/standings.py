@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from gateway.prompt_classes import MeasuredApi
 from gateway.steering.constants import (
     ANSWER_PRIOR,
     AT_ONCE_TPS,
@@ -140,37 +141,37 @@ class Usuals(msgspec.Struct, frozen=True):
     unseen: Usual
 
 
-def usuals(scales: Sequence[Mapping[str, Evidence]], lately: Mapping[str, Evidence], kind: int) -> Usuals:
+def usuals(scales: Sequence[Mapping[str, Evidence]], lately: Mapping[str, Evidence], api: MeasuredApi) -> Usuals:
     """Return what is usual, from what is known on each longer scale of time, the longest first.
 
     Each histogram is topped up with 4 events spread as on the scale before, and the first as the model's deployments
     together answer (the pool, of all scales and of ``lately``), which has 2 events of a fixed lognormal: a deployment
     with few samples is judged by what it was before, and one that is new like its peers, not by luck.
     """
-    pool = _pool([each for scale in (*scales, lately) for each in scale.values()], kind)
+    pool = _pool([each for scale in (*scales, lately) for each in scale.values()], api)
     unseen = Usual(kaplan_meier(pool, _NONE))
     found: dict[str, Usual] = {}
     for evidences in scales:
         for name, evidence in evidences.items():
             before = found.get(name, unseen)
-            found[name] = _topped_up(evidence, kind, before)
+            found[name] = _topped_up(evidence, api, before)
     return Usuals(found, unseen)
 
 
 def standings(
     lately: Mapping[str, Evidence],
     usual: Usuals | None = None,
-    kind: int = 0,
+    api: MeasuredApi = MeasuredApi.ANSWERS,
     answer_tokens: float = ANSWER_PRIOR[0],
 ) -> Standings:
     """Estimate every deployment of a model from what happened lately, topped up with 4 events as usual.
 
     Without ``usual`` nothing is known but this.
     """
-    usual = usual or usuals((), lately, kind)
+    usual = usual or usuals((), lately, api)
     names = {**lately, **usual.of}
-    estimates = {name: _estimate(lately.get(name, _NOTHING), kind, usual.of.get(name, usual.unseen)) for name in names}
-    return Standings(estimates, _estimate(_NOTHING, kind, usual.unseen), answer_tokens)
+    estimates = {name: _estimate(lately.get(name, _NOTHING), api, usual.of.get(name, usual.unseen)) for name in names}
+    return Standings(estimates, _estimate(_NOTHING, api, usual.unseen), answer_tokens)
 
 
 def answer_tokens(counts: Mapping[str, float]) -> float:
@@ -207,11 +208,11 @@ def decode_tps(evidence: Evidence, usual_tps: float = SPEED_PRIOR[0] / SPEED_PRI
     return (evidence.tok + evidence.gtok + tokens) / (evidence.sec + evidence.gsec + seconds)
 
 
-def _pool(evidences: Sequence[Evidence], kind: int) -> list[float]:
+def _pool(evidences: Sequence[Evidence], api: MeasuredApi) -> list[float]:
     """Return how the model answers, all deployments together, as counts by bucket that sum to the weight of a prior."""
     prior = lognormal_masses(FIXED_PRIOR_MEDIAN_S, FIXED_PRIOR_SIGMA)
-    events = dense(merged(each.events.get(kind, {}) for each in evidences))
-    censored = dense(merged(each.censored.get(kind, {}) for each in evidences))
+    events = dense(merged(each.events.get(api, {}) for each in evidences))
+    censored = dense(merged(each.censored.get(api, {}) for each in evidences))
     curve = kaplan_meier(
         [seen + FIXED_PRIOR_EVENTS * share for seen, share in zip(events, prior, strict=True)], censored
     )
@@ -227,9 +228,9 @@ def _prior(curve: Curve, otherwise: Sequence[float]) -> list[float]:
     return [PRIOR_EVENTS * mass / total for mass in masses]
 
 
-def _topped_up(evidence: Evidence, kind: int, before: Usual) -> Usual:
+def _topped_up(evidence: Evidence, api: MeasuredApi, before: Usual) -> Usual:
     prior = _prior(before.curve, before.curve.masses())
-    events, cut = evidence.events.get(kind), evidence.censored.get(kind)
+    events, cut = evidence.events.get(api), evidence.censored.get(api)
     curve = kaplan_meier(list(map(add, dense(events or {}), prior)), dense(cut) if cut else _NONE)
     known = evidence.sec + evidence.gsec >= SPEED_KNOWN_S
     return Usual(
@@ -241,13 +242,13 @@ def _topped_up(evidence: Evidence, kind: int, before: Usual) -> Usual:
     )
 
 
-def _estimate(evidence: Evidence, kind: int, usual: Usual) -> Estimate:
-    now = _topped_up(evidence, kind, usual)
+def _estimate(evidence: Evidence, api: MeasuredApi, usual: Usual) -> Estimate:
+    now = _topped_up(evidence, api, usual)
     fails = error_rate(evidence)
     succeeds = max(SUCCESS_FLOOR, 1.0 - fails)
     mean, usual_mean = now.curve.mean(), usual.curve.mean()
     return Estimate(
-        events=sum(evidence.events.get(kind, {}).values()),
+        events=sum(evidence.events.get(api, {}).values()),
         curve=now.curve,
         q95_s=now.curve.quantile_s(0.95),
         beyond_s=now.curve.expected_beyond_s(),

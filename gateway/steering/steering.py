@@ -13,6 +13,7 @@ import msgspec
 
 from gateway.calls import EXPLORING, AttemptRecord, AttemptStart, CallRecord, CallStart, HourlySum
 from gateway.errors import NotAsked
+from gateway.prompt_classes import PromptClass, encoded_class
 from gateway.settings.model import RaceSettings
 from gateway.steering import planner
 from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix
@@ -75,7 +76,7 @@ class Steering:
         deployments: Sequence[str],
         race: RaceSettings,
         terms: Terms,
-        prompt_class: int,
+        prompt_class: PromptClass,
         *,
         explain: bool = False,
     ) -> Plan:
@@ -115,7 +116,7 @@ class Steering:
         deployments: Sequence[str],
         race: RaceSettings,
         terms: Terms,
-        prompt_class: int,
+        prompt_class: PromptClass,
     ) -> Explanation:
         """Explain what would be planned for the next call like this, without counting it."""
         plan = self._planned_for(model, deployments, race, terms, prompt_class, explain=True)
@@ -167,11 +168,11 @@ class Steering:
         """Count it in flight."""
         self._learning.attempt_started(model, start)
 
-    def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
         """Count an event, and believe that the deployment is well."""
         self._learning.first_token(model, prompt_class, start, ttft_s)
 
-    def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
         """Count what became of it: an event's attempt, a censored age, or an error."""
         self._learning.attempt_ended(model, prompt_class, attempt)
 
@@ -211,7 +212,7 @@ class Steering:
             condition = health.condition(now_s)
             score_s = standings.of(name).score_s + condition.price_s
             rows.append(row(name, window, score_s=score_s, condition=condition, trouble=health.trouble))
-        return Leaderboard(model, WINDOW_S, prompt_class, rank(rows))
+        return Leaderboard(model, WINDOW_S, encoded_class(prompt_class), rank(rows))
 
     def reset(self, models: Mapping[str, Sequence[str]]) -> None:
         """Take a configuration, the deployments of each model: at the start and when it is reloaded.
@@ -232,7 +233,7 @@ class Steering:
         deployments: Sequence[str],
         race: RaceSettings,
         terms: Terms,
-        prompt_class: int,
+        prompt_class: PromptClass,
         *,
         explain: bool,
     ) -> Plan:

@@ -20,10 +20,12 @@ from typing import TypeAlias
 
 import msgspec
 
+from gateway.prompt_classes import MeasuredApi, PromptClass, decoded_class, encoded_class
 from gateway.steering.histogram import bucket
 
 Counts: TypeAlias = dict[str, float]
 Sparse: TypeAlias = dict[int, float]  # bucket -> count
+Histograms: TypeAlias = dict[PromptClass, Sparse]
 
 REQUESTS, OUTPUT_TOKENS = "req", "out"
 
@@ -60,19 +62,19 @@ def fields(deployment: str) -> Fields:
     return Fields(*(intern(f"{deployment}|{name}") for name in Fields.__struct_fields__))
 
 
-def event_field(deployment: str, prompt_class: int, ttft_s: float, *, kind: str = "e") -> str:
+def event_field(deployment: str, prompt_class: PromptClass, ttft_s: float, *, kind: str = "e") -> str:
     """Name the count of first tokens like this one; ``kind`` is ``e``, ``l`` or ``ae``."""
     return _histogram_field(deployment, prompt_class, kind, bucket(ttft_s))
 
 
-def censored_field(deployment: str, prompt_class: int, age_s: float, *, kind: str = "c") -> str:
+def censored_field(deployment: str, prompt_class: PromptClass, age_s: float, *, kind: str = "c") -> str:
     """Name the count of attempts cut at such an age; ``kind`` is ``c``, ``g`` or ``ac``."""
     return _histogram_field(deployment, prompt_class, kind, bucket(age_s))
 
 
 @lru_cache(maxsize=_FIELDS_KNOWN)
-def _histogram_field(deployment: str, prompt_class: int, kind: str, index: int) -> str:
-    return intern(f"{deployment}|{prompt_class}|{kind}{index}")
+def _histogram_field(deployment: str, prompt_class: PromptClass, kind: str, index: int) -> str:
+    return intern(f"{deployment}|{encoded_class(prompt_class)}|{kind}{index}")
 
 
 def add_counts(into: Counts, more: Mapping[str, float]) -> None:
@@ -111,12 +113,12 @@ class Tally(msgspec.Struct):
     stall: float = 0.0
     judged: float = 0.0
     flawed: float = 0.0
-    events: dict[int, Sparse] = {}
-    censored: dict[int, Sparse] = {}
-    late_events: dict[int, Sparse] = {}
-    fair_censored: dict[int, Sparse] = {}
-    audited_events: dict[int, Sparse] = {}
-    audited_censored: dict[int, Sparse] = {}
+    events: Histograms = {}
+    censored: Histograms = {}
+    late_events: Histograms = {}
+    fair_censored: Histograms = {}
+    audited_events: Histograms = {}
+    audited_censored: Histograms = {}
 
 
 def read_tallies(counts: Mapping[str, float]) -> dict[str, Tally]:
@@ -139,7 +141,7 @@ def read_tallies(counts: Mapping[str, float]) -> dict[str, Tally]:
         if prompt_class is None:
             setattr(tally, name, amount)
             continue
-        histograms: dict[int, Sparse] = getattr(tally, name)
+        histograms: Histograms = getattr(tally, name)
         histogram = histograms.get(prompt_class)
         if histogram is None:
             histogram = histograms[prompt_class] = {}
@@ -157,7 +159,7 @@ def merged(histograms: Iterable[Sparse]) -> Sparse:
 
 
 @lru_cache(maxsize=_FIELDS_KNOWN)
-def _place(field: str) -> tuple[str, str, int | None, int] | None:
+def _place(field: str) -> tuple[str, str, PromptClass | None, int] | None:
     """Return where a field belongs: deployment, name in its tally, prompt class and bucket, if it is a histogram's."""
     owner, _, name = field.rpartition("|")
     if not owner:
@@ -165,11 +167,14 @@ def _place(field: str) -> tuple[str, str, int | None, int] | None:
     if name in _TOTALS:
         return owner, name, None, 0
     kind, index = name.rstrip(_DIGITS), name.lstrip(_KINDS)
-    deployment, _, prompt_class = owner.rpartition("|")
-    is_number = index.isdecimal() and prompt_class.isdecimal() and len(index) <= DIGITS and len(prompt_class) <= DIGITS
-    if kind in _HISTOGRAMS and is_number:
-        return intern(deployment), _HISTOGRAMS[kind], int(prompt_class), int(index)
-    return None
+    deployment, _, number = owner.rpartition("|")
+    is_number = index.isdecimal() and number.isdecimal() and len(index) <= DIGITS and len(number) <= DIGITS
+    if kind not in _HISTOGRAMS or not is_number:
+        return None
+    prompt_class = decoded_class(int(number))
+    if prompt_class.api is MeasuredApi.UNKNOWN:
+        return None
+    return intern(deployment), _HISTOGRAMS[kind], prompt_class, int(index)
 
 
 _TOTALS = frozenset(Fields.__struct_fields__)

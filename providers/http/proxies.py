@@ -1,15 +1,16 @@
 """Which proxy the environment names for an origin (HTTPS_PROXY, HTTP_PROXY, NO_PROXY, in either case)."""
 
 import base64
+from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import msgspec
+from providers.masked_record import MaskedRecord
 
 _PORTS = {"http": 80, "https": 443}
 
 
-class Proxy(msgspec.Struct, frozen=True):
+class Proxy(MaskedRecord, frozen=True):
     """A proxy. ``authorization`` is the value of proxy-authorization; it is a secret."""
 
     scheme: str  # how it is spoken to: http or https
@@ -17,8 +18,9 @@ class Proxy(msgspec.Struct, frozen=True):
     port: int
     authorization: str | None = None
 
-    def __repr__(self) -> str:
-        return f"Proxy({self.scheme}://{self.host}:{self.port})"
+    def shown(self) -> Iterable[tuple[str, object]]:
+        """Return its address."""
+        yield "url", f"{self.scheme}://{self.host}:{self.port}"
 
 
 def proxy_of(scheme: str, host: str) -> Proxy | None:

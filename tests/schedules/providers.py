@@ -87,6 +87,8 @@ class SimulatedUpstream:
     """An ``Upstream``. Once it is closed nobody may ask it."""
 
     accepts_all_parameters = True
+    can_fetch = False
+    needs_warming = False
 
     def __init__(self, provider: Simulated) -> None:
         self.provider = provider
@@ -115,6 +117,9 @@ class SimulatedUpstream:
             raise
         body = msgspec.json.encode({"data": [asked.tag], "usage": {"prompt_tokens": 3, "total_tokens": 3}})
         return Answer(200, headers, body, 1.0, 1.0)
+
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
+        raise AssertionError("not asked for here")
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
         raise AssertionError("not asked for here")

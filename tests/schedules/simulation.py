@@ -27,6 +27,7 @@ from gateway.connections.listener import serving
 from gateway.ids import uuid7
 from gateway.ledger.entries import Audited, Entry, Finished, decode, encode
 from gateway.ledger.retention import Retention
+from gateway.prompt_classes import PromptClass
 from gateway.racing.attempt import Attempt
 from gateway.racing.race import Race
 from gateway.racing.relay import Relay
@@ -114,11 +115,11 @@ class Witness:
         self.launched.append((self._loop.time(), start))
         self._recorder.attempt_started(model, start)
 
-    def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
         self.tokens.append((start.id, ttft_s))
         self._recorder.first_token(model, prompt_class, start, ttft_s)
 
-    def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
         self.ended.append(attempt)
         self._recorder.attempt_ended(model, prompt_class, attempt)
 

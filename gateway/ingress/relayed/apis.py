@@ -7,9 +7,8 @@ import msgspec
 from gateway.errors import InvalidRequest
 from gateway.fleet import Fleet
 from gateway.ingress.admission import JSON, Client
-from gateway.ingress.body import prompt_class
+from gateway.prompt_classes import MeasuredApi
 from gateway.settings.model_names import ModelKind, understood
-from gateway.steering.constants import OTHER_CLASSES_FROM
 from providers.catalog import Api
 
 FORM = "multipart/form-data"
@@ -18,10 +17,7 @@ FORM = "multipart/form-data"
 class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
     """One API."""
 
-    number: (
-        int  # from 1, and from 10 where it says nothing of speed; see prompt_class. Never to be changed: rows have it
-    )
-    endpoint: str  # in the ledger
+    endpoint: MeasuredApi  # in the ledger
     path: str  # at the provider
     api: Api  # that a deployment must have
     demands: Mapping[str, str] = {}  # fields that must be there, other names of them after a bar, and what they are
@@ -31,26 +27,16 @@ class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
     estimates: bool = False  # what it is sent is all text, so that its tokens can be guessed
     takes_extra_body: bool = True
 
-    def prompt_class(self, size: int) -> int:
-        """Return the class of a request of ``size`` bytes.
-
-        Classes 0 to 2 are of prompts; the same model may be asked for both, and how soon a picture comes says nothing
-        of the first token of an answer.
-        """
-        return self.number * OTHER_CLASSES_FROM + prompt_class(size)
-
 
 EMBEDDINGS = RelayedApi(
-    number=1,
-    endpoint="embeddings",
+    endpoint=MeasuredApi.EMBEDDINGS,
     path="embeddings",
     api="embeddings",
     demands={"input": "a string, or an array of strings or tokens"},
     estimates=True,
 )
 MODERATIONS = RelayedApi(
-    number=2,
-    endpoint="moderations",
+    endpoint=MeasuredApi.MODERATIONS,
     path="moderations",
     api="moderations",
     demands={"input": "a string, or an array of strings or parts"},
@@ -58,47 +44,41 @@ MODERATIONS = RelayedApi(
     estimates=True,
 )
 RERANK = RelayedApi(
-    number=3,
-    endpoint="rerank",
+    endpoint=MeasuredApi.RERANK,
     path="rerank",
     api="rerank",
     demands={"query": "the text to rank the documents by", "documents": "an array of strings or objects"},
 )
 SPEECH = RelayedApi(
-    number=4,
-    endpoint="audio.speech",
+    endpoint=MeasuredApi.SPEECH,
     path="audio/speech",
     api="audio",
     demands={"input": "the text to speak"},
     is_text=False,
 )
 TRANSCRIPTIONS = RelayedApi(
-    number=5,
-    endpoint="audio.transcriptions",
+    endpoint=MeasuredApi.TRANSCRIPTIONS,
     path="audio/transcriptions",
     api="audio",
     demands={"file": "the audio to transcribe"},
     takes=(FORM,),
 )
 TRANSLATIONS = RelayedApi(
-    number=6,
-    endpoint="audio.translations",
+    endpoint=MeasuredApi.TRANSLATIONS,
     path="audio/translations",
     api="audio",
     demands={"file": "the audio to translate"},
     takes=(FORM,),
 )
 GENERATIONS = RelayedApi(
-    number=7,
-    endpoint="images.generations",
+    endpoint=MeasuredApi.GENERATIONS,
     path="images/generations",
     api="images",
     demands={"prompt": "a description of the image"},
     kind="image",
 )
 EDITS = RelayedApi(
-    number=8,
-    endpoint="images.edits",
+    endpoint=MeasuredApi.EDITS,
     path="images/edits",
     api="images",
     demands={"image|image[]|images": "the image or images to edit", "prompt": "a description of the change"},
@@ -106,8 +86,7 @@ EDITS = RelayedApi(
     kind="image",
 )
 VARIATIONS = RelayedApi(
-    number=9,
-    endpoint="images.variations",
+    endpoint=MeasuredApi.VARIATIONS,
     path="images/variations",
     api="images",
     demands={"image": "the image to vary"},
@@ -115,8 +94,7 @@ VARIATIONS = RelayedApi(
     kind="image",
 )
 COUNT_TOKENS = RelayedApi(
-    number=10,
-    endpoint="messages.count_tokens",
+    endpoint=MeasuredApi.COUNT_TOKENS,
     path="messages/count_tokens",
     api="messages",
     is_text=False,  # counting costs nothing

@@ -5,7 +5,7 @@ import msgspec
 from gateway.calls import Call
 from gateway.errors import NoDeploymentFits
 from gateway.fleet import Deployment, Fleet
-from gateway.ingress.body import CHARS_PER_TOKEN
+from gateway.ingress.body import CHARS_PER_TOKEN, size_class
 from gateway.ingress.context import Context
 from gateway.ingress.entry import Entry
 from gateway.ingress.fitting import against_policy
@@ -15,6 +15,7 @@ from gateway.ingress.preferences.provider_preferences import CONSUMED, NOTHING, 
 from gateway.ingress.preferences.resolved_model import IGNORED, in_order
 from gateway.ingress.relayed.apis import RelayedApi
 from gateway.ingress.relayed.request import RelayedRequest
+from gateway.prompt_classes import PromptClass
 from gateway.settings.model import DataPolicy
 from gateway.steering.candidates import Terms
 
@@ -67,7 +68,7 @@ def enter_relay(
         asked_model=asked.model,
         endpoint=api.endpoint,
         streamed=asked.stream,
-        prompt_class=api.prompt_class(asked.size),
+        prompt_class=PromptClass(api.endpoint, size_class(asked.size)),
         prompt_tokens=asked.size // CHARS_PER_TOKEN if api.estimates else 0,
         fields=fields,
     )

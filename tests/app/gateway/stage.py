@@ -18,6 +18,7 @@ from gateway.app import Gateway
 from gateway.connections.connections import Connections
 from gateway.connections.listener import listening
 from gateway.connections.ports import bind
+from gateway.prompt_classes import MeasuredApi, answer_class
 from gateway.runtime import Runtime
 from gateway.settings import Settings, load
 from gateway.settings.model import RaceSettings
@@ -89,8 +90,10 @@ class Stage:
         """Teach the leaderboard who is fast, in this order and in every way, so that the next plan is known."""
         for place, name in enumerate(providers):
             deployment = f"{name}/m"
-            samples = {event_field(deployment, prompt_class, 0.02 * 4**place): 50.0 for prompt_class in range(3)}
-            samples[event(deployment, 0, 0, 0.02 * 4**place)] = 50.0  # the policy's own; the others are published
+            samples = {event_field(deployment, answer_class(size), 0.02 * 4**place): 50.0 for size in range(3)}
+            samples[event(deployment, MeasuredApi.ANSWERS, 0, 0.02 * 4**place)] = (
+                50.0  # the policy's own; the others are published
+            )
             samples |= {f"{deployment}|tok": 1000.0, f"{deployment}|sec": 0.1 * 10.0**place}
             self.gateway.steering._board.add(MODEL, samples, time.time())
 

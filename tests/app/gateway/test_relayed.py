@@ -15,6 +15,7 @@ import openai
 import pytest
 from aiohttp import web
 
+from gateway.prompt_classes import decoded_class
 from tests.app.gateway.stage import MODEL, Serve, Stage, read
 from tests.app.gateway.studio import EMBEDDINGS, Script, Studio, hangs, no_such_path, plays, says
 from tests.app.gateway.test_client_disconnects import socket_with
@@ -649,7 +650,7 @@ async def test_how_soon_a_picture_comes_says_nothing_of_how_soon_an_answer_does(
         [row] = await stage.rows("select distinct prompt_class from calls")
         standings = [
             stage.gateway.steering._snapshots.fresh(MODEL, each).of("alpha/m").events
-            for each in (0, 1, 2, row["prompt_class"])
+            for each in map(decoded_class, (0, 1, 2, row["prompt_class"]))
         ]
     assert standings[:3] == [0, 0, 0]
     assert standings[3] > 0

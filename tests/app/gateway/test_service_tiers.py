@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gateway.prompt_classes import MeasuredApi
 from gateway.steering.evidence import event
 from providers.simulator.script import Hang, answer
 from tests.app.gateway.stage import MODEL, Serve, Stage
@@ -31,7 +32,7 @@ def know(stage: Stage, **ttft_s: float) -> None:
     """Teach the policy how soon each tier answers."""
     for tier, seconds in ttft_s.items():
         name = f"m@{tier}"
-        samples = {event(name, 0, 0, seconds): 200.0, f"{name}|tok": 5000.0, f"{name}|sec": 50.0}
+        samples = {event(name, MeasuredApi.ANSWERS, 0, seconds): 200.0, f"{name}|tok": 5000.0, f"{name}|sec": 50.0}
         stage.gateway.steering._board.add(MODEL, samples, time.time())
 
 

@@ -297,6 +297,13 @@ async def test_other_endpoints_are_not_found(upstream: LiteLLMUpstream) -> None:
     assert raised.value.kind is ErrorKind.NOT_FOUND
 
 
+async def test_nothing_is_kept_behind_litellm(upstream: LiteLLMUpstream) -> None:
+    assert not upstream.can_fetch
+    with pytest.raises(UpstreamError) as raised:
+        await upstream.fetch("GET", "responses/r", [])
+    assert raised.value.kind is ErrorKind.NOT_FOUND
+
+
 async def test_warming_up_sends_nothing(upstream: LiteLLMUpstream, anthropic: Messages) -> None:
     await upstream.warm_up()
     assert anthropic.tally.counts.requests == 0

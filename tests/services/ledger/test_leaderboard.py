@@ -13,6 +13,7 @@ from gateway.calls import AnswerKind, AttemptRecord, AttemptStart, CallRecord, F
 from gateway.ledger import queries
 from gateway.ledger.board import counts_since
 from gateway.ledger.writer import Ledger
+from gateway.prompt_classes import decoded_class
 from gateway.steering.board import MemoryBoard, slot_of
 from gateway.steering.constants import SLOT_S, SLOTS_KEPT
 from gateway.steering.leaderboard import WINDOW_S, Row, of_counts
@@ -120,8 +121,8 @@ def replayed(records: list[CallRecord], now_s: float) -> Steering:
             moment["s"] = now_s  # the longest answers end in another slot than they began in
             token_ms = each.ttft_answer_ms if record.win_on is WinOn.ANSWER else each.ttft_ms
             if token_ms is not None:
-                steering.first_token(model, record.prompt_class, start, token_ms / 1000)
-            steering.attempt_ended(model, record.prompt_class, each)
+                steering.first_token(model, decoded_class(record.prompt_class), start, token_ms / 1000)
+            steering.attempt_ended(model, decoded_class(record.prompt_class), each)
     moment["s"] = now_s
     return steering
 

@@ -10,6 +10,7 @@ import pytest
 from gateway.calls import Objective
 from gateway.ledger.errors import QueryError
 from gateway.ledger.remembered import remembered
+from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import MemoryBoard
 from gateway.steering.candidates import Terms
@@ -37,7 +38,7 @@ async def test_a_gateway_that_starts_judges_deployments_by_the_hours_before(ledg
     terms = Terms(Objective.FIRST_TOKEN, 500)
 
     def usual_s() -> dict[str, float]:
-        told = steering.explain(MODEL, names, RaceSettings(), terms, 0)
+        told = steering.explain(MODEL, names, RaceSettings(), terms, answer_class(0))
         return {each.deployment: each.ttft_mean_s for each in told.deployments}
 
     assert len(set(usual_s().values())) == 1

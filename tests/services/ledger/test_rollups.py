@@ -14,6 +14,7 @@ from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.entries import Audited, Entry, Finished
 from gateway.ledger.inserts import insert
+from gateway.prompt_classes import answer_class
 from gateway.racing.measurement import LEAST_BUCKET, Measurement
 from gateway.racing.recording import attempt_record
 from gateway.steering.constants import BUCKETS
@@ -193,8 +194,9 @@ def measured(at: datetime, *gaps_ms: float) -> Entry:
             measurement.event(read_event(delta("four").removeprefix(b"data: ").strip()), now)
     asked = Call(
         id=new_id(), received_at=1000.0, started_at=at, client="anna", model="llama", endpoint="chat.completions",
-        streamed=True, mode=Mode.SINGLE, objective=Objective.FIRST_TOKEN, win_on=WinOn.ANY, prompt_class=0,
-        prompt_tokens=10, wants_usage=False, fields={}, headers={}, tags={}, replica="r1", region=None,
+        streamed=True, mode=Mode.SINGLE, objective=Objective.FIRST_TOKEN, win_on=WinOn.ANY,
+        prompt_class=answer_class(0), prompt_tokens=10, wants_usage=False, fields={}, headers={}, tags={}, replica="r1",
+        region=None,
     )  # fmt: skip
     start = AttemptStart(new_id(), 1, at, Role.PRIMARY, "groq", "groq/llama", 0.0, model="llama")
     record = attempt_record(

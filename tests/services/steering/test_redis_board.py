@@ -14,6 +14,7 @@ from redis.asyncio.connection import parse_url
 from structlog.testing import capture_logs
 
 from gateway.calls import AttemptStart, Objective, Role
+from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Terms
 from gateway.steering.redis_board import RedisBoard, connect
@@ -211,10 +212,10 @@ async def test_without_redis_a_replica_steers_on_its_own_memory(clock: Clock) ->
         await board.start()
         steering = Steering(board, clock=clock, unix_clock=clock, random=Random(1))
         for _ in range(50):
-            steering.first_token(MODEL, 0, start("a"), 2.0)
-            steering.first_token(MODEL, 0, start("b"), 0.2)
+            steering.first_token(MODEL, answer_class(0), start("a"), 2.0)
+            steering.first_token(MODEL, answer_class(0), start("b"), 0.2)
         clock.now_s += 1.0
-        plan = steering.plan(MODEL, ("a", "b"), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), 0)
+        plan = steering.plan(MODEL, ("a", "b"), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), answer_class(0))
         await board.close()
     assert plan.launches[0].deployment == "b"
     assert [log["event"] for log in logs] == ["steering.redis_away"]
@@ -226,11 +227,11 @@ async def test_one_replicas_samples_steer_the_other(replica: NewBoard, clock: Cl
     acting = Steering(pupil, clock=clock, unix_clock=clock, random=Random(2))
     acting.reset({MODEL: ("a", "b")})
     for _ in range(50):
-        learning.first_token(MODEL, 0, start("a"), 2.0)
-        learning.first_token(MODEL, 0, start("b"), 0.2)
+        learning.first_token(MODEL, answer_class(0), start("a"), 2.0)
+        learning.first_token(MODEL, answer_class(0), start("b"), 0.2)
     await teacher.sync()
     await pupil.sync()
-    plan = acting.plan(MODEL, ("a", "b"), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), 0)
+    plan = acting.plan(MODEL, ("a", "b"), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), answer_class(0))
     assert plan.launches[0].deployment == "b"
     assert [row.events for row in acting.leaderboard(MODEL).deployments] == [50, 50]
 

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from gateway.calls import Objective
 from gateway.ingress.stored_responses import StoredResponses
+from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import slot_of
 from gateway.steering.candidates import Terms
@@ -67,7 +68,7 @@ class Replica:
         assert await self.board.sync()
         for terms in TERMS:
             race = COSTLY.model_copy(update={"ttft_ms": 500.0}) if terms.objective is Objective.COST else COSTLY
-            for prompt_class in (0, 2):
+            for prompt_class in (answer_class(0), answer_class(2)):
                 plan = self.steering.plan(MODEL, DEPLOYMENTS, race, terms, prompt_class, explain=True)
                 assert {launch.deployment for launch in plan.launches} <= set(DEPLOYMENTS)
                 assert all(isfinite(launch.delay_s) and launch.delay_s >= 0 for launch in plan.launches)
@@ -188,7 +189,7 @@ async def test_no_crowd_of_deployments_is_estimated(redis: Redis, replica: Repli
     await redis.hset(SLOT, mapping={f"d{number}|0|e3": "1" for number in range(MOST_FIELDS - 10)})
     replica.board.add(MODEL, {"a|0|e10": 4.0}, START_S)
     await replica.use()
-    assert len(replica.steering._snapshots.of(MODEL, 0).estimates) <= 256
+    assert len(replica.steering._snapshots.of(MODEL, answer_class(0)).estimates) <= 256
 
 
 async def test_anything_at_all_in_redis_stops_neither_plans_nor_the_leaderboard(redis_url: str, redis: Redis) -> None:

@@ -13,6 +13,7 @@ from gateway.cli.lanes import Lane, Lanes, read_text
 from gateway.cli.podium import rows
 from gateway.cli.track import Track, summary
 from gateway.cli.views import PlainView
+from gateway.prompt_classes import answer_class
 from gateway.racing.reading import Block, Part
 from gateway.racing.sink import ClientGone, Winner
 from tests.unit.ledger.records import NOON, call, failed, lost, start_of, won
@@ -57,8 +58,8 @@ class Scene:
     async def claim(self, after_s: float = 0.2) -> None:
         """Let the first lane win."""
         self.now_s += after_s
-        self.lanes.first_token("llama", 0, self.lanes.lanes[0].start, after_s)
-        self.lanes.attempt_ended("llama", 0, self.slow)
+        self.lanes.first_token("llama", answer_class(0), self.lanes.lanes[0].start, after_s)
+        self.lanes.attempt_ended("llama", answer_class(0), self.slow)
         nothing: Any = None  # not looked at
         winner = Winner("groq", FAST, 2, after_s * 1000, 0.1, nothing, nothing)
         await self.lanes.begin(winner)
@@ -71,7 +72,7 @@ class Scene:
 
     def finish(self) -> None:
         """End the call."""
-        self.lanes.attempt_ended("llama", 0, self.fast)
+        self.lanes.attempt_ended("llama", answer_class(0), self.fast)
         self.lanes.call_finished(self.record)
 
     def drawn(self, width: int = 100, height: int = 20, encoding: str = "utf-8", shown: Any = "tail") -> list[str]:
@@ -156,7 +157,7 @@ async def test_a_terminal_without_unicode_gets_letters() -> None:
 
 def test_a_failed_lane_names_its_cause() -> None:
     scene = Scene()
-    scene.lanes.attempt_ended("llama", 0, failed("call", 2, id="2", deployment=SLOW))
+    scene.lanes.attempt_ended("llama", answer_class(0), failed("call", 2, id="2", deployment=SLOW))
 
     assert scene.drawn()[1].endswith("server_error 503")
 
@@ -270,7 +271,7 @@ def test_a_question_leaves_to_the_model_what_is_not_said() -> None:
 def test_a_call_that_was_stopped_says_so() -> None:
     scene = Scene()
     gone = lost("call", 1, id="1", deployment=FAST, outcome=Outcome.CLIENT_GONE)
-    scene.lanes.attempt_ended("llama", 0, gone)
+    scene.lanes.attempt_ended("llama", answer_class(0), gone)
 
     assert scene.drawn()[0].endswith("stopped")
 

@@ -1,12 +1,15 @@
 """Entries as rows."""
 
+import json
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
+import pytest
 
 from gateway.calls import AttemptRecord, CallRecord
 from gateway.ledger.entries import Audited, Entry, Finished, Started
-from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, attempt_rows, call_rows
+from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, Columns, attempt_rows, call_rows
 from gateway.ledger.tables import attempts, calls
 from tests.unit.ledger.records import NOON, lost, raced_call, start_of
 
@@ -22,6 +25,38 @@ def test_every_column_is_a_field_of_the_record_and_what_a_provider_asked_for_is_
     assert set(CallRecord.__struct_fields__) - set(CALL_COLUMNS) == {"attempts", "kind"}
     others = set(AttemptRecord.__struct_fields__) - set(ATTEMPT_COLUMNS)
     assert others == {"asked_tokens", "headroom", "is_narrowed", "retry_after_s"}
+
+
+JSON_COLUMNS = ("dropped", "tags", "price", "itl")
+
+
+def marked(record: CallRecord | AttemptRecord) -> Any:
+    """Return ``record`` with a value in each field that no other field has."""
+    others = {name: f"the {name}" for name in record.__struct_fields__ if name not in {"attempts", *JSON_COLUMNS}}
+    jsons = {name: {name: 1} for name in record.__struct_fields__ if name in JSON_COLUMNS}
+    return msgspec.structs.replace(record, **others, **jsons)
+
+
+def test_each_column_has_what_the_field_of_its_name_has() -> None:
+    record = raced_call()
+    call, attempt = marked(record), marked(record.attempts[0])
+    rows = Rows(Finished(msgspec.structs.replace(call, attempts=(attempt,))))
+    for columns, row, marks in ((CALL_COLUMNS, rows.calls[0], call), (ATTEMPT_COLUMNS, rows.attempts[0], attempt)):
+        for name, value in zip(columns, row, strict=True):
+            assert (json.loads(value) if name in JSON_COLUMNS else value) == getattr(marks, name)
+
+
+@pytest.mark.parametrize("where", range(6), ids="before the {}th field".format)
+def test_a_new_field_shifts_no_column(where: int) -> None:
+    fields = ["id", "tags", "model", "memo", "ttft_ms"]
+    fields.insert(where, "new")
+    record = msgspec.defstruct("Record", [(name, str) for name in fields])
+    values = {name: f"the {name}" for name in fields}
+    for left_out in (frozenset({"memo"}), frozenset({"memo", "new"})):
+        columns = Columns(record, left_out=left_out, json=("tags",))
+        stored = dict(zip(columns.names[:-1], columns.plain(record(**values)), strict=True))
+        assert stored == {name: values[name] for name in fields if name not in {"tags", *left_out}}
+        assert columns.names[-1] == "tags"
 
 
 def test_a_call_is_one_row_and_each_attempt_is_one() -> None:

@@ -53,6 +53,8 @@ class OneKey:
     """A provider under one key: it answers what it is told to, and counts."""
 
     accepts_all_parameters = True
+    can_fetch = False
+    needs_warming = False
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -77,6 +79,10 @@ class OneKey:
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
         return (Loss("seed", "it has none"),)
+
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
+        self._answer()
+        return Answer(200, self.headers, b"{}", None, 1.0)
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
         self._answer()
@@ -113,7 +119,7 @@ class Stand:
         return [key.in_flight for key in self.ring._keys]
 
     def cooling_s(self, key: int, model: str = "m") -> float:
-        return max(0.0, self.ring._keys[key].limits(model).cooling_until_s - self.now_s)
+        return self.ring._keys[key].at(model).cooling_s(self.now_s)
 
     def is_refused(self, key: int, model: str = "m") -> bool:
         return self.ring._keys[key].refused(model)
@@ -381,4 +387,24 @@ async def test_closing_closes_every_key_s_upstream(stand: Stand) -> None:
     await stand.ring.aclose()
     assert all(key.closed for key in stand.keys)
     assert stand.ring.losses(CHAT, "m", {}) == (Loss("seed", "it has none"),)
-    assert stand.ring.upstreams == tuple(stand.keys)
+
+
+async def test_what_one_account_keeps_is_found_under_whichever_key(stand: Stand) -> None:
+    stand.keys[0].error = UpstreamError(ErrorKind.NOT_FOUND, "no such response", status=404)
+    await stand.ring.fetch("GET", "responses/r", [])
+    assert stand.asked == [1, 1, 0]
+    stand.keys[1].error = stand.keys[2].error = UpstreamError(ErrorKind.PROVIDER_AUTH, "no such key", status=401)
+    with pytest.raises(UpstreamError, match="no such response"):
+        await stand.ring.fetch("GET", "responses/r", [])
+    assert stand.asked == [2, 2, 1]
+    stand.keys[0].error = UpstreamError(ErrorKind.SERVER_ERROR, "broken", status=500)
+    with pytest.raises(UpstreamError, match="broken"):
+        await stand.ring.fetch("GET", "responses/r", [])
+    assert stand.asked == [3, 2, 1]
+
+
+@pytest.mark.parametrize("ability", ["accepts_all_parameters", "can_fetch", "needs_warming"])
+@pytest.mark.parametrize("has", [True, False])
+def test_a_ring_can_and_needs_what_its_keys_do(monkeypatch: pytest.MonkeyPatch, ability: str, has: bool) -> None:
+    monkeypatch.setattr(OneKey, ability, has)
+    assert getattr(Stand().ring, ability) is has

@@ -3,6 +3,7 @@
 import pytest
 
 from gateway.calls import Outcome, Role
+from gateway.prompt_classes import MeasuredApi
 from gateway.steering.evidence import Evidence
 from gateway.steering.histogram import bucket
 from gateway.steering.standings import Standings, standings
@@ -14,7 +15,7 @@ from tests.unit.racing.virtual_time import run
 
 
 def known() -> Standings:
-    events = {0: {bucket(0.3): 50.0, bucket(0.9): 50.0}}
+    events = {MeasuredApi.ANSWERS: {bucket(0.3): 50.0, bucket(0.9): 50.0}}
     return standings({"slow": Evidence(n=100.0, events=events)})
 
 

@@ -12,6 +12,7 @@ import pytest
 from gateway.calls import Call, CallRecord, Mode, Objective, Role, WinOn
 from gateway.errors import AllRateLimited, AllTimedOut, ApiError, ClientDisconnected, RejectedByProvider, ShuttingDown
 from gateway.fleet import Clocks, Deployment, Model
+from gateway.prompt_classes import MeasuredApi, PromptClass
 from gateway.racing.open_call import OpenCall, Unanswered
 from gateway.racing.outlet import Relayed
 from gateway.racing.relay import Asking, Relay
@@ -70,6 +71,8 @@ class Speaker:
     """An upstream that answers after so many seconds: all of it, how it begins and the rest, or an error."""
 
     accepts_all_parameters = True
+    can_fetch = False
+    needs_warming = False
 
     def __init__(self, after_s: float, answer: bytes | UpstreamError, rest: TimedRest | None = None) -> None:
         self.requests: list[tuple[str, Request]] = []
@@ -90,6 +93,9 @@ class Speaker:
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
         return ()
+
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
+        raise AssertionError("not asked for here")
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
         raise AssertionError("not asked for here")
@@ -175,7 +181,7 @@ class Room:
             mode=Mode.SINGLE,
             objective=Objective.FIRST_TOKEN,
             win_on=WinOn.ANY,
-            prompt_class=40,
+            prompt_class=PromptClass(MeasuredApi.SPEECH, 0),
             prompt_tokens=prompt_tokens,
             wants_usage=False,
             fields={"input": msgspec.Raw(b'"x"')},

@@ -7,6 +7,7 @@ import pytest
 
 from gateway.calls import AttemptStart, CallRecord, Role
 from gateway.errors import AllProvidersFailed, ApiError, AtCapacity, ShuttingDown
+from gateway.prompt_classes import PromptClass
 from gateway.racing.open_call import Unanswered
 from gateway.racing.seats import Seats
 from providers.errors import ErrorKind, UpstreamError
@@ -419,7 +420,7 @@ class TestReload:
         early, late = single(upstream, seats=seats), single(upstream, seats=seats)
 
         class Telling(RememberingRecorder):
-            def attempt_ended(self, model: str, prompt_class: int, attempt: Any) -> None:
+            def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: Any) -> None:
                 super().attempt_ended(model, prompt_class, attempt)
                 seats.ended(attempt.id, asyncio.get_running_loop())
 

@@ -21,6 +21,7 @@ from gateway.calls import (
 from gateway.errors import ApiError, ClientDisconnected
 from gateway.fleet import Clocks, Deployment, Model
 from gateway.ingress.journey import total_failure
+from gateway.prompt_classes import PromptClass, answer_class
 from gateway.racing.expected import answer_kind
 from gateway.racing.gather import GatheringSink
 from gateway.racing.open_call import OpenCall, Unanswered
@@ -119,6 +120,8 @@ class Timetable:
     """
 
     accepts_all_parameters = True
+    can_fetch = False
+    needs_warming = False
 
     def __init__(self, name: str, *timetables: Sequence[tuple[float, Step]], headers_at: float = 0.0) -> None:
         self.name = name
@@ -149,6 +152,9 @@ class Timetable:
         return TimetableExchange(self, steps, started)
 
     async def send(self, path: str, request: Request) -> Answer:
+        raise AssertionError("not asked for here")
+
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
         raise AssertionError("not asked for here")
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
@@ -215,11 +221,11 @@ class RememberingRecorder:
         self.heard.append(f"started {start.deployment}")
         self.launched.append(start)
 
-    def first_token(self, model: str, prompt_class: int, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
         self.heard.append(f"first token {start.deployment}")
         self.first_tokens.append((start.deployment, round(ttft_s, 6)))
 
-    def attempt_ended(self, model: str, prompt_class: int, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
         self.heard.append(f"{attempt.outcome} {attempt.deployment}")
         self.ended.append(attempt)
 
@@ -346,7 +352,7 @@ class Track:
             endpoint="chat.completions",
             mode=Mode.RACE,
             objective=Objective.FIRST_TOKEN,
-            prompt_class=0,
+            prompt_class=answer_class(0),
             prompt_tokens=10,
             fields=self._fields,
             headers={},

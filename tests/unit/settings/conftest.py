@@ -1,11 +1,14 @@
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.settings import ConfigurationError, Settings, load
-from providers.catalog import Vendor
+from gateway.settings.litellm_config import Converted, convert
+from providers.catalog import Vendor, load_catalog
+from providers.datasheets import DatasheetTable
+from tests.unit.settings.litellm_import import Import
 
 CATALOG = {
     "groq": Vendor(name="groq", title="Groq", base_url="https://groq.test/v1", key_env=("GROQ_API_KEY", "GROQ_KEY")),
@@ -45,3 +48,26 @@ def problems(loaded: Load, tmp_path: Path) -> Problems:
         return [str(problem).replace(f"{tmp_path}/", "") for problem in caught.value.problems]
 
     return problems_of
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Import:
+    """Converts a text, and loads what comes of it with every variable set that it names."""
+
+    def convert_and_load(text: str, environ: Mapping[str, str] | None = None) -> tuple[Settings, Converted]:
+        source = tmp_path / "config.yaml"
+        source.write_text(text, encoding="utf-8")
+        converted = convert(source, environ or {}, load_catalog(), DatasheetTable.shipped())
+        written = tmp_path / "gateway.yaml"
+        written.write_text(converted.text, encoding="utf-8")
+        return load(written, {name: _value(name) for name in converted.variables}), converted
+
+    return convert_and_load
+
+
+def _value(name: str) -> str:
+    if name.endswith("_SHA256"):
+        return "0" * 64
+    if name == "SOON":
+        return "7"
+    return "https://endpoint.test" if name.endswith(("_BASE", "_URL")) else f"value-of-{name}"

@@ -17,6 +17,7 @@ from gateway.calls import (
     Role,
     TokensSource,
 )
+from gateway.prompt_classes import PromptClass, answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Prefix
 from gateway.steering.board import Board, MemoryBoard
@@ -25,6 +26,8 @@ from gateway.steering.planner import Launch, Plan
 from gateway.steering.steering import Steering
 from providers.errors import ErrorKind
 from providers.prices import Price
+
+SHORT = answer_class(0)
 
 MODEL = "llama"
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -87,7 +90,7 @@ class Scene:
                 answer_kind=answer_kind,
                 bills_losers=bills_losers,
             ),
-            0,
+            SHORT,
             explain=explain,
         )
 
@@ -116,7 +119,7 @@ class Scene:
     ) -> AttemptRecord:
         """Run an attempt that delivers after ``ttft_s`` and streams for two seconds."""
         start = self.launch(deployment, role)
-        self.steering.first_token(MODEL, 0, start, ttft_s)
+        self.steering.first_token(MODEL, SHORT, start, ttft_s)
         return self._end(
             start,
             Outcome.WON,
@@ -144,7 +147,7 @@ class Scene:
         role: Role = Role.PRIMARY,
         status_code: int | None = None,
         message: str | None = None,
-        prompt_class: int = 0,
+        prompt_class: PromptClass = SHORT,
     ) -> AttemptRecord:
         """Run an attempt that fails."""
         outcome = Outcome.TIMEOUT if kind is ErrorKind.TTFT_TIMEOUT else Outcome.FAILED
@@ -200,7 +203,9 @@ class Scene:
         rows = self.steering.leaderboard(MODEL).deployments
         return next(row.state for row in rows if row.deployment == deployment)
 
-    def _end(self, start: AttemptStart, outcome: Outcome, prompt_class: int = 0, **facts: object) -> AttemptRecord:
+    def _end(
+        self, start: AttemptStart, outcome: Outcome, prompt_class: PromptClass = SHORT, **facts: object
+    ) -> AttemptRecord:
         record = AttemptRecord(
             id=start.id,
             call_id="call",

@@ -1,6 +1,7 @@
 import pytest
 
 from gateway.calls import Objective
+from gateway.prompt_classes import MeasuredApi
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Candidate, Terms, Tier, candidates
 from gateway.steering.evidence import event, read_evidence
@@ -14,7 +15,7 @@ COST = RaceSettings(objective=Objective.COST, ttft_ms=1000)
 
 
 def seen(name: str, ttft_s: float, times: int) -> Counts:
-    return {event(name, 0, 0, ttft_s): float(times), f"{name}|n": float(times)}
+    return {event(name, MeasuredApi.ANSWERS, 0, ttft_s): float(times), f"{name}|n": float(times)}
 
 
 def made(counts: Counts) -> dict[str, Candidate]:

@@ -7,12 +7,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gateway.prompt_classes import MeasuredApi, answer_class
 from gateway.steering.constants import BUCKETS
 from gateway.steering.evidence import Evidence, event, read_evidence
 from gateway.steering.histogram import bucket, edge_s, lognormal_masses, mid_s
 from gateway.steering.standings import standings
 from gateway.steering.survival import dense, kaplan_meier
 from gateway.steering.tally import add_counts, event_field, read_tallies
+
+ANSWERS = MeasuredApi.ANSWERS
 
 NOBODY = [0.0] * BUCKETS
 histograms = st.dictionaries(st.integers(0, BUCKETS - 1), st.integers(1, 50), max_size=12)
@@ -112,8 +115,8 @@ def test_winners_alone_look_a_fifth_too_fast_and_kaplan_meier_does_not() -> None
 
 
 def test_a_deployment_never_seen_is_expected_to_answer_like_the_models_others() -> None:
-    fast = read_evidence({event("a", 0, 0, 0.1): 1000.0, "a|n": 1000.0})
-    slow = read_evidence({event("a", 0, 0, 3.0): 1000.0, "a|n": 1000.0})
+    fast = read_evidence({event("a", ANSWERS, 0, 0.1): 1000.0, "a|n": 1000.0})
+    slow = read_evidence({event("a", ANSWERS, 0, 3.0): 1000.0, "a|n": 1000.0})
     assert standings(fast).of("new").curve.quantile_s(0.5) == pytest.approx(0.1, rel=0.1)
     assert standings(slow).of("new").curve.quantile_s(0.5) == pytest.approx(3.0, rel=0.1)
 
@@ -123,9 +126,9 @@ def test_a_model_never_seen_is_expected_to_answer_like_the_prior() -> None:
 
 
 def test_the_pool_outweighs_one_lucky_sample_and_not_forty() -> None:
-    others = {event("a", 0, 0, 1.0): 200.0, "a|n": 200.0}
-    lucky = standings(read_evidence({**others, event("b", 0, 0, 0.1): 1.0}))
-    quick = standings(read_evidence({**others, event("b", 0, 0, 0.1): 40.0}))
+    others = {event("a", ANSWERS, 0, 1.0): 200.0, "a|n": 200.0}
+    lucky = standings(read_evidence({**others, event("b", ANSWERS, 0, 0.1): 1.0}))
+    quick = standings(read_evidence({**others, event("b", ANSWERS, 0, 0.1): 40.0}))
     assert lucky.of("b").curve.quantile_s(0.5) > 0.9
     assert quick.of("b").curve.quantile_s(0.5) < 0.12
     assert lucky.of("b").events == 1
@@ -133,19 +136,19 @@ def test_the_pool_outweighs_one_lucky_sample_and_not_forty() -> None:
 
 def test_errors_lengthen_a_score_by_the_tries_they_cost_at_most_tenfold() -> None:
     def score_s(n: float, err: float) -> float:
-        tally = Evidence(n=n, err=err, events={0: {30: 100.0}})
+        tally = Evidence(n=n, err=err, events={ANSWERS: {30: 100.0}})
         return standings({"a": tally}).of("a").score_s
 
-    mean_s = standings({"a": Evidence(events={0: {30: 100.0}})}).of("a").curve.mean().at(1.0)
+    mean_s = standings({"a": Evidence(events={ANSWERS: {30: 100.0}})}).of("a").curve.mean().at(1.0)
     assert score_s(0, 0) == pytest.approx(mean_s / 0.99)
     assert score_s(95, 49.95) == pytest.approx(mean_s / 0.5)
     assert score_s(1000, 1000) == pytest.approx(mean_s * 10)
 
 
 def test_kinds_of_calls_are_populations_of_their_own() -> None:
-    known = read_evidence({event("a", 0, 0, 0.1): 100.0, event("a", 2, 0, 4.0): 100.0})
-    assert standings(known, kind=0).of("a").curve.quantile_s(0.5) == pytest.approx(0.1, rel=0.1)
-    assert standings(known, kind=2).of("a").curve.quantile_s(0.5) == pytest.approx(4.0, rel=0.1)
+    known = read_evidence({event("a", ANSWERS, 0, 0.1): 100.0, event("a", MeasuredApi.MODERATIONS, 0, 4.0): 100.0})
+    assert standings(known, api=ANSWERS).of("a").curve.quantile_s(0.5) == pytest.approx(0.1, rel=0.1)
+    assert standings(known, api=MeasuredApi.MODERATIONS).of("a").curve.quantile_s(0.5) == pytest.approx(4.0, rel=0.1)
 
 
 @given(
@@ -155,8 +158,8 @@ def test_kinds_of_calls_are_populations_of_their_own() -> None:
 def test_reading_merged_counts_is_reading_all_samples_of_both(samples: list[tuple[str, int, float]], cut: int) -> None:
     def counted(part: list[tuple[str, int, float]]) -> dict[str, float]:
         counts: dict[str, float] = {}
-        for sample in part:
-            add_counts(counts, {event_field(*sample): 1.0})
+        for deployment, size, ttft_s in part:
+            add_counts(counts, {event_field(deployment, answer_class(size), ttft_s): 1.0})
         return counts
 
     merged = counted(samples[:cut])
@@ -170,7 +173,7 @@ def test_fields_of_a_newer_version_are_passed_over() -> None:
 
 def test_a_deployments_name_may_contain_anything() -> None:
     tallies = read_tallies({"groq/a|b:free|0|e3": 2.0, "groq/a|b:free|n": 2.0})
-    assert tallies["groq/a|b:free"].events == {0: {3: 2.0}}
+    assert tallies["groq/a|b:free"].events == {answer_class(0): {3: 2.0}}
 
 
 def test_what_is_expected_of_an_attempt_grows_with_its_age() -> None:
@@ -187,11 +190,11 @@ def test_what_outlived_all_that_was_watched_is_taken_to_end_with_the_last_first_
 
 
 def test_beyond_all_that_was_seen_a_first_token_is_expected_a_little_later() -> None:
-    known = standings({"a": Evidence(n=10.0, events={0: {bucket(0.1): 10.0}})})
+    known = standings({"a": Evidence(n=10.0, events={ANSWERS: {bucket(0.1): 10.0}})})
     assert known.of("a").expected_s(170.0) == pytest.approx(170.0 * 1.02)
 
 
 def test_of_a_deployment_that_is_hardly_known_next_to_nothing_is_expected() -> None:
-    few, many = (standings({"a": Evidence(n=n, events={0: {bucket(0.1): n}})}).of("a") for n in (29.0, 31.0))
+    few, many = (standings({"a": Evidence(n=n, events={ANSWERS: {bucket(0.1): n}})}).of("a") for n in (29.0, 31.0))
     assert few.expected_s(0.05) == pytest.approx(0.05 * 1.02)
     assert many.expected_s(0.05) > 0.09

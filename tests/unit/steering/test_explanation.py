@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from gateway.calls import Mode, Objective, Role
+from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Terms
 from gateway.steering.explanation import Explanation, Prospect
@@ -172,6 +173,8 @@ def test_the_next_call_can_be_explained_without_counting_it() -> None:
     while scene.permit(Role.RACE, 0.1):
         pass
     for _ in range(100):
-        told = scene.steering.explain(MODEL, ("a", "b"), RaceSettings(budget=0.1), Terms(Objective.FIRST_TOKEN, 10), 0)
+        told = scene.steering.explain(
+            MODEL, ("a", "b"), RaceSettings(budget=0.1), Terms(Objective.FIRST_TOKEN, 10), answer_class(0)
+        )
         assert told.budget_tokens < 1
     assert not scene.permit(Role.RACE, 0.1)

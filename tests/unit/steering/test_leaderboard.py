@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.calls import AnswerKind, Flaw
+from gateway.prompt_classes import answer_class
 from gateway.steering.constants import BUCKETS
 from gateway.steering.health import Condition, State
 from gateway.steering.histogram import bucket, edge_s
@@ -68,7 +69,7 @@ def test_what_few_samples_cannot_bound_is_unbounded() -> None:
 
 
 def test_below_three_first_tokens_nothing_is_published_of_them() -> None:
-    two, three = ({event_field("a", 0, 0.2): n, "a|n": n} for n in (2.0, 3.0))
+    two, three = ({event_field("a", answer_class(0), 0.2): n, "a|n": n} for n in (2.0, 3.0))
     assert (one(two).ttft_p50_ms, one(two).rank, one(two).n) == (None, None, 2)
     assert one(three).ttft_p50_ms == pytest.approx(200, rel=0.05)
     assert one({}).error_rate is one({}).win_share is one({}).decode_tps is None

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from gateway.calls import Objective
+from gateway.prompt_classes import MeasuredApi, answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Candidate, Terms, candidates
 from gateway.steering.constants import LINEUPS_KEPT
@@ -13,14 +14,16 @@ from gateway.steering.health import Condition, Health
 from gateway.steering.lineup import Lineup, Lineups, line_up
 from gateway.steering.standings import Standings, standings
 
+ANSWERS = MeasuredApi.ANSWERS
+
 NAMES = ("a", "b", "c", "d")
-KIND = ("llama", 0, 0)
+KIND = ("llama", answer_class(0), 0)
 RACE = RaceSettings()
 TERMS = Terms(Objective.FIRST_TOKEN, 100)
 
 
 def answering(**ttft_s: float) -> Standings:
-    counts = {event(name, 0, 0, seconds): 40.0 for name, seconds in ttft_s.items()}
+    counts = {event(name, ANSWERS, 0, seconds): 40.0 for name, seconds in ttft_s.items()}
     return standings(read_evidence(counts | {f"{name}|n": 40.0 for name in ttft_s}))
 
 
@@ -105,7 +108,9 @@ def test_a_kept_order_is_the_one_that_would_be_made_anew() -> None:
             case 7 | 8:
                 health.ended()
             case _:
-                health.answered(0, health.in_flight, random.lognormvariate(health.in_flight / 4, 0.3), now_s)
+                health.answered(
+                    answer_class(0), health.in_flight, random.lognormvariate(health.in_flight / 4, 0.3), now_s
+                )
                 health.delivered(0.3, 1.0, now_s)
         terms = Terms(
             random.choice([Objective.FIRST_TOKEN, Objective.COMPLETION]),
@@ -146,7 +151,7 @@ def test_orders_of_calls_that_different_deployments_can_answer_are_kept_beside_e
 def test_no_more_orders_are_kept_than_there_is_room_for(healths: dict[str, Health]) -> None:
     lineups = Lineups()
     for number in range(2 * LINEUPS_KEPT):
-        lineups.of((str(number), 0, 0), conditions(healths), STANDINGS, (RACE, TERMS))
+        lineups.of((str(number), answer_class(0), 0), conditions(healths), STANDINGS, (RACE, TERMS))
         assert len(lineups._known) <= LINEUPS_KEPT
 
 
@@ -161,10 +166,10 @@ def test_models_that_nobody_calls_any_more_are_forgotten(healths: dict[str, Heal
 
 def test_racers_are_ranked_beside_the_best_that_can_run(healths: dict[str, Health]) -> None:
     """Beside a deployment of 10 ms nobody adds anything: one that is broken, or gone, must not decide."""
-    counts = {event("gone", 0, 0, 0.01): 400.0, event("a", 0, 0, 0.3): 400.0}
+    counts = {event("gone", ANSWERS, 0, 0.01): 400.0, event("a", ANSWERS, 0, 0.3): 400.0}
     for ttft_s, times in ((0.28, 300.0), (6.0, 100.0)):  # often quick, sometimes very slow
-        counts[event("b", 0, 0, ttft_s)] = times
-    counts[event("c", 0, 0, 0.5)] = 400.0
+        counts[event("b", ANSWERS, 0, ttft_s)] = times
+    counts[event("c", ANSWERS, 0, 0.5)] = 400.0
     known = standings(read_evidence(counts | {f"{name}|n": 400.0 for name in ("gone", "a", "b", "c")}))
     three = {name: Health() for name in ("a", "b", "c")}
     lineup = Lineups().of(KIND, conditions(three), known, (RACE, TERMS))

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from gateway.prompt_classes import answer_class
 from gateway.steering.load import Load
 
 
@@ -14,7 +15,7 @@ def queueing(seats: float, *, samples: int = 400, seed: int = 1) -> tuple[Load, 
         now_s += 0.1
         in_flight = random.randrange(6)
         ttft_s = 0.3 * (1 + (in_flight / seats) ** 4) * random.lognormvariate(0, 0.35)
-        load.seen(0, in_flight, ttft_s, now_s)
+        load.seen(answer_class(0), in_flight, ttft_s, now_s)
     return load, now_s + 60.0  # the surprise of the last seconds has passed
 
 
@@ -58,7 +59,7 @@ def test_first_tokens_later_than_the_fit_count_for_some_seconds_only() -> None:
     before = load.crowding(2, now_s)
     for _ in range(5):
         now_s += 0.1
-        load.seen(0, 2, 3.0, now_s)
+        load.seen(answer_class(0), 2, 3.0, now_s)
     assert load.crowding(2, now_s) > 2 * before
     assert load.crowding(2, now_s + 60.0) < 1.5 * before
 
@@ -68,7 +69,7 @@ def test_a_law_that_is_no_more_confirmed_is_forgotten() -> None:
     random = Random(3)
     for _ in range(600):
         now_s += 5.0
-        load.seen(0, random.randrange(6), random.lognormvariate(-1, 0.35), now_s)
+        load.seen(answer_class(0), random.randrange(6), random.lognormvariate(-1, 0.35), now_s)
     assert not load.elastic
 
 
@@ -77,7 +78,9 @@ def test_prompt_classes_differ_without_being_taken_for_load() -> None:
     load, random = Load(), Random(2)
     for number in range(600):
         crowded = number % 2
-        load.seen(crowded, 4 * crowded, (0.3, 2.0)[crowded] * random.lognormvariate(0, 0.35), number * 0.1)
+        load.seen(
+            answer_class(crowded), 4 * crowded, (0.3, 2.0)[crowded] * random.lognormvariate(0, 0.35), number * 0.1
+        )
     assert not load.elastic
 
 
@@ -85,5 +88,5 @@ def test_prompt_classes_differ_without_being_taken_for_load() -> None:
 def test_a_long_silence_breaks_nothing(pause_s: float) -> None:
     load, now_s = queueing(3)
     assert 0.0 < load.crowding(3, now_s + pause_s) < 20
-    load.seen(1, 3, 0.3, now_s + pause_s)
+    load.seen(answer_class(1), 3, 0.3, now_s + pause_s)
     assert load.crowding(3, now_s + pause_s) == 1.0

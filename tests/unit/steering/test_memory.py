@@ -2,12 +2,15 @@
 
 import pytest
 
+from gateway.prompt_classes import MeasuredApi
 from gateway.steering.constants import MEMORY_HALF_LIVES_S, MODELS_REMEMBERED, SLOT_S, SLOTS_KEPT
 from gateway.steering.evidence import cut, event, lasting, read_evidence
 from gateway.steering.memory import Memory
 from tests.unit.steering.scene import Scene
 
-FIELD = event("a", 0, 0, 0.3)
+ANSWERS = MeasuredApi.ANSWERS
+
+FIELD = event("a", ANSWERS, 0, 0.3)
 HOURS, MINUTES = range(2)
 
 
@@ -44,18 +47,25 @@ def test_no_more_models_are_remembered_than_there_is_room_for() -> None:
 
 
 def test_only_what_the_policy_needs_is_remembered_and_of_any_epoch() -> None:
-    counts = {FIELD: 1.0, event("a", 0, 7, 0.3): 2.0, cut("a", 0, 7, 0.3): 1.0, "a|0|e17": 9.0, "a|n": 3.0, "req": 1.0}
+    counts = {
+        FIELD: 1.0,
+        event("a", ANSWERS, 7, 0.3): 2.0,
+        cut("a", ANSWERS, 7, 0.3): 1.0,
+        "a|0|e17": 9.0,
+        "a|n": 3.0,
+        "req": 1.0,
+    }
     current, before = lasting(counts, {"a": 7})
-    assert current == {FIELD: 2.0, cut("a", 0, 0, 0.3): 1.0, "a|n": 3.0}
+    assert current == {FIELD: 2.0, cut("a", ANSWERS, 0, 0.3): 1.0, "a|n": 3.0}
     assert before == {FIELD: 1.0}
 
 
 def test_lately_begins_with_the_newest_epoch() -> None:
-    old, new = event("a", 0, 0, 0.3), event("a", 0, 9, 0.6)
-    assert sum(read_evidence({old: 5.0, new: 2.0}, {})["a"].events[0].values()) == 2.0
-    assert sum(read_evidence({new: 2.0, old: 5.0}, {})["a"].events[0].values()) == 2.0
+    old, new = event("a", ANSWERS, 0, 0.3), event("a", ANSWERS, 9, 0.6)
+    assert sum(read_evidence({old: 5.0, new: 2.0}, {})["a"].events[ANSWERS].values()) == 2.0
+    assert sum(read_evidence({new: 2.0, old: 5.0}, {})["a"].events[ANSWERS].values()) == 2.0
     assert read_evidence({old: 5.0}, {"a": 9})["a"].events == {}
-    assert sum(read_evidence({old: 5.0, new: 2.0})["a"].events[0].values()) == 7.0
+    assert sum(read_evidence({old: 5.0, new: 2.0})["a"].events[ANSWERS].values()) == 7.0
 
 
 def test_fields_that_cannot_be_are_passed_over() -> None:
@@ -113,23 +123,23 @@ def test_the_ledgers_models_are_bounded_too() -> None:
 
 
 def test_an_epoch_that_cannot_have_begun_yet_is_ignored() -> None:
-    counts = {event("a", 0, 5, 0.3): 2.0, event("a", 0, 9_999_999_999, 0.3): 7.0}
+    counts = {event("a", ANSWERS, 5, 0.3): 2.0, event("a", ANSWERS, 9_999_999_999, 0.3): 7.0}
     known = read_evidence(counts, {}, newest=1_800_000_000)["a"]
-    assert (known.epoch, sum(known.events[0].values())) == (5, 2.0)
+    assert (known.epoch, sum(known.events[ANSWERS].values())) == (5, 2.0)
 
 
 def test_what_is_known_of_prompt_sizes_outlives_a_quiet_hour() -> None:
     scene = Scene(("a", "b"))
     for size in range(28):
         for _ in range(40):
-            scene.steering._snapshots.sizing("llama", 0, "a").seen(size, 0.2 * 1.4**size)
+            scene.steering._snapshots.sizing("llama", ANSWERS, "a").seen(size, 0.2 * 1.4**size)
     scene.warm_up(a=0.3)
     scene.now_s += 60.0
     scene.plan()
-    knee_tokens = scene.steering._snapshots.sizing("llama", 0, "a").knee_tokens
+    knee_tokens = scene.steering._snapshots.sizing("llama", ANSWERS, "a").knee_tokens
     assert knee_tokens < 4000
     for _ in range(120):
         scene.now_s += 30.0
         scene.steering.refresh()
         scene.steering._forget()
-    assert scene.steering._snapshots.sizing("llama", 0, "a").knee_tokens == knee_tokens
+    assert scene.steering._snapshots.sizing("llama", ANSWERS, "a").knee_tokens == knee_tokens

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from gateway.calls import Mode, Objective, Outcome, Role, TokensSource
+from gateway.prompt_classes import answer_class
 from gateway.steering.evidence import read_evidence
 from gateway.steering.planner import Plan
 from gateway.steering.samples import of_end
@@ -71,7 +72,7 @@ def test_speed_is_learned_from_a_watched_loser_although_its_tokens_are_guessed()
         scene.launch("b", Role.EXPLORE), Outcome.SUPERSEDED, ttft_ms=300.0, last_token_ms=310.0 + 62.0,
         decode_tps=500.0, completion_tokens=32, tokens_source=TokensSource.ESTIMATED, audited=True,
     )  # fmt: skip
-    known = read_evidence(of_end(loser, 0))
+    known = read_evidence(of_end(loser, answer_class(0)))
     assert (known["b"].tok, known["b"].gtok) == (0.0, pytest.approx(36.0))
     assert standings(known).of("b").decode_tps > 300
 
@@ -348,7 +349,7 @@ def test_a_crowded_racer_of_the_budget_starts_as_a_hedge() -> None:
     for number in range(400):
         beside = number % 5
         starts = [scene.launch("b") for _ in range(beside + 1)]
-        scene.steering.first_token(MODEL, 0, starts[-1], 0.4 * (1 + beside))
+        scene.steering.first_token(MODEL, answer_class(0), starts[-1], 0.4 * (1 + beside))
         for start in starts:
             scene._end(start, Outcome.SUPERSEDED)
         scene.now_s += 0.1

@@ -3,6 +3,7 @@
 from random import Random
 
 from gateway.calls import Role
+from gateway.prompt_classes import MeasuredApi
 from gateway.steering.evidence import Evidence
 from gateway.steering.histogram import bucket
 from gateway.steering.rebound import Rebounds
@@ -12,9 +13,9 @@ from tests.unit.steering.scene import MODEL, Scene
 
 def known(*, usually: dict[float, float], lately: dict[float, float]) -> Estimate:
     def evidence(ttft_s: dict[float, float]) -> dict[str, Evidence]:
-        return {"a": Evidence(n=100.0, events={0: {bucket(each): n for each, n in ttft_s.items()}})}
+        return {"a": Evidence(n=100.0, events={MeasuredApi.ANSWERS: {bucket(each): n for each, n in ttft_s.items()}})}
 
-    return standings(evidence(lately), usuals((evidence(usually),), evidence(lately), 0)).of("a")
+    return standings(evidence(lately), usuals((evidence(usually),), evidence(lately), MeasuredApi.ANSWERS)).of("a")
 
 
 def test_two_first_tokens_as_usual_end_a_slow_time() -> None:

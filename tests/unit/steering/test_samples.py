@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.calls import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
+from gateway.prompt_classes import answer_class
 from gateway.steering.samples import of_end, of_token
 from gateway.steering.tally import read_tallies
 
@@ -17,7 +18,7 @@ def ended(outcome: Outcome, *, number: int = 3, role: Role = Role.HEDGE, **facts
         id="1", call_id="c", number=number, started_at=NOON, role=role, provider="p", deployment="a",
         launch_offset_ms=0.0, outcome=outcome, **facts,
     )  # fmt: skip
-    return of_end(record, 1)
+    return of_end(record, answer_class(1))
 
 
 def answered(**facts: Any) -> dict[str, float]:
@@ -27,12 +28,12 @@ def answered(**facts: Any) -> dict[str, float]:
 
 def test_a_first_token_is_an_event() -> None:
     start = AttemptStart("1", 1, NOON, Role.PRIMARY, "p", "a", 0.0)
-    assert of_token(start, 2, 0.020) == {"a|2|e8": 1.0}
+    assert of_token(start, answer_class(2), 0.020) == {"a|2|e8": 1.0}
 
 
 def test_a_first_token_is_counted_to_the_microsecond_as_the_ledger_has_it() -> None:
     start = AttemptStart("1", 1, NOON, Role.PRIMARY, "p", "a", 0.0)
-    assert of_token(start, 0, 0.0199999999) == {"a|0|e8": 1.0}
+    assert of_token(start, answer_class(0), 0.0199999999) == {"a|0|e8": 1.0}
 
 
 @pytest.mark.parametrize(("longest_ms", "stall_s"), [(None, None), (499.0, None), (500.0, None), (5500.0, 5.0)])
@@ -119,5 +120,6 @@ def test_a_tally_is_read_back_from_what_attempts_added() -> None:
         "a"
     ]
     assert (tally.n, tally.won, tally.lim, tally.etok, tally.esec) == (1.0, 1.0, 4.0, 101.0, 2.2)
-    assert (tally.audited_events, tally.audited_censored, tally.events) == ({1: {8: 2.0}}, {1: {9: 3.0}}, {})
-    assert (tally.late_events, tally.fair_censored) == ({1: {7: 5.0}}, {1: {6: 6.0}})
+    medium = answer_class(1)
+    assert (tally.audited_events, tally.audited_censored, tally.events) == ({medium: {8: 2.0}}, {medium: {9: 3.0}}, {})
+    assert (tally.late_events, tally.fair_censored) == ({medium: {7: 5.0}}, {medium: {6: 6.0}})

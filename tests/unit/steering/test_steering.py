@@ -6,13 +6,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.calls import Mode, Objective, Outcome, Role
+from gateway.prompt_classes import MeasuredApi, PromptClass, answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Terms
-from gateway.steering.constants import OTHER_CLASSES_FROM
 from gateway.steering.leaderboard import Leaderboard, Row
 from gateway.steering.planner import Plan
 from providers.errors import ErrorKind
 from tests.unit.steering.scene import MODEL, Scene
+
+VECTORS = PromptClass(MeasuredApi.EMBEDDINGS, 0)
 
 
 def primary(plan: Plan) -> str:
@@ -105,7 +107,7 @@ def test_a_stream_that_breaks_after_its_first_token_is_an_error_and_no_strike() 
     scene = Scene(("a", "b"))
     for _ in range(8):
         start = scene.launch("a")
-        scene.steering.first_token(MODEL, 0, start, 0.3)
+        scene.steering.first_token(MODEL, answer_class(0), start, 0.3)
         scene._end(start, Outcome.FAILED, error_kind=ErrorKind.UPSTREAM_TRUNCATED, ttft_ms=300.0)
     row = row_of(scene.steering.leaderboard(MODEL), "a")
     assert (row.n, row.error_rate, row.events, row.state) == (8, 1.0, 8, "ok")
@@ -188,9 +190,9 @@ def test_a_model_that_makes_no_vectors_is_asked_for_answers_all_the_same() -> No
     scene = Scene(("a", "b"))
     scene.warm_up(a=0.2, b=0.9)
     for kind, status in ((ErrorKind.PROVIDER_AUTH, 403), (ErrorKind.NOT_FOUND, 404)):
-        scene.fail("a", kind, status_code=status, prompt_class=OTHER_CLASSES_FROM)
+        scene.fail("a", kind, status_code=status, prompt_class=VECTORS)
         assert scene.state("a") == "ok"
-    scene.fail("a", ErrorKind.PROVIDER_AUTH, status_code=401, prompt_class=OTHER_CLASSES_FROM)
+    scene.fail("a", ErrorKind.PROVIDER_AUTH, status_code=401, prompt_class=VECTORS)
     assert scene.state("a") == "out"
 
 
@@ -390,9 +392,9 @@ def test_models_that_clients_named_once_are_forgotten() -> None:
     scene.plan()
     scene.fail("x", ErrorKind.NOT_FOUND)
     scene.now_s += 700
-    scene.steering.plan("other", ("y",), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), 0)
+    scene.steering.plan("other", ("y",), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), answer_class(0))
     scene.now_s += 30
-    scene.steering.plan("other", ("y",), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), 0)
+    scene.steering.plan("other", ("y",), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), answer_class(0))
     assert set(scene.steering._planned) == {"other"}
     assert set(scene.steering._learning.healths) == {"y"}
 

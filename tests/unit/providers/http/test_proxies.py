@@ -75,4 +75,4 @@ def test_no_proxy_is_obeyed(monkeypatch: pytest.MonkeyPatch, listed: str, host: 
 
 def test_a_password_shows_in_no_repr(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://user:secret@proxy.example:1")
-    assert repr(proxy_of("http", "api.example")) == "Proxy(http://proxy.example:1)"
+    assert repr(proxy_of("http", "api.example")) == "Proxy(url='http://proxy.example:1')"

@@ -1,0 +1,59 @@
+"""The files of a LiteLLM configuration: included ones, examples, and what is none."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gateway.settings import ConfigurationError
+from providers.datasheets import DatasheetTable
+from tests.unit.settings.litellm_import import Import, remarks
+
+
+def test_included_files_and_named_credentials_are_read(imported: Import, tmp_path: Path) -> None:
+    (tmp_path / "models.yaml").write_text(
+        yaml.safe_dump(
+            {"model_list": [{"model_name": "b", "litellm_params": {"model": "groq/x", "api_key": "os.environ/K"}}]}
+        )
+    )
+    settings, converted = imported("""
+include: [models.yaml, missing.yaml]
+credential_list:
+  - credential_name: mine
+    credential_values: { api_key: os.environ/AZURE_KEY, api_base: os.environ/AZURE_BASE }
+model_list:
+  - { model_name: a, litellm_params: { model: azure/gpt, litellm_credential_name: mine } }
+""")
+
+    assert list(settings.models) == ["a", "b"]
+    assert settings.providers["azure"].base_url == "https://endpoint.test"
+    assert remarks(converted, "could not be included")
+
+
+@pytest.mark.parametrize("text", ["model_list: [\n", "- a\n", "\tx"])
+def test_what_is_no_configuration_at_all_is_refused(imported: Import, text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        imported(text)
+
+
+EXAMPLES = Path(str(DatasheetTable.shipped()._path)).parent / "proxy"
+
+
+@pytest.mark.parametrize(
+    "example",
+    sorted([*EXAMPLES.glob("*.yaml"), *EXAMPLES.glob("example_config_yaml/*.yaml")]),
+    ids=lambda path: path.name,
+)
+def test_the_examples_that_litellm_ships_load(example: Path, imported: Import) -> None:
+    settings, converted = imported(example.read_text(encoding="utf-8"))
+
+    assert tuple(settings.models) == converted.models
+    said: Any = yaml.safe_load(example.read_text(encoding="utf-8")) or {}
+    assert bool(converted.models or settings.providers or converted.notes) == bool(said.get("model_list"))
+
+
+def test_what_includes_a_device_or_a_folder_is_imported_without_it(imported: Import) -> None:
+    _, converted = imported("include: [/dev/zero, .]\nmodel_list: []\n")
+
+    assert remarks(converted, "is not a file")
