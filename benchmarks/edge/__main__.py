@@ -14,12 +14,12 @@ import msgspec
 from rich.markup import escape
 from rich.table import Table
 
-from benchmarks import servers
 from benchmarks.edge import measures
 from benchmarks.edge.edge import Edge, edge
 from benchmarks.edge.figure import Figure
-from benchmarks.processes import prepare
-from benchmarks.report import console
+from benchmarks.harness import servers
+from benchmarks.harness.processes import prepare
+from benchmarks.harness.report import console
 
 LIMIT_S = 300.0  # for one measure
 HERE = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from benchmarks.fleet import faults, ledger
 from benchmarks.fleet.clients import Answer, Clients
 from benchmarks.fleet.stand import AUDITED, POLICIES, Process, Stand
 from benchmarks.fleet.world import FLEET, World
-from benchmarks.procfs import cpu_s
+from benchmarks.harness.procfs import cpu_s
 
 SINGLE, ROUND_ROBIN = "single", "round-robin"  # without a gateway: always the first provider; each in turn
 STEADY_SHARE = 0.55  # of the calls come before the faults

@@ -20,7 +20,7 @@ import yaml
 from redis import Redis
 
 from benchmarks.fleet.world import FLEET, World
-from benchmarks.servers import wait_until_listening
+from benchmarks.harness.servers import wait_until_listening
 from tests.services.servers import LAUNCHER, postgres, redis_server
 
 ROOT = Path(__file__).absolute().parents[2]

@@ -11,19 +11,19 @@ from statistics import median
 
 import msgspec
 
-from benchmarks import load, procfs, report
-from benchmarks.crowd import STREAM_S
-from benchmarks.figures import quantile
-from benchmarks.installing import UnavailableError
-from benchmarks.load import LoadError, Order
-from benchmarks.nginx import Missing
+from benchmarks.harness import load, procfs, report
+from benchmarks.harness.figures import quantile
+from benchmarks.harness.installing import UnavailableError
+from benchmarks.harness.load import LoadError, Order
+from benchmarks.harness.nginx import Missing
+from benchmarks.harness.processes import prepare
+from benchmarks.harness.stand import Stand, stand
 from benchmarks.peers.litellm_proxy import LITELLM
 from benchmarks.peers.peer import Asked, Peer, holeshot, plain
 from benchmarks.peers.portkey import PORTKEY
 from benchmarks.peers.table import Standing, as_markdown, as_table
 from benchmarks.peers.tensorzero import TENSORZERO
-from benchmarks.processes import prepare
-from benchmarks.stand import Stand, stand
+from benchmarks.speed.crowd import STREAM_S
 
 PEERS = (
     plain("nginx"),

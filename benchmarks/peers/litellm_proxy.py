@@ -7,9 +7,9 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks import gateways, installing
+from benchmarks.harness import gateways, installing
+from benchmarks.harness.stand import Stand
 from benchmarks.peers.peer import BEHAVIOURS, PROVIDER_KEY, Asked, Peer, Route, serving
-from benchmarks.stand import Stand
 
 VERSION = "1.106.2"
 _KEY = "sk-benchmark-0123456789abcdef0123456789abcdef"

@@ -7,11 +7,11 @@ from typing import Protocol
 
 import msgspec
 
-from benchmarks import gateways, servers
-from benchmarks.caller import Question
-from benchmarks.installing import UnavailableError
-from benchmarks.servers import Server
-from benchmarks.stand import Stand
+from benchmarks.harness import gateways, servers
+from benchmarks.harness.caller import Question
+from benchmarks.harness.installing import UnavailableError
+from benchmarks.harness.servers import Server
+from benchmarks.harness.stand import Stand
 
 BEHAVIOURS = ("burst", "paced", "crowd")  # the providers a peer is configured with
 PROVIDER_KEY = "sk-mock-0123456789abcdef"

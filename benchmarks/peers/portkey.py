@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks import gateways, installing
-from benchmarks.installing import UnavailableError
+from benchmarks.harness import gateways, installing
+from benchmarks.harness.installing import UnavailableError
+from benchmarks.harness.stand import Stand
 from benchmarks.peers.peer import BEHAVIOURS, PROVIDER_KEY, Asked, Peer, Route, serving
-from benchmarks.stand import Stand
 
 VERSION = "1.15.2"
 # From 1.14.1 on, every stream of this version of Portkey ends in "TypeError: immutable" (Portkey-AI/gateway#1389).

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks import gateways, installing
-from benchmarks.installing import UnavailableError
+from benchmarks.harness import gateways, installing
+from benchmarks.harness.installing import UnavailableError
+from benchmarks.harness.servers import Server, running, wait_for
+from benchmarks.harness.stand import Stand
 from benchmarks.peers.peer import BEHAVIOURS, PROVIDER_KEY, Asked, Peer, Route
-from benchmarks.servers import Server, running, wait_for
-from benchmarks.stand import Stand
 
 VERSION = "2026.6.0"
 _REQUIREMENTS = (f"tensorzero=={VERSION}", "openai==2.54.0")

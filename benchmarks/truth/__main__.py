@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks.gateways import environment, gateway_command
-from benchmarks.servers import free_port, running, wait_until_listening
+from benchmarks.harness.gateways import environment, gateway_command
+from benchmarks.harness.servers import free_port, running, wait_until_listening
 from benchmarks.truth.columns import columns
 from benchmarks.truth.course import PERSONAS, Made, drive, scenes, write_config
 from benchmarks.truth.facts import Ledger, join, read

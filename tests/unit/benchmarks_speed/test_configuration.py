@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import gateways, stand
-from benchmarks.behaviours import BEHAVIOURS
-from benchmarks.crowd import CROWDS, Crowd
-from benchmarks.gateways import Stores, Tls
-from benchmarks.hot_path import WAYS
-from benchmarks.scenarios import FIRST_TOKEN, FIRST_TOKEN_LIMITS, SCENARIOS, Subject
+from benchmarks.harness import gateways, stand
+from benchmarks.harness.behaviours import BEHAVIOURS
+from benchmarks.harness.gateways import Stores, Tls
+from benchmarks.micro.hot_path import WAYS
+from benchmarks.speed.crowd import CROWDS, Crowd
+from benchmarks.speed.scenarios import FIRST_TOKEN, FIRST_TOKEN_LIMITS, SCENARIOS, Subject
 from gateway.calls import Mode
 from gateway.settings import load
 from gateway.settings.model import Settings
