@@ -38,7 +38,7 @@ class Incurious(Random):
         return max(EXPLORE_NEW_SHARE, RaceSettings().audit_share, super().random())
 
 
-class Stage:
+class RunningGateway:
     """What a test has in its hands: the gateway, its providers, and clients of it."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Stage:
         return self.http.post(self.url + path, json=body, **options)
 
     def chat(self, headers: Mapping[str, str] | None = None, **fields: Any) -> Any:
-        """Ask for a chat completion: ``async with stage.chat(stream=True) as response``."""
+        """Ask for a chat completion: ``async with running.chat(stream=True) as response``."""
         return self.post(chat_body(**fields), headers=headers or {})
 
     def get(self, path: str, **options: Any) -> Any:
@@ -116,7 +116,7 @@ class Stage:
         return {row["provider"]: row["outcome"] for row in await self.rows("select provider, outcome from attempts")}
 
 
-Serve = Callable[..., AbstractAsyncContextManager[Stage]]  # the fixture ``serve``
+Serve = Callable[..., AbstractAsyncContextManager[RunningGateway]]  # the fixture ``serve``
 
 
 def configuration(folder: Path, base_urls: Mapping[str, str], **settings: Any) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def configuration(folder: Path, base_urls: Mapping[str, str], **settings: Any) -
     config: dict[str, Any] = {
         "database_url": f"sqlite:///{folder / 'holeshot.db'}",
         "spool_dir": str(folder / "spool"),
-        "replica": "stage",
+        "replica": "here",
         "port": 0,
         "log_format": "json",
         "lame_duck_s": 0,  # nobody balances
@@ -165,7 +165,7 @@ def read(config: Mapping[str, Any], folder: Path) -> Settings:
 @asynccontextmanager
 async def serving(
     folder: Path, scripts: Mapping[str, Sequence[Step] | None], *, key: str = "unused", **settings: Any
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[RunningGateway]:
     """Serve a gateway with one provider for each script (None: an ordinary answer), until the block ends."""
     async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
         providers = {
@@ -183,7 +183,7 @@ async def serving(
         sdk = await stack.enter_async_context(
             openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=PATIENCE_S)
         )
-        yield Stage(
+        yield RunningGateway(
             gateway=gateway,
             connections=connections,
             config=config,
