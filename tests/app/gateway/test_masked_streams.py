@@ -8,8 +8,8 @@ import pytest
 from structlog.typing import EventDict
 
 from providers.simulator.script import Raw
+from tests.app.gateway.fake_upstream import FakeUpstream, plays
 from tests.app.gateway.running_gateway import MODEL, Serve, single
-from tests.app.gateway.studio import Studio, plays
 from tests.app.gateway.test_dialects import COMPLETION_BYTES, MESSAGE_BYTES, RESPONSE_BYTES
 from tests.app.gateway.test_secrets import BOTH, KEY, search
 
@@ -130,8 +130,8 @@ async def test_a_relayed_stream_is_masked_too(serve: Serve, logged: list[EventDi
     begun = asyncio.Event()
     sent = echoed(KEY) + words + error + echoed(OURS) + b": " + KEY.encode()
     pieces = [sent] if at_once else [sent[at : at + 7] for at in range(0, len(sent), 7)]
-    async with Studio(plays(words, begun, *pieces, kind="text/event-stream")) as studio:
-        settings = {"providers": {"alpha": {"base_url": studio.base_url, "apis": ["audio"]}}}
+    async with FakeUpstream(plays(words, begun, *pieces, kind="text/event-stream")) as upstream:
+        settings = {"providers": {"alpha": {"base_url": upstream.base_url, "apis": ["audio"]}}}
         async with serve(alpha=None, config=settings) as running:
             body = {"model": MODEL, "input": "x", "voice": "alloy", "stream_format": "sse"}
             async with running.post(body, path="/v1/audio/speech") as response:

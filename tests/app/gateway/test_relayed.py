@@ -15,12 +15,12 @@ import openai
 import pytest
 from aiohttp import web
 
+from tests.app.gateway.fake_upstream import EMBEDDINGS, FakeUpstream, Script, hangs, no_such_path, plays, says
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read
-from tests.app.gateway.studio import EMBEDDINGS, Script, Studio, hangs, no_such_path, plays, says
 from tests.app.gateway.test_client_disconnects import socket_with
 from tests.app.gateway.test_no_leaks import busy
 
-Open = Callable[..., AbstractAsyncContextManager[tuple[RunningGateway, dict[str, Studio]]]]
+Open = Callable[..., AbstractAsyncContextManager[tuple[RunningGateway, dict[str, FakeUpstream]]]]
 
 MODERATION = {"id": "modr-1", "model": "m", "results": [{"flagged": True, "categories": {}, "category_scores": {}}]}
 RANKING = {"id": "r", "results": [{"index": 1, "relevance_score": 0.9}], "meta": {"billed_units": {"search_units": 1}}}
@@ -44,25 +44,25 @@ JSON_CALLS: list[tuple[str, str, dict[str, Any], Any]] = [
 
 @pytest.fixture
 def opened(serve: Serve) -> Open:
-    """Serve a gateway before studios: ``async with opened(alpha=[says(…)]) as (running, studios)``."""
+    """Serve a gateway before upstreams: ``async with opened(alpha=[says(…)]) as (running, upstreams)``."""
 
     @asynccontextmanager
     async def start(
         *, config: Mapping[str, Any] | None = None, key: str = "unused", **scripts: list[Script]
-    ) -> AsyncIterator[tuple[RunningGateway, dict[str, Studio]]]:
+    ) -> AsyncIterator[tuple[RunningGateway, dict[str, FakeUpstream]]]:
         async with AsyncExitStack() as stack:
-            studios = {
-                name: await stack.enter_async_context(Studio(*script))
+            upstreams = {
+                name: await stack.enter_async_context(FakeUpstream(*script))
                 for name, script in (scripts or {"alpha": []}).items()
             }
             settings = dict(config or {})
             own = settings.pop("providers", {})
             settings["providers"] = {
-                name: {"base_url": each.base_url, **own.get(name, {})} for name, each in studios.items()
+                name: {"base_url": each.base_url, **own.get(name, {})} for name, each in upstreams.items()
             }
-            names = dict.fromkeys(studios)
+            names = dict.fromkeys(upstreams)
             running = await stack.enter_async_context(serve(config=settings, key=key, **names))
-            yield running, studios
+            yield running, upstreams
 
     return start
 
@@ -87,11 +87,11 @@ async def test_json_passes_untouched_and_is_recorded(
 ) -> None:
     odd = {**body, "a_field_of_the_future": {"x": [1, None]}}
     told = {"x-ratelimit-remaining-requests": "9", "x-request-id": "up-1"}
-    async with opened(alpha=[says(answer, headers=told)]) as (running, studios):
+    async with opened(alpha=[says(answer, headers=told)]) as (running, upstreams):
         headers = {"x-request-id": "mine-1", "x-holeshot-tags": "team=red"}
         async with running.post({"model": MODEL, **odd}, path=path, headers=headers) as response:
             assert (response.status, await response.json()) == (200, answer)
-        [received] = studios["alpha"].received
+        [received] = upstreams["alpha"].received
         assert received.fields == {**odd, "model": "m"}
         assert received.path == path.removeprefix("/v1/").removeprefix("/v2/")
         assert received.headers["x-request-id"] == "mine-1"
@@ -140,10 +140,10 @@ async def test_a_failure_is_replaced_by_the_next_deployment(  # noqa: PLR0917 - 
 
 
 async def test_the_openai_sdk_embeds_in_base64_by_itself(opened: Open) -> None:
-    async with opened() as (running, studios):
+    async with opened() as (running, upstreams):
         answered = await running.sdk.embeddings.create(model=MODEL, input=["one"])
         assert answered.data[0].embedding == [1.0, 2.0]
-        assert studios["alpha"].received[0].fields["encoding_format"] == "base64"
+        assert upstreams["alpha"].received[0].fields["encoding_format"] == "base64"
         call = await running.call()
         assert (call["prompt_tokens"], call["status_code"]) == (3, 200)
 
@@ -169,26 +169,26 @@ async def test_pictures_have_no_cost_where_only_texts_price_is_known(opened: Ope
 
 async def test_a_moderation_without_a_model_asks_the_one_that_is_for_it(opened: Open) -> None:
     models = {MODEL: {"deployments": ["alpha/m"]}, "guard": {"deployments": ["alpha/omni-moderation-latest"]}}
-    async with opened(alpha=[says(MODERATION)], config={"models": models}) as (running, studios):
+    async with opened(alpha=[says(MODERATION)], config={"models": models}) as (running, upstreams):
         judged = await running.sdk.moderations.create(input="violence")
         assert judged.results[0].flagged
-        assert studios["alpha"].received[0].fields == {"input": "violence", "model": "omni-moderation-latest"}
+        assert upstreams["alpha"].received[0].fields == {"input": "violence", "model": "omni-moderation-latest"}
         assert (await running.call())["model"] == "guard"
 
 
 async def test_without_a_model_and_with_several_it_is_to_be_named(opened: Open) -> None:
     models = {MODEL: {"deployments": ["alpha/m"]}, "other": {"deployments": ["alpha/n"]}}
-    async with opened(config={"models": models}) as (running, studios):
+    async with opened(config={"models": models}) as (running, upstreams):
         async with running.post({"input": "x"}, path="/v1/moderations") as response:
             error = (await response.json())["error"]
         assert (response.status, error["param"]) == (400, "model")
         assert "llama, other" in error["message"]
-        assert studios["alpha"].received == []
+        assert upstreams["alpha"].received == []
 
 
 async def test_speech_is_heard_as_it_is_spoken(opened: Open) -> None:
     heard = asyncio.Event()
-    async with opened(alpha=[plays(b"ID3 first ", heard, b"second")]) as (running, studios):
+    async with opened(alpha=[plays(b"ID3 first ", heard, b"second")]) as (running, upstreams):
         create = running.sdk.audio.speech.with_streaming_response.create
         async with create(model=MODEL, voice="alloy", input="hello") as response:
             pieces = response.iter_bytes()
@@ -197,7 +197,7 @@ async def test_speech_is_heard_as_it_is_spoken(opened: Open) -> None:
             rest = b"".join([piece async for piece in pieces])
         assert (first, rest) == (b"ID3 first ", b"second")
         assert response.headers["content-type"] == "audio/mpeg"
-        assert studios["alpha"].received[0].fields == {"model": "m", "voice": "alloy", "input": "hello"}
+        assert upstreams["alpha"].received[0].fields == {"model": "m", "voice": "alloy", "input": "hello"}
         call = await running.call()
         [attempt] = await running.rows("select * from attempts")
     assert (call["endpoint"], call["status_code"], call["cost_usd"]) == ("audio.speech", 200, None)
@@ -264,7 +264,7 @@ async def test_sound_that_turns_out_to_be_none_is_asked_of_the_next(opened: Open
 async def test_sound_that_breaks_off_breaks_the_clients_connection(opened: Open) -> None:
     async with opened(alpha=[plays(b"half", then="break")], beta=[says(b"whole", kind="audio/mpeg")]) as (
         running,
-        studios,
+        upstreams,
     ):
         body = {"model": MODEL, "input": "x", **in_order("alpha", "beta")}
         with pytest.raises(aiohttp.ClientError):
@@ -272,17 +272,17 @@ async def test_sound_that_breaks_off_breaks_the_clients_connection(opened: Open)
                 await response.read()
         call = await running.call()
         assert await running.outcomes() == {"alpha": "failed"}
-        assert studios["beta"].received == []
+        assert upstreams["beta"].received == []
     assert (call["status_code"], call["error_kind"]) == (200, "disconnected")
 
 
 async def test_sound_that_stalls_breaks_the_clients_connection(opened: Open) -> None:
     config = {"models": {MODEL: {"timeouts": {"stall_timeout_s": 0.1}}}}
-    async with opened(alpha=[plays(b"half", then="hang")], config=config) as (running, studios):
+    async with opened(alpha=[plays(b"half", then="hang")], config=config) as (running, upstreams):
         with pytest.raises(aiohttp.ClientError):
             async with running.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response:
                 await response.read()
-        await studios["alpha"].left.wait()
+        await upstreams["alpha"].left.wait()
         assert (await running.call())["error_kind"] == "stall_timeout"
         assert await running.outcomes() == {"alpha": "stalled"}
 
@@ -305,13 +305,13 @@ async def test_an_error_told_in_the_middle_is_passed_on_and_recorded(opened: Ope
 
 @pytest.mark.parametrize("script", [hangs, plays(b"half", then="hang")], ids=["before", "in the middle"])
 async def test_hanging_up_stops_the_speaker(opened: Open, script: Script) -> None:
-    async with opened(alpha=[script]) as (running, studios):
+    async with opened(alpha=[script]) as (running, upstreams):
         async with socket_with(running, {"model": MODEL, "input": "x"}, "/v1/audio/speech") as (reader, writer):
-            await studios["alpha"].asked.wait()
+            await upstreams["alpha"].asked.wait()
             if script is not hangs:
                 await reader.readuntil(b"half")
             writer.close()
-            await studios["alpha"].left.wait()
+            await upstreams["alpha"].left.wait()
         call = await running.call()
         assert (call["status_code"], call["error_kind"]) == (499, "client_disconnected")
         assert await running.outcomes() == {"alpha": "client_gone"}
@@ -319,7 +319,7 @@ async def test_hanging_up_stops_the_speaker(opened: Open, script: Script) -> Non
 
 @pytest.mark.parametrize("endpoint", ["transcriptions", "translations"])
 async def test_a_file_reaches_each_deployment_as_it_was_sent_but_for_the_model(opened: Open, endpoint: str) -> None:
-    async with opened(alpha=[says({}, status=500)], beta=[says(TRANSCRIPT)]) as (running, studios):
+    async with opened(alpha=[says({}, status=500)], beta=[says(TRANSCRIPT)]) as (running, upstreams):
         data = form(prompt="Grüße", provider='{"order": ["alpha", "beta"]}', race="single")
         sent = data()
         body = await bytes_of(sent)
@@ -332,8 +332,8 @@ async def test_a_file_reaches_each_deployment_as_it_was_sent_but_for_the_model(o
             part for part in body.split(delimiter) if b'name="provider"' not in part and b'name="race"' not in part
         ]
         expected = delimiter.join(parts).replace(b"\r\n\r\n" + MODEL.encode() + b"\r\n", b"\r\n\r\nm\r\n")
-        for studio in studios.values():
-            [received] = studio.received
+        for upstream in upstreams.values():
+            [received] = upstream.received
             assert received.headers["content-type"] == sent.content_type
             assert received.body == expected
             assert received.path == f"audio/{endpoint}"
@@ -343,12 +343,12 @@ async def test_a_file_reaches_each_deployment_as_it_was_sent_but_for_the_model(o
 
 
 async def test_the_openai_sdk_uploads_what_is_to_be_transcribed(opened: Open) -> None:
-    async with opened(alpha=[says(TRANSCRIPT)]) as (running, studios):
+    async with opened(alpha=[says(TRANSCRIPT)]) as (running, upstreams):
         heard = await running.sdk.audio.transcriptions.create(
             model=MODEL, file=("a.wav", io.BytesIO(SOUND), "audio/wav")
         )
         assert heard.text == "Hello."
-        assert SOUND in studios["alpha"].received[0].body
+        assert SOUND in upstreams["alpha"].received[0].body
 
 
 @pytest.mark.parametrize(
@@ -395,24 +395,24 @@ async def test_a_transcript_streams_to_the_openai_sdk(opened: Open) -> None:
 
 
 async def test_pictures_are_edited_and_varied_by_the_openai_sdk(opened: Open) -> None:
-    async with opened(alpha=[says(PICTURES)]) as (running, studios):
+    async with opened(alpha=[says(PICTURES)]) as (running, upstreams):
         files = [("a.png", b"\x89PNG a", "image/png"), ("b.png", b"\x89PNG b", "image/png")]
         edited = await running.sdk.images.edit(model=MODEL, image=files, prompt="a hat")
         varied = await running.sdk.images.create_variation(model=MODEL, image=files[0])
         assert edited.data == varied.data
-        assert [each.path for each in studios["alpha"].received] == ["images/edits", "images/variations"]
-        assert b"\x89PNG b" in studios["alpha"].received[0].body
+        assert [each.path for each in upstreams["alpha"].received] == ["images/edits", "images/variations"]
+        assert b"\x89PNG b" in upstreams["alpha"].received[0].body
         rows = await running.rows("select endpoint from calls order by started_at")
     assert [row["endpoint"] for row in rows] == ["images.edits", "images.variations"]
 
 
 async def test_a_second_model_in_a_form_cannot_get_past_the_first(opened: Open) -> None:
-    async with opened(alpha=[says(TRANSCRIPT)]) as (running, studios):
+    async with opened(alpha=[says(TRANSCRIPT)]) as (running, upstreams):
         data = form()
         data.add_field("model", "a-dearer-one")
         async with running.http.post(running.url + "/v1/audio/transcriptions", data=data) as response:
             assert response.status == 200
-        assert b"a-dearer-one" not in studios["alpha"].received[0].body
+        assert b"a-dearer-one" not in upstreams["alpha"].received[0].body
 
 
 async def test_no_part_hides_in_what_stands_around_the_form(opened: Open) -> None:
@@ -421,18 +421,18 @@ async def test_no_part_hides_in_what_stands_around_the_form(opened: Open) -> Non
         b'--b\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n' % pair
         for pair in ((b"model", MODEL.encode()), (b"file", SOUND))
     )
-    async with opened(alpha=[says(TRANSCRIPT)]) as (running, studios):
+    async with opened(alpha=[says(TRANSCRIPT)]) as (running, upstreams):
         path, kind = running.url + "/v1/audio/transcriptions", "multipart/form-data; boundary=b; odd=\u00fc"
         body = b"x\n" + hidden + b"\r\n" + parts + b"--b--\r\n" + hidden
         async with running.http.post(path, data=body, headers={"content-type": kind}) as response:
             assert response.status == 200, await response.text()
-        [received] = studios["alpha"].received
+        [received] = upstreams["alpha"].received
         assert received.body == parts.replace(MODEL.encode(), b"m") + b"--b--\r\n"
         assert received.headers["content-type"] == "multipart/form-data; boundary=b"
 
 
 async def test_who_hangs_up_in_the_middle_of_a_file_made_no_call(opened: Open) -> None:
-    async with opened(alpha=[says(TRANSCRIPT)]) as (running, studios):
+    async with opened(alpha=[says(TRANSCRIPT)]) as (running, upstreams):
         host, _, port = running.url.removeprefix("http://").partition(":")
         for _ in range(3):
             _, writer = await asyncio.open_connection(host, int(port))
@@ -442,7 +442,7 @@ async def test_who_hangs_up_in_the_middle_of_a_file_made_no_call(opened: Open) -
             writer.close()
         async with running.http.post(running.url + "/v1/audio/transcriptions", data=form()) as response:
             assert response.status == 200
-        assert len(studios["alpha"].received) == 1
+        assert len(upstreams["alpha"].received) == 1
         await running.gateway.context.fleet.idle()
         assert await running.rows("select status_code from calls") == [{"status_code": 200}]
 
@@ -459,10 +459,10 @@ async def test_a_short_sound_of_no_type_is_not_called_json(opened: Open) -> None
 async def test_a_deployments_own_fields_and_headers_go_into_forms_too(opened: Open) -> None:
     own = {"extra_body": {"temperature": 0.5, "language": "de"}, "extra_headers": {"x-own": "yes"}}
     config = {"models": {MODEL: {"deployments": [{"deployment": "alpha/m", **own}]}}}
-    async with opened(alpha=[says(TRANSCRIPT)], config=config) as (running, studios):
+    async with opened(alpha=[says(TRANSCRIPT)], config=config) as (running, upstreams):
         async with running.http.post(running.url + "/v1/audio/transcriptions", data=form(language="en")) as response:
             assert response.status == 200
-        [received] = studios["alpha"].received
+        [received] = upstreams["alpha"].received
         assert received.headers["x-own"] == "yes"
         assert received.body.count(b'name="language"') == 1
         assert b'name="language"\r\n\r\nde\r\n' in received.body
@@ -487,11 +487,11 @@ MISSING = [
 
 @pytest.mark.parametrize(("path", "body", "param"), MISSING, ids=str)
 async def test_what_is_missing_is_named(opened: Open, path: str, body: dict[str, Any], param: str) -> None:
-    async with opened() as (running, studios):
+    async with opened() as (running, upstreams):
         async with running.post(body, path=path) as response:
             error = (await response.json())["error"]
         assert (response.status, error["param"], error["type"]) == (400, param, "invalid_request_error")
-        assert studios["alpha"].received == []
+        assert upstreams["alpha"].received == []
         assert await running.rows("select * from calls") == []
 
 
@@ -508,17 +508,17 @@ async def test_what_is_missing_is_named(opened: Open, path: str, body: dict[str,
     ],
 )
 async def test_a_form_that_is_none_is_refused(opened: Open, kind: str, body: bytes, words: str) -> None:
-    async with opened() as (running, studios):
+    async with opened() as (running, upstreams):
         path = running.url + "/v1/audio/transcriptions"
         async with running.http.post(path, data=body, headers={"content-type": kind}) as response:
             error = (await response.json())["error"]
         assert (response.status, error["type"]) == (400, "invalid_request_error")
         assert words in error["message"]
-        assert studios["alpha"].received == []
+        assert upstreams["alpha"].received == []
 
 
 async def test_a_form_without_a_file_or_with_preferences_in_pieces_is_refused(opened: Open) -> None:
-    async with opened() as (running, studios):
+    async with opened() as (running, upstreams):
         without = aiohttp.FormData({"model": MODEL, "x": "y"}, default_to_multipart=True)
         for data, param in (
             (without, "file"),
@@ -527,16 +527,16 @@ async def test_a_form_without_a_file_or_with_preferences_in_pieces_is_refused(op
         ):
             async with running.http.post(running.url + "/v1/audio/transcriptions", data=data) as response:
                 assert (response.status, (await response.json())["error"]["param"]) == (400, param)
-        assert studios["alpha"].received == []
+        assert upstreams["alpha"].received == []
 
 
 async def test_each_api_takes_its_own_type_of_body_only(opened: Open) -> None:
-    async with opened() as (running, studios):
+    async with opened() as (running, upstreams):
         async with running.post({"model": MODEL, "input": "x"}, path="/v1/audio/transcriptions") as response:
             assert (response.status, (await response.json())["error"]["code"]) == (415, "unsupported_media_type")
         async with running.http.post(running.url + "/v1/embeddings", data=form()) as response:
             assert response.status == 415
-        assert studios["alpha"].received == []
+        assert upstreams["alpha"].received == []
 
 
 async def test_a_file_over_the_limit_is_413(opened: Open) -> None:
@@ -549,13 +549,13 @@ async def test_a_file_over_the_limit_is_413(opened: Open) -> None:
 
 
 async def test_a_web_page_cannot_upload(opened: Open) -> None:
-    async with opened() as (running, studios):
+    async with opened() as (running, upstreams):
         headers = {"origin": "https://evil.example"}
         async with running.http.post(
             running.url + "/v1/audio/transcriptions", data=form(), headers=headers
         ) as response:
             assert response.status == 403
-        assert studios["alpha"].received == []
+        assert upstreams["alpha"].received == []
 
 
 async def test_a_model_nobody_knows_is_404(opened: Open) -> None:
@@ -567,7 +567,7 @@ async def test_a_model_nobody_knows_is_404(opened: Open) -> None:
 
 async def test_a_model_without_the_api_says_why_for_each_deployment(opened: Open) -> None:
     config = {"providers": {"alpha": {"apis": ["chat"]}, "beta": {"apis": ["chat", "embeddings"]}}}
-    async with opened(alpha=[], beta=[], config=config) as (running, studios):
+    async with opened(alpha=[], beta=[], config=config) as (running, upstreams):
         with pytest.raises(openai.BadRequestError) as caught:
             await running.sdk.images.generate(model=MODEL, prompt="a cat")
         assert caught.value.code == "unsupported_by_deployments"
@@ -579,7 +579,7 @@ async def test_a_model_without_the_api_says_why_for_each_deployment(opened: Open
         plan = msgspec.json.decode(response.headers["x-holeshot-plan"])
         assert [launch["deployment"] for launch in plan["launches"]] == ["beta/m"]
         assert plan["excluded"] == {"alpha/m": "answers chat only"}
-        assert studios["alpha"].received == []
+        assert upstreams["alpha"].received == []
 
 
 async def test_what_the_provider_says_of_a_wrong_request_comes_back_in_its_words(opened: Open) -> None:
@@ -600,12 +600,12 @@ async def test_another_model_takes_the_place_of_one_that_fails(opened: Open) -> 
         alpha=[says({}, status=500)], beta=[says(b"sound", kind="audio/mpeg")], config={"models": models}
     ) as (
         running,
-        studios,
+        upstreams,
     ):
         async with running.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response:
             assert (response.status, await response.read()) == (200, b"sound")
         assert response.headers["x-holeshot-fallback"] == "other"
-        assert studios["beta"].received[0].fields["model"] == "n"
+        assert upstreams["beta"].received[0].fields["model"] == "n"
         call = await running.call()
         assert (call["model"], call["answered_model"], call["launched"]) == (MODEL, "other", 2)
         assert await running.outcomes() == {"alpha": "failed", "beta": "won"}
@@ -624,10 +624,10 @@ async def test_a_fallback_is_of_the_configuration_that_its_call_began_with(opene
 
     async with opened(
         alpha=[fails_later], beta=[says(b"old", kind="audio/mpeg")], gamma=[says(b"new")], config={"models": models}
-    ) as (running, studios):
+    ) as (running, upstreams):
         speech = running.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech")
         call = asyncio.create_task(answer_of(speech))
-        await studios["alpha"].asked.wait()
+        await upstreams["alpha"].asked.wait()
         config = copy.deepcopy(running.config)
         config["models"]["other"]["deployments"] = ["gamma/n"]
         running.gateway.reload(read(config, running.folder))
@@ -637,13 +637,13 @@ async def test_a_fallback_is_of_the_configuration_that_its_call_began_with(opene
 
 async def test_what_only_a_client_of_some_policy_may_see_stays_there(opened: Open) -> None:
     models = {MODEL: {"deployments": ["alpha/m", {"deployment": "beta/m", "zdr": True}]}}
-    async with opened(alpha=[], beta=[], config={"models": models}) as (running, studios):
+    async with opened(alpha=[], beta=[], config={"models": models}) as (running, upstreams):
         for _ in range(5):
             body = {"model": MODEL, "input": "x", "provider": {"zdr": True}}
             async with running.post(body, path="/v1/embeddings") as response:
                 assert response.headers["x-holeshot-provider"] == "beta"
-        assert studios["alpha"].received == []
-        assert "provider" not in studios["beta"].received[0].fields
+        assert upstreams["alpha"].received == []
+        assert "provider" not in upstreams["beta"].received[0].fields
 
 
 async def test_how_soon_a_picture_comes_says_nothing_of_how_soon_an_answer_does(opened: Open) -> None:
@@ -673,11 +673,11 @@ async def test_tokens_are_counted_by_whoever_speaks_messages(opened: Open) -> No
     config: dict[str, Any] = {"providers": {"alpha": {"apis": ["chat"]}, "beta": {"apis": ["messages"]}}}
     deployments: list[Any] = ["alpha/m", {"deployment": "beta/m", "extra_body": {"temperature": 1}}]
     config["models"] = {MODEL: {"deployments": deployments}}
-    async with opened(alpha=[], beta=[says({"input_tokens": 42})], config=config) as (running, studios):
+    async with opened(alpha=[], beta=[says({"input_tokens": 42})], config=config) as (running, upstreams):
         async with running.post(MESSAGE, path="/v1/messages/count_tokens", headers={"anthropic-beta": "x"}) as response:
             assert (response.status, await response.json()) == (200, {"input_tokens": 42})
         assert "x-holeshot-estimated" not in response.headers
-        [received] = studios["beta"].received
+        [received] = upstreams["beta"].received
         assert (received.path, received.fields) == ("messages/count_tokens", {**MESSAGE, "model": "m"})
         assert received.headers["anthropic-beta"] == "x"
         call = await running.call()
@@ -688,7 +688,7 @@ async def test_tokens_are_counted_by_whoever_speaks_messages(opened: Open) -> No
 async def test_tokens_nobody_can_count_are_estimated(opened: Open) -> None:
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 400_000}}
     config = {"providers": {"alpha": {"apis": ["chat"]}}}
-    async with opened(config=config) as (running, studios):
+    async with opened(config=config) as (running, upstreams):
         body = {"model": MODEL, "messages": [{"role": "user", "content": [picture]}]}
         headers = {"x-request-id": "mine-2"}
         async with running.post(body, path="/v1/messages/count_tokens", headers=headers) as response:
@@ -696,7 +696,7 @@ async def test_tokens_nobody_can_count_are_estimated(opened: Open) -> None:
         assert (response.status, response.headers["x-holeshot-estimated"]) == (200, "true")
         assert response.headers["request-id"] == "mine-2"
         assert 1000 <= counted <= 1100
-        assert studios["alpha"].received == []
+        assert upstreams["alpha"].received == []
         assert await running.rows("select * from calls") == []
 
 

@@ -12,8 +12,8 @@ import pytest
 from gateway.connections.connection import UNTAKEN_BYTES
 from providers.http.limits import READ_BYTES
 from providers.simulator.script import Delta, Hang, RoleOnly, answer
+from tests.app.gateway.fake_upstream import FakeUpstream, plays
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body
-from tests.app.gateway.studio import Studio, plays
 
 CLOCKS: dict[str, Any] = {"client_timeouts": {"write_timeout_s": 0.2}}
 TEXT = "x" * 8_192
@@ -66,7 +66,7 @@ async def test_who_takes_nothing_of_a_stream_is_cut_and_its_provider_with_it(ser
 
 
 async def test_who_takes_nothing_of_a_relayed_answer_is_cut_and_its_provider_with_it(serve: Serve) -> None:
-    async with Studio(plays(*[bytes(65_536)] * 300, then="hang")) as speaker:
+    async with FakeUpstream(plays(*[bytes(65_536)] * 300, then="hang")) as speaker:
         config = {**CLOCKS, "providers": {"alpha": {"base_url": speaker.base_url}}}
         async with serve(config=config) as running:
             body = {"model": MODEL, "input": "x"}

@@ -65,7 +65,7 @@ async def hangs(_: web.Request, __: bytes) -> web.StreamResponse:
     raise AssertionError
 
 
-class Studio:
+class FakeUpstream:
     """The provider. ``answers`` are taken in turn, the last one again and again."""
 
     def __init__(self, *answers: Script) -> None:
