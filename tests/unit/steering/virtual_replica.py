@@ -1,4 +1,4 @@
-"""A stage for steering tests: one replica on a clock of its own, and words for what attempts do to it."""
+"""One replica in virtual time, for tests of steering: what attempts do to it is said by methods."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ MODEL = "llama"
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Scene:
+class VirtualReplica:
     """One replica. ``now_s`` is both its clocks, and moves only when a test moves it."""
 
     def __init__(
