@@ -1,4 +1,4 @@
-"""What a parser is put into: a clock, an owner, a wire and responses that complain of whatever must not happen.
+"""A connection that is fuzzed: clock, owner, wire and responses that complain of whatever must not happen.
 
 An input is a script of eight bytes, and then what the server says. The script says how that is cut into reads, and what
 the client does between them.
@@ -151,7 +151,7 @@ class Script:
         return self._said
 
 
-class Bench(Protocol):
+class FuzzedConnection(Protocol):
     """A connection with requests under way, and what can happen to it."""
 
     readers: list[Reader]
@@ -169,17 +169,17 @@ class Bench(Protocol):
         """See that nothing waits for ever, and that everybody knows."""
 
 
-def driving(make: Callable[[], Bench]) -> Drive:
-    """Return what lets a server say its input to a bench, and fails if the client does what it must not."""
+def driving(make: Callable[[], FuzzedConnection]) -> Drive:
+    """Return what lets a server say its input to a fuzzed connection, and fails if the client does what it must not."""
 
     def drive(data: bytes) -> None:
         script = Script(data)
-        bench = make()
+        fuzzed = make()
         for piece, action in script.steps():
-            bench.hear(piece)
-            bench.act(action)
-        bench.lose(None if len(data) & 1 else ConnectionResetError())
-        bench.check_end()
+            fuzzed.hear(piece)
+            fuzzed.act(action)
+        fuzzed.lose(None if len(data) & 1 else ConnectionResetError())
+        fuzzed.check_end()
         if len(script.said) <= _SHORT:
             _check_cutting(make, script.said)
 
@@ -191,16 +191,16 @@ def as_loop(clock: Clock) -> asyncio.AbstractEventLoop:
     return cast("asyncio.AbstractEventLoop", clock)
 
 
-def _check_cutting(make: Callable[[], Bench], said: bytes) -> None:
+def _check_cutting(make: Callable[[], FuzzedConnection], said: bytes) -> None:
     """See that it means the same in one piece and byte by byte."""
     outcomes = []
     for size in (1, _SHORT):
-        bench = make()
+        fuzzed = make()
         for at in range(0, len(said), size):
-            bench.hear(said[at : at + size])
-        bench.lose(None)
-        bench.check_end()
-        outcomes.append([reader.outcome() for reader in bench.readers])
+            fuzzed.hear(said[at : at + size])
+        fuzzed.lose(None)
+        fuzzed.check_end()
+        outcomes.append([reader.outcome() for reader in fuzzed.readers])
     assert outcomes[0] == outcomes[1], f"byte by byte {outcomes[0]}, at once {outcomes[1]}"
 
 
