@@ -15,9 +15,9 @@ from benchmarks.harness import load, procfs, report
 from benchmarks.harness.figures import quantile
 from benchmarks.harness.installing import UnavailableError
 from benchmarks.harness.load import LoadError, Order
+from benchmarks.harness.measured_servers import MeasuredServers, measured_servers
 from benchmarks.harness.nginx import Missing
 from benchmarks.harness.processes import prepare
-from benchmarks.harness.stand import Stand, stand
 from benchmarks.peers.litellm_proxy import LITELLM
 from benchmarks.peers.peer import Asked, Peer, holeshot, plain
 from benchmarks.peers.portkey import PORTKEY
@@ -41,7 +41,7 @@ TIMES, QUICK_TIMES = 5, 2
 TURN_S = 8.0  # who needs longer for the calls gets fewer
 
 
-def measure(peer: Peer, servers: Stand, folder: Path, times: int) -> Standing:
+def measure(peer: Peer, servers: MeasuredServers, folder: Path, times: int) -> Standing:
     """Return what one peer takes, or why it is not known."""
     try:
         with peer.start(servers, folder) as asked:
@@ -106,7 +106,7 @@ def main() -> None:
     chosen = [peer for peer in PEERS if not arguments.only or any(map(peer.title.startswith, arguments.only))]
     prepare(parser)
     standings = []
-    with tempfile.TemporaryDirectory(prefix="holeshot-peers-") as name, stand(Path(name)) as servers:
+    with tempfile.TemporaryDirectory(prefix="holeshot-peers-") as name, measured_servers(Path(name)) as servers:
         for peer in chosen:
             print(f"measuring {peer.title}", file=sys.stderr, flush=True)
             standings.append(measure(peer, servers, Path(name), QUICK_TIMES if arguments.quick else TIMES))

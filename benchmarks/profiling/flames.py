@@ -17,9 +17,9 @@ import msgspec
 from benchmarks.harness import installing, load
 from benchmarks.harness.installing import UnavailableError
 from benchmarks.harness.load import Order
+from benchmarks.harness.measured_servers import measured_servers
 from benchmarks.harness.processes import prepare
 from benchmarks.harness.servers import ROOT, Server
-from benchmarks.harness.stand import stand
 from benchmarks.micro.hot_path import WAYS
 from benchmarks.profiling.flame_graph import Stacks, drawn
 
@@ -121,7 +121,7 @@ def run(ways: list[str], seconds: int) -> None:
 
     """
     py_spy = installing.python_tool("py-spy", PY_SPY) / "py-spy"
-    with tempfile.TemporaryDirectory(prefix="holeshot-profile-") as name, stand(Path(name)) as servers:
+    with tempfile.TemporaryDirectory(prefix="holeshot-profile-") as name, measured_servers(Path(name)) as servers:
         for way in ways:
             print(f"recording {way}", file=sys.stderr, flush=True)
             stacks = record(py_spy, way, servers["gateway"], seconds)

@@ -15,8 +15,8 @@ from yarl import URL
 
 from benchmarks.harness import gateways, procfs
 from benchmarks.harness.figures import Row, row, skipped
+from benchmarks.harness.measured_servers import MeasuredServers
 from benchmarks.harness.nginx import Missing
-from benchmarks.harness.stand import Stand
 from benchmarks.speed.measuring import Effort
 from providers.http.client import Client
 from providers.http.message import Request
@@ -30,11 +30,11 @@ _CONNECT_S = 5.0
 _BODY = b'{"model":"benchmark-model","messages":[{"role":"user","content":"hi"}],"stream":true}'
 
 
-def rows(stand: Stand, effort: Effort) -> Iterator[Row]:
+def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
     """Measure."""
     title = f"TLS, HTTP/2: memory per open stream, {STREAMS:,} of them"
     try:
-        tls = stand.tls
+        tls = measured.tls
     except Missing as missing:
         yield skipped(title, missing)
         return

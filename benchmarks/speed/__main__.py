@@ -14,24 +14,24 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from benchmarks.harness import report
 from benchmarks.harness.figures import Row
 from benchmarks.harness.load import LoadError
+from benchmarks.harness.measured_servers import MeasuredServers, measured_servers
 from benchmarks.harness.processes import prepare
-from benchmarks.harness.stand import Stand, stand
 from benchmarks.profiling import stream_memory
 from benchmarks.speed import crowd, losers, measuring, scenario_rows, startup, tls_losers
 from benchmarks.speed.measuring import QUICK_ROUNDS, ROUNDS, Effort
 from benchmarks.speed.scenarios import FIRST_TOKEN, FIRST_TOKEN_LIMITS, SCENARIOS, Scenario
 
-Part = Callable[[Stand, Effort], Iterator[Row]]
+Part = Callable[[MeasuredServers, Effort], Iterator[Row]]
 
 
-def cpu(scenario: Scenario, stand: Stand, effort: Effort) -> Iterator[Row]:
+def cpu(scenario: Scenario, measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
     """What a call costs."""
-    return scenario_rows.cpu_rows(scenario, measuring.measure(scenario, stand, effort))
+    return scenario_rows.cpu_rows(scenario, measuring.measure(scenario, measured, effort))
 
 
-def first_token(stand: Stand, effort: Effort) -> Iterator[Row]:
+def first_token(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
     """What is added to the first token of one call at a time."""
-    return scenario_rows.latency_rows(FIRST_TOKEN, measuring.measure(FIRST_TOKEN, stand, effort), FIRST_TOKEN_LIMITS)
+    return scenario_rows.latency_rows(FIRST_TOKEN, measuring.measure(FIRST_TOKEN, measured, effort), FIRST_TOKEN_LIMITS)
 
 
 PARTS: Mapping[str, Part] = {
@@ -53,7 +53,11 @@ def run(names: list[str], *, quick: bool) -> list[Row]:
     task = progress.add_task("starting")
     effort = Effort(quick, lambda what: progress.update(task, description=what))
     rows: list[Row] = []
-    with progress, tempfile.TemporaryDirectory(prefix="holeshot-bench-") as folder, stand(Path(folder)) as servers:
+    with (
+        progress,
+        tempfile.TemporaryDirectory(prefix="holeshot-bench-") as folder,
+        measured_servers(Path(folder)) as servers,
+    ):
         for name in names:
             try:
                 rows += PARTS[name](servers, effort)

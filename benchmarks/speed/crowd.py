@@ -12,9 +12,9 @@ from benchmarks.harness.caller import Question
 from benchmarks.harness.figures import Row, quantile, row, skipped
 from benchmarks.harness.gateways import over
 from benchmarks.harness.load import LoadError, Order
+from benchmarks.harness.measured_servers import MeasuredServers
 from benchmarks.harness.nginx import Missing
 from benchmarks.harness.servers import Server, count
-from benchmarks.harness.stand import Stand
 from benchmarks.speed.measuring import Effort
 
 NAME = "crowd"
@@ -32,7 +32,7 @@ class Promise(msgspec.Struct, frozen=True):
 
 
 class Crowd(msgspec.Struct, frozen=True):
-    """So many streams through a server of the stand."""
+    """So many streams through a measured server."""
 
     name: str
     server: str
@@ -84,14 +84,14 @@ class Sample(msgspec.Struct, frozen=True):
     cut_share: float
 
 
-def rows(stand: Stand, effort: Effort) -> Iterator[Row]:
+def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
     """Measure, after a rehearsal; the servers take turns. One that does not carry its crowd is a row that says so."""
     direct = Crowd("direct", "upstream", path=f"/crowd{gateways.PATH}")
     idle_mb: dict[str, float] = {}
     samples: dict[Crowd, list[Sample]] = {}
     for crowd in (direct, *CROWDS):
         try:
-            server = stand[crowd.server]
+            server = measured[crowd.server]
         except Missing as missing:
             yield skipped(crowd.title, missing)
             continue
@@ -103,7 +103,7 @@ def rows(stand: Stand, effort: Effort) -> Iterator[Row]:
         for crowd, taken in list(samples.items()):
             effort.say(f"{NAME}: round {number} of {turns}, {crowd.streams:,} through {crowd.name}")
             try:
-                taken.append(_gather(crowd, stand[crowd.server], stand))
+                taken.append(_gather(crowd, measured[crowd.server], measured))
             except LoadError as error:
                 del samples[crowd]
                 yield Row(title=f"{crowd.title}: broken", value=None, broken=True, detail=str(error))
@@ -137,10 +137,10 @@ def _question(crowd: Crowd, server: Server) -> Question:
     )
 
 
-def _gather(crowd: Crowd, server: Server, stand: Stand) -> Sample:
+def _gather(crowd: Crowd, server: Server, measured: MeasuredServers) -> Sample:
     question = _question(crowd, server)
     server.settle()
-    upstream = stand.upstream
+    upstream = measured.upstream
     procfs.forget_peak(server.pid)
     cut = count(upstream, "cut_before_first_byte")
     before_s, upstream_before_s = procfs.cpu_s(server.pid), procfs.cpu_s(upstream.pid)

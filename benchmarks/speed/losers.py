@@ -9,8 +9,8 @@ from benchmarks.harness import gateways, load, procfs
 from benchmarks.harness.caller import Question
 from benchmarks.harness.figures import Row
 from benchmarks.harness.load import Order
+from benchmarks.harness.measured_servers import MeasuredServers
 from benchmarks.harness.servers import count
-from benchmarks.harness.stand import Stand
 from benchmarks.speed.measuring import Effort
 
 NAME = "losers"
@@ -20,14 +20,14 @@ SATURATING_CALLS, CONCURRENCY = 4000, 64
 RUN_S, QUICK_RUN_S = 20.0, 6.0
 
 
-def rows(stand: Stand, effort: Effort) -> Iterator[Row]:
+def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
     """Find the rate that saturates the gateway, and call it at 80 % of that.
 
     Raises:
         LoadError: an answer was not whole.
 
     """
-    server, upstream = stand["gateway"], stand.upstream
+    server, upstream = measured["gateway"], measured.upstream
     question = Question(
         port=server.port, path=gateways.PATH, model=MODEL, streamed=True, headers=server.headers, launched=2
     )

@@ -7,9 +7,9 @@ import msgspec
 from benchmarks.harness import load, procfs
 from benchmarks.harness.caller import Question
 from benchmarks.harness.load import Order
+from benchmarks.harness.measured_servers import MeasuredServers
 from benchmarks.harness.nginx import Missing
 from benchmarks.harness.servers import Server, count
-from benchmarks.harness.stand import Stand
 from benchmarks.speed.scenarios import Scenario, Subject
 
 WARM_UP_SHARE = 0.2
@@ -47,7 +47,7 @@ class Sample(msgspec.Struct, frozen=True):
 Samples = Mapping[str, list[Sample]]  # by subject, one for each round; a subject that could not be had is not there
 
 
-def measure(scenario: Scenario, stand: Stand, effort: Effort) -> Samples:
+def measure(scenario: Scenario, measured: MeasuredServers, effort: Effort) -> Samples:
     """Measure every subject, after a warm-up.
 
     Raises:
@@ -55,7 +55,9 @@ def measure(scenario: Scenario, stand: Stand, effort: Effort) -> Samples:
 
     """
     effort.say(f"{scenario.name}: starting servers")
-    found = {subject.name: server for subject in scenario.subjects if (server := _server(stand, subject)) is not None}
+    found = {
+        subject.name: server for subject in scenario.subjects if (server := _server(measured, subject)) is not None
+    }
     subjects = [subject for subject in scenario.subjects if subject.name in found]
     calls = effort.calls(scenario)
     for subject in subjects:
@@ -65,7 +67,7 @@ def measure(scenario: Scenario, stand: Stand, effort: Effort) -> Samples:
     for number in range(1, effort.rounds + 1):
         for subject in subjects:
             effort.say(f"{scenario.name}: round {number} of {effort.rounds}, {subject.name}")
-            samples[subject.name].append(_take(scenario, subject, found[subject.name], stand.upstream, calls))
+            samples[subject.name].append(_take(scenario, subject, found[subject.name], measured.upstream, calls))
     return samples
 
 
@@ -84,9 +86,9 @@ def order(scenario: Scenario, subject: Subject, server: Server, calls: int) -> O
     return Order(question=question, calls=calls, concurrency=scenario.concurrency)
 
 
-def _server(stand: Stand, subject: Subject) -> Server | None:
+def _server(measured: MeasuredServers, subject: Subject) -> Server | None:
     try:
-        return stand[subject.server]
+        return measured[subject.server]
     except Missing:
         return None
 

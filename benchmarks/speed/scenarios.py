@@ -7,7 +7,7 @@ from benchmarks.harness.gateways import over
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """One server of the stand, asked in one way."""
+    """One measured server, asked in one way."""
 
     name: str
     server: str

@@ -13,8 +13,8 @@ import msgspec
 from benchmarks.harness import gateways, procfs
 from benchmarks.harness.figures import Row, row
 from benchmarks.harness.gateways import Stores
+from benchmarks.harness.measured_servers import MeasuredServers
 from benchmarks.harness.servers import START_LIMIT_S, free_port, running
-from benchmarks.harness.stand import Stand
 from benchmarks.speed.measuring import Effort
 
 NAME = "start"
@@ -32,14 +32,14 @@ class Start(msgspec.Struct, frozen=True):
     pss_mb: float
 
 
-def rows(stand: Stand, effort: Effort) -> Iterator[Row]:
+def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
     """Measure starts with the stores of production, and the first one of somebody who has none.
 
     Raises:
         RuntimeError: the gateway did not start.
 
     """
-    upstream_port, stores = stand.upstream.port, stand.stores()
+    upstream_port, stores = measured.upstream.port, measured.stores()
     with tempfile.TemporaryDirectory(prefix="holeshot-start-") as name:
         folder = Path(name)
         bytecode = folder / "bytecode"

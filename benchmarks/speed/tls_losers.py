@@ -13,9 +13,9 @@ from benchmarks.harness.caller import Question
 from benchmarks.harness.figures import Row, row, skipped
 from benchmarks.harness.gateways import over
 from benchmarks.harness.load import Order
+from benchmarks.harness.measured_servers import ONE_WAY_S, MeasuredServers
 from benchmarks.harness.nginx import Missing
 from benchmarks.harness.servers import START_LIMIT_S, count
-from benchmarks.harness.stand import ONE_WAY_S, Stand
 from benchmarks.speed.measuring import Effort
 
 NAME = "tls losers"
@@ -26,7 +26,7 @@ NEXT_CALL_MS = 3.0
 _VERSIONS = {"auto": "HTTP/2", "1.1": "HTTP/1.1"}  # as ALPN will have it
 
 
-def rows(stand: Stand, effort: Effort) -> Iterator[Row]:
+def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
     """Measure.
 
     Raises:
@@ -34,19 +34,19 @@ def rows(stand: Stand, effort: Effort) -> Iterator[Row]:
 
     """
     try:
-        stand["gateway over TLS"]
+        measured["gateway over TLS"]
     except Missing as missing:
         yield skipped("what a loser costs over TLS", missing)
         return
     for version, name in _VERSIONS.items():
         effort.say(f"{NAME}: {RACES} races over {name}")
-        yield from _counted(stand, version, name)
+        yield from _counted(measured, version, name)
         effort.say(f"{NAME}: calls after a loss over {name}")
-        yield _next_call(stand, version, name, QUICK_PAIRS if effort.quick else PAIRS)
+        yield _next_call(measured, version, name, QUICK_PAIRS if effort.quick else PAIRS)
 
 
-def _counted(stand: Stand, version: str, name: str) -> Iterator[Row]:
-    server, upstream = stand["gateway over TLS"], stand.upstream
+def _counted(measured: MeasuredServers, version: str, name: str) -> Iterator[Row]:
+    server, upstream = measured["gateway over TLS"], measured.upstream
     question = Question(
         port=server.port,
         path=gateways.PATH,
@@ -56,9 +56,9 @@ def _counted(stand: Stand, version: str, name: str) -> Iterator[Row]:
         launched=2,
     )
     load.run(Order(question=question, calls=RACES // 5, concurrency=CONCURRENCY))
-    made, answered = stand.origin.connections(), count(upstream, "answered")
+    made, answered = measured.origin.connections(), count(upstream, "answered")
     load.run(Order(question=question, calls=RACES, concurrency=CONCURRENCY))
-    reconnects = stand.origin.connections() - made - 1  # the look itself is one
+    reconnects = measured.origin.connections() - made - 1  # the look itself is one
     time.sleep(2 * (BEHAVIOURS["late"].first_s or 0.0))  # until whoever was not cut has answered
     ran_on = count(upstream, "answered") - answered - RACES
     yield Row(
@@ -75,8 +75,8 @@ def _counted(stand: Stand, version: str, name: str) -> Iterator[Row]:
     )
 
 
-def _next_call(stand: Stand, version: str, name: str, pairs: int) -> Row:
-    server = stand["gateway over TLS"]
+def _next_call(measured: MeasuredServers, version: str, name: str, pairs: int) -> Row:
+    server = measured["gateway over TLS"]
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=START_LIMIT_S)
     after_ms, warm_ms = [], []
     for _ in range(pairs + WARM_UP_PAIRS):

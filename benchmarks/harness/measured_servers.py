@@ -38,8 +38,8 @@ GATEWAYS = {
 }
 
 
-class Stand:
-    """The servers of one run. Made by ``stand``."""
+class MeasuredServers:
+    """The servers of one run. Made by ``measured_servers``."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder = folder
@@ -116,7 +116,7 @@ class Stand:
 
 
 @contextmanager
-def stand(folder: Path) -> Iterator[Stand]:
+def measured_servers(folder: Path) -> Iterator[MeasuredServers]:
     """Run what is asked for, until the block ends."""
     with ExitStack() as stack:
-        yield Stand(folder, stack)
+        yield MeasuredServers(folder, stack)
