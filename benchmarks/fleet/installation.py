@@ -106,7 +106,7 @@ class Process:
             connection.close()
 
 
-class Stand:
+class Installation:
     """The whole installation, running."""
 
     def __init__(
@@ -141,7 +141,7 @@ class Stand:
 
 
 @contextmanager
-def stand(world: World, epoch_s: float, folder: Path) -> Iterator[Stand]:
+def installation(world: World, epoch_s: float, folder: Path) -> Iterator[Installation]:
     """Run everything; logs and spools go to ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -161,7 +161,7 @@ def stand(world: World, epoch_s: float, folder: Path) -> Iterator[Stand]:
             process.start()
         for process in (*providers, *gateways, auditor):
             process.ready()
-        yield Stand(providers, gateways, auditor, database_url, redis_url)
+        yield Installation(providers, gateways, auditor, database_url, redis_url)
 
 
 def draws_file(folder: Path, provider: str) -> Path:
