@@ -17,7 +17,7 @@ from rich.table import Table
 from benchmarks.edge import measures
 from benchmarks.edge.edge import Edge, edge
 from benchmarks.edge.figure import Figure
-from benchmarks.harness import servers
+from benchmarks.harness import interpreter, servers
 from benchmarks.harness.processes import prepare
 from benchmarks.harness.report import console
 
@@ -77,7 +77,12 @@ def main() -> None:
             rows += more_rows
             broken += more_broken
     if options.json:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode({"rows": rows, "broken": broken})) + b"\n")
+        sys.stdout.buffer.write(
+            msgspec.json.format(
+                msgspec.json.encode({"interpreter": interpreter.described(), "rows": rows, "broken": broken})
+            )
+            + b"\n"
+        )
     else:
         _show(rows, broken)
     sys.exit(1 if any(each.checkout == "now" for each in broken) else 0)
@@ -113,7 +118,9 @@ async def _measured(name: str, environment: Environment, rounds: int) -> tuple[l
 
 
 def _show(rows: Sequence[Row], broken: Sequence[Broken]) -> None:
-    table = Table(title="The edge, measured", title_justify="left")
+    table = Table(
+        title="The edge, measured", title_justify="left", caption=interpreter.described(), caption_justify="left"
+    )
     table.add_column("measure")
     for name in ("against", "now", "ratio"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -20,6 +20,7 @@ from typing import IO
 import msgspec
 from rich.table import Table
 
+from benchmarks.harness import interpreter
 from benchmarks.harness.report import console
 from benchmarks.harness.servers import ROOT
 from benchmarks.micro.hot_path import WAYS
@@ -118,7 +119,7 @@ def counted() -> Counts:
 
 def compared(now: Counts, known: Counts) -> tuple[Table, bool]:
     """Return a table of both, and whether nothing grew by more than it may."""
-    made = Table(title="Instructions per call", title_justify="left")
+    made = Table(title="Instructions per call", title_justify="left", caption=interpreter.described())
     for column in ("", "now", "known", "ratio"):
         made.add_column(column, justify="right" if column else "left")
     good = True

@@ -2,7 +2,6 @@
 
 import argparse
 import functools
-import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from benchmarks.harness import report
+from benchmarks.harness import interpreter, report
 from benchmarks.harness.figures import Row
 from benchmarks.harness.load import LoadError
 from benchmarks.harness.measured_servers import MeasuredServers, measured_servers
@@ -80,7 +79,7 @@ def main() -> None:
     conditions = (
         f"CPU: user and system time of the whole process tree per call, rows in PostgreSQL and standings in Redis "
         f"included, the stores' own not; medians over {QUICK_ROUNDS if arguments.quick else ROUNDS} alternating "
-        f"rounds, ratios within a round. Python {platform.python_version()}, {platform.machine()}."
+        f"rounds, ratios within a round. {interpreter.described()}."
     )
     if arguments.json:
         print(report.as_json(rows, conditions))
