@@ -12,6 +12,7 @@ from statistics import median
 import msgspec
 
 from benchmarks.harness import load, procfs, report
+from benchmarks.harness.cpu_meter import metered
 from benchmarks.harness.figures import quantile
 from benchmarks.harness.installing import UnavailableError
 from benchmarks.harness.load import LoadError, Order
@@ -72,10 +73,9 @@ def _cpu_us(
     calls = min(calls, max(4 * concurrency, int(TURN_S / rehearsal.wall_s * 4 * concurrency)))
     taken = []
     for _ in range(times):
-        before_s = procfs.cpu_s(asked.server.pid)
-        load.run(Order(question=question, calls=calls, concurrency=concurrency))
-        asked.server.settle()
-        taken.append((procfs.cpu_s(asked.server.pid) - before_s) / calls * 1e6)
+        with metered(asked.server) as spent:
+            load.run(Order(question=question, calls=calls, concurrency=concurrency))
+        taken.append(spent.cpu_s / calls * 1e6)
     return median(taken), calls
 
 
@@ -84,12 +84,11 @@ def _crowd(asked: Asked) -> Standing:
     load.run(Order(question=question, calls=CALM_STREAMS, concurrency=CALM_STREAMS, together=True))
     asked.server.settle()
     procfs.forget_peak(asked.server.pid)
-    before_s = procfs.cpu_s(asked.server.pid)
-    outcome = load.run(Order(question=question, calls=STREAMS, concurrency=STREAMS, together=True))
-    asked.server.settle()
+    with metered(asked.server) as spent:
+        outcome = load.run(Order(question=question, calls=STREAMS, concurrency=STREAMS, together=True))
     return Standing(
         title="",
-        cores=(procfs.cpu_s(asked.server.pid) - before_s) / STREAM_S,
+        cores=spent.cpu_s / STREAM_S,
         peak_mb=procfs.peak_mb(asked.server.pid),
         ttft_p99_ms=quantile(outcome.latencies_ms, 0.99),
     )

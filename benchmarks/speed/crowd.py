@@ -9,6 +9,7 @@ from benchmarks.harness import gateways, load, procfs
 from benchmarks.harness.answers import TOKENS
 from benchmarks.harness.behaviours import BEHAVIOURS
 from benchmarks.harness.caller import Question
+from benchmarks.harness.cpu_meter import metered
 from benchmarks.harness.figures import Row, quantile, row, skipped
 from benchmarks.harness.gateways import over
 from benchmarks.harness.load import LoadError, Order
@@ -143,12 +144,11 @@ def _gather(crowd: Crowd, server: Server, measured: MeasuredServers) -> Sample:
     upstream = measured.upstream
     procfs.forget_peak(server.pid)
     cut = count(upstream, "cut_before_first_byte")
-    before_s, upstream_before_s = procfs.cpu_s(server.pid), procfs.cpu_s(upstream.pid)
-    outcome = load.run(Order(question=question, calls=crowd.streams, concurrency=crowd.streams, together=True))
-    server.settle()
-    cpu_s = procfs.cpu_s(server.pid) - before_s
+    upstream_before_s = procfs.cpu_s(upstream.pid)
+    with metered(server) as spent:
+        outcome = load.run(Order(question=question, calls=crowd.streams, concurrency=crowd.streams, together=True))
     return Sample(
-        cores=cpu_s / STREAM_S,
+        cores=spent.cpu_s / STREAM_S,
         peak_mb=procfs.peak_mb(server.pid),
         ttft_p50_ms=quantile(outcome.latencies_ms, 0.5),
         ttft_p99_ms=quantile(outcome.latencies_ms, 0.99),

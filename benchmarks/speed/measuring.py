@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from benchmarks.harness import load, procfs
+from benchmarks.harness import load
 from benchmarks.harness.caller import Question
+from benchmarks.harness.cpu_meter import metered
 from benchmarks.harness.load import Order
 from benchmarks.harness.measured_servers import MeasuredServers
 from benchmarks.harness.nginx import Missing
@@ -94,11 +95,8 @@ def _server(measured: MeasuredServers, subject: Subject) -> Server | None:
 
 
 def _take(scenario: Scenario, subject: Subject, server: Server, upstream: Server, calls: int) -> Sample:
-    server.settle()
     cut_before = count(upstream, "cut_before_first_byte")
-    before_s = procfs.cpu_s(server.pid)
-    outcome = load.run(order(scenario, subject, server, calls))
-    server.settle()
-    cpu_s = procfs.cpu_s(server.pid) - before_s
+    with metered(server) as spent:
+        outcome = load.run(order(scenario, subject, server, calls))
     cut = count(upstream, "cut_before_first_byte") - cut_before
-    return Sample(cpu_s / (calls * scenario.units_per_call) * 1e6, outcome.latencies_ms, cut / calls)
+    return Sample(spent.cpu_s / (calls * scenario.units_per_call) * 1e6, outcome.latencies_ms, cut / calls)
