@@ -39,13 +39,13 @@ fuzz: $(VENV)/.dev  ## fuzz both HTTP parsers, for SECONDS=60 each (Linux, Pytho
 	$(BIN)/python tests/fuzz/run.py $(or $(SECONDS),60)
 
 bench: $(VENV)/.dev  ## measure, side by side with a plain pass-through proxy and nginx (twelve minutes; QUICK=1: four)
-	$(BIN)/python benchmarks/bench.py $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks.speed $(if $(QUICK),--quick)
 
 bench-peers: $(VENV)/.dev  ## measure beside LiteLLM, Portkey and TensorZero, which are installed under var/
 	$(BIN)/python -m benchmarks.peers
 
 bench-instructions: $(VENV)/.dev  ## count the instructions of a call; fails when they grew (needs valgrind, half a minute)
-	$(BIN)/python benchmarks/instructions.py
+	$(BIN)/python -m benchmarks.micro.instructions
 
 bench-edge: $(VENV)/.dev  ## attack the gateway's edge, and time it; NAMES="crowd" narrows it, AGAINST=DIR measures that checkout too
 	$(BIN)/python -m benchmarks.edge $(NAMES) $(if $(AGAINST),--against $(AGAINST))
@@ -57,7 +57,7 @@ bench-truth: $(VENV)/.dev  ## hold the ledger against a fleet that logs its draw
 	$(BIN)/python -m benchmarks.truth $(if $(QUICK),--quick) $(if $(FAULTS),--faults)
 
 profile: $(VENV)/.dev  ## record flame graphs of the gateway at work into var/profile
-	$(BIN)/python benchmarks/flames.py
+	$(BIN)/python -m benchmarks.profiling.flames
 
 bench-fleet: $(VENV)/.dev  ## four gateways, six providers, one Redis, real sockets, faults (four minutes)
 	$(BIN)/python -m benchmarks.fleet

@@ -187,6 +187,7 @@ class Gateway:
             lambda: log.dropped,
         )
         self.metrics.gauge("holeshot_waiting_calls", "Calls that wait under max_in_flight.", lambda: seats.waiting)
+        self.metrics.gauge("holeshot_tasks", "Tasks of the event loop.", lambda: len(asyncio.all_tasks()))
         self.context = Context(
             settings=settings,
             fleet=fleet,

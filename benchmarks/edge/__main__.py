@@ -14,12 +14,12 @@ import msgspec
 from rich.markup import escape
 from rich.table import Table
 
-from benchmarks import servers
 from benchmarks.edge import measures
 from benchmarks.edge.edge import Edge, edge
 from benchmarks.edge.figure import Figure
-from benchmarks.processes import prepare
-from benchmarks.report import console
+from benchmarks.harness import interpreter, servers
+from benchmarks.harness.processes import prepare
+from benchmarks.harness.report import console
 
 LIMIT_S = 300.0  # for one measure
 HERE = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ class Row(msgspec.Struct):
     now: float | None = None
 
 
-class Stand(msgspec.Struct, frozen=True):
+class Environment(msgspec.Struct, frozen=True):
     """What all measures share. ``bytecode`` is a folder for compiled modules."""
 
     checkouts: dict[str, Path]
@@ -72,28 +72,36 @@ def main() -> None:
     with servers.upstream() as upstream, tempfile.TemporaryDirectory(prefix="holeshot-bytecode-") as bytecode:
         for name in options.names or names:
             more_rows, more_broken = asyncio.run(
-                _measured(name, Stand(checkouts, upstream, Path(bytecode)), options.rounds)
+                _measured(name, Environment(checkouts, upstream, Path(bytecode)), options.rounds)
             )
             rows += more_rows
             broken += more_broken
     if options.json:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode({"rows": rows, "broken": broken})) + b"\n")
+        sys.stdout.buffer.write(
+            msgspec.json.format(
+                msgspec.json.encode({"interpreter": interpreter.described(), "rows": rows, "broken": broken})
+            )
+            + b"\n"
+        )
     else:
         _show(rows, broken)
     sys.exit(1 if any(each.checkout == "now" for each in broken) else 0)
 
 
-async def _measured(name: str, stand: Stand, rounds: int) -> tuple[list[Row], list[Broken]]:
+async def _measured(name: str, environment: Environment, rounds: int) -> tuple[list[Row], list[Broken]]:
     """Measure on each checkout in turn, so that a machine that grows slower grows slower for both."""
     measure: Measure = importlib.import_module(f"{measures.__name__}.{name}").measure
     broken: list[Broken] = []
     rows: dict[str, Row] = {}
     found: dict[tuple[str, str], list[float]] = {}
     for number in range(rounds):
-        for where, checkout in stand.checkouts.items():
+        for where, checkout in environment.checkouts.items():
             print(f"{name}: {where}, round {number + 1} of {rounds}", file=sys.stderr, flush=True)
             try:
-                async with asyncio.timeout(LIMIT_S), edge(checkout, stand.upstream, stand.bytecode) as given:
+                async with (
+                    asyncio.timeout(LIMIT_S),
+                    edge(checkout, environment.upstream, environment.bytecode) as given,
+                ):
                     figures = await measure(given)
             except Exception as error:  # noqa: BLE001 - a gateway that breaks under a measure is a finding
                 broken.append(Broken(name, where, f"{type(error).__name__}: {error}"))
@@ -110,7 +118,9 @@ async def _measured(name: str, stand: Stand, rounds: int) -> tuple[list[Row], li
 
 
 def _show(rows: Sequence[Row], broken: Sequence[Broken]) -> None:
-    table = Table(title="The edge, measured", title_justify="left")
+    table = Table(
+        title="The edge, measured", title_justify="left", caption=interpreter.described(), caption_justify="left"
+    )
     table.add_column("measure")
     for name in ("against", "now", "ratio"):
         table.add_column(name, justify="right", no_wrap=True)

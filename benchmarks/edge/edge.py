@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 
 import yaml
 
-from benchmarks import gateways, procfs
-from benchmarks.nginx import FILES
-from benchmarks.servers import START_LIMIT_S, STOP_LIMIT_S, Server, free_port
+from benchmarks.harness import gateways, procfs
+from benchmarks.harness.nginx import FILES
+from benchmarks.harness.servers import START_LIMIT_S, STOP_LIMIT_S, Server, free_port
 
 _LOOK_S = 0.01
 _LAUNCHER = Path(__file__).parent / "launch.py"

@@ -12,8 +12,8 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import RequestReceived, StreamReset, WindowUpdated
 
-from benchmarks.answers import TOKEN
 from benchmarks.edge.client import HOST
+from benchmarks.harness.answers import TOKEN
 
 _CHUNK = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%b"}}]}\n\n'
 _EVENTS = (_CHUNK % TOKEN.encode()) * 150  # as much as one frame holds

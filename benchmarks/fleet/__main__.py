@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.fleet import ledger
 from benchmarks.fleet.course import Course, direct_provider
 from benchmarks.fleet.draws import read_draws
+from benchmarks.fleet.installation import installation
 from benchmarks.fleet.lateness import lateness
 from benchmarks.fleet.losers import losers
 from benchmarks.fleet.plot import svg
@@ -26,7 +27,6 @@ from benchmarks.fleet.publication import published
 from benchmarks.fleet.quantiles import quantile
 from benchmarks.fleet.recovery import recoveries
 from benchmarks.fleet.report import Report, show
-from benchmarks.fleet.stand import stand
 from benchmarks.fleet.standings import standings
 from benchmarks.fleet.world import CLIMATES, World
 
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace, folder: Path, console: Console) -> tuple[Re
     world, epoch_s = World(options.climate, options.seed), time.time()
     console.print("Starting six providers, Postgres, Redis and five gateways ...")
     columns = (TextColumn("calls"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with stand(world, epoch_s, folder) as installed, Progress(*columns, console=console) as progress:
+    with installation(world, epoch_s, folder) as installed, Progress(*columns, console=console) as progress:
         task = progress.add_task("calls", total=options.calls)
         course = Course(
             installed,

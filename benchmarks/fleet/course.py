@@ -10,9 +10,9 @@ import msgspec
 
 from benchmarks.fleet import faults, ledger
 from benchmarks.fleet.clients import Answer, Clients
-from benchmarks.fleet.stand import AUDITED, POLICIES, Process, Stand
+from benchmarks.fleet.installation import AUDITED, POLICIES, Installation, Process
 from benchmarks.fleet.world import FLEET, World
-from benchmarks.procfs import cpu_s
+from benchmarks.harness.procfs import cpu_s
 
 SINGLE, ROUND_ROBIN = "single", "round-robin"  # without a gateway: always the first provider; each in turn
 STEADY_SHARE = 0.55  # of the calls come before the faults
@@ -47,12 +47,19 @@ class Course:
     """One run: ``await Course(...).run()``, then read what was seen."""
 
     def __init__(
-        self, stand: Stand, world: World, *, calls: int, rate_per_s: float, epoch_s: float, tick: Callable[[], None]
+        self,
+        installation: Installation,
+        world: World,
+        *,
+        calls: int,
+        rate_per_s: float,
+        epoch_s: float,
+        tick: Callable[[], None],
     ) -> None:
         self.observations: list[Observation] = []
         self.faults: tuple[faults.Fault, ...] = ()
         self.look: Look | None = None
-        self._stand = stand
+        self._installation = installation
         self._world = world
         self._steady_calls = round(calls * STEADY_SHARE)
         self._calls = calls
@@ -61,7 +68,7 @@ class Course:
         self._tick = tick  # called once per call
         self._arrivals = Random(f"{world.seed}/arrivals")
         self._clients = Clients(Random(f"{world.seed}/replicas"))
-        self._every_port = [process.port for process in stand.gateways]
+        self._every_port = [process.port for process in installation.gateways]
 
     async def run(self) -> None:
         """Run both loads."""
@@ -72,8 +79,8 @@ class Course:
             elapsed_s = self._age_s() - began_s
             cpu_share = {kind: (used - before[kind]) / elapsed_s for kind, used in self._cpu_s().items()}
             await asyncio.sleep(PAUSE_S)
-            await asyncio.to_thread(self._stand.settle)
-            entries = await ledger.entries(self._stand.database_url)
+            await asyncio.to_thread(self._installation.settle)
+            entries = await ledger.entries(self._installation.database_url)
             self.look = await asyncio.to_thread(self._look, cpu_share, entries)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._fail())
@@ -101,9 +108,9 @@ class Course:
         for rest, baseline in enumerate((SINGLE, ROUND_ROBIN)):
             provider = direct_provider(baseline, number)
             if number % BASELINE_EVERY == rest and provider is not None:
-                arms.append((baseline, [self._stand.providers[provider].port]))
+                arms.append((baseline, [self._installation.providers[provider].port]))
         if number % AUDITED_EVERY == AUDITED_EVERY // 2 - 1:
-            arms.append((AUDITED, [self._stand.auditor.port]))
+            arms.append((AUDITED, [self._installation.auditor.port]))
         return arms
 
     async def _call(self, arm: str, ports: list[int], number: int, due_at: float) -> None:
@@ -119,32 +126,32 @@ class Course:
         for fault in faults.plan():
             await asyncio.sleep(began_s + fault.begin * duration_s - self._age_s())
             begin_s = self._age_s()
-            fault.begins(self._stand)
+            fault.begins(self._installation)
             await asyncio.sleep(max(0.0, began_s + fault.end * duration_s - self._age_s()))
             if fault.ends is not None:
-                fault.ends(self._stand)
+                fault.ends(self._installation)
             self.faults += (faults.Fault(fault.name, begin_s, self._age_s(), fault.silences),)
 
     def _look(self, cpu_share: Mapping[str, float], entries: list[ledger.Entry]) -> Look:
-        boards = {model: _rows(self._stand.gateways[0], model) for model in POLICIES}
+        boards = {model: _rows(self._installation.gateways[0], model) for model in POLICIES}
         return Look(
             at_s=self._age_s(),
-            leaderboards={**boards, AUDITED: _rows(self._stand.auditor, AUDITED)},
+            leaderboards={**boards, AUDITED: _rows(self._installation.auditor, AUDITED)},
             replicas_agree=all(
                 _published(_rows(gateway, model)) == _published(rows)
-                for gateway in self._stand.gateways[1:]
+                for gateway in self._installation.gateways[1:]
                 for model, rows in boards.items()
             ),
-            provider_counts=self._stand.counts(),
+            provider_counts=self._installation.counts(),
             entries=entries,
             cpu_share=cpu_share,
         )
 
     def _cpu_s(self) -> dict[str, float]:
         groups: dict[str, list[Process]] = {
-            "gateways": self._stand.gateways,
-            "auditor": [self._stand.auditor],
-            "providers": list(self._stand.providers.values()),
+            "gateways": self._installation.gateways,
+            "auditor": [self._installation.auditor],
+            "providers": list(self._installation.providers.values()),
         }
         used = {kind: sum(cpu_s(process.pid) for process in group) for kind, group in groups.items()}
         return {**used, "clients": time.process_time()}

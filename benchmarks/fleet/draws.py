@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.fleet.stand import draws_file
+from benchmarks.fleet.installation import draws_file
 from benchmarks.fleet.world import PERSONAS, World
 
 _TOLERANCE_MS = 1e-6

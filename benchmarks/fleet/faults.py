@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from benchmarks.fleet.stand import Stand
+from benchmarks.fleet.installation import Installation
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
@@ -12,9 +12,9 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     begin: float
-    begins: Callable[[Stand], None]
+    begins: Callable[[Installation], None]
     end: float
-    ends: Callable[[Stand], None] | None = None
+    ends: Callable[[Installation], None] | None = None
     silences: str | None = None  # the provider that answers nobody meanwhile
 
 
@@ -33,25 +33,25 @@ def plan() -> tuple[Planned, ...]:
         Planned(
             name="replica killed",
             begin=0.08,
-            begins=lambda stand: stand.gateways[0].kill(),
+            begins=lambda installation: installation.gateways[0].kill(),
             end=0.20,
-            ends=lambda stand: stand.gateways[0].start(),
+            ends=lambda installation: installation.gateways[0].start(),
         ),
-        Planned(name="Redis flushed", begin=0.28, begins=Stand.flush_redis, end=0.28),
+        Planned(name="Redis flushed", begin=0.28, begins=Installation.flush_redis, end=0.28),
         Planned(
             name="alpha hangs",
             begin=0.46,
-            begins=lambda stand: stand.fault("alpha", "hang"),
+            begins=lambda installation: installation.fault("alpha", "hang"),
             end=0.62,
-            ends=lambda stand: stand.fault("alpha", "none"),
+            ends=lambda installation: installation.fault("alpha", "none"),
             silences="alpha",
         ),
         Planned(
             name="charlie rate-limits",
             begin=0.74,
-            begins=lambda stand: stand.fault("charlie", "limit"),
+            begins=lambda installation: installation.fault("charlie", "limit"),
             end=0.90,
-            ends=lambda stand: stand.fault("charlie", "none"),
+            ends=lambda installation: installation.fault("charlie", "none"),
             silences="charlie",
         ),
     )

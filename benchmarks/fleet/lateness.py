@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import msgspec
 
 from benchmarks.fleet.course import Observation, direct_provider
+from benchmarks.fleet.installation import AUDITED
 from benchmarks.fleet.quantiles import milliseconds, quantile
-from benchmarks.fleet.stand import AUDITED
 from benchmarks.fleet.standings import QUANTILES
 from benchmarks.fleet.world import World
 

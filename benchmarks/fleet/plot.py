@@ -5,9 +5,9 @@ from math import log10
 
 from benchmarks.fleet.course import Observation
 from benchmarks.fleet.faults import Fault, silent
+from benchmarks.fleet.installation import POLICIES
 from benchmarks.fleet.quantiles import quantile
 from benchmarks.fleet.recovery import WINDOW_S
-from benchmarks.fleet.stand import POLICIES
 from benchmarks.fleet.standings import ttfts
 from benchmarks.fleet.world import World
 

@@ -7,8 +7,8 @@ import msgspec
 
 from benchmarks.fleet.course import Observation
 from benchmarks.fleet.faults import Fault, silent
+from benchmarks.fleet.installation import POLICIES
 from benchmarks.fleet.quantiles import milliseconds, quantile
-from benchmarks.fleet.stand import POLICIES
 from benchmarks.fleet.standings import Standing, ttfts
 from benchmarks.fleet.world import World
 

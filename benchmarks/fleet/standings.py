@@ -6,8 +6,8 @@ from itertools import combinations
 import msgspec
 
 from benchmarks.fleet.course import Observation
+from benchmarks.fleet.installation import POLICIES
 from benchmarks.fleet.quantiles import milliseconds, quantile
-from benchmarks.fleet.stand import POLICIES
 from benchmarks.fleet.world import PERSONAS, World
 
 LEARNING_S = 15.0  # the leaderboard was empty when the load began; these calls are left out of the comparison

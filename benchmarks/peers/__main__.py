@@ -11,19 +11,20 @@ from statistics import median
 
 import msgspec
 
-from benchmarks import load, procfs, report
-from benchmarks.crowd import STREAM_S
-from benchmarks.figures import quantile
-from benchmarks.installing import UnavailableError
-from benchmarks.load import LoadError, Order
-from benchmarks.nginx import Missing
+from benchmarks.harness import load, procfs, report
+from benchmarks.harness.cpu_meter import metered
+from benchmarks.harness.figures import quantile
+from benchmarks.harness.installing import UnavailableError
+from benchmarks.harness.load import LoadError, Order
+from benchmarks.harness.measured_servers import MeasuredServers, measured_servers
+from benchmarks.harness.nginx import Missing
+from benchmarks.harness.processes import prepare
 from benchmarks.peers.litellm_proxy import LITELLM
 from benchmarks.peers.peer import Asked, Peer, holeshot, plain
 from benchmarks.peers.portkey import PORTKEY
 from benchmarks.peers.table import Standing, as_markdown, as_table
 from benchmarks.peers.tensorzero import TENSORZERO
-from benchmarks.processes import prepare
-from benchmarks.stand import Stand, stand
+from benchmarks.speed.crowd import STREAM_S
 
 PEERS = (
     plain("nginx"),
@@ -41,7 +42,7 @@ TIMES, QUICK_TIMES = 5, 2
 TURN_S = 8.0  # who needs longer for the calls gets fewer
 
 
-def measure(peer: Peer, servers: Stand, folder: Path, times: int) -> Standing:
+def measure(peer: Peer, servers: MeasuredServers, folder: Path, times: int) -> Standing:
     """Return what one peer takes, or why it is not known."""
     try:
         with peer.start(servers, folder) as asked:
@@ -72,10 +73,9 @@ def _cpu_us(
     calls = min(calls, max(4 * concurrency, int(TURN_S / rehearsal.wall_s * 4 * concurrency)))
     taken = []
     for _ in range(times):
-        before_s = procfs.cpu_s(asked.server.pid)
-        load.run(Order(question=question, calls=calls, concurrency=concurrency))
-        asked.server.settle()
-        taken.append((procfs.cpu_s(asked.server.pid) - before_s) / calls * 1e6)
+        with metered(asked.server) as spent:
+            load.run(Order(question=question, calls=calls, concurrency=concurrency))
+        taken.append(spent.cpu_s / calls * 1e6)
     return median(taken), calls
 
 
@@ -84,12 +84,11 @@ def _crowd(asked: Asked) -> Standing:
     load.run(Order(question=question, calls=CALM_STREAMS, concurrency=CALM_STREAMS, together=True))
     asked.server.settle()
     procfs.forget_peak(asked.server.pid)
-    before_s = procfs.cpu_s(asked.server.pid)
-    outcome = load.run(Order(question=question, calls=STREAMS, concurrency=STREAMS, together=True))
-    asked.server.settle()
+    with metered(asked.server) as spent:
+        outcome = load.run(Order(question=question, calls=STREAMS, concurrency=STREAMS, together=True))
     return Standing(
         title="",
-        cores=(procfs.cpu_s(asked.server.pid) - before_s) / STREAM_S,
+        cores=spent.cpu_s / STREAM_S,
         peak_mb=procfs.peak_mb(asked.server.pid),
         ttft_p99_ms=quantile(outcome.latencies_ms, 0.99),
     )
@@ -106,7 +105,7 @@ def main() -> None:
     chosen = [peer for peer in PEERS if not arguments.only or any(map(peer.title.startswith, arguments.only))]
     prepare(parser)
     standings = []
-    with tempfile.TemporaryDirectory(prefix="holeshot-peers-") as name, stand(Path(name)) as servers:
+    with tempfile.TemporaryDirectory(prefix="holeshot-peers-") as name, measured_servers(Path(name)) as servers:
         for peer in chosen:
             print(f"measuring {peer.title}", file=sys.stderr, flush=True)
             standings.append(measure(peer, servers, Path(name), QUICK_TIMES if arguments.quick else TIMES))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks import gateways, installing
+from benchmarks.harness import gateways, installing
+from benchmarks.harness.measured_servers import MeasuredServers
 from benchmarks.peers.peer import BEHAVIOURS, PROVIDER_KEY, Asked, Peer, Route, serving
-from benchmarks.stand import Stand
 
 VERSION = "1.106.2"
 _KEY = "sk-benchmark-0123456789abcdef0123456789abcdef"
@@ -17,11 +17,11 @@ _START_S = 120.0
 
 
 @contextmanager
-def start(stand: Stand, folder: Path) -> Iterator[Asked]:
+def start(measured: MeasuredServers, folder: Path) -> Iterator[Asked]:
     """Install and run it."""
     binaries = installing.python_tool("litellm", f"litellm[proxy]=={VERSION}")
     config = folder / "litellm.yaml"
-    config.write_text(yaml.safe_dump(_config(stand.upstream.port)))
+    config.write_text(yaml.safe_dump(_config(measured.upstream.port)))
     command = [str(binaries / "litellm"), "--config", str(config), "--host", "127.0.0.1", "--num_workers", "1"]
     environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
     with serving(

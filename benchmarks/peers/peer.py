@@ -7,11 +7,11 @@ from typing import Protocol
 
 import msgspec
 
-from benchmarks import gateways, servers
-from benchmarks.caller import Question
-from benchmarks.installing import UnavailableError
-from benchmarks.servers import Server
-from benchmarks.stand import Stand
+from benchmarks.harness import gateways, servers
+from benchmarks.harness.caller import Question
+from benchmarks.harness.installing import UnavailableError
+from benchmarks.harness.measured_servers import MeasuredServers
+from benchmarks.harness.servers import Server
 
 BEHAVIOURS = ("burst", "paced", "crowd")  # the providers a peer is configured with
 PROVIDER_KEY = "sk-mock-0123456789abcdef"
@@ -48,7 +48,7 @@ class Asked(msgspec.Struct, frozen=True):
 class Start(Protocol):
     """Installs a peer if need be, and runs it until the block ends."""
 
-    def __call__(self, stand: Stand, folder: Path) -> AbstractContextManager[Asked]: ...
+    def __call__(self, measured: MeasuredServers, folder: Path) -> AbstractContextManager[Asked]: ...
 
 
 class Peer(msgspec.Struct, frozen=True):
@@ -59,26 +59,26 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 def plain(name: str) -> Peer:
-    """Return a proxy of the stand that knows nothing of models."""
+    """Return a measured proxy that knows nothing of models."""
 
     @contextmanager
-    def start(stand: Stand, folder: Path) -> Iterator[Asked]:
+    def start(measured: MeasuredServers, folder: Path) -> Iterator[Asked]:
         del folder
         routes = {behaviour: Route(f"/{behaviour}{gateways.PATH}", "benchmark-model") for behaviour in BEHAVIOURS}
-        yield Asked(stand[name], routes)
+        yield Asked(measured[name], routes)
 
     return Peer(name, start)
 
 
 def holeshot(title: str, name: str, suffix: str) -> Peer:
-    """Return the gateway of that name on the stand, asked for the models with that suffix."""
+    """Return the gateway of that name, asked for the models with that suffix."""
 
     @contextmanager
-    def start(stand: Stand, folder: Path) -> Iterator[Asked]:
+    def start(measured: MeasuredServers, folder: Path) -> Iterator[Asked]:
         del folder
         models = {behaviour: f"{behaviour}-{suffix}" for behaviour in BEHAVIOURS}
         yield Asked(
-            stand[name],
+            measured[name],
             {
                 behaviour: Route(gateways.PATH, model, launched=len(gateways.RACES[model]))
                 for behaviour, model in models.items()

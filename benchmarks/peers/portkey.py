@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks import gateways, installing
-from benchmarks.installing import UnavailableError
+from benchmarks.harness import gateways, installing
+from benchmarks.harness.installing import UnavailableError
+from benchmarks.harness.measured_servers import MeasuredServers
 from benchmarks.peers.peer import BEHAVIOURS, PROVIDER_KEY, Asked, Peer, Route, serving
-from benchmarks.stand import Stand
 
 VERSION = "1.15.2"
 # From 1.14.1 on, every stream of this version of Portkey ends in "TypeError: immutable" (Portkey-AI/gateway#1389).
@@ -18,7 +18,7 @@ _START_S = 30.0
 
 
 @contextmanager
-def start(stand: Stand, folder: Path) -> Iterator[Asked]:
+def start(measured: MeasuredServers, folder: Path) -> Iterator[Asked]:
     """Install and run it."""
     modules = installing.node_tool("portkey", {"@portkey-ai/gateway": VERSION}, _OVERRIDES)
     node = shutil.which("node")
@@ -34,7 +34,7 @@ def start(stand: Stand, folder: Path) -> Iterator[Asked]:
         _START_S,
     ) as running:
         headers = {"x-portkey-provider": "openai", "authorization": f"Bearer {PROVIDER_KEY}"}
-        host = f"http://127.0.0.1:{stand.upstream.port}"
+        host = f"http://127.0.0.1:{measured.upstream.port}"
         yield Asked(
             running,
             {

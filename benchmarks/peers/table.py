@@ -5,8 +5,10 @@ from collections.abc import Sequence
 import msgspec
 from rich.table import Table
 
+from benchmarks.harness import interpreter
+
 COLUMNS = ("", "non-streaming ms", "burst ms", "token µs", "cores", "MB", "TTFT p99 ms", "note")
-CAPTION = (
+_CAPTION = (
     "CPU of the whole process tree: per non-streaming call, per streamed call of 100 tokens in one burst, and per "
     "token when one comes every 5 ms. Cores, memory and TTFT: 1,000 streams that begin at once, 20 tok/s each, the "
     "upstream's first token after 300 ms; cores are CPU seconds per second the streams should take, so that more than "
@@ -27,9 +29,13 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
+def _caption() -> str:
+    return f"{_CAPTION} {interpreter.described()}, for what is written in Python."
+
+
 def as_table(standings: Sequence[Standing]) -> Table:
     """Return it for a terminal."""
-    made = Table(title="Beside its peers", title_justify="left", caption=CAPTION, caption_justify="left")
+    made = Table(title="Beside its peers", title_justify="left", caption=_caption(), caption_justify="left")
     for number, column in enumerate(COLUMNS):
         made.add_column(column, justify="right" if 0 < number < len(COLUMNS) - 1 else "left", overflow="fold")
     for standing in standings:
@@ -41,7 +47,7 @@ def as_markdown(standings: Sequence[Standing]) -> str:
     """Return it for a document."""
     lines = [f"| {' | '.join(COLUMNS)} |", "|---|--:|--:|--:|--:|--:|--:|---|"]
     lines += [f"| {' | '.join(_cells(standing))} |" for standing in standings]
-    return "\n".join([*lines, "", CAPTION])
+    return "\n".join([*lines, "", _caption()])
 
 
 def _cells(standing: Standing) -> list[str]:

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks import gateways, installing
-from benchmarks.installing import UnavailableError
+from benchmarks.harness import gateways, installing
+from benchmarks.harness.installing import UnavailableError
+from benchmarks.harness.measured_servers import MeasuredServers
+from benchmarks.harness.servers import Server, running, wait_for
 from benchmarks.peers.peer import BEHAVIOURS, PROVIDER_KEY, Asked, Peer, Route
-from benchmarks.servers import Server, running, wait_for
-from benchmarks.stand import Stand
 
 VERSION = "2026.6.0"
 _REQUIREMENTS = (f"tensorzero=={VERSION}", "openai==2.54.0")
@@ -26,11 +26,11 @@ threading.Event().wait()
 
 
 @contextmanager
-def start(stand: Stand, folder: Path) -> Iterator[Asked]:
+def start(measured: MeasuredServers, folder: Path) -> Iterator[Asked]:
     """Install and run it."""
     binaries = installing.python_tool("tensorzero", *_REQUIREMENTS)
     config, port_file, log = folder / "tensorzero.toml", folder / "tensorzero.port", folder / "tensorzero.log"
-    config.write_text(_config(stand.upstream.port))
+    config.write_text(_config(measured.upstream.port))
     command = [str(binaries / "python"), "-W", "ignore", "-c", _LAUNCHER, str(config), str(port_file)]
     with (
         log.open("wb") as output,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil, log10
 
+from benchmarks.harness.svg import Drawing
 from benchmarks.steering.contest import (
     COMPLETION,
     COMPLETION_ORACLE,
@@ -15,7 +16,6 @@ from benchmarks.steering.contest import (
 )
 from benchmarks.steering.figures import FAILED_S, Figures, Spread
 from benchmarks.steering.race import Result
-from benchmarks.steering.svg import Drawing
 
 OURS, BETWEEN, BEST, OTHERS = "#0b6e4f", "#2563eb", "#c2410c", "#8a8f98"
 GRID, INK = "#e5e7eb", "#111827"

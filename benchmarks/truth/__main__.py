@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks.gateways import environment, gateway_command
-from benchmarks.servers import free_port, running, wait_until_listening
+from benchmarks.harness.gateways import environment, gateway_command
+from benchmarks.harness.servers import free_port, running, wait_until_listening
 from benchmarks.truth.columns import columns
-from benchmarks.truth.course import PERSONAS, Made, drive, scenes, write_config
+from benchmarks.truth.course import PERSONAS, Made, drive, scenarios, write_config
 from benchmarks.truth.facts import Ledger, join, read
 from benchmarks.truth.faults import Planted, bend, bendable, plant
 from benchmarks.truth.figure import Figure
@@ -82,12 +82,12 @@ async def _run(options: argparse.Namespace) -> Outcome:
 
 async def _play(calls: int, fleet: Fleet, stores: str) -> tuple[Ledger, list[Made]]:
     """Run the fleet, the gateway and all clients; return what the ledger has in the end, and what the clients saw."""
-    todo = scenes(calls)
+    todo = scenarios(calls)
     async with AsyncExitStack() as last_first:
         folder = Path(last_first.enter_context(tempfile.TemporaryDirectory()))
         database_url, redis_url = await last_first.enter_async_context(_stores(stores, folder))
         progress = last_first.enter_context(Progress(console=Console(stderr=True)))
-        task = progress.add_task("calls", total=sum(scene.calls for scene in todo))
+        task = progress.add_task("calls", total=sum(scenario.calls for scenario in todo))
         ports = free_port(), free_port()
         config = write_config(folder, fleet, ports, database_url, redis_url)
         await last_first.enter_async_context(serving(fleet, ports[1]))

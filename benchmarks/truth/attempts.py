@@ -51,13 +51,13 @@ def _outcome(one: Attempt) -> str:
 
 
 def _role(one: Attempt) -> set[str]:
-    if one.row["number"] == 1 or one.made.job.scene.name == "fallback":
+    if one.row["number"] == 1 or one.made.job.scenario.name == "fallback":
         return {"primary"}
     return {
         "race": {"race", "explore", "probe"},
         "thoughtful": {"race", "explore", "probe"},
         "hedged": {"hedge", "explore", "probe"},
-    }.get(one.made.job.scene.model, {"failover"})
+    }.get(one.made.job.scenario.model, {"failover"})
 
 
 def _one_of(truth: Callable[[Any], set[str]]) -> Rule:
@@ -91,7 +91,7 @@ def _e2e_tps(one: Attempt) -> float:
 
 def _is_stream(one: Attempt) -> bool:
     """Return whether an attempt is an honest answer streamed to its end."""
-    whole = _has_told(one) and one.made.job.scene.streamed and one.persona.overstates == 1
+    whole = _has_told(one) and one.made.job.scenario.streamed and one.persona.overstates == 1
     return whole and _has_won(one) and kind(one) == "text"
 
 
@@ -151,8 +151,8 @@ def _ran_on(one: Attempt) -> bool:
 
 
 def _model(one: Attempt) -> str:
-    fell_back = one.made.job.scene.name == "fallback" and one.persona.name != "broken"
-    return "pool" if fell_back else one.made.job.scene.model
+    fell_back = one.made.job.scenario.name == "fallback" and one.persona.name != "broken"
+    return "pool" if fell_back else one.made.job.scenario.model
 
 
 def _token_ms(one: Attempt) -> float | None:

@@ -48,7 +48,7 @@ def _error_of_call(call: Called) -> str | None:
 
 
 def _objective(call: Called) -> str:
-    return "completion" if not call.made.job.scene.streamed or asks_tools(call.made.job) else "reading"
+    return "completion" if not call.made.job.scenario.streamed or asks_tools(call.made.job) else "reading"
 
 
 def _honest(call: Called) -> bool:
@@ -143,7 +143,7 @@ def _waited_ms(call: Called) -> float:
 def _is_clear(call: Called) -> bool:
     """Return whether the client saw the first token, and no difference between two clocks decides if it was in time."""
     deadline_ms = call.made.job.deadline_ms
-    return deadline_ms is None or (call.made.job.scene.streamed and abs(_waited_ms(call) - deadline_ms) > _CLOCKS_MS)
+    return deadline_ms is None or (call.made.job.scenario.streamed and abs(_waited_ms(call) - deadline_ms) > _CLOCKS_MS)
 
 
 def _deadline_met(call: Called) -> bool | None:
@@ -163,10 +163,10 @@ CALLS: Mapping[str, Sequence[Rule]] = {
     "id": [same(lambda call: call.made.id, only=lambda call: call.made.id is not None)],
     "started_at": [near(lambda call: call.made.sent.timestamp() * 1000, share=0)],
     "client": [same(lambda call: call.made.job.client)],
-    "model": [same(lambda call: call.made.job.scene.model)],
+    "model": [same(lambda call: call.made.job.scenario.model)],
     "endpoint": [same(api)],
     "api": [same(api)],
-    "streamed": [same(lambda call: call.made.job.scene.streamed)],
+    "streamed": [same(lambda call: call.made.job.scenario.streamed)],
     "mode": [same(mode_of)],
     "objective": [same(_objective)],
     "prompt_class": [same(lambda _: 0)],
@@ -196,12 +196,12 @@ CALLS: Mapping[str, Sequence[Rule]] = {
     "tool_calls_valid": [same(lambda call: _of_winner(lambda seen: valid(kind(call), seen))(call))],
     "is_empty": [same(lambda call: _of_winner(lambda _: kind(call) == "empty")(call))],
     "is_truncated": [same(lambda call: _of_winner(lambda _: kind(call) in {"cut", "truncated"})(call))],
-    "dropped": [same(lambda call: ["seed"] if call.made.job.scene.name == "narrow" else None)],
+    "dropped": [same(lambda call: ["seed"] if call.made.job.scenario.name == "narrow" else None)],
     "tags": [same(lambda call: dict(call.made.job.tags))],
     "replica": [same(lambda _: REPLICA)],
     "region": [same(lambda _: REGION)],
     "request_id": [same(lambda call: str(call.made.job.number))],
-    "answered_model": [same(lambda call: "pool" if call.made.job.scene.name == "fallback" else None)],
+    "answered_model": [same(lambda call: "pool" if call.made.job.scenario.name == "fallback" else None)],
     "cache_saved_usd": [
         same(_winners(saved), only=lambda call: _is_one_answer(call) and call.winner.persona.cached_usd)
     ],

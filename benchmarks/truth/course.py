@@ -48,7 +48,7 @@ PERSONAS = (
 POOL = ("steady", "swift", "chunky", "caching", "large", "liar")
 
 
-class Scene(msgspec.Struct, frozen=True):
+class Scenario(msgspec.Struct, frozen=True):
     """Calls of one sort: which model is asked, for what, by whom and how often."""
 
     name: str
@@ -65,7 +65,7 @@ class Job(msgspec.Struct, frozen=True):
     """One call to make."""
 
     number: int
-    scene: Scene
+    scenario: Scenario
     client: str
     tags: Mapping[str, str]
     patience_s: float = WAIT_S
@@ -96,37 +96,37 @@ class Made(msgspec.Struct):
         words = self.text.replace('{"x": "', "").split()
         told = words[0].rstrip(".") if words else ""
         names = [persona.name for persona in PERSONAS if told.startswith(persona.name)]
-        return names[0] if names else self.job.scene.only
+        return names[0] if names else self.job.scenario.only
 
 
-def scenes(calls: int) -> Sequence[Scene]:
+def scenarios(calls: int) -> Sequence[Scenario]:
     """Return what is played when ``calls`` are raced."""
     some, more = max(8, calls // 100), max(25, calls // 20)
     return (
-        Scene("race", calls, "race"),
-        *(Scene(f"alone {name}", more, "pool", only=name) for name in POOL),
-        Scene("whole", some, "pool", only="steady", streamed=False),
-        *(Scene(kind, some, "pool", kind, "steady") for kind in ("tool", "broken", "cut", "empty", "truncated")),
-        Scene("slow", 30, "slow", leave=LEAVE, only="slow"),
-        Scene("hedge", more, "hedged"),
-        Scene("think", more, "thoughtful"),
-        Scene("messages", some, "speaker", path="messages", only="speaker"),
-        Scene("fails", 8, "faulty", "fails"),
-        Scene("limited", 8, "choked", "limited"),
-        Scene("fallback", 8, "broken", "fails"),
-        Scene("reset", some, "careless", "reset", only="careless"),
-        Scene("narrow", some, "narrow", only="narrow"),
+        Scenario("race", calls, "race"),
+        *(Scenario(f"alone {name}", more, "pool", only=name) for name in POOL),
+        Scenario("whole", some, "pool", only="steady", streamed=False),
+        *(Scenario(kind, some, "pool", kind, "steady") for kind in ("tool", "broken", "cut", "empty", "truncated")),
+        Scenario("slow", 30, "slow", leave=LEAVE, only="slow"),
+        Scenario("hedge", more, "hedged"),
+        Scenario("think", more, "thoughtful"),
+        Scenario("messages", some, "speaker", path="messages", only="speaker"),
+        Scenario("fails", 8, "faulty", "fails"),
+        Scenario("limited", 8, "choked", "limited"),
+        Scenario("fallback", 8, "broken", "fails"),
+        Scenario("reset", some, "careless", "reset", only="careless"),
+        Scenario("narrow", some, "narrow", only="narrow"),
     )
 
 
-def jobs(todo: Sequence[Scene]) -> Iterator[Job]:
+def jobs(todo: Sequence[Scenario]) -> Iterator[Job]:
     """Yield all calls, numbered."""
     number = 0
-    for scene in todo:
-        for at in range(scene.calls):
+    for scenario in todo:
+        for at in range(scenario.calls):
             client = list(CLIENTS)[number % 2]
             tags = {"half": "odd" if number % 2 else "even"} if number % 3 else {}
-            yield Job(number, scene, client, tags, PATIENCE_S if at < scene.leave else WAIT_S)
+            yield Job(number, scenario, client, tags, PATIENCE_S if at < scenario.leave else WAIT_S)
             number += 1
 
 
@@ -210,7 +210,7 @@ def _deployment(persona: Persona) -> dict[str, Any]:
     return {"deployment": f"{persona.name}/m", "price_per_mtok": price, "bills_after_disconnect": persona.bills_on}
 
 
-async def drive(port: int, todo: Sequence[Scene], done: Callable[[], None]) -> list[Made]:
+async def drive(port: int, todo: Sequence[Scenario], done: Callable[[], None]) -> list[Made]:
     """Make all calls, some at a time; ``done`` hears of each. Return what their clients saw, in order."""
     waiting = jobs(todo)
     made: list[Made] = []
@@ -229,38 +229,38 @@ async def drive(port: int, todo: Sequence[Scene], done: Callable[[], None]) -> l
 
 def asks_tools(job: Job) -> bool:
     """Return whether a call offers a tool."""
-    return job.scene.kind in {"tool", "broken"}
+    return job.scenario.kind in {"tool", "broken"}
 
 
 async def _call(session: aiohttp.ClientSession, port: int, job: Job) -> Made:
-    scene = job.scene
+    scenario = job.scenario
     body: dict[str, Any] = {
-        "model": scene.model,
-        "stream": scene.streamed,
+        "model": scenario.model,
+        "stream": scenario.streamed,
         "max_tokens": MAX_TOKENS,
-        "messages": [{"role": "user", "content": f"call {job.number} {scene.kind} {FILLER}"}],
+        "messages": [{"role": "user", "content": f"call {job.number} {scenario.kind} {FILLER}"}],
     }
     if job.number % 2:
         body["temperature"] = TEMPERATURE
     if asks_tools(job):
         body["tools"] = [TOOL]
-    if scene.name == "narrow":
+    if scenario.name == "narrow":
         body["seed"] = 1
-    if scene.only is not None:
-        body["provider"] = {"only": [scene.only]}
+    if scenario.only is not None:
+        body["provider"] = {"only": [scenario.only]}
     headers = {"x-request-id": str(job.number), "authorization": f"Bearer {CLIENTS[job.client]}"}
     if job.tags:
         headers["x-holeshot-tags"] = ",".join(f"{tag}={value}" for tag, value in job.tags.items())
     if job.deadline_ms is not None:
         headers["x-holeshot-deadline-ms"] = str(job.deadline_ms)
-    url = f"http://127.0.0.1:{port}/v1/{scene.path}"
+    url = f"http://127.0.0.1:{port}/v1/{scenario.path}"
     data = json.dumps(body).encode()
     headers["content-type"] = "application/json"
     made = Made(job, time.monotonic(), datetime.now(UTC))
     try:
         async with asyncio.timeout(job.patience_s), session.post(url, data=data, headers=headers) as response:
             made.id = response.headers.get("x-holeshot-call-id")
-            await (_listen(response, made) if scene.streamed else _take(response, made))
+            await (_listen(response, made) if scenario.streamed else _take(response, made))
             made.status = response.status
     except TimeoutError:
         pass  # it has left

@@ -32,7 +32,7 @@ def _of(rows: Sequence[Row], **wanted: str) -> Row:
 
 def _savings(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
     """Compare what racing saved with what each call's primary would have taken: its draw, which the fleet knows."""
-    raced = [call for call in facts.calls if call.made.job.scene.name == "race" and call.row["ttft_ms"] is not None]
+    raced = [call for call in facts.calls if call.made.job.scenario.name == "race" and call.row["ttft_ms"] is not None]
     over_ms = _overhead_ms(facts, raced)
     alone = [_drawn_ms(facts, call, call.attempts[0].persona.name) + over_ms for call in raced]
     seen = [call.row["ttft_ms"] for call in raced]
@@ -81,7 +81,7 @@ def _curves(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
         if board["model"] != "race":
             continue
         name = board["deployment"].partition("/")[0]
-        calls = [call for call in facts.calls if call.made.job.scene.name == "race"]
+        calls = [call for call in facts.calls if call.made.job.scenario.name == "race"]
         draws = [_drawn_ms(facts, call, name) + over_ms for call in calls if name in call.asked]
         if len(draws) < ENOUGH:
             continue  # its quantiles would be chance
@@ -97,11 +97,15 @@ def _curves(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
 
 def _speeds(facts: Facts) -> Iterator[Figure]:
     """Compare decode speeds with the providers' own, by tokens a chunk."""
-    names = [call.only for call in dict.fromkeys(one.job.scene for one in facts.made) if call.name.startswith("alone")]
+    names = [
+        call.only for call in dict.fromkeys(one.job.scenario for one in facts.made) if call.name.startswith("alone")
+    ]
     for name in filter(None, names):
         persona = facts.fleet.personas[name]
         rows = [
-            one.row for one in facts.attempts if one.persona is persona and one.made.job.scene.name == f"alone {name}"
+            one.row
+            for one in facts.attempts
+            if one.persona is persona and one.made.job.scenario.name == f"alone {name}"
         ]
         speeds = [row["decode_tps"] / persona.tps for row in rows if row["decode_tps"] is not None]
         if persona.overstates != 1:
@@ -125,7 +129,7 @@ def _bills(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
         sum(call.row["duplicate_cost_usd"] or 0.0 for call in facts.calls if call.row["launched"] == 1),
     )
     usage = [row for row in ledger.views["client_usage"] if row["model"] == "race"]
-    raced = [call.row for call in facts.calls if call.made.job.scene.name == "race"]
+    raced = [call.row for call in facts.calls if call.made.job.scenario.name == "race"]
     for column in ("cost_usd", "cost_low_usd", "cost_high_usd", "duplicate_cost_usd", "prompt_tokens"):
         due = sum(row[column] or 0 for row in raced)
         yield within(f"client_usage, {column}", due, sum(row[column] or 0 for row in usage), 1e-6)
@@ -160,7 +164,7 @@ def _patience(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
     """Compare the share of calls within the objective with the truth: of those whose end is known."""
     good = bad = left = 0
     for made in facts.made:
-        if made.job.scene.name != "slow":
+        if made.job.scenario.name != "slow":
             continue
         due_ms = facts.fleet.drawn(made.job.number, "slow").ttft_s * 1000
         good += due_ms < SLO_MS

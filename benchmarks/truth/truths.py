@@ -16,7 +16,7 @@ def left(one: One) -> bool:
 
 def kind(one: One) -> str:
     """Return what the call was to be answered with."""
-    return str(one.made.job.scene.kind)
+    return str(one.made.job.scenario.kind)
 
 
 def usage(count: str) -> Truth:
@@ -39,12 +39,12 @@ def usage(count: str) -> Truth:
 
 def api(one: One) -> str:
     """Return the API that the client spoke."""
-    return "messages" if one.made.job.scene.path == "messages" else "chat.completions"
+    return "messages" if one.made.job.scenario.path == "messages" else "chat.completions"
 
 
 def win_on(one: One) -> str:
     """Return which token wins the call."""
-    return "answer" if one.made.job.scene.model == "thoughtful" else "any"
+    return "answer" if one.made.job.scenario.model == "thoughtful" else "any"
 
 
 def tool_calls(kind: str, seen: Seen) -> int | None:
@@ -77,4 +77,4 @@ def saved(one: Attempt) -> float:
 
 def mode_of(call: One) -> str:
     """Return how the call is to be run."""
-    return {"race": "race", "thoughtful": "race", "hedged": "hedge"}.get(call.made.job.scene.model, "single")
+    return {"race": "race", "thoughtful": "race", "hedged": "hedge"}.get(call.made.job.scenario.model, "single")

@@ -3,14 +3,14 @@
 from providers.http.http1 import Http1Connection
 from providers.http.limits import BUFFERED_BYTES
 from providers.http.message import Head, Request
-from tests.fuzz.rig import Line, Owner, Reader, as_loop, driving
+from tests.fuzz.fuzzed_connection import Line, Owner, Reader, as_loop, driving
 from tests.unit.providers.http.h2_server import Clock
 
 _POST = Request(Head("POST", "http", "api.example", "/v1/chat", {}, absolute=False), (), b"{}")
 _EXCHANGES = 4  # one after the other, at most
 
 
-class Bench:
+class FuzzedHttp1:
     """A connection with a request under way."""
 
     def __init__(self, connect_ms: float | None = None) -> None:
@@ -65,4 +65,4 @@ class Bench:
             reader.check(2 * BUFFERED_BYTES + (1 << 20))
 
 
-drive = driving(Bench)
+drive = driving(FuzzedHttp1)

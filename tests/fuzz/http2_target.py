@@ -4,7 +4,7 @@ from providers.http.frames import HEADER_BYTES, MAX_FRAME_BYTES
 from providers.http.http2 import Http2Connection
 from providers.http.limits import HEAD_BYTES, HTTP2_STREAM_BYTES
 from providers.http.message import Head, Request
-from tests.fuzz.rig import Line, Owner, Reader, as_loop, driving
+from tests.fuzz.fuzzed_connection import Line, Owner, Reader, as_loop, driving
 from tests.unit.providers.http.h2_server import Clock
 
 _HEAD = Head("POST", "https", "api.example", "/v1/chat", {}, absolute=False)
@@ -13,7 +13,7 @@ _EXCHANGES = 12
 _HEAD_SENT_BYTES = 300  # of a request, and of what is said about it
 
 
-class Bench:
+class FuzzedHttp2:
     """A connection with three requests under way: a short body, none, and one that waits for windows."""
 
     def __init__(self, connect_ms: float | None = None) -> None:
@@ -90,4 +90,4 @@ class Bench:
             reader.check(HTTP2_STREAM_BYTES)
 
 
-drive = driving(Bench)
+drive = driving(FuzzedHttp2)

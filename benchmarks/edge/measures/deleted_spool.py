@@ -13,11 +13,11 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks import gateways
-from benchmarks.caller import Question
 from benchmarks.edge.client import ask, get
 from benchmarks.edge.edge import Edge, Running
 from benchmarks.edge.figure import Figure
+from benchmarks.harness import gateways
+from benchmarks.harness.caller import Question
 
 CALLS = 20  # at a time
 LIMIT_S = 20.0  # for whatever is waited for

@@ -1,4 +1,4 @@
-"""A gateway whose standard error is a pipe that nobody reads. What a line costs, ``benchmarks/recording.py`` tells."""
+"""A gateway whose standard error is a pipe that nobody reads. ``micro/recording.py`` measures what a line costs."""
 
 import asyncio
 import contextlib
@@ -6,11 +6,11 @@ import os
 import signal
 import time
 
-from benchmarks import gateways
-from benchmarks.caller import Question
 from benchmarks.edge.client import ask
 from benchmarks.edge.edge import Edge
 from benchmarks.edge.figure import Figure
+from benchmarks.harness import gateways
+from benchmarks.harness.caller import Question
 
 CALLS, CALLERS = 1000, 10
 PATIENCE_S = 5.0  # a caller whose call takes longer makes no more

@@ -9,10 +9,10 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks import gateways
 from benchmarks.edge.client import HOST
 from benchmarks.edge.edge import Edge, Running
 from benchmarks.edge.figure import Figure
+from benchmarks.harness import gateways
 
 CALLS, LIMIT = 50, 5
 ANSWER_S = 0.3  # so that not all can be answered within the two seconds for which a call waits

@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 from statistics import median
 
-from benchmarks import gateways, load
-from benchmarks.caller import Question
 from benchmarks.edge.client import ask, get
 from benchmarks.edge.edge import Edge, Running
 from benchmarks.edge.figure import Figure
-from benchmarks.figures import quantile
-from benchmarks.load import Order
-from benchmarks.measuring import count
+from benchmarks.harness import gateways, load
+from benchmarks.harness.caller import Question
+from benchmarks.harness.figures import quantile
+from benchmarks.harness.load import Order
+from benchmarks.harness.servers import count
 
 CALLERS, CALLS = 1000, 6000
 PACED_CALLS, PACED_CALLERS, TOKENS = 400, 100, 100

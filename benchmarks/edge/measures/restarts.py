@@ -7,10 +7,10 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from benchmarks import gateways
 from benchmarks.edge.client import HOST, ask, get
 from benchmarks.edge.edge import Edge, Running
 from benchmarks.edge.figure import Figure
+from benchmarks.harness import gateways
 
 RESTARTS, GATEWAYS = 2, 2
 KEEPING, ANEW = 12, 4  # callers that keep their connections, and that make one for each call

@@ -13,7 +13,7 @@ from benchmarks.edge.client import HOST
 from benchmarks.edge.edge import Edge, Running
 from benchmarks.edge.figure import Figure
 from benchmarks.edge.flood import Flood, flooding
-from benchmarks.gateways import PATH
+from benchmarks.harness.gateways import PATH
 
 CLIENTS = 40
 PATIENCE_S = 90.0  # until they are cut

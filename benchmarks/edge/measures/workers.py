@@ -7,12 +7,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from benchmarks import gateways, load, procfs
-from benchmarks.caller import Question
 from benchmarks.edge.client import HOST, PATIENCE_S
 from benchmarks.edge.edge import Edge, Running
 from benchmarks.edge.figure import Figure
-from benchmarks.load import Order
+from benchmarks.harness import gateways, load, procfs
+from benchmarks.harness.caller import Question
+from benchmarks.harness.load import Order
 from tests.services.servers import postgres, redis_server
 
 WORKERS, CONNECTIONS = 4, 400

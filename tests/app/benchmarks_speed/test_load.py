@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from benchmarks import gateways
-from benchmarks.caller import Question
-from benchmarks.delay import NearEnd
-from benchmarks.load import LoadError, Order, carry_out
-from benchmarks.mock_upstream import Connection
+from benchmarks.harness import gateways
+from benchmarks.harness.caller import Question
+from benchmarks.harness.delay import NearEnd
+from benchmarks.harness.load import LoadError, Order, carry_out
+from benchmarks.harness.mock_upstream import Connection
 
 
 class Told(Counter[str]):

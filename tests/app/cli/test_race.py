@@ -33,7 +33,7 @@ ENVIRON = {"HOLESHOT_CONFIG": "gateway.yaml", "COLUMNS": "100", "LINES": "20", "
 QUESTION = Question("chat", "Why?")
 
 
-class Track(NamedTuple):
+class RacedProviders(NamedTuple):
     """Two providers, of which the second never answers, and the folder with the configuration that races them."""
 
     fast: ScriptedProvider
@@ -88,7 +88,7 @@ def empty_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def track(tmp_path: Path, empty_ledger: Path) -> AsyncIterator[Track]:
+async def raced(tmp_path: Path, empty_ledger: Path) -> AsyncIterator[RacedProviders]:
     shutil.copy(empty_ledger, tmp_path / "ledger.db")
     async with AsyncExitStack() as stack:
         stack.enter_context(capture_logs())  # unless configured, they go to standard output
@@ -105,16 +105,16 @@ models:
   chat: {{ deployments: [fast/m, slow/m], race: {{ mode: race, width: 2, audit_share: 0 }} }}
 """
         )
-        yield Track(fast, slow, tmp_path)
+        yield RacedProviders(fast, slow, tmp_path)
 
 
-async def test_where_nobody_watches_the_answer_is_all_that_is_written(track: Track) -> None:
-    assert await track.race("Why?") == (0, "Hello!\n", "")
+async def test_where_nobody_watches_the_answer_is_all_that_is_written(raced: RacedProviders) -> None:
+    assert await raced.race("Why?") == (0, "Hello!\n", "")
 
 
-async def test_piped_on_a_terminal_the_lanes_are_told_beside_the_answer(track: Track) -> None:
+async def test_piped_on_a_terminal_the_lanes_are_told_beside_the_answer(raced: RacedProviders) -> None:
     leader, follower = os.openpty()
-    process = await track.start("Why?", stderr=follower)
+    process = await raced.start("Why?", stderr=follower)
     os.close(follower)
 
     (out, _), told = await asyncio.gather(process.communicate(), asyncio.to_thread(_read_terminal, leader))
@@ -126,29 +126,29 @@ async def test_piped_on_a_terminal_the_lanes_are_told_beside_the_answer(track: T
     assert "2 launched" in lines[-1]
 
 
-async def test_the_race_is_in_the_ledger_as_any_other_call(track: Track) -> None:
-    await track.heat()
+async def test_the_race_is_in_the_ledger_as_any_other_call(raced: RacedProviders) -> None:
+    await raced.heat()
 
-    attempts = track.rows("select deployment, outcome from attempts order by deployment")
+    attempts = raced.rows("select deployment, outcome from attempts order by deployment")
     assert attempts == [("fast/m", "won"), ("slow/m", "lost")]
-    ((model, mode, tags),) = track.rows("select model, mode, tags from calls")
+    ((model, mode, tags),) = raced.rows("select model, mode, tags from calls")
     assert (model, mode) == ("chat", "race")
     assert "holeshot race" in tags
 
 
-async def test_the_loser_is_cancelled(track: Track) -> None:
-    track.fast.script = [Gate(track.slow.requested), *track.fast.script]  # who is not asked yet has nothing to drop
+async def test_the_loser_is_cancelled(raced: RacedProviders) -> None:
+    raced.fast.script = [Gate(raced.slow.requested), *raced.fast.script]  # who is not asked yet has nothing to drop
 
-    await track.heat()
+    await raced.heat()
 
-    await track.slow.reach(disconnects=1)
-    assert track.fast.counts.disconnects == 0
+    await raced.slow.reach(disconnects=1)
+    assert raced.fast.counts.disconnects == 0
 
 
 async def test_json_is_one_line_with_the_call_its_attempts_and_the_answer(
-    track: Track, capfdbinary: pytest.CaptureFixture[bytes]
+    raced: RacedProviders, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    lanes = await track.heat(view=JsonView())
+    lanes = await raced.heat(view=JsonView())
 
     (line,) = capfdbinary.readouterr().out.splitlines()
     told = json.loads(line)
@@ -158,64 +158,64 @@ async def test_json_is_one_line_with_the_call_its_attempts_and_the_answer(
     assert {attempt["outcome"] for attempt in told["attempts"]} == {"won", "lost"}
 
 
-async def test_several_races_end_with_who_won_how_often_and_the_prompt_may_be_piped(track: Track) -> None:
-    code, out, err = await track.race("-", "-n", "3", "--system", "Be brief.", "--max-tokens", "7", stdin=b"Why?\n")
+async def test_several_races_end_with_who_won_how_often_and_the_prompt_may_be_piped(raced: RacedProviders) -> None:
+    code, out, err = await raced.race("-", "-n", "3", "--system", "Be brief.", "--max-tokens", "7", stdin=b"Why?\n")
 
     assert (code, out) == (0, "Hello!\n" * 3)
     assert "3 races" in err
     (line,) = [line for line in err.splitlines() if line.strip().startswith("fast/m  ")]
     assert line.split()[:4] == ["fast/m", "3", "3", "0"]
-    body = track.fast.received[0].body
+    body = raced.fast.received[0].body
     assert [message["content"] for message in body["messages"]] == ["Be brief.", "Why?\n"]
     assert body["max_tokens"] == 7
 
 
-async def test_deployments_may_be_named_and_the_mode_chosen(track: Track) -> None:
-    track.slow.script = answer("Well")
+async def test_deployments_may_be_named_and_the_mode_chosen(raced: RacedProviders) -> None:
+    raced.slow.script = answer("Well")
 
-    lanes = await track.heat(Question("slow/m", "Why?", mode=Mode.SINGLE))
+    lanes = await raced.heat(Question("slow/m", "Why?", mode=Mode.SINGLE))
 
     assert lanes.answer == "Well"
-    assert not track.fast.received
+    assert not raced.fast.received
 
 
-async def test_ctrl_c_hangs_up_on_everybody_and_is_written_down(track: Track) -> None:
-    track.fast.script = [RoleOnly(), Hang()]
-    process = await track.start("Why?")
-    await track.fast.requested.wait()
-    await track.slow.requested.wait()
+async def test_ctrl_c_hangs_up_on_everybody_and_is_written_down(raced: RacedProviders) -> None:
+    raced.fast.script = [RoleOnly(), Hang()]
+    process = await raced.start("Why?")
+    await raced.fast.requested.wait()
+    await raced.slow.requested.wait()
 
     process.send_signal(signal.SIGINT)
 
-    await track.fast.reach(disconnects=1)
-    await track.slow.reach(disconnects=1)
+    await raced.fast.reach(disconnects=1)
+    await raced.slow.reach(disconnects=1)
     _, err = await process.communicate()
     assert process.returncode == 130
     assert b"Traceback" not in err
-    assert track.rows("select outcome from attempts") == [("client_gone",)] * 2
+    assert raced.rows("select outcome from attempts") == [("client_gone",)] * 2
 
 
-async def test_a_reader_that_has_had_enough_ends_the_race(track: Track) -> None:
-    track.fast.script = [Delta("Hello"), *[Delta(" again")] * 20_000, Hang()]
+async def test_a_reader_that_has_had_enough_ends_the_race(raced: RacedProviders) -> None:
+    raced.fast.script = [Delta("Hello"), *[Delta(" again")] * 20_000, Hang()]
     reader, writer = os.pipe()
-    process = await track.start("Why?", stdout=writer)
+    process = await raced.start("Why?", stdout=writer)
     os.close(writer)
     assert await asyncio.to_thread(os.read, reader, 5) == b"Hello"
 
     os.close(reader)
 
-    await track.fast.reach(disconnects=1)
+    await raced.fast.reach(disconnects=1)
     _, err = await process.communicate()
     assert process.returncode == 1
     assert b"Traceback" not in err
 
 
 async def test_when_nobody_answers_one_line_names_each_with_its_cause(
-    track: Track, capsys: pytest.CaptureFixture[str]
+    raced: RacedProviders, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    track.fast.script = track.slow.script = [Status(503)]
+    raced.fast.script = raced.slow.script = [Status(503)]
 
-    lanes = await track.heat()
+    lanes = await raced.heat()
 
     said = capsys.readouterr()
     assert said.out == ""
@@ -226,19 +226,19 @@ async def test_when_nobody_answers_one_line_names_each_with_its_cause(
     assert "holeshot check --live" in lanes.error
 
 
-async def test_an_answer_that_breaks_off_is_said_to(track: Track, capsys: pytest.CaptureFixture[str]) -> None:
-    track.fast.script = answer("Hel", "lo")[:-3]
+async def test_an_answer_that_breaks_off_is_said_to(raced: RacedProviders, capsys: pytest.CaptureFixture[str]) -> None:
+    raced.fast.script = answer("Hel", "lo")[:-3]
 
-    await track.heat()
+    await raced.heat()
 
     said = capsys.readouterr()
     assert said.out == "Hello\n"
     assert "the answer broke off (upstream_truncated" in said.err.splitlines()[-1]
 
 
-async def test_on_a_terminal_the_lanes_are_drawn_and_the_answer_stays(track: Track) -> None:
+async def test_on_a_terminal_the_lanes_are_drawn_and_the_answer_stays(raced: RacedProviders) -> None:
     leader, follower = os.openpty()
-    process = await track.start("Why?", stdout=follower)
+    process = await raced.start("Why?", stdout=follower)
     os.close(follower)
 
     screen = (await asyncio.to_thread(_read_terminal, leader)).decode()
@@ -251,38 +251,38 @@ async def test_on_a_terminal_the_lanes_are_drawn_and_the_answer_stays(track: Tra
     assert "2 launched" in last
 
 
-async def test_a_database_out_of_reach_costs_no_answer(track: Track) -> None:
-    track.configure(f"sqlite:///{track.folder}/ledger.db", "postgresql://me:s3cret@127.0.0.1:1/ledger")
-    track.configure(f"{track.folder}/spool", "spool")
+async def test_a_database_out_of_reach_costs_no_answer(raced: RacedProviders) -> None:
+    raced.configure(f"sqlite:///{raced.folder}/ledger.db", "postgresql://me:s3cret@127.0.0.1:1/ledger")
+    raced.configure(f"{raced.folder}/spool", "spool")
 
-    code, out, err = await track.race("Why?")
+    code, out, err = await raced.race("Why?")
 
     assert (code, out) == (0, "Hello!\n")
     assert err.splitlines()[-1] == "holeshot: the database is unreachable; the rows wait in spool"
     assert "s3cret" not in err
 
 
-async def test_an_unknown_model_is_one_line_with_near_names(track: Track) -> None:
+async def test_an_unknown_model_is_one_line_with_near_names(raced: RacedProviders) -> None:
     with pytest.raises(ModelNotFound, match="'chatt' does not exist; did you mean 'chat'"):
-        await track.heat(msgspec.structs.replace(QUESTION, model="chatt"))
+        await raced.heat(msgspec.structs.replace(QUESTION, model="chatt"))
 
 
-async def test_without_a_model_it_says_how_to_name_one(track: Track) -> None:
-    path = track.folder / "gateway.yaml"
+async def test_without_a_model_it_says_how_to_name_one(raced: RacedProviders) -> None:
+    path = raced.folder / "gateway.yaml"
     path.write_text(path.read_text().partition("models:")[0])
 
-    assert await track.race("Why?") == (
+    assert await raced.race("Why?") == (
         2,
         "",
         "holeshot: no model is configured; name deployments: -m provider/model,provider/model\n",
     )
 
 
-async def test_without_any_provider_simulated_ones_race_and_it_says_so(track: Track) -> None:
-    path = track.folder / "gateway.yaml"
+async def test_without_any_provider_simulated_ones_race_and_it_says_so(raced: RacedProviders) -> None:
+    path = raced.folder / "gateway.yaml"
     path.write_text(path.read_text().partition("providers:")[0])
 
-    code, out, err = await track.race("Why?", "--max-tokens", "2", "--width", "5")
+    code, out, err = await raced.race("Why?", "--max-tokens", "2", "--width", "5")
 
     assert code in (0, 1)  # they fail now and then, as real ones do
     assert err.startswith("no provider keys were found: racing simulated providers\n")

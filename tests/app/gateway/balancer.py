@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 
 from tests.app.gateway.process import GatewayProcess, launched
-from tests.app.gateway.stage import chat_body
+from tests.app.gateway.running_gateway import chat_body
 
 PROBE_S = 0.1
 

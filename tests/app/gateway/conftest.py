@@ -11,7 +11,7 @@ import structlog
 from structlog.typing import EventDict
 
 from gateway.ledger.database import migrate
-from tests.app.gateway.stage import Serve, serving
+from tests.app.gateway.running_gateway import Serve, serving
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,7 @@ def folder(tmp_path: Path, migrated_file: Path) -> Path:
 
 @pytest.fixture
 def serve(folder: Path) -> Serve:
-    """Serve a gateway: ``async with serve(alpha=script, beta=None, config={…}) as stage``."""
+    """Serve a gateway: ``async with serve(alpha=script, beta=None, config={…}) as running``."""
 
     def start(*, config: dict[str, Any] | None = None, key: str = "unused", **scripts: Any) -> Any:
         return serving(folder, scripts or {"alpha": None}, key=key, **(config or {}))

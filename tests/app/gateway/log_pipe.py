@@ -13,7 +13,7 @@ import msgspec
 
 from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.process import launched
-from tests.app.gateway.stage import PATIENCE_S, chat_body, configuration
+from tests.app.gateway.running_gateway import PATIENCE_S, chat_body, configuration
 
 PIPE_BYTES = 4096  # a dozen lines
 CALLS = 100

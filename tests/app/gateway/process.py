@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tests.app.gateway.stage import PATIENCE_S, write
+from tests.app.gateway.running_gateway import PATIENCE_S, write
 
 CHECKOUT = Path(__file__).parents[3]
 COMMAND = (sys.executable, "-P", "-m", "gateway.cli")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.app.gateway.stage import MODEL, Serve, Stage, chat_body
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body
 
 KEYS = {"admin": "hs-key-of-the-admin", "plain": "hs-key-of-a-client", "guest": "hs-key-of-a-guest"}
 
@@ -31,96 +31,96 @@ async def status_and_code(response: Any) -> tuple[int, str]:
     [{}, {"authorization": ""}, {"authorization": "Bearer"}, {"authorization": "Basic aHM6"}],
 )
 async def test_without_a_key_nobody_gets_in(serve: Serve, header: dict[str, str]) -> None:
-    async with serve(config=clients(plain={})) as stage:
-        assert await status_and_code(stage.chat(header)) == (401, "invalid_api_key")
-        assert await status_and_code(stage.get("/v1/models", headers=header)) == (401, "invalid_api_key")
-        assert stage.requests == 0
+    async with serve(config=clients(plain={})) as running:
+        assert await status_and_code(running.chat(header)) == (401, "invalid_api_key")
+        assert await status_and_code(running.get("/v1/models", headers=header)) == (401, "invalid_api_key")
+        assert running.requests == 0
 
 
 async def test_a_key_is_taken_where_anthropics_clients_put_it(serve: Serve) -> None:
-    async with serve(config=clients(plain={})) as stage:
-        async with stage.chat({"x-api-key": KEYS["plain"]}) as response:
+    async with serve(config=clients(plain={})) as running:
+        async with running.chat({"x-api-key": KEYS["plain"]}) as response:
             assert response.status == 200
-        assert await status_and_code(stage.chat({"x-api-key": "hs-unknown"})) == (401, "invalid_api_key")
+        assert await status_and_code(running.chat({"x-api-key": "hs-unknown"})) == (401, "invalid_api_key")
 
 
 async def test_an_unknown_key_does_not_get_in_and_is_not_repeated(serve: Serve) -> None:
     async with (
-        serve(config=clients(plain={})) as stage,
-        stage.chat({"authorization": "Bearer hs-key-of-nobody"}) as response,
+        serve(config=clients(plain={})) as running,
+        running.chat({"authorization": "Bearer hs-key-of-nobody"}) as response,
     ):
         assert response.status == 401
         assert "nobody" not in await response.text()
 
 
 async def test_a_known_key_gets_in_and_its_owner_is_in_the_row(serve: Serve) -> None:
-    async with serve(config=clients(plain={}, admin={"admin": True})) as stage:
-        async with stage.chat(key_of("plain")) as response:
+    async with serve(config=clients(plain={}, admin={"admin": True})) as running:
+        async with running.chat(key_of("plain")) as response:
             assert response.status == 200
-        assert (await stage.call())["client"] == "plain"
+        assert (await running.call())["client"] == "plain"
 
 
 async def test_a_key_opens_only_the_models_it_was_given(serve: Serve) -> None:
     config = clients(plain={"models": ["other"]})
     config["models"] = {"other": {"deployments": ["alpha/o"]}}
-    async with serve(config=config) as stage:
-        assert await status_and_code(stage.chat(key_of("plain"))) == (403, "forbidden")
-        assert stage.requests == 0
-        async with stage.get("/v1/models", headers=key_of("plain")) as response:
+    async with serve(config=config) as running:
+        assert await status_and_code(running.chat(key_of("plain"))) == (403, "forbidden")
+        assert running.requests == 0
+        async with running.get("/v1/models", headers=key_of("plain")) as response:
             assert [model["id"] for model in (await response.json())["data"]] == ["other"]
-        async with stage.chat(key_of("plain"), model="other") as response:
+        async with running.chat(key_of("plain"), model="other") as response:
             assert response.status == 200
 
 
 async def test_a_race_wider_than_the_key_may_start_is_refused(serve: Serve) -> None:
     config = clients(plain={}, admin={"max_width": 3})
-    async with serve(alpha=None, beta=None, gamma=None, config=config) as stage:
+    async with serve(alpha=None, beta=None, gamma=None, config=config) as running:
         wide = {"mode": "race", "width": 3}
-        assert await status_and_code(stage.chat(key_of("plain"), race=wide)) == (403, "forbidden")
-        assert stage.requests == 0
-        async with stage.chat(key_of("admin"), race=wide) as response:
+        assert await status_and_code(running.chat(key_of("plain"), race=wide)) == (403, "forbidden")
+        assert running.requests == 0
+        async with running.chat(key_of("admin"), race=wide) as response:
             assert response.headers["x-holeshot-launched"] == "3"
 
 
 async def test_ad_hoc_models_need_a_key_that_may(serve: Serve) -> None:
-    async with serve(config=clients(plain={}, admin={"adhoc": True})) as stage:
-        async with stage.chat(key_of("plain"), model="alpha/x") as response:
+    async with serve(config=clients(plain={}, admin={"adhoc": True})) as running:
+        async with running.chat(key_of("plain"), model="alpha/x") as response:
             error = (await response.json())["error"]
             assert (response.status, error["code"], error["param"]) == (403, "forbidden", "model")
             assert "may not name deployments directly" in error["message"]
-        assert await status_and_code(stage.chat(key_of("plain"), model="nobody/x")) == (404, "model_not_found")
-        assert stage.requests == 0
-        async with stage.chat(key_of("admin"), model="alpha/x") as response:
+        assert await status_and_code(running.chat(key_of("plain"), model="nobody/x")) == (404, "model_not_found")
+        assert running.requests == 0
+        async with running.chat(key_of("admin"), model="alpha/x") as response:
             assert response.status == 200
 
 
 @pytest.mark.parametrize("rule", [{"only": ["alpha"]}, {"ignore": ["beta", "gamma"]}], ids=str)
 async def test_prompts_are_kept_from_providers_a_client_does_not_want(serve: Serve, rule: dict[str, Any]) -> None:
-    async with serve(alpha=None, beta=None, gamma=None, config=clients(plain=rule | {"adhoc": True})) as stage:
+    async with serve(alpha=None, beta=None, gamma=None, config=clients(plain=rule | {"adhoc": True})) as running:
         for fields in ({}, {"race": "single"}, {"stream": True}, {"model": "alpha/x,beta/x"}):
-            async with stage.chat(key_of("plain"), **fields) as response:
+            async with running.chat(key_of("plain"), **fields) as response:
                 assert response.headers["x-holeshot-provider"] == "alpha"
                 await response.read()
-        async with stage.post(
+        async with running.post(
             {"model": MODEL, "input": "x"}, path="/v1/embeddings", headers=key_of("plain")
         ) as response:
             assert response.headers["x-holeshot-provider"] == "alpha"
-        assert await status_and_code(stage.chat(key_of("plain"), model="beta/x")) == (403, "forbidden")
-        assert stage["beta"].counts.requests == stage["gamma"].counts.requests == 0
+        assert await status_and_code(running.chat(key_of("plain"), model="beta/x")) == (403, "forbidden")
+        assert running["beta"].counts.requests == running["gamma"].counts.requests == 0
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/leaderboard", f"/leaderboard?model={MODEL}"])
 async def test_what_operators_look_at_needs_an_admin(serve: Serve, path: str) -> None:
-    async with serve(config=clients(plain={}, admin={"admin": True})) as stage:
-        assert await status_and_code(stage.get(path)) == (401, "invalid_api_key")
-        assert await status_and_code(stage.get(path, headers=key_of("plain"))) == (403, "forbidden")
-        async with stage.get(path, headers=key_of("admin")) as response:
+    async with serve(config=clients(plain={}, admin={"admin": True})) as running:
+        assert await status_and_code(running.get(path)) == (401, "invalid_api_key")
+        assert await status_and_code(running.get(path, headers=key_of("plain"))) == (403, "forbidden")
+        async with running.get(path, headers=key_of("admin")) as response:
             assert response.status == 200
 
 
 @pytest.mark.parametrize("path", ["/health/live", "/health/ready"])
 async def test_health_needs_no_key_and_tells_no_secret(serve: Serve, path: str) -> None:
-    async with serve(config=clients(plain={})) as stage, stage.get(path) as response:
+    async with serve(config=clients(plain={})) as running, running.get(path) as response:
         assert (response.status, (await response.json())["status"]) == (200, "ok")
 
 
@@ -138,33 +138,33 @@ async def test_health_needs_no_key_and_tells_no_secret(serve: Serve, path: str) 
     ids=str,
 )
 async def test_without_clients_a_web_page_cannot_spend_the_keys(serve: Serve, headers: dict[str, str]) -> None:
-    async with serve() as stage:
-        assert await status_and_code(stage.chat(headers)) == (403, "forbidden")
+    async with serve() as running:
+        assert await status_and_code(running.chat(headers)) == (403, "forbidden")
         for path in ("/v1/models", "/metrics", "/leaderboard"):
-            assert await status_and_code(stage.get(path, headers=headers)) == (403, "forbidden")
-        assert stage.requests == 0
+            assert await status_and_code(running.get(path, headers=headers)) == (403, "forbidden")
+        assert running.requests == 0
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:1", "127.0.0.1", "127.1.2.3:80", "[::1]:4000"])
 async def test_without_clients_programs_on_this_machine_get_in(serve: Serve, host: str) -> None:
-    async with serve() as stage, stage.chat({"host": host}) as response:
+    async with serve() as running, running.chat({"host": host}) as response:
         assert response.status == 200
 
 
 async def test_with_clients_a_foreign_host_is_fine(serve: Serve) -> None:
     async with (
-        serve(config=clients(plain={})) as stage,
-        stage.chat({"host": "llm.example", **key_of("plain")}) as response,
+        serve(config=clients(plain={})) as running,
+        running.chat({"host": "llm.example", **key_of("plain")}) as response,
     ):
         assert response.status == 200
 
 
 async def test_a_form_cannot_be_posted_even_with_a_key(serve: Serve) -> None:
-    async with serve(config=clients(plain={})) as stage:
-        assert await status_and_code(form(stage)) == (415, "unsupported_media_type")
+    async with serve(config=clients(plain={})) as running:
+        assert await status_and_code(form(running)) == (415, "unsupported_media_type")
 
 
-def form(stage: Stage) -> Any:
-    return stage.http.post(
-        f"{stage.url}/v1/chat/completions", data=chat_body() | {"messages": "x"}, headers=key_of("plain")
+def form(running: RunningGateway) -> Any:
+    return running.http.post(
+        f"{running.url}/v1/chat/completions", data=chat_body() | {"messages": "x"}, headers=key_of("plain")
     )

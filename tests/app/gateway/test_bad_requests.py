@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.app.gateway.stage import MODEL, PROMPT, Serve, Stage, chat_body
+from tests.app.gateway.running_gateway import MODEL, PROMPT, RunningGateway, Serve, chat_body
 
 HELLO = list(PROMPT)
 
 
-async def refused(stage: Stage, response: Any, status: int, words: str) -> dict[str, Any]:
+async def refused(running: RunningGateway, response: Any, status: int, words: str) -> dict[str, Any]:
     """Check an answer that refuses, and that it is all that happened; return its error."""
     raw = await response.read()
     assert response.status == status, raw
@@ -23,8 +23,8 @@ async def refused(stage: Stage, response: Any, status: int, words: str) -> dict[
     error: dict[str, Any] = body["error"]
     assert error.keys() == {"message", "type", "param", "code"}
     assert words in error["message"]
-    assert stage.requests == 0
-    assert await stage.rows("select * from calls") == []
+    assert running.requests == 0
+    assert await running.rows("select * from calls") == []
     return error
 
 
@@ -51,12 +51,12 @@ async def refused(stage: Stage, response: Any, status: int, words: str) -> dict[
     ids=lambda value: repr(value[:40]) if isinstance(value, bytes) else None,
 )
 async def test_a_body_that_is_no_json_object_is_refused(serve: Serve, body: bytes, words: str) -> None:
-    async with serve() as stage:
-        async with stage.post(body) as response:
-            error = await refused(stage, response, 400, words)
+    async with serve() as running:
+        async with running.post(body) as response:
+            error = await refused(running, response, 400, words)
         assert error["type"] == "invalid_request_error"
-        async with stage.post(body, path="/v1/embeddings") as response:
-            await refused(stage, response, 400, words)
+        async with running.post(body, path="/v1/embeddings") as response:
+            await refused(running, response, 400, words)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ async def test_a_body_that_is_no_json_object_is_refused(serve: Serve, body: byte
     ids=str,
 )
 async def test_a_field_that_makes_no_sense_is_named(serve: Serve, body: dict[str, Any], words: str, param: str) -> None:
-    async with serve() as stage, stage.post(body) as response:
-        error = await refused(stage, response, 400, words)
+    async with serve() as running, running.post(body) as response:
+        error = await refused(running, response, 400, words)
     assert error["param"] == param
 
 
@@ -91,52 +91,52 @@ async def test_a_field_that_makes_no_sense_is_named(serve: Serve, body: dict[str
     ids=lambda raw: repr(raw[:20]),
 )
 async def test_a_strange_model_name_is_an_unknown_model_or_no_json(serve: Serve, raw: bytes) -> None:
-    async with serve() as stage, stage.post(b'{"model":' + raw + b',"messages":[{}]}') as response:
+    async with serve() as running, running.post(b'{"model":' + raw + b',"messages":[{}]}') as response:
         assert response.status in {400, 404}
-        await refused(stage, response, response.status, "")
+        await refused(running, response, response.status, "")
 
 
 async def test_embeddings_need_an_input(serve: Serve) -> None:
-    async with serve() as stage, stage.post({"model": MODEL}, path="/v1/embeddings") as response:
-        assert (await refused(stage, response, 400, "'input' is missing"))["param"] == "input"
+    async with serve() as running, running.post({"model": MODEL}, path="/v1/embeddings") as response:
+        assert (await refused(running, response, 400, "'input' is missing"))["param"] == "input"
 
 
 async def test_an_unknown_model_is_told_with_near_names(serve: Serve) -> None:
-    async with serve() as stage:
-        async with stage.chat(model="lama") as response:
-            error = await refused(stage, response, 404, "did you mean 'llama'?")
+    async with serve() as running:
+        async with running.chat(model="lama") as response:
+            error = await refused(running, response, 404, "did you mean 'llama'?")
         assert (error["code"], error["param"]) == ("model_not_found", "model")
-        async with stage.chat(model="zzz") as response:
-            await refused(stage, response, 404, "known models: llama")
-        async with stage.get("/v1/models/lama") as response:
-            await refused(stage, response, 404, "did you mean 'llama'?")
+        async with running.chat(model="zzz") as response:
+            await refused(running, response, 404, "known models: llama")
+        async with running.get("/v1/models/lama") as response:
+            await refused(running, response, 404, "did you mean 'llama'?")
 
 
 async def test_a_body_over_the_limit_is_413(serve: Serve) -> None:
-    async with serve(config={"max_body_mb": 0.01}) as stage:
-        async with stage.chat(padding="x" * 20_000) as response:
-            await refused(stage, response, 413, "max_body_mb")
+    async with serve(config={"max_body_mb": 0.01}) as running:
+        async with running.chat(padding="x" * 20_000) as response:
+            await refused(running, response, 413, "max_body_mb")
         bomb = gzip.compress(msgspec.json.encode(chat_body(padding="x" * 1_000_000)))
-        async with stage.post(bomb, headers={"content-encoding": "gzip"}) as response:
-            await refused(stage, response, 413, "max_body_mb")
+        async with running.post(bomb, headers={"content-encoding": "gzip"}) as response:
+            await refused(running, response, 413, "max_body_mb")
 
 
 async def test_a_body_of_megabytes_is_taken(serve: Serve) -> None:
     long = [{"role": "user", "content": "x" * (3 * 2**20)}]
-    async with serve() as stage:
-        async with stage.post(io.BytesIO(msgspec.json.encode(chat_body(messages=long)))) as response:
+    async with serve() as running:
+        async with running.post(io.BytesIO(msgspec.json.encode(chat_body(messages=long)))) as response:
             assert response.status == 200
-        assert stage["alpha"].received[0].body["messages"] == long
+        assert running["alpha"].received[0].body["messages"] == long
 
 
 async def test_a_compressed_body_is_understood_and_a_broken_one_refused(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     headers = {"content-encoding": "gzip"}
-    async with serve() as stage:
-        async with stage.post(b"no gzip at all", headers=headers) as response:
-            await refused(stage, response, 400, "")
-        async with stage.post(gzip.compress(msgspec.json.encode(chat_body())), headers=headers) as response:
+    async with serve() as running:
+        async with running.post(b"no gzip at all", headers=headers) as response:
+            await refused(running, response, 400, "")
+        async with running.post(gzip.compress(msgspec.json.encode(chat_body())), headers=headers) as response:
             assert response.status == 200
     assert not caplog.records
 
@@ -144,8 +144,8 @@ async def test_a_compressed_body_is_understood_and_a_broken_one_refused(
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 async def test_only_json_is_taken(serve: Serve, content_type: str) -> None:
     body = msgspec.json.encode(chat_body())
-    async with serve() as stage, stage.post(body, headers={"content-type": content_type}) as response:
-        error = await refused(stage, response, 415, "application/json")
+    async with serve() as running, running.post(body, headers={"content-type": content_type}) as response:
+        error = await refused(running, response, 415, "application/json")
     assert error["code"] == "unsupported_media_type"
 
 
@@ -153,27 +153,27 @@ async def test_only_json_is_taken(serve: Serve, content_type: str) -> None:
     "path", ["/", "/v1", "/v1/chat", "/chat/completions", "/v1/chat/completions/", "/%00", "/../etc"]
 )
 async def test_a_path_that_is_not_there_is_404_in_json(serve: Serve, path: str) -> None:
-    async with serve() as stage, stage.get(path) as response:
-        error = await refused(stage, response, 404, "/v1/chat/completions")
+    async with serve() as running, running.get(path) as response:
+        error = await refused(running, response, 404, "/v1/chat/completions")
     assert error["type"] == "invalid_request_error"
     assert len(error["message"]) < 150
     assert "{" not in error["message"]
 
 
 async def test_a_long_path_is_not_repeated_whole(serve: Serve) -> None:
-    async with serve() as stage, stage.get("/" + "a" * 5000) as response:
-        error = await refused(stage, response, 404, "there is no")
+    async with serve() as running, running.get("/" + "a" * 5000) as response:
+        error = await refused(running, response, 404, "there is no")
     assert len(error["message"]) < 400
 
 
 @pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions"])
 async def test_a_websocket_is_refused_at_once_and_told_to_use_post(serve: Serve, path: str) -> None:
     handshake = {"connection": "Upgrade", "upgrade": "WebSocket", "sec-websocket-version": "13"}
-    async with serve() as stage:
-        async with stage.get(path, headers=handshake) as response:
-            error = await refused(stage, response, 426, "POST")
+    async with serve() as running:
+        async with running.get(path, headers=handshake) as response:
+            error = await refused(running, response, 426, "POST")
             assert response.headers["connection"] == "close"
-        async with stage.get(path) as response:
+        async with running.get(path) as response:
             assert response.status == 405
     assert error["code"] == "websocket_not_supported"
 
@@ -189,8 +189,8 @@ async def test_a_websocket_is_refused_at_once_and_told_to_use_post(serve: Serve,
     ],
 )
 async def test_a_wrong_method_is_405_and_told_the_right_one(serve: Serve, method: str, path: str, allowed: str) -> None:
-    async with serve() as stage, stage.http.request(method, stage.url + path) as response:
-        await refused(stage, response, 405, allowed)
+    async with serve() as running, running.http.request(method, running.url + path) as response:
+        await refused(running, response, 405, allowed)
         assert allowed in response.headers["allow"].split(", ")
 
 
@@ -210,8 +210,8 @@ async def test_a_wrong_method_is_405_and_told_the_right_one(serve: Serve, method
     ids=lambda tags: tags[:20],
 )
 async def test_tags_that_are_none_are_refused(serve: Serve, tags: str) -> None:
-    async with serve() as stage, stage.chat({"x-holeshot-tags": tags}) as response:
-        await refused(stage, response, 400, "x-holeshot-tags")
+    async with serve() as running, running.chat({"x-holeshot-tags": tags}) as response:
+        await refused(running, response, 400, "x-holeshot-tags")
 
 
 @pytest.mark.parametrize(
@@ -229,24 +229,24 @@ async def test_tags_that_are_none_are_refused(serve: Serve, tags: str) -> None:
     ids=repr,
 )
 async def test_a_header_that_is_no_text_does_no_harm(serve: Serve, header: bytes) -> None:
-    async with serve() as stage:
-        answered = await exchange(stage, header + b"\r\n", msgspec.json.encode(chat_body()))
+    async with serve() as running:
+        answered = await exchange(running, header + b"\r\n", msgspec.json.encode(chat_body()))
         assert answered.split(b" ")[1] in {b"200", b"400"}
-        rows = await stage.rows("select * from calls")
+        rows = await running.rows("select * from calls")
         assert len(rows) == answered.startswith(b"HTTP/1.1 200")
-        assert stage.gateway.ledger.lost == stage.gateway.ledger.rejected == 0
+        assert running.gateway.ledger.lost == running.gateway.ledger.rejected == 0
 
 
 async def test_a_key_that_is_no_text_is_a_wrong_key(serve: Serve) -> None:
     config = {"clients": {"me": {"key_sha256": "0" * 64}}}
-    async with serve(config=config) as stage:
-        answered = await exchange(stage, b"authorization: Bearer \xff\r\n", msgspec.json.encode(chat_body()))
+    async with serve(config=config) as running:
+        answered = await exchange(running, b"authorization: Bearer \xff\r\n", msgspec.json.encode(chat_body()))
     assert answered.startswith(b"HTTP/1.1 401 ")
 
 
-async def exchange(stage: Stage, headers: bytes, body: bytes) -> bytes:
+async def exchange(running: RunningGateway, headers: bytes, body: bytes) -> bytes:
     """Post ``body`` over a bare socket, with header lines of any bytes; return all that is answered."""
-    host, _, port = stage.url.removeprefix("http://").partition(":")
+    host, _, port = running.url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
     head += f"connection: close\r\ncontent-length: {len(body)}\r\n"
@@ -260,9 +260,9 @@ async def test_absurd_numbers_are_the_providers_to_judge(serve: Serve) -> None:
     body = (
         b'{"model":"llama","messages":[{}],"max_tokens":123456789012345678901234567890,"seed":-0.0,"temperature":1e308}'
     )
-    async with serve() as stage, stage.post(body) as response:
+    async with serve() as running, running.post(body) as response:
         assert response.status == 200
-        assert stage["alpha"].received[0].body["max_tokens"] == 123456789012345678901234567890
+        assert running["alpha"].received[0].body["max_tokens"] == 123456789012345678901234567890
 
 
 @pytest.mark.parametrize(
@@ -276,8 +276,8 @@ async def test_absurd_numbers_are_the_providers_to_judge(serve: Serve) -> None:
     ids=["tls", "version", "length", "chunk"],
 )
 async def test_what_is_no_http_is_answered_400_and_closed(serve: Serve, raw: bytes) -> None:
-    async with serve() as stage:
-        host, _, port = stage.url.removeprefix("http://").partition(":")
+    async with serve() as running:
+        host, _, port = running.url.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(raw)
         assert b" 400 " in (await reader.read()).partition(b"\r\n")[0]

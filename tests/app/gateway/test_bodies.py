@@ -13,7 +13,7 @@ import pytest
 
 from gateway.ingress.bodies.inflating import PIECE_BYTES
 from gateway.ingress.bodies.unwanted import DRAINED_BYTES
-from tests.app.gateway.stage import Serve, Stage, chat_body
+from tests.app.gateway.running_gateway import RunningGateway, Serve, chat_body
 
 MIB = 2**20
 PATH = "/v1/chat/completions"
@@ -28,8 +28,8 @@ def raw_deflate(data: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def socket_to(stage: Stage) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    host, _, port = stage.url.removeprefix("http://").partition(":")
+async def socket_to(running: RunningGateway) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    host, _, port = running.url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port), limit=16 * MIB)
     try:
         yield reader, writer
@@ -49,27 +49,27 @@ async def answered(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 async def test_nothing_is_inflated_without_a_key(serve: Serve) -> None:
     bomb = gzip.compress(bytes(8 * MIB))
-    async with serve(config=CLIENTS) as stage:
-        async with stage.post(bomb, headers={"content-encoding": "gzip"}) as response:
+    async with serve(config=CLIENTS) as running:
+        async with running.post(bomb, headers={"content-encoding": "gzip"}) as response:
             assert response.status == 401
-        assert stage.gateway.context.body_work.inflated_bytes == 0
+        assert running.gateway.context.body_work.inflated_bytes == 0
 
 
 async def test_a_bomb_is_inflated_no_further_than_the_limit(serve: Serve) -> None:
     bomb = gzip.compress(bytes(64 * MIB))
-    async with serve(config={"max_body_mb": 1}) as stage:
-        async with stage.post(bomb, headers={"content-encoding": "gzip"}) as response:
+    async with serve(config={"max_body_mb": 1}) as running:
+        async with running.post(bomb, headers={"content-encoding": "gzip"}) as response:
             assert response.status == 413
             assert "max_body_mb" in (await response.json())["error"]["message"]
-        assert MIB < stage.gateway.context.body_work.inflated_bytes <= MIB + PIECE_BYTES
+        assert MIB < running.gateway.context.body_work.inflated_bytes <= MIB + PIECE_BYTES
 
 
 async def test_inflating_takes_a_turn_of_the_loop_for_every_piece(serve: Serve) -> None:
     packed = gzip.compress(msgspec.json.encode(chat_body(padding="x" * (4 * MIB))))
-    async with serve() as stage:
-        async with stage.post(packed, headers={"content-encoding": "gzip"}) as response:
+    async with serve() as running:
+        async with running.post(packed, headers={"content-encoding": "gzip"}) as response:
             assert response.status == 200
-        assert stage.gateway.context.body_work.slices >= 4 * MIB // PIECE_BYTES
+        assert running.gateway.context.body_work.slices >= 4 * MIB // PIECE_BYTES
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ async def test_inflating_takes_a_turn_of_the_loop_for_every_piece(serve: Serve) 
     ids=["gzip", "x-gzip", "spelling", "zlib", "raw", "identity", "charset"],
 )
 async def test_what_is_packed_as_it_says_is_understood(serve: Serve, encoding: str, packed: bytes) -> None:
-    async with serve() as stage:
-        async with stage.post(packed, headers={"content-encoding": encoding}) as response:
+    async with serve() as running:
+        async with running.post(packed, headers={"content-encoding": encoding}) as response:
             assert response.status == 200
-        assert stage["alpha"].received[0].body["messages"] == chat_body()["messages"]
+        assert running["alpha"].received[0].body["messages"] == chat_body()["messages"]
 
 
 @pytest.mark.parametrize(
@@ -109,17 +109,17 @@ async def test_what_is_packed_as_it_says_is_understood(serve: Serve, encoding: s
 async def test_what_is_not_packed_as_it_says_is_400_and_told_why(
     serve: Serve, encoding: str, packed: bytes, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serve() as stage:
-        async with stage.post(packed, headers={"content-encoding": encoding}) as response:
+    async with serve() as running:
+        async with running.post(packed, headers={"content-encoding": encoding}) as response:
             assert response.status == 400
             assert why in (await response.json())["error"]["message"]
-        assert stage.requests == 0
+        assert running.requests == 0
     assert not caplog.records
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "compress"])
 async def test_other_ways_to_pack_are_415_and_told_which_are_taken(serve: Serve, encoding: str) -> None:
-    async with serve() as stage, stage.post(b"packed", headers={"content-encoding": encoding}) as response:
+    async with serve() as running, running.post(b"packed", headers={"content-encoding": encoding}) as response:
         assert (response.status, response.headers["accept-encoding"]) == (415, "gzip, deflate")
         assert (await response.json())["error"]["code"] == "unsupported_media_type"
 
@@ -134,14 +134,14 @@ async def test_other_ways_to_pack_are_415_and_told_which_are_taken(serve: Serve,
     ids=["key", "encoding", "length"],
 )
 async def test_whoever_asks_to_go_on_is_refused_before_the_body(serve: Serve, fields: str, status: int) -> None:
-    async with serve(config=CLIENTS) as stage, socket_to(stage) as (reader, writer):
+    async with serve(config=CLIENTS) as running, socket_to(running) as (reader, writer):
         writer.write(head(f"expect: 100-continue\r\n{fields}"))
         found, first = await answered(reader)
         assert (found, b"connection: close" in first.lower()) == (status, True)
 
 
 async def test_whoever_asks_to_go_on_and_may_is_told_so_once(serve: Serve) -> None:
-    async with serve(config=CLIENTS) as stage, socket_to(stage) as (reader, writer):
+    async with serve(config=CLIENTS) as running, socket_to(running) as (reader, writer):
         writer.write(head(f"expect: 100-continue\r\ncontent-length: {len(BODY)}\r\n{KEY}"))
         assert (await answered(reader))[0] == 100
         writer.write(BODY)
@@ -149,19 +149,19 @@ async def test_whoever_asks_to_go_on_and_may_is_told_so_once(serve: Serve) -> No
 
 
 async def test_an_unknown_expectation_is_417(serve: Serve) -> None:
-    async with serve() as stage, socket_to(stage) as (reader, writer):
+    async with serve() as running, socket_to(running) as (reader, writer):
         writer.write(head("expect: wonders\r\ncontent-length: 100\r\n"))
         assert (await answered(reader))[0] == 417
 
 
 async def test_a_length_over_the_limit_is_413_before_a_byte_of_it(serve: Serve) -> None:
-    async with serve(config={"max_body_mb": 1}) as stage, socket_to(stage) as (reader, writer):
+    async with serve(config={"max_body_mb": 1}) as running, socket_to(running) as (reader, writer):
         writer.write(head(f"content-length: {MIB + 1}\r\n"))
         assert (await answered(reader))[0] == 413
 
 
 async def test_a_refused_client_that_sends_on_reads_its_answer_and_keeps_its_connection(serve: Serve) -> None:
-    async with serve(config=CLIENTS) as stage, socket_to(stage) as (reader, writer):
+    async with serve(config=CLIENTS) as running, socket_to(running) as (reader, writer):
         body = bytes(3 * MIB)
         writer.write(head(f"content-length: {len(body)}\r\ncontent-encoding: gzip\r\n") + body[: 2 * MIB])
         await writer.drain()
@@ -170,12 +170,12 @@ async def test_a_refused_client_that_sends_on_reads_its_answer_and_keeps_its_con
         await reader.readuntil(b"}}")
         writer.write(body[2 * MIB :] + b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
         assert (await answered(reader))[0] == 200
-        assert stage.gateway.context.body_work.inflated_bytes == 0
+        assert running.gateway.context.body_work.inflated_bytes == 0
 
 
 async def test_an_endless_body_without_a_key_is_drained_for_a_while_and_cut(serve: Serve) -> None:
     chunk = b"%x\r\n%b\r\n" % (MIB, bytes(MIB))
-    async with serve(config=CLIENTS) as stage, socket_to(stage) as (reader, writer):
+    async with serve(config=CLIENTS) as running, socket_to(running) as (reader, writer):
         writer.write(head("transfer-encoding: chunked\r\n"))
         status, first = await answered(reader)
         assert (status, b"connection: close" in first.lower()) == (401, True)
@@ -183,12 +183,12 @@ async def test_an_endless_body_without_a_key_is_drained_for_a_while_and_cut(serv
             while True:
                 writer.write(chunk)
                 await writer.drain()
-        assert DRAINED_BYTES <= stage.gateway.context.body_work.drained_bytes <= DRAINED_BYTES + MIB
+        assert DRAINED_BYTES <= running.gateway.context.body_work.drained_bytes <= DRAINED_BYTES + MIB
 
 
 async def test_a_body_that_drips_is_408_in_the_apis_own_shape_and_closed(serve: Serve) -> None:
     clocks = {"client_timeouts": {"body_timeout_s": 0.2, "body_kib_per_s": 1000}}
-    async with serve(config={**CLIENTS, **clocks}) as stage, socket_to(stage) as (reader, writer):
+    async with serve(config={**CLIENTS, **clocks}) as running, socket_to(running) as (reader, writer):
         writer.write(head(f"content-length: {17 * MIB}\r\nx-api-key: hs-mine\r\n", "/v1/messages"))
         for _ in range(4):
             writer.write(b" ")
@@ -196,13 +196,13 @@ async def test_a_body_that_drips_is_408_in_the_apis_own_shape_and_closed(serve: 
         assert (status, b"connection: close" in first.lower()) == (408, True)
         body = await reader.readuntil(b"}}")
         assert msgspec.json.decode(body)["type"] == "error"
-        assert await stage.rows("select * from calls") == []
+        assert await running.rows("select * from calls") == []
 
 
 async def test_a_body_that_comes_slowly_but_well_is_taken(serve: Serve) -> None:
     """Each of its pieces buys it time: ten seconds here, where the first would be too short for all."""
     clocks = {"client_timeouts": {"body_timeout_s": 0.2, "body_kib_per_s": len(BODY) / 1024 / 100}}
-    async with serve(config={**CLIENTS, **clocks}) as stage, socket_to(stage) as (reader, writer):
+    async with serve(config={**CLIENTS, **clocks}) as running, socket_to(running) as (reader, writer):
         writer.write(head(f"content-length: {len(BODY)}\r\n{KEY}") + BODY[:30])
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(1), 0.4)

@@ -9,17 +9,17 @@ import msgspec
 import pytest
 
 from providers.simulator.script import Delta, Gate, Hang, RoleOnly, answer
-from tests.app.gateway.stage import MODEL, Serve, Stage, chat_body, single
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, single
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 
 
 @asynccontextmanager
 async def socket_with(
-    stage: Stage, body: Any, path: str = "/v1/chat/completions"
+    running: RunningGateway, body: Any, path: str = "/v1/chat/completions"
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """Post ``body`` over a bare socket; whoever closes the writer has hung up."""
-    host, _, port = stage.url.removeprefix("http://").partition(":")
+    host, _, port = running.url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     raw = msgspec.json.encode(body)
     head = (
@@ -34,82 +34,82 @@ async def socket_with(
 
 @BOTH
 async def test_hanging_up_before_the_first_token_stops_all_of_the_race(serve: Serve, stream: bool) -> None:
-    async with serve(alpha=[Hang()], beta=[RoleOnly(), Hang()]) as stage:
-        async with socket_with(stage, chat_body(stream=stream)) as (_, writer):
-            await stage["alpha"].requested.wait()
-            await stage["beta"].requested.wait()
+    async with serve(alpha=[Hang()], beta=[RoleOnly(), Hang()]) as running:
+        async with socket_with(running, chat_body(stream=stream)) as (_, writer):
+            await running["alpha"].requested.wait()
+            await running["beta"].requested.wait()
             writer.close()
-            for provider in stage.providers.values():
+            for provider in running.providers.values():
                 await provider.reach(disconnects_before_first_token=1)
-        call = await stage.call()
-        attempts = await stage.rows("select outcome, censored_at_ms, ttft_ms from attempts")
+        call = await running.call()
+        attempts = await running.rows("select outcome, censored_at_ms, ttft_ms from attempts")
     assert (call["status_code"], call["error_kind"], call["winner_attempt_id"]) == (499, "client_disconnected", None)
     assert {row["outcome"] for row in attempts} == {"client_gone"}
     assert all(row["censored_at_ms"] > 0 and row["ttft_ms"] is None for row in attempts)
 
 
 async def test_hanging_up_in_the_middle_of_the_stream_stops_the_winner(serve: Serve) -> None:
-    async with serve(alpha=None, beta=[Hang()]) as stage:
-        stage["alpha"].script = [RoleOnly(), Gate(stage["beta"].requested), Delta("a"), Hang()]
-        async with socket_with(stage, chat_body(stream=True)) as (reader, writer):
+    async with serve(alpha=None, beta=[Hang()]) as running:
+        running["alpha"].script = [RoleOnly(), Gate(running["beta"].requested), Delta("a"), Hang()]
+        async with socket_with(running, chat_body(stream=True)) as (reader, writer):
             await reader.readuntil(b'"a"')
             writer.close()
-            await stage["alpha"].reach(disconnects_mid_stream=1)
-            await stage["beta"].reach(disconnects_before_first_token=1)
-        call = await stage.call()
-        assert await stage.outcomes() == {"alpha": "client_gone", "beta": "lost"}
+            await running["alpha"].reach(disconnects_mid_stream=1)
+            await running["beta"].reach(disconnects_before_first_token=1)
+        call = await running.call()
+        assert await running.outcomes() == {"alpha": "client_gone", "beta": "lost"}
     assert (call["status_code"], call["error_kind"]) == (499, "client_disconnected")
     assert call["ttft_ms"] > 0
 
 
 async def test_hanging_up_on_an_answer_that_is_being_gathered_stops_it(serve: Serve) -> None:
-    async with serve(alpha=[RoleOnly(), Delta("a"), Hang()]) as stage:
-        async with socket_with(stage, chat_body()) as (_, writer):
-            await stage["alpha"].requested.wait()
+    async with serve(alpha=[RoleOnly(), Delta("a"), Hang()]) as running:
+        async with socket_with(running, chat_body()) as (_, writer):
+            await running["alpha"].requested.wait()
             writer.close()
-            await stage["alpha"].reach(disconnects=1)
-        assert (await stage.call())["status_code"] == 499
+            await running["alpha"].reach(disconnects=1)
+        assert (await running.call())["status_code"] == 499
 
 
 async def test_hanging_up_on_embeddings_stops_them(serve: Serve) -> None:
-    async with serve(alpha=[Hang()]) as stage:
-        async with socket_with(stage, {"model": MODEL, "input": "x"}, "/v1/embeddings") as (_, writer):
-            await stage["alpha"].requested.wait()
+    async with serve(alpha=[Hang()]) as running:
+        async with socket_with(running, {"model": MODEL, "input": "x"}, "/v1/embeddings") as (_, writer):
+            await running["alpha"].requested.wait()
             writer.close()
-            await stage["alpha"].reach(disconnects=1)
-        assert (await stage.call())["status_code"] == 499
-        assert await stage.outcomes() == {"alpha": "client_gone"}
+            await running["alpha"].reach(disconnects=1)
+        assert (await running.call())["status_code"] == 499
+        assert await running.outcomes() == {"alpha": "client_gone"}
 
 
 async def test_the_openai_sdk_closing_its_stream_counts_as_hanging_up(serve: Serve) -> None:
-    async with serve(alpha=[RoleOnly(), Delta("a"), Hang()]) as stage:
-        stream = await stage.sdk.chat.completions.create(**chat_body(stream=True))
+    async with serve(alpha=[RoleOnly(), Delta("a"), Hang()]) as running:
+        stream = await running.sdk.chat.completions.create(**chat_body(stream=True))
         assert await anext(aiter(stream))
         await stream.close()
-        await stage["alpha"].reach(disconnects_mid_stream=1)
-        assert await stage.outcomes() == {"alpha": "client_gone"}
+        await running["alpha"].reach(disconnects_mid_stream=1)
+        assert await running.outcomes() == {"alpha": "client_gone"}
 
 
 async def test_a_client_that_leaves_while_its_body_is_on_the_way_launches_nothing(serve: Serve) -> None:
-    async with serve() as stage:
-        host, _, port = stage.url.removeprefix("http://").partition(":")
+    async with serve() as running:
+        host, _, port = running.url.removeprefix("http://").partition(":")
         _, writer = await asyncio.open_connection(host, int(port))
         head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         writer.write(f'{head}content-length: 1000\r\n\r\n{{"model":'.encode())
         await writer.drain()
         writer.transport.abort()
-        async with stage.get("/health/live") as response:  # served after the break was noticed, or crashed
+        async with running.get("/health/live") as response:  # served after the break was noticed, or crashed
             assert response.status == 200
-        assert await stage.rows("select * from calls") == []
-        assert stage.requests == 0
+        assert await running.rows("select * from calls") == []
+        assert running.requests == 0
 
 
 async def test_whoever_hangs_up_leaves_the_others_alone(serve: Serve) -> None:
-    async with serve(alpha=answer("still here"), config=single()) as stage:
-        stage["alpha"].once([Hang()])
-        async with socket_with(stage, chat_body(stream=True)) as (_, writer):
-            await stage["alpha"].requested.wait()
-            async with stage.chat() as response:
+    async with serve(alpha=answer("still here"), config=single()) as running:
+        running["alpha"].once([Hang()])
+        async with socket_with(running, chat_body(stream=True)) as (_, writer):
+            await running["alpha"].requested.wait()
+            async with running.chat() as response:
                 writer.close()
                 assert b"still here" in await response.read()
-            await stage["alpha"].reach(disconnects=1, completions=1)
+            await running["alpha"].reach(disconnects=1, completions=1)

@@ -11,7 +11,7 @@ import msgspec
 import trustme
 from structlog.typing import EventDict
 
-from tests.app.gateway.stage import Serve, Stage
+from tests.app.gateway.running_gateway import RunningGateway, Serve
 
 KEY = "hs-key-of-a-client"
 CLIENTS = {"someone": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest()}}
@@ -29,13 +29,13 @@ def forwarded(*clients: str, request: bytes = LIVE) -> bytes:
     return request.replace(b"\r\n\r\n", f"\r\nx-forwarded-for: {', '.join(clients)}\r\n\r\n".encode())
 
 
-def accepted(stage: Stage) -> float:
-    return stage.gateway.metrics._cells[stage.gateway.metrics._accepted]
+def accepted(running: RunningGateway) -> float:
+    return running.gateway.metrics._cells[running.gateway.metrics._accepted]
 
 
-async def counted(stage: Stage) -> dict[str, float]:
+async def counted(running: RunningGateway) -> dict[str, float]:
     """Return what the metrics say of connections, by what they call it."""
-    page, _ = await stage.gateway.metrics.render()
+    page, _ = await running.gateway.metrics.render()
     lines = (line for line in page.decode().splitlines() if line.startswith("holeshot_connections"))
     return {name.removeprefix("holeshot_connections"): float(value) for name, value in map(str.split, lines)}
 
@@ -78,16 +78,18 @@ class Caller:
 
 
 @asynccontextmanager
-async def calling(stage: Stage, number: int = 1, *, source: str = "127.0.0.1") -> AsyncIterator[list[Caller]]:
+async def calling(
+    running: RunningGateway, number: int = 1, *, source: str = "127.0.0.1"
+) -> AsyncIterator[list[Caller]]:
     """Open connections, one after the other, each once the gateway knows the one before."""
-    host, _, port = stage.url.removeprefix("http://").rpartition(":")
+    host, _, port = running.url.removeprefix("http://").rpartition(":")
     callers = []
     try:
         for _ in range(number):
-            known = accepted(stage)
+            known = accepted(running)
             reader, writer = await asyncio.open_connection(host, int(port), local_addr=(source, 0))
             callers.append(Caller(reader, writer))
-            while accepted(stage) == known:  # noqa: ASYNC110 - nobody is told
+            while accepted(running) == known:  # noqa: ASYNC110 - nobody is told
                 await asyncio.sleep(0)
         yield callers
     finally:
@@ -96,71 +98,71 @@ async def calling(stage: Stage, number: int = 1, *, source: str = "127.0.0.1") -
 
 
 async def test_an_address_that_is_silent_keeps_neither_others_nor_itself_out(serve: Serve) -> None:
-    async with serve(config=limits(max_per_address=3)) as stage, calling(stage, 4) as silent:
-        async with calling(stage, source=OTHER) as [other]:
+    async with serve(config=limits(max_per_address=3)) as running, calling(running, 4) as silent:
+        async with calling(running, source=OTHER) as [other]:
             assert await other.ask() == 200
-        async with calling(stage) as [same]:
+        async with calling(running) as [same]:
             assert await same.ask() == 200
         assert [await each.rest() for each in silent[:2]] == [b"", b""]  # the longest silent ones
         assert [await each.ask() for each in silent[2:]] == [200, 200]
-        assert (await counted(stage))['_cut_total{reason="address"}'] == 2
+        assert (await counted(running))['_cut_total{reason="address"}'] == 2
 
 
 async def test_when_there_are_too_many_in_all_the_longest_silent_makes_room_wherever_it_is_from(serve: Serve) -> None:
     async with (
-        serve(config=limits(max=3)) as stage,
-        calling(stage, source=OTHER) as [first],
-        calling(stage) as [second],
-        calling(stage, source="127.0.0.3") as [third],
+        serve(config=limits(max=3)) as running,
+        calling(running, source=OTHER) as [first],
+        calling(running) as [second],
+        calling(running, source="127.0.0.3") as [third],
     ):
         assert await first.ask() == 200  # so that it is not the longest silent one
-        async with calling(stage, source="127.0.0.4") as [newest]:
+        async with calling(running, source="127.0.0.4") as [newest]:
             assert await second.rest() == b""
             assert [await each.ask() for each in (first, third, newest)] == [200, 200, 200]
-        assert (await counted(stage))['_cut_total{reason="strangers"}'] == 1
+        assert (await counted(running))['_cut_total{reason="strangers"}'] == 1
 
 
 async def test_a_connection_on_which_a_request_was_admitted_is_no_strangers(serve: Serve) -> None:
-    async with serve(config=limits(max=2, max_per_address=1)) as stage, calling(stage, 1) as [client]:
+    async with serve(config=limits(max=2, max_per_address=1)) as running, calling(running, 1) as [client]:
         assert await client.ask(MODELS) == 200
-        async with calling(stage, 3) as silent:
+        async with calling(running, 3) as silent:
             assert [await each.rest() for each in silent[:2]] == [b"", b""]
             assert await client.ask() == 200
             assert await silent[2].ask() == 200
-            found = await counted(stage)
+            found = await counted(running)
     assert (found[""], found["_unadmitted"], found["_accepted_total"]) == (2, 1, 4)
 
 
 async def test_a_refused_key_admits_nobody(serve: Serve) -> None:
-    async with serve(config=limits(max_per_address=1)) as stage, calling(stage) as [refused]:
+    async with serve(config=limits(max_per_address=1)) as running, calling(running) as [refused]:
         assert await refused.ask(MODELS.replace(KEY.encode(), b"hs-wrong")) == 401
-        async with calling(stage) as [newest]:
+        async with calling(running) as [newest]:
             assert await refused.rest() == b""
             assert await newest.ask() == 200
 
 
 async def test_with_no_room_for_more_connections_a_stranger_goes_before_a_client(serve: Serve) -> None:
-    async with serve(config=limits()) as stage:
-        stage.connections._most = 2
-        async with calling(stage, 2) as [client, stranger]:
+    async with serve(config=limits()) as running:
+        running.connections._most = 2
+        async with calling(running, 2) as [client, stranger]:
             assert await client.ask(MODELS) == 200
-            async with calling(stage) as [newest]:
+            async with calling(running) as [newest]:
                 assert await stranger.rest() == b""
                 assert await newest.ask(MODELS) == 200
-                async with calling(stage) as [refused]:
+                async with calling(running) as [refused]:
                     assert await refused.rest() == b""
                     assert [await each.ask() for each in (client, newest)] == [200, 200]
-        assert (await counted(stage))['_cut_total{reason="descriptors"}'] == 2
+        assert (await counted(running))['_cut_total{reason="descriptors"}'] == 2
 
 
 async def test_who_says_nothing_is_cut_without_a_word(serve: Serve) -> None:
-    async with serve(config=limits(headers_timeout_s=0.3)) as stage, calling(stage) as [silent]:
+    async with serve(config=limits(headers_timeout_s=0.3)) as running, calling(running) as [silent]:
         assert await silent.rest() == b""
-        assert (await counted(stage))['_cut_total{reason="late_head"}'] == 1
+        assert (await counted(running))['_cut_total{reason="late_head"}'] == 1
 
 
 async def test_headers_that_come_in_drops_are_not_waited_for(serve: Serve) -> None:
-    async with serve(config=limits(headers_timeout_s=0.3)) as stage, calling(stage) as [slow]:
+    async with serve(config=limits(headers_timeout_s=0.3)) as running, calling(running) as [slow]:
         assert await slow.ask() == 200
 
         async def drip() -> None:
@@ -173,11 +175,11 @@ async def test_headers_that_come_in_drops_are_not_waited_for(serve: Serve) -> No
         assert told(await slow.rest()) == (408, "headers_timeout")
         dripping.cancel()
         await asyncio.gather(dripping, return_exceptions=True)
-        assert (await counted(stage))['_cut_total{reason="late_head"}'] == 1
+        assert (await counted(running))['_cut_total{reason="late_head"}'] == 1
 
 
 async def test_headers_without_an_end_are_not_kept(serve: Serve) -> None:
-    async with serve(config=limits()) as stage, calling(stage) as [endless]:
+    async with serve(config=limits()) as running, calling(running) as [endless]:
         for _ in range(2):  # what came with an earlier request does not count
             for number in range(3):
                 line = b"x-%d: %s\r\n" % (number, b"x" * 6_000)
@@ -187,31 +189,31 @@ async def test_headers_without_an_end_are_not_kept(serve: Serve) -> None:
         for number in range(6):
             endless.say(b"x-%d: %s\r\n" % (number, b"x" * 6_000))
         assert told(await endless.rest()) == (431, "headers_too_large")
-        assert (await counted(stage))['_cut_total{reason="large_head"}'] == 1
+        assert (await counted(running))['_cut_total{reason="large_head"}'] == 1
 
 
 async def test_headers_in_several_pieces_that_come_in_time_are_taken(serve: Serve) -> None:
-    async with serve(config=limits()) as stage, calling(stage) as [caller]:
+    async with serve(config=limits()) as running, calling(running) as [caller]:
         for _ in range(2):
             for piece in (LIVE[:5], LIVE[5:20]):
                 caller.say(piece)
                 await asyncio.sleep(0)
             assert await caller.ask(LIVE[20:]) == 200
-        assert not stage.connections._owing
+        assert not running.connections._owing
 
 
 async def test_a_kept_connection_owes_nothing_between_its_requests(serve: Serve) -> None:
-    async with serve(config=limits()) as stage, calling(stage) as [caller]:
-        assert len(stage.connections._owing) == 1
+    async with serve(config=limits()) as running, calling(running) as [caller]:
+        assert len(running.connections._owing) == 1
         for request in (LIVE, MODELS, LIVE):
             assert await caller.ask(request) == 200
-            assert not stage.connections._owing
-        assert stage.connections._look is None
+            assert not running.connections._owing
+        assert running.connections._look is None
 
 
 async def test_a_trusted_proxys_connections_are_counted_by_who_it_says_they_are_for(serve: Serve) -> None:
     config = {**limits(max_per_address=1), "trusted_proxies": ["127.0.0.1/32", "10.0.0.0/8"]}
-    async with serve(config=config) as stage, calling(stage, 4) as [one, two, three, four]:
+    async with serve(config=config) as running, calling(running, 4) as [one, two, three, four]:
         # The first of two addresses is what the client said itself; one of the proxy's own speaks for nobody.
         assert await one.ask(forwarded("192.0.2.1")) == 200
         assert await two.ask(forwarded("192.0.2.1", "192.0.2.2")) == 200
@@ -221,15 +223,15 @@ async def test_a_trusted_proxys_connections_are_counted_by_who_it_says_they_are_
 
 
 async def test_who_is_not_trusted_cannot_say_that_it_is_somebody_else(serve: Serve) -> None:
-    async with serve(config=limits(max_per_address=1)) as stage, calling(stage) as [one]:
+    async with serve(config=limits(max_per_address=1)) as running, calling(running) as [one]:
         assert await one.ask(forwarded("192.0.2.1")) == 200
-        async with calling(stage) as [two]:
+        async with calling(running) as [two]:
             assert await one.rest() == b""
             assert await two.ask(forwarded("192.0.2.2")) == 200
 
 
 async def test_many_that_are_cut_make_one_line_of_the_log(serve: Serve, logged: list[EventDict]) -> None:
-    async with serve(config=limits(max_per_address=1)) as stage, calling(stage, 4):
+    async with serve(config=limits(max_per_address=1)) as running, calling(running, 4):
         [line] = [entry for entry in logged if entry["event"] == "connections.cut"]
         assert line["address"] == 1
     first, rest = [entry for entry in logged if entry["event"] == "connections.cut"]
@@ -237,11 +239,11 @@ async def test_many_that_are_cut_make_one_line_of_the_log(serve: Serve, logged: 
 
 
 async def test_limits_that_are_changed_count_at_once(serve: Serve) -> None:
-    async with serve(config=limits()) as stage, calling(stage, 2) as [one, two]:
-        settings = stage.gateway.context.settings
+    async with serve(config=limits()) as running, calling(running, 2) as [one, two]:
+        settings = running.gateway.context.settings
         fewer = settings.connections.model_copy(update={"max_per_address": 2})
-        stage.gateway.reload(settings.model_copy(update={"connections": fewer}))
-        async with calling(stage) as [three]:
+        running.gateway.reload(settings.model_copy(update={"connections": fewer}))
+        async with calling(running) as [three]:
             assert await one.rest() == b""
             assert [await each.ask() for each in (two, three)] == [200, 200]
 
@@ -252,16 +254,16 @@ async def test_handshakes_that_are_begun_keep_nobody_out(serve: Serve) -> None:
     authority.issue_cert("127.0.0.1").configure_cert(context)
     trust = ssl.create_default_context()
     authority.configure_trust(trust)
-    async with serve(config=limits(max_per_address=2)) as stage:
-        stage.connections.ssl_context = context
-        async with calling(stage, 3) as begun:
+    async with serve(config=limits(max_per_address=2)) as running:
+        running.connections.ssl_context = context
+        async with calling(running, 3) as begun:
             for each in begun:
                 each.say(b"\x16\x03\x01\x02")
             assert await begun[0].rest() == b""
-            port = int(stage.url.rpartition(":")[2])
+            port = int(running.url.rpartition(":")[2])
             reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
             assert await begun[1].rest() == b""
             assert await Caller(reader, writer).ask(MODELS) == 200
-            assert len(stage.connections._opening) == 1  # the third one's
+            assert len(running.connections._opening) == 1  # the third one's
             writer.close()
-        assert (await counted(stage))['_cut_total{reason="address"}'] == 2
+        assert (await counted(running))['_cut_total{reason="address"}'] == 2

@@ -12,7 +12,7 @@ import yaml
 
 from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.process import CHECKOUT, GatewayProcess, started
-from tests.app.gateway.stage import configuration
+from tests.app.gateway.running_gateway import configuration
 
 SCRIPTS = CHECKOUT / "config" / "container"
 

@@ -12,7 +12,7 @@ import aiohttp
 from providers.simulator.script import Delta, Gate, RoleOnly, Step, answer
 from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.process import GatewayProcess, started
-from tests.app.gateway.stage import chat_body, configuration
+from tests.app.gateway.running_gateway import chat_body, configuration
 
 STREAMS = 50
 

@@ -8,7 +8,7 @@ import pytest
 
 from providers.simulator.script import Delta, Drop, Hang, Raw, Status
 from providers.sse import events
-from tests.app.gateway.stage import MODEL, Serve
+from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.gateway.test_admission import clients, key_of
 
 MESSAGE: dict[str, Any] = {
@@ -85,15 +85,15 @@ def providers(**settings: Any) -> dict[str, Any]:
 async def test_in_its_own_dialect_every_byte_passes_untouched(
     serve: Serve, path: str, api: str, body: dict[str, Any], sent: bytes
 ) -> None:
-    async with serve(alpha=[Raw(sent, token=True)], **providers(alpha=speaking(api))) as stage:
-        async with stage.post({**body, "stream": True}, path=path) as response:
+    async with serve(alpha=[Raw(sent, token=True)], **providers(alpha=speaking(api))) as running:
+        async with running.post({**body, "stream": True}, path=path) as response:
             assert (response.status, await response.read()) == (200, sent)
-        [received] = stage["alpha"].received
+        [received] = running["alpha"].received
         added: dict[str, Any] = {"store": False} if api == "responses" else {}
         if api == "completions":
             added = {"stream_options": {"include_usage": True}}
         assert received.body == {**body, **added, "model": "m", "stream": True}
-        call = await stage.call()
+        call = await running.call()
         assert (call["endpoint"], call["status_code"], call["error_kind"]) == (api, 200, None)
         assert call["ttft_ms"] is not None
         if api == "messages":
@@ -101,8 +101,8 @@ async def test_in_its_own_dialect_every_byte_passes_untouched(
 
 
 async def test_a_whole_message_is_gathered_from_the_events(serve: Serve) -> None:
-    async with serve(alpha=[Raw(MESSAGE_BYTES, token=True)], **providers(alpha=speaking("messages"))) as stage:
-        async with stage.post(MESSAGE, path="/v1/messages") as response:
+    async with serve(alpha=[Raw(MESSAGE_BYTES, token=True)], **providers(alpha=speaking("messages"))) as running:
+        async with running.post(MESSAGE, path="/v1/messages") as response:
             said = await response.json()
         assert said["content"] == [{"type": "text", "text": "Hello"}]
         assert (said["id"], said["new"], said["stop_reason"]) == ("msg_1", 1, "end_turn")
@@ -121,11 +121,11 @@ async def test_deployments_of_three_dialects_race_in_the_clients_own(serve: Serv
         }
     }
     body = {key: value for key, value in MESSAGE.items() if key != "a_field_of_the_future"}
-    async with serve(**scripts, **config) as stage:
+    async with serve(**scripts, **config) as running:
         for name, text in (("alpha", "Hello"), ("beta", "Hello there!"), ("gamma", "Hello")):
             others = [other for other in scripts if other != name]
             provider = {"provider": {"only": [name], "ignore": others}}
-            async with stage.post({**body, **provider, "stream": True}, path="/v1/messages") as response:
+            async with running.post({**body, **provider, "stream": True}, path="/v1/messages") as response:
                 stream = await response.read()
             kinds = [msgspec.json.decode(each.data)["type"] for each in events(stream)]
             assert (kinds[0], kinds[-1]) == ("message_start", "message_stop")
@@ -135,8 +135,8 @@ async def test_deployments_of_three_dialects_race_in_the_clients_own(serve: Serv
 
 
 async def test_a_chat_client_is_answered_by_a_messages_deployment(serve: Serve) -> None:
-    async with serve(alpha=[Raw(MESSAGE_BYTES, token=True)], **providers(alpha=speaking("messages"))) as stage:
-        stream = await stage.sdk.chat.completions.create(
+    async with serve(alpha=[Raw(MESSAGE_BYTES, token=True)], **providers(alpha=speaking("messages"))) as running:
+        stream = await running.sdk.chat.completions.create(
             model=MODEL,
             messages=[{"role": "user", "content": "Hi"}],
             stream=True,
@@ -151,8 +151,8 @@ async def test_a_chat_client_is_answered_by_a_messages_deployment(serve: Serve) 
 
 async def test_a_messages_stream_that_breaks_off_ends_in_an_error_of_its_own_shape(serve: Serve) -> None:
     script = [Raw(MESSAGE_START + MESSAGE_TEXT[0] + MESSAGE_TEXT[2], token=True), Drop()]
-    async with serve(alpha=script, **providers(alpha=speaking("messages"))) as stage:
-        async with stage.post({**MESSAGE, "stream": True}, path="/v1/messages") as response:
+    async with serve(alpha=script, **providers(alpha=speaking("messages"))) as running:
+        async with running.post({**MESSAGE, "stream": True}, path="/v1/messages") as response:
             last = events(await response.read())[-1]
         said = json.loads(last.data)
         assert last.raw.startswith(b"event: error\n")
@@ -160,9 +160,9 @@ async def test_a_messages_stream_that_breaks_off_ends_in_an_error_of_its_own_sha
 
 
 async def test_a_translated_answer_that_breaks_off_is_no_whole_one(serve: Serve) -> None:
-    async with serve(alpha=[Delta("Hel"), Drop()]) as stage:
+    async with serve(alpha=[Delta("Hel"), Drop()]) as running:
         body = {key: value for key, value in MESSAGE.items() if key != "a_field_of_the_future"}
-        async with stage.post({**body, "stream": True}, path="/v1/messages") as response:
+        async with running.post({**body, "stream": True}, path="/v1/messages") as response:
             kinds = [json.loads(each.data)["type"] for each in events(await response.read())]
         assert kinds[-1] == "error"
         assert "message_stop" not in kinds
@@ -171,8 +171,8 @@ async def test_a_translated_answer_that_breaks_off_is_no_whole_one(serve: Serve)
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503])
 async def test_errors_have_the_shape_of_anthropic(serve: Serve, status: int) -> None:
     script = [Status(status, {"type": "error", "error": {"type": "overloaded_error", "message": "no."}})]
-    async with serve(alpha=script, **providers(alpha=speaking("messages"))) as stage:
-        async with stage.post(MESSAGE, path="/v1/messages") as response:
+    async with serve(alpha=script, **providers(alpha=speaking("messages"))) as running:
+        async with running.post(MESSAGE, path="/v1/messages") as response:
             said = await response.json()
         assert said["type"] == "error"
         assert set(said["error"]) >= {"type", "message"}
@@ -181,7 +181,7 @@ async def test_errors_have_the_shape_of_anthropic(serve: Serve, status: int) -> 
 
 
 async def test_requests_that_make_no_sense_are_told_in_the_dialects_own_shape(serve: Serve) -> None:
-    async with serve(alpha=None) as stage:
+    async with serve(alpha=None) as running:
         for body, status, kind in [
             ({"model": "nobody", "max_tokens": 1, "messages": [{}]}, 404, "not_found_error"),
             ({"model": MODEL, "messages": [{}]}, 400, "invalid_request_error"),
@@ -189,10 +189,10 @@ async def test_requests_that_make_no_sense_are_told_in_the_dialects_own_shape(se
             ({"max_tokens": 1, "messages": [{}]}, 400, "invalid_request_error"),
             ({**MESSAGE, "stream": "yes"}, 400, "invalid_request_error"),
         ]:
-            async with stage.post(body, path="/v1/messages") as response:
+            async with running.post(body, path="/v1/messages") as response:
                 assert (response.status, (await response.json())["error"]["type"]) == (status, kind)
         body = {"model": MODEL, "max_tokens": 1, "messages": [{"role": "user"}]}  # translated, so we must understand it
-        async with stage.post(body, path="/v1/messages") as response:
+        async with running.post(body, path="/v1/messages") as response:
             assert (await response.json())["error"]["message"] == "messages[0].content: Field required"
         for path, body, param in [
             ("/v1/responses", {"model": MODEL}, "input"),
@@ -200,74 +200,74 @@ async def test_requests_that_make_no_sense_are_told_in_the_dialects_own_shape(se
             ("/v1/responses", {"model": MODEL, "input": "Hi", "tools": 5}, "tools"),
             ("/v1/completions", {"model": MODEL}, "prompt"),
         ]:
-            async with stage.post(body, path=path) as response:
+            async with running.post(body, path=path) as response:
                 error = (await response.json())["error"]
                 assert (response.status, error["param"], error["type"]) == (400, param, "invalid_request_error")
 
 
 async def test_store_is_false_unless_the_client_or_the_operator_says_otherwise(serve: Serve) -> None:
-    async with serve(alpha=[Raw(RESPONSE_BYTES)], beta=[Raw(RESPONSE_BYTES)], **NATIVE) as stage:
-        async with stage.post({"model": MODEL, "input": "Hi"}, path="/v1/responses") as response:
+    async with serve(alpha=[Raw(RESPONSE_BYTES)], beta=[Raw(RESPONSE_BYTES)], **NATIVE) as running:
+        async with running.post({"model": MODEL, "input": "Hi"}, path="/v1/responses") as response:
             assert (response.status, response.headers["x-holeshot-store"]) == (200, "false")
             assert response.headers["x-holeshot-launched"] == "2"
-        async with stage.post({"model": MODEL, "input": "Hi", "store": True}, path="/v1/responses") as response:
+        async with running.post({"model": MODEL, "input": "Hi", "store": True}, path="/v1/responses") as response:
             assert "x-holeshot-store" not in response.headers
             assert response.headers["x-holeshot-launched"] == "1"
 
 
 async def test_a_stored_response_is_continued_where_it_was_made(serve: Serve) -> None:
-    async with serve(alpha=[Raw(RESPONSE_BYTES)], beta=[Raw(RESPONSE_BYTES)], **NATIVE) as stage:
+    async with serve(alpha=[Raw(RESPONSE_BYTES)], beta=[Raw(RESPONSE_BYTES)], **NATIVE) as running:
         for stream in (False, True):
             body = {"model": MODEL, "input": "Hi", "store": True, "stream": stream}
-            async with stage.post(body, path="/v1/responses") as response:
+            async with running.post(body, path="/v1/responses") as response:
                 await response.read()
                 made_by = response.headers["x-holeshot-provider"]
             for _ in range(5):
                 further = {"model": MODEL, "input": "And?", "previous_response_id": "resp_abc"}
-                async with stage.post(further, path="/v1/responses") as response:
+                async with running.post(further, path="/v1/responses") as response:
                     assert (response.status, response.headers["x-holeshot-provider"]) == (200, made_by)
 
 
 async def test_a_response_nobody_knows_cannot_be_continued(serve: Serve) -> None:
-    async with serve(alpha=[Raw(RESPONSE_BYTES)], **providers(alpha=speaking("responses"))) as stage:
+    async with serve(alpha=[Raw(RESPONSE_BYTES)], **providers(alpha=speaking("responses"))) as running:
         body = {"model": MODEL, "input": "And?", "previous_response_id": "resp_other"}
-        async with stage.post(body, path="/v1/responses") as response:
+        async with running.post(body, path="/v1/responses") as response:
             said = (await response.json())["error"]
         assert (response.status, said["param"]) == (404, "previous_response_id")
         assert "resp_other" in said["message"]
-        assert stage.requests == 0
+        assert running.requests == 0
 
 
 async def test_a_raw_prompt_is_never_asked_of_a_chat_api(serve: Serve) -> None:
-    async with serve(alpha=None, **providers(alpha=speaking("chat"))) as stage:
-        async with stage.post({"model": MODEL, "prompt": "Once"}, path="/v1/completions") as response:
+    async with serve(alpha=None, **providers(alpha=speaking("chat"))) as running:
+        async with running.post({"model": MODEL, "prompt": "Once"}, path="/v1/completions") as response:
             said = (await response.json())["error"]
         assert (response.status, said["code"]) == (400, "unsupported_by_deployments")
         assert "alpha/m" in said["message"]
-        assert stage.requests == 0
+        assert running.requests == 0
 
 
 async def test_a_path_the_provider_does_not_have_does_not_put_its_chat_out(serve: Serve) -> None:
-    async with serve(alpha=None, **providers(alpha=speaking("chat", "responses"))) as stage:
-        stage["alpha"].once([Status(404, {"detail": "Not Found"})])
-        async with stage.post({"model": MODEL, "input": "Hi"}, path="/v1/responses") as response:
+    async with serve(alpha=None, **providers(alpha=speaking("chat", "responses"))) as running:
+        running["alpha"].once([Status(404, {"detail": "Not Found"})])
+        async with running.post({"model": MODEL, "input": "Hi"}, path="/v1/responses") as response:
             assert response.status == 424
             assert "correct 'base_url' or 'apis'" in (await response.json())["error"]["message"]
-        async with stage.chat() as response:
+        async with running.chat() as response:
             assert response.status == 200
-        board = stage.gateway.steering.leaderboard(MODEL).deployments
+        board = running.gateway.steering.leaderboard(MODEL).deployments
         assert [row.state for row in board] == ["ok"]
 
 
 async def test_a_messages_client_that_hangs_up_is_seen_at_the_provider(serve: Serve) -> None:
     script = [Raw(MESSAGE_START + MESSAGE_TEXT[0] + MESSAGE_TEXT[2], token=True), Hang()]
-    async with serve(alpha=script, beta=script, **NATIVE_MESSAGES) as stage:
-        async with stage.post({**MESSAGE, "stream": True}, path="/v1/messages") as response:
+    async with serve(alpha=script, beta=script, **NATIVE_MESSAGES) as running:
+        async with running.post({**MESSAGE, "stream": True}, path="/v1/messages") as response:
             await response.content.readany()
         for name in ("alpha", "beta"):
-            if stage[name].counts.requests:
-                await stage[name].reach(disconnects=1)
-        assert (await stage.call())["status_code"] == 499
+            if running[name].counts.requests:
+                await running[name].reach(disconnects=1)
+        assert (await running.call())["status_code"] == 499
 
 
 NATIVE = providers(alpha=speaking("responses"), beta=speaking("responses"))
@@ -282,15 +282,15 @@ async def test_thoughts_of_another_providers_model_are_not_sent_back_to_who_woul
         {"role": "assistant", "content": [thought, {"type": "text", "text": "Yes"}]},
     ]
     body = {"model": MODEL, "max_tokens": 9, "messages": [*said, {"role": "user", "content": "And?"}]}
-    async with serve(alpha=[Raw(MESSAGE_BYTES, token=True)], beta=[Raw(RESPONSE_BYTES)], **config) as stage:
-        async with stage.post({**body, "provider": {"only": ["alpha"]}}, path="/v1/messages") as response:
+    async with serve(alpha=[Raw(MESSAGE_BYTES, token=True)], beta=[Raw(RESPONSE_BYTES)], **config) as running:
+        async with running.post({**body, "provider": {"only": ["alpha"]}}, path="/v1/messages") as response:
             assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "messages[1].content[0]")
-        assert stage["alpha"].received[0].body["messages"][1]["content"] == [{"type": "text", "text": "Yes"}]
+        assert running["alpha"].received[0].body["messages"][1]["content"] == [{"type": "text", "text": "Yes"}]
         items = [{"type": "reasoning", "id": "rs_translated_1_0", "summary": []}, {"role": "user", "content": "And?"}]
         asked = {"model": MODEL, "input": items, "provider": {"only": ["beta"]}}
-        async with stage.post(asked, path="/v1/responses") as response:
+        async with running.post(asked, path="/v1/responses") as response:
             assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "input[0]")
-        assert stage["beta"].received[0].body["input"] == items[1:]
+        assert running["beta"].received[0].body["input"] == items[1:]
 
 
 @pytest.mark.parametrize(
@@ -307,32 +307,32 @@ async def test_messages_race_unless_the_provider_acts_for_them(
     serve: Serve, fields: dict[str, Any], launched: str
 ) -> None:
     scripts = {"alpha": [Raw(MESSAGE_BYTES)], "beta": [Raw(MESSAGE_BYTES)]}
-    async with serve(**scripts, **NATIVE_MESSAGES) as stage:
-        async with stage.post({**MESSAGE, **fields}, path="/v1/messages") as response:
+    async with serve(**scripts, **NATIVE_MESSAGES) as running:
+        async with running.post({**MESSAGE, **fields}, path="/v1/messages") as response:
             await response.read()
         assert (response.status, response.headers["x-holeshot-launched"]) == (200, launched)
 
 
 async def test_a_stored_response_is_its_own_clients_alone(serve: Serve) -> None:
     config = {**NATIVE["config"], **clients(plain={}, guest={})}
-    async with serve(alpha=[Raw(RESPONSE_BYTES)], beta=[Raw(RESPONSE_BYTES)], config=config) as stage:
+    async with serve(alpha=[Raw(RESPONSE_BYTES)], beta=[Raw(RESPONSE_BYTES)], config=config) as running:
         stored = {"model": MODEL, "input": "Hi", "store": True}
-        async with stage.post(stored, path="/v1/responses", headers=key_of("plain")) as response:
+        async with running.post(stored, path="/v1/responses", headers=key_of("plain")) as response:
             assert response.status == 200
         further = {"model": MODEL, "input": "What was said?", "previous_response_id": "resp_abc"}
-        async with stage.post(further, path="/v1/responses", headers=key_of("guest")) as response:
+        async with running.post(further, path="/v1/responses", headers=key_of("guest")) as response:
             assert (response.status, (await response.json())["error"]["param"]) == (404, "previous_response_id")
-        assert stage.requests == 1
-        async with stage.post(further, path="/v1/responses", headers=key_of("plain")) as response:
+        assert running.requests == 1
+        async with running.post(further, path="/v1/responses", headers=key_of("plain")) as response:
             assert response.status == 200
 
 
 async def test_a_field_is_told_as_dropped_whatever_its_name(serve: Serve) -> None:
     deployment = {"deployment": "alpha/m", "drop_params": True}
-    async with serve(alpha=None, config={"models": {MODEL: {"deployments": [deployment]}}}) as stage:
+    async with serve(alpha=None, config={"models": {MODEL: {"deployments": [deployment]}}}) as running:
         odd = {"x\r\nset-cookie: a=b": 1, "größe": 2, **{f"field_{number}_{'x' * 20}": number for number in range(200)}}
         for stream in (False, True):
-            async with stage.post({**MESSAGE, **odd, "stream": stream}, path="/v1/messages") as response:
+            async with running.post({**MESSAGE, **odd, "stream": stream}, path="/v1/messages") as response:
                 assert (response.status, "set-cookie" in response.headers) == (200, False)
                 assert response.headers["x-holeshot-dropped"].endswith(" more")
                 assert len(response.headers["x-holeshot-dropped"]) < 2100
@@ -340,19 +340,19 @@ async def test_a_field_is_told_as_dropped_whatever_its_name(serve: Serve) -> Non
 
 async def test_a_response_that_nobody_stored_is_not_gone_on_from(serve: Serve) -> None:
     deployment = {"deployment": "alpha/m", "drop_params": True}
-    async with serve(alpha=None, config={"models": {MODEL: {"deployments": [deployment]}}}) as stage:
-        async with stage.post({"model": MODEL, "input": "Hi", "store": True}, path="/v1/responses") as response:
+    async with serve(alpha=None, config={"models": {MODEL: {"deployments": [deployment]}}}) as running:
+        async with running.post({"model": MODEL, "input": "Hi", "store": True}, path="/v1/responses") as response:
             assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "store")
             made = (await response.json())["id"]
         further = {"model": MODEL, "input": "And?", "previous_response_id": made}
-        async with stage.post(further, path="/v1/responses") as response:
+        async with running.post(further, path="/v1/responses") as response:
             assert (response.status, (await response.json())["error"]["param"]) == (404, "previous_response_id")
 
 
 @pytest.mark.parametrize("said", [{"conversation": "conv_1"}, {"prompt": {"id": "pmpt_1"}}])
 async def test_what_was_said_so_far_is_never_dropped(serve: Serve, said: dict[str, Any]) -> None:
     deployment = {"deployment": "alpha/m", "drop_params": True}
-    async with serve(alpha=None, config={"models": {MODEL: {"deployments": [deployment]}}}) as stage:
-        async with stage.post({"model": MODEL, "input": "And?", **said}, path="/v1/responses") as response:
+    async with serve(alpha=None, config={"models": {MODEL: {"deployments": [deployment]}}}) as running:
+        async with running.post({"model": MODEL, "input": "And?", **said}, path="/v1/responses") as response:
             assert (response.status, (await response.json())["error"]["code"]) == (400, "unsupported_by_deployments")
-        assert stage.requests == 0
+        assert running.requests == 0

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.settings.problems import ConfigurationError
 from providers.simulator.script import Gate, Hang, Status, answer
-from tests.app.gateway.stage import MODEL, Serve, read, single
+from tests.app.gateway.running_gateway import MODEL, Serve, read, single
 
 
 def deployments(*items: Any, **model: Any) -> dict[str, Any]:
@@ -35,14 +35,14 @@ async def test_what_a_deployment_cannot_answer_is_never_sent_to_it(
     serve: Serve, capabilities: dict[str, Any], fields: dict[str, Any]
 ) -> None:
     config = deployments({"deployment": "alpha/m", "capabilities": capabilities}, "beta/m")
-    async with serve(alpha=None, beta=None, config=config) as stage:
+    async with serve(alpha=None, beta=None, config=config) as running:
         for _ in range(3):
-            async with stage.chat(headers={"x-holeshot-plan": "explain"}, **fields) as response:
+            async with running.chat(headers={"x-holeshot-plan": "explain"}, **fields) as response:
                 assert response.status == 200
                 plan = json.loads(response.headers["x-holeshot-plan"])
                 assert set(plan["excluded"]) == {"alpha/m"}
-        assert len(stage["alpha"].received) == 0
-        async with stage.chat() as response:
+        assert len(running["alpha"].received) == 0
+        async with running.chat() as response:
             assert response.headers["x-holeshot-launched"] == "2"
 
 
@@ -50,8 +50,8 @@ async def test_when_nobody_can_answer_each_ones_reason_is_told(serve: Serve) -> 
     config = deployments(
         *({"deployment": f"{name}/m", "capabilities": {"vision": False}} for name in ("alpha", "beta"))
     )
-    async with serve(alpha=None, beta=None, config=config) as stage:
-        async with stage.chat(messages=IMAGE) as response:
+    async with serve(alpha=None, beta=None, config=config) as running:
+        async with running.chat(messages=IMAGE) as response:
             error = (await response.json())["error"]
         assert (response.status, error["code"]) == (400, "unsupported_by_deployments")
         assert "alpha/m does not support images" in error["message"]
@@ -61,7 +61,7 @@ async def test_when_nobody_can_answer_each_ones_reason_is_told(serve: Serve) -> 
 async def test_text_that_quotes_a_picture_is_no_picture(serve: Serve) -> None:
     config = deployments({"deployment": "alpha/m", "capabilities": {"vision": False}})
     messages = [{"role": "user", "content": json.dumps(IMAGE)}]
-    async with serve(alpha=None, config=config) as stage, stage.chat(messages=messages) as response:
+    async with serve(alpha=None, config=config) as running, running.chat(messages=messages) as response:
         assert response.status == 200
 
 
@@ -71,30 +71,30 @@ async def test_a_parameter_a_vendor_does_not_know_keeps_it_out_or_is_dropped_and
             "providers": {"alpha": {"preset": "groq"}},
             **deployments({"deployment": "alpha/m", "drop_params": drop_params}),
         }
-        async with serve(alpha=None, config=config) as stage:
-            async with stage.chat(logprobs=True) as response:
+        async with serve(alpha=None, config=config) as running:
+            async with running.chat(logprobs=True) as response:
                 body = await response.json()
             if not drop_params:
                 assert (response.status, body["error"]["code"]) == (400, "unsupported_by_deployments")
                 assert "logprobs" in body["error"]["message"]
-                assert stage.requests == 0
+                assert running.requests == 0
             else:
                 assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "logprobs")
-                assert "logprobs" not in stage["alpha"].received[0].body
-                assert (await stage.call())["dropped"] == '["logprobs"]'
+                assert "logprobs" not in running["alpha"].received[0].body
+                assert (await running.call())["dropped"] == '["logprobs"]'
 
 
 async def test_a_disabled_deployment_is_not_asked(serve: Serve) -> None:
     config = deployments({"deployment": "alpha/m", "enabled": False}, "beta/m")
-    async with serve(alpha=None, beta=None, config=config) as stage:
-        async with stage.chat() as response:
+    async with serve(alpha=None, beta=None, config=config) as running:
+        async with running.chat() as response:
             assert (response.status, response.headers["x-holeshot-provider"]) == (200, "beta")
-        assert len(stage["alpha"].received) == 0
+        assert len(running["alpha"].received) == 0
 
 
 async def test_without_any_enabled_deployment_a_model_says_so(serve: Serve) -> None:
     config = deployments({"deployment": "alpha/m", "enabled": False})
-    async with serve(alpha=None, config=config) as stage, stage.chat() as response:
+    async with serve(alpha=None, config=config) as running, running.chat() as response:
         assert (response.status, (await response.json())["error"]["code"]) == (503, "no_deployment_enabled")
 
 
@@ -114,11 +114,11 @@ async def test_a_request_is_shown_only_to_who_it_may_be_shown_to(
         {"deployment": "alpha/m", "zdr": True, "quantization": "fp16"},
         {"deployment": "beta/m", "quantization": "fp8", "region": "eu"},
     )
-    async with serve(alpha=None, beta=None, config=config) as stage:
-        async with stage.chat(provider=preference) as response:
+    async with serve(alpha=None, beta=None, config=config) as running:
+        async with running.chat(provider=preference) as response:
             assert (response.status, response.headers["x-holeshot-provider"]) == (200, expected)
         other = "beta" if expected == "alpha" else "alpha"
-        assert len(stage[other].received) == 0
+        assert len(running[other].received) == 0
 
 
 async def test_defaults_maximums_and_the_system_prefix_are_the_operators(serve: Serve) -> None:
@@ -127,12 +127,12 @@ async def test_defaults_maximums_and_the_system_prefix_are_the_operators(serve: 
         "maximums": {"max_tokens": 100},
         "system_prefix": "Be brief.",
     }
-    async with serve(alpha=None, config=deployments("alpha/m", **model)) as stage:
-        async with stage.chat() as response:
+    async with serve(alpha=None, config=deployments("alpha/m", **model)) as running:
+        async with running.chat() as response:
             assert "x-holeshot-lowered" not in response.headers
-        async with stage.chat(max_completion_tokens=5000, temperature=1) as response:
+        async with running.chat(max_completion_tokens=5000, temperature=1) as response:
             assert response.headers["x-holeshot-lowered"] == "max_completion_tokens"
-        unsaid, said = (received.body for received in stage["alpha"].received)
+        unsaid, said = (received.body for received in running["alpha"].received)
     assert (unsaid["temperature"], unsaid["max_tokens"]) == (0.2, 50)
     assert unsaid["messages"][0] == {"role": "system", "content": "Be brief."}
     assert unsaid["messages"][1]["role"] == "user"
@@ -144,7 +144,7 @@ async def test_the_system_prefix_comes_first_in_every_dialect(serve: Serve) -> N
         "providers": {"alpha": {"apis": ["messages", "responses"]}},
         **deployments("alpha/m", system_prefix="Be brief."),
     }
-    async with serve(alpha=[Status(500)], config=config) as stage:
+    async with serve(alpha=[Status(500)], config=config) as running:
         message = {"model": MODEL, "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]}
         for path, body in [
             ("/v1/messages", message),
@@ -152,9 +152,9 @@ async def test_the_system_prefix_comes_first_in_every_dialect(serve: Serve) -> N
             ("/v1/messages", {**message, "system": [{"type": "text", "text": "Be kind."}]}),
             ("/v1/responses", {"model": MODEL, "input": "Hi", "instructions": "Be kind."}),
         ]:
-            async with stage.post(body, path=path) as response:
+            async with running.post(body, path=path) as response:
                 await response.read()
-        asked = [received.body for received in stage["alpha"].received]
+        asked = [received.body for received in running["alpha"].received]
     assert asked[0]["system"] == "Be brief."
     assert asked[1]["system"] == "Be brief.\n\nBe kind."
     assert [block["text"] for block in asked[2]["system"]] == ["Be brief.", "Be kind."]
@@ -163,27 +163,27 @@ async def test_the_system_prefix_comes_first_in_every_dialect(serve: Serve) -> N
 
 async def test_headers_of_a_deployment_are_sent_with_its_requests(serve: Serve) -> None:
     config = deployments({"deployment": "alpha/m", "extra_headers": {"X-Team": "search"}})
-    async with serve(alpha=None, config=config) as stage:
-        async with stage.chat() as response:
+    async with serve(alpha=None, config=config) as running:
+        async with running.chat() as response:
             assert response.status == 200
-        assert stage["alpha"].received[0].headers["x-team"] == "search"
+        assert running["alpha"].received[0].headers["x-team"] == "search"
 
 
 async def test_a_request_id_is_taken_passed_on_returned_and_written_down(serve: Serve) -> None:
-    async with serve(alpha=None) as stage:
-        async with stage.chat(headers={"x-request-id": "order-66"}) as response:
+    async with serve(alpha=None) as running:
+        async with running.chat(headers={"x-request-id": "order-66"}) as response:
             assert response.headers["x-request-id"] == "order-66"
-        assert stage["alpha"].received[0].headers["x-request-id"] == "order-66"
-        assert (await stage.call())["request_id"] == "order-66"
-        async with stage.chat(headers={"x-request-id": "order-67"}, model="nobody") as response:
+        assert running["alpha"].received[0].headers["x-request-id"] == "order-66"
+        assert (await running.call())["request_id"] == "order-66"
+        async with running.chat(headers={"x-request-id": "order-67"}, model="nobody") as response:
             assert (response.status, response.headers["x-request-id"]) == (404, "order-67")
 
 
 async def test_comments_are_sent_until_the_first_token(serve: Serve) -> None:
     go = asyncio.Event()
     config = deployments("alpha/m", keepalive_s=0.02)
-    async with serve(alpha=[Gate(go), *answer("Hi")], config=config) as stage:
-        async with stage.chat(stream=True) as response:
+    async with serve(alpha=[Gate(go), *answer("Hi")], config=config) as running:
+        async with running.chat(stream=True) as response:
             first = await response.content.readline()
             assert (response.status, first) == (200, b": keep-alive\n")
             go.set()
@@ -196,34 +196,34 @@ async def test_comments_are_sent_until_the_first_token(serve: Serve) -> None:
 async def test_after_a_comment_an_error_comes_in_the_stream(serve: Serve) -> None:
     go = asyncio.Event()
     config = {"timeouts": {"ttft_timeout_s": 5}, **deployments("alpha/m", keepalive_s=0.02)}
-    async with serve(alpha=[Gate(go), Status(500)], config=config) as stage:
-        async with stage.chat(stream=True) as response:
+    async with serve(alpha=[Gate(go), Status(500)], config=config) as running:
+        async with running.chat(stream=True) as response:
             await response.content.readline()
             go.set()
             rest = await response.read()
         last = json.loads(rest.rstrip().rpartition(b"data: ")[2])
         assert "alpha/m" in last["error"]["message"]
         assert b"[DONE]" not in rest
-        assert (await stage.call())["status_code"] == 502
+        assert (await running.call())["status_code"] == 502
 
 
 async def test_a_client_that_hangs_up_during_comments_stops_the_provider(serve: Serve) -> None:
-    async with serve(alpha=[Hang()], config=deployments("alpha/m", keepalive_s=0.02)) as stage:
-        async with stage.chat(stream=True) as response:
+    async with serve(alpha=[Hang()], config=deployments("alpha/m", keepalive_s=0.02)) as running:
+        async with running.chat(stream=True) as response:
             await response.content.readline()
-        await stage["alpha"].reach(disconnects=1)
-        assert (await stage.call())["status_code"] == 499
+        await running["alpha"].reach(disconnects=1)
+        assert (await running.call())["status_code"] == 499
 
 
 async def test_several_keys_of_a_provider_take_over_from_each_other(serve: Serve) -> None:
     config = {"providers": {"alpha": {"api_key": None, "api_keys": ["key-one", "key-two"]}}, **single()}
-    async with serve(alpha=None, config=config) as stage:
-        stage["alpha"].once([Status(429, headers={"retry-after": "30"})])
+    async with serve(alpha=None, config=config) as running:
+        running["alpha"].once([Status(429, headers={"retry-after": "30"})])
         for _ in range(3):
-            async with stage.chat() as response:
+            async with running.chat() as response:
                 assert response.status == 200
-        keys = [received.headers["authorization"] for received in stage["alpha"].received]
-        attempts = await stage.rows("select sends, key_name from attempts order by started_at")
+        keys = [received.headers["authorization"] for received in running["alpha"].received]
+        attempts = await running.rows("select sends, key_name from attempts order by started_at")
     assert len(keys) == 4
     assert keys[0] != keys[1]
     assert set(keys[1:]) == {keys[1]}
@@ -233,10 +233,10 @@ async def test_several_keys_of_a_provider_take_over_from_each_other(serve: Serve
 async def test_a_deployments_own_headers_are_over_its_providers_and_its_clients(serve: Serve) -> None:
     own = {"Authorization": "Bearer of-the-team", "User-Agent": "ours", "traceparent": "00-ours"}
     config = deployments({"deployment": "alpha/m", "extra_headers": own})
-    async with serve(alpha=None, config=config) as stage:
-        async with stage.chat(headers={"traceparent": "00-theirs"}) as response:
+    async with serve(alpha=None, config=config) as running:
+        async with running.chat(headers={"traceparent": "00-theirs"}) as response:
             assert response.status == 200
-        [received] = stage["alpha"].received
+        [received] = running["alpha"].received
     assert {name: received.headers[name.lower()] for name in own} == own
 
 
@@ -252,14 +252,14 @@ async def test_a_comma_list_is_charged_to_its_first_model(serve: Serve) -> None:
     price = {"input": 1000, "output": 1000}
     limited = {"race": {"mode": "race", "width": 2, "budget": 1, "usd_per_day": 0.0}}
     items = [{"deployment": f"{name}/m", "price_per_mtok": price} for name in ("alpha", "beta")]
-    async with serve(alpha=None, beta=None, config=deployments(*items, **limited)) as stage:
+    async with serve(alpha=None, beta=None, config=deployments(*items, **limited)) as running:
         for model in (MODEL, f"{MODEL},{MODEL}", f"{MODEL}, {MODEL}"):
-            async with stage.chat(model=model) as response:
+            async with running.chat(model=model) as response:
                 assert (response.status, response.headers["x-holeshot-launched"]) == (200, "1")
-        stage.gateway.reload(read(daily(stage.config, 0.8), stage.folder))
+        running.gateway.reload(read(daily(running.config, 0.8), running.folder))
         launched = []
         for copies in range(1, 9):
-            async with stage.chat(model=",".join([MODEL] * copies)) as response:
+            async with running.chat(model=",".join([MODEL] * copies)) as response:
                 launched.append(response.headers["x-holeshot-launched"])
         assert launched[-1] == "1"
         assert launched == sorted(launched, reverse=True)

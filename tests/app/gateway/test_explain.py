@@ -9,17 +9,17 @@ from typer.testing import CliRunner, Result
 
 from gateway.cli.main import application
 from providers.simulator.script import Hang, Status, answer
-from tests.app.gateway.stage import MODEL, Serve, Stage, single
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, single
 from tests.app.gateway.test_objectives import KEY, client, keyed
 
 PRICED = {"price_per_mtok": {"input": 0.1, "output": 0.3}}
 
 
 async def test_the_plan_is_told_on_request_in_a_header(serve: Serve) -> None:
-    async with serve(fast=answer("Hello"), slow=[Hang()]) as stage:
-        stage.prefer("fast", "slow")
+    async with serve(fast=answer("Hello"), slow=[Hang()]) as running:
+        running.prefer("fast", "slow")
         for stream in (True, False):
-            async with stage.chat({"x-holeshot-plan": "1"}, stream=stream) as response:
+            async with running.chat({"x-holeshot-plan": "1"}, stream=stream) as response:
                 await response.read()
             plan = json.loads(response.headers["x-holeshot-plan"])
             assert plan["mode"] == "race"
@@ -31,26 +31,26 @@ async def test_the_plan_is_told_on_request_in_a_header(serve: Serve) -> None:
 
 
 async def test_nobody_is_told_a_plan_unasked(serve: Serve) -> None:
-    async with serve() as stage, stage.chat() as response:
+    async with serve() as running, running.chat() as response:
         assert "x-holeshot-plan" not in response.headers
 
 
 async def test_the_plan_of_a_call_that_failed_is_told_too(serve: Serve) -> None:
-    async with serve(broken=[Status(503)], config=single()) as stage:
-        async with stage.chat({"x-holeshot-plan": "explain"}) as response:
+    async with serve(broken=[Status(503)], config=single()) as running:
+        async with running.chat({"x-holeshot-plan": "explain"}) as response:
             await response.read()
         assert response.status == 502
         assert json.loads(response.headers["x-holeshot-plan"])["launches"][0]["deployment"] == "broken/m"
 
 
 async def test_the_leaderboard_explains_the_next_call_and_counts_nothing(serve: Serve) -> None:
-    async with serve(fast=None, slow=None) as stage:
-        stage.prefer("fast", "slow")
-        tokens = stage.gateway.steering._budget(MODEL).tokens
-        async with stage.get(f"/leaderboard?explain=1&model={MODEL}&stream=false&prompt_tokens=20000") as response:
+    async with serve(fast=None, slow=None) as running:
+        running.prefer("fast", "slow")
+        tokens = running.gateway.steering._budget(MODEL).tokens
+        async with running.get(f"/leaderboard?explain=1&model={MODEL}&stream=false&prompt_tokens=20000") as response:
             [told] = (await response.json())["models"]
-        assert stage.gateway.steering._budget(MODEL).tokens == tokens
-        assert stage.requests == 0
+        assert running.gateway.steering._budget(MODEL).tokens == tokens
+        assert running.requests == 0
     assert (told["model"], told["profile"]) == (MODEL, None)
     explanation = told["explanation"]
     assert (explanation["objective"], explanation["prompt_tokens"]) == ("completion", 20000)
@@ -74,10 +74,10 @@ def able(**capabilities: bool) -> dict[str, Any]:
 async def test_who_could_not_answer_what_is_supposed_is_told_with_the_reason(
     serve: Serve, need: str, reason: str, objective: str
 ) -> None:
-    async with serve(fast=None, slow=None, config=able(**{need: False})) as stage:
+    async with serve(fast=None, slow=None, config=able(**{need: False})) as running:
         told = {}
         for asked in ("false", "true"):
-            async with stage.get(f"/leaderboard?explain=1&model={MODEL}&{need}={asked}") as response:
+            async with running.get(f"/leaderboard?explain=1&model={MODEL}&{need}={asked}") as response:
                 [one] = (await response.json())["models"]
                 told[asked] = one["explanation"]
     assert told["false"]["excluded"] == {}
@@ -90,38 +90,38 @@ async def test_what_a_deployment_cannot_be_told_is_supposed_with_it(serve: Serve
     deployments = [{"deployment": "fast/m", "apis": ["messages"]}, {"deployment": "slow/m", "apis": ["completions"]}]
     query = f"/leaderboard?explain=1&model={MODEL}&tools=true&json_schema=true&vision=true"
     config = {"models": {MODEL: {"deployments": deployments}}}
-    async with serve(fast=None, slow=None, config=config) as stage, stage.get(query) as response:
+    async with serve(fast=None, slow=None, config=config) as running, running.get(query) as response:
         [told] = (await response.json())["models"]
     assert [each["deployment"] for each in told["explanation"]["deployments"]] == ["fast/m"]
     assert "a raw prompt has no faithful translation" in told["explanation"]["excluded"]["slow/m"]
 
 
 async def test_the_command_line_says_who_could_not_answer(serve: Serve) -> None:
-    async with serve(fast=None, slow=None, config=able(tools=False, json_schema=False, vision=False)) as stage:
+    async with serve(fast=None, slow=None, config=able(tools=False, json_schema=False, vision=False)) as running:
         for option, reason in (
             ("--tools", "does not support tools"),
             ("--json-schema", "does not support JSON schemas"),
             ("--vision", "does not support images"),
         ):
-            result = await holeshot(stage, "explain", MODEL, option)
+            result = await holeshot(running, "explain", MODEL, option)
             assert f"not asked: fast/m {reason}" in result.stdout
-        assert "not asked" not in (await holeshot(stage, "explain", MODEL)).stdout
+        assert "not asked" not in (await holeshot(running, "explain", MODEL)).stdout
 
 
 async def test_a_model_that_is_switched_off_keeps_no_other_from_being_explained(serve: Serve) -> None:
     off = {"deployments": [{"deployment": "slow/m", "enabled": False}]}
     models = {MODEL: {"deployments": ["fast/m"]}, "off": off}
-    async with serve(fast=None, slow=None, config={"models": models}) as stage:
-        async with stage.get("/leaderboard?explain=1") as response:
+    async with serve(fast=None, slow=None, config={"models": models}) as running:
+        async with running.get("/leaderboard?explain=1") as response:
             told = {one["model"]: one["explanation"] for one in (await response.json())["models"]}
-        shown = await holeshot(stage, "explain", "off")
+        shown = await holeshot(running, "explain", "off")
     assert {each["deployment"] for each in told[MODEL]["launches"]} == {"fast/m"}
     assert told["off"]["launches"] == []
     assert "no deployment runs: none can answer" in shown.stdout
 
 
 async def test_what_cannot_be_explained_says_why(serve: Serve) -> None:
-    async with serve() as stage:
+    async with serve() as running:
         for query, status, words in (
             ("model=lama", 404, "lama"),
             (
@@ -131,27 +131,27 @@ async def test_what_cannot_be_explained_says_why(serve: Serve) -> None:
             ),
             (f"model={MODEL}&objective=speed", 400, "speed"),
         ):
-            async with stage.get(f"/leaderboard?explain=1&{query}") as response:
+            async with running.get(f"/leaderboard?explain=1&{query}") as response:
                 assert response.status == status
                 assert words in (await response.json())["error"]["message"]
 
 
 async def test_only_an_admin_is_explained_to(serve: Serve) -> None:
     async with (
-        serve(config=client(), key=KEY) as stage,
-        stage.get("/leaderboard?explain=1", headers=keyed()) as response,
+        serve(config=client(), key=KEY) as running,
+        running.get("/leaderboard?explain=1", headers=keyed()) as response,
     ):
         assert response.status == 403
 
 
 async def test_the_command_line_explains_number_by_number(serve: Serve) -> None:
     priced = {"models": {MODEL: {"deployments": [{"deployment": "fast/m", **PRICED}, {"deployment": "slow/m"}]}}}
-    async with serve(fast=None, slow=None, config=priced) as stage:
-        stage.prefer("fast", "slow")
-        result = await holeshot(stage, "explain", MODEL, "--profile", "voice", "--prompt-tokens", "500")
-        as_json = await holeshot(stage, "explain", MODEL, "--no-stream", "--json")
-        unknown = await holeshot(stage, "explain", "lama")
-        assert stage.requests == 0
+    async with serve(fast=None, slow=None, config=priced) as running:
+        running.prefer("fast", "slow")
+        result = await holeshot(running, "explain", MODEL, "--profile", "voice", "--prompt-tokens", "500")
+        as_json = await holeshot(running, "explain", MODEL, "--no-stream", "--json")
+        unknown = await holeshot(running, "explain", "lama")
+        assert running.requests == 0
     assert result.exit_code == 0, result.output
     assert f"{MODEL}: objective reading, mode race, profile voice; a prompt of 500 tokens" in result.stdout
     for words in ("Who runs", "primary", "fast/m", "slow/m", "Deployments, best first", "score s", "floor: 100 tok/s"):
@@ -161,7 +161,7 @@ async def test_the_command_line_explains_number_by_number(serve: Serve) -> None:
     assert "the model 'lama' is not configured; known models: llama" in unknown.stderr
 
 
-async def holeshot(stage: Stage, *arguments: str) -> Result:
+async def holeshot(running: RunningGateway, *arguments: str) -> Result:
     """Run a verb against the gateway, beside the loop that serves it."""
-    environ = {"HOLESHOT_URL": stage.url}
+    environ = {"HOLESHOT_URL": running.url}
     return await asyncio.to_thread(lambda: CliRunner().invoke(application(), list(arguments), env=environ))

@@ -22,7 +22,7 @@ from providers.simulator.script import (
     Step,
     answer,
 )
-from tests.app.gateway.stage import Serve, single
+from tests.app.gateway.running_gateway import Serve, single
 
 IMPATIENT = {"providers": {"first": {"timeouts": {"ttft_timeout_s": 0.05, "stall_timeout_s": 0.05}}}}
 HTML = Status(200, b"<html><title>Gateway</title></html>", {"content-type": "text/html"})
@@ -51,11 +51,11 @@ BEFORE_COMMIT: dict[str, tuple[Sequence[Step], str]] = {
 async def test_the_next_one_answers_when_the_first(
     serve: Serve, script: Sequence[Step], kind: str, stream: bool
 ) -> None:
-    async with serve(first=script, second=answer("from second"), config=single() | IMPATIENT) as stage:
-        stage.prefer("first", "second")
-        async with stage.chat(stream=stream) as response:
+    async with serve(first=script, second=answer("from second"), config=single() | IMPATIENT) as running:
+        running.prefer("first", "second")
+        async with running.chat(stream=stream) as response:
             body = await response.read()
-        rows = await stage.rows("select provider, role, outcome, error_kind from attempts order by number")
+        rows = await running.rows("select provider, role, outcome, error_kind from attempts order by number")
     assert response.status == 200
     assert b"from second" in body
     assert b"error" not in body
@@ -79,14 +79,14 @@ async def test_a_stream_that_breaks_after_its_first_byte_ends_with_an_error_even
     seen = asyncio.Event()
     script = [RoleOnly(), Delta("half"), Gate(seen), *ending]
     config = single() | {"timeouts": {"stall_timeout_s": 0.05}}
-    async with serve(first=script, second=answer("never"), config=config) as stage:
-        stage.prefer("first", "second")
-        async with stage.chat(stream=True) as response:
+    async with serve(first=script, second=answer("never"), config=config) as running:
+        running.prefer("first", "second")
+        async with running.chat(stream=True) as response:
             body = await response.content.readuntil(b"half")
             seen.set()
             body += await response.read()
-        assert stage["second"].counts.requests == 0
-        call = await stage.call()
+        assert running["second"].counts.requests == 0
+        call = await running.call()
     events = body.strip().split(b"\n\n")
     assert response.status == 200
     assert b"half" in events[-2]
@@ -100,49 +100,49 @@ async def test_an_answer_that_is_being_gathered_still_fails_over(
     serve: Serve, ending: Sequence[Step], kind: str
 ) -> None:
     script = [RoleOnly(), Delta("half"), *ending]
-    async with serve(first=script, second=answer("whole"), config=single() | IMPATIENT) as stage:
-        stage.prefer("first", "second")
-        async with stage.chat() as response:
+    async with serve(first=script, second=answer("whole"), config=single() | IMPATIENT) as running:
+        running.prefer("first", "second")
+        async with running.chat() as response:
             answered = await response.json()
-        rows = await stage.rows("select error_kind, outcome from attempts order by number")
+        rows = await running.rows("select error_kind, outcome from attempts order by number")
     assert answered["choices"][0]["message"]["content"] == "whole"
     assert (rows[0]["error_kind"], rows[1]["outcome"]) == (kind, "won")
 
 
 async def test_a_bad_request_is_tried_once_more_elsewhere_and_then_returned(serve: Serve) -> None:
-    async with serve(a=[Status(400)], b=[Status(400)], c=answer("never"), config=single()) as stage:
-        stage.prefer("a", "b", "c")
-        async with stage.chat() as response:
+    async with serve(a=[Status(400)], b=[Status(400)], c=answer("never"), config=single()) as running:
+        running.prefer("a", "b", "c")
+        async with running.chat() as response:
             assert response.status == 400
-        assert [stage[name].counts.requests for name in "abc"] == [1, 1, 0]
-        board = stage.gateway.steering.leaderboard("llama")
+        assert [running[name].counts.requests for name in "abc"] == [1, 1, 0]
+        board = running.gateway.steering.leaderboard("llama")
     assert {row.error_rate for row in board.deployments} <= {None, 0.0}  # the client's own fault counts against nobody
 
 
 async def test_a_missing_done_is_added(serve: Serve) -> None:
-    async with serve(alpha=[RoleOnly(), Delta("all"), Finish()]) as stage:
-        async with stage.chat(stream=True) as response:
+    async with serve(alpha=[RoleOnly(), Delta("all"), Finish()]) as running:
+        async with running.chat(stream=True) as response:
             body = await response.read()
-        assert (await stage.call())["error_kind"] is None
+        assert (await running.call())["error_kind"] is None
     assert body.endswith(b"data: [DONE]\n\n")
     assert body.count(b"[DONE]") == 1
 
 
 async def test_embeddings_fail_over_one_after_the_other(serve: Serve) -> None:
-    async with serve(first=[Status(503)], second=None) as stage:
+    async with serve(first=[Status(503)], second=None) as running:
         body = {"model": "llama", "input": "x", "provider": {"order": ["first", "second"]}}
-        async with stage.post(body, path="/v1/embeddings") as response:
+        async with running.post(body, path="/v1/embeddings") as response:
             assert response.status == 200
         assert response.headers["x-holeshot-provider"] == "second"
-        assert await stage.outcomes() == {"first": "failed", "second": "won"}
+        assert await running.outcomes() == {"first": "failed", "second": "won"}
 
 
 async def test_one_that_hangs_alone_is_rescued_where_the_budget_allows_it(serve: Serve) -> None:
-    async with serve(first=[Hang()], second=answer("from second"), config=single()) as stage:
-        stage.prefer("first", "second")
-        async with stage.chat(stream=True) as response:
+    async with serve(first=[Hang()], second=answer("from second"), config=single()) as running:
+        running.prefer("first", "second")
+        async with running.chat(stream=True) as response:
             assert b"from second" in await response.read()
-        rows = await stage.rows("select provider, role, outcome from attempts order by number")
+        rows = await running.rows("select provider, role, outcome from attempts order by number")
     assert [tuple(row.values()) for row in rows] == [("first", "primary", "lost"), ("second", "hedge", "won")]
 
 
@@ -151,9 +151,9 @@ async def test_one_that_hangs_alone_is_rescued_where_the_budget_allows_it(serve:
 )
 async def test_what_must_not_be_sent_twice_at_a_time_is_not_rescued(serve: Serve, fields: dict[str, Any]) -> None:
     config = single() | {"timeouts": {"ttft_timeout_s": 2.5}}
-    async with serve(first=[Hang()], second=[Hang()], config=config) as stage:
-        stage.prefer("first", "second")
-        async with stage.chat(stream=True, **fields) as response:
+    async with serve(first=[Hang()], second=[Hang()], config=config) as running:
+        running.prefer("first", "second")
+        async with running.chat(stream=True, **fields) as response:
             await response.read()
-        rows = await stage.rows("select role, outcome from attempts order by number")
+        rows = await running.rows("select role, outcome from attempts order by number")
     assert [tuple(row.values()) for row in rows] == [("primary", "timeout"), ("failover", "timeout")]

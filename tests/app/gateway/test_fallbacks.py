@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from providers.simulator.script import Delta, Drop, Gate, Status, answer
-from tests.app.gateway.stage import MODEL, Serve, Stage, read
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read
 
 OTHER = "other"
 
@@ -28,8 +28,8 @@ FILTERED = Status(400, {"error": {"message": "flagged", "code": "content_filter"
 WRONG = Status(400, {"error": {"message": "temperature must be a number", "type": "invalid_request_error"}})
 
 
-async def answered_by(stage: Stage, **fields: Any) -> tuple[int, str | None]:
-    async with stage.chat(**fields) as response:
+async def answered_by(running: RunningGateway, **fields: Any) -> tuple[int, str | None]:
+    async with running.chat(**fields) as response:
         await response.read()
         return response.status, response.headers.get("x-holeshot-fallback")
 
@@ -37,12 +37,12 @@ async def answered_by(stage: Stage, **fields: Any) -> tuple[int, str | None]:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("failure", [Status(500), Status(429), TOO_LONG, FILTERED])
 async def test_a_model_that_cannot_answer_is_replaced(serve: Serve, failure: Status, stream: bool) -> None:
-    async with serve(alpha=[failure], beta=answer("Hi"), config=falling_back()) as stage:
-        assert await answered_by(stage, stream=stream) == (200, OTHER)
-        call = await stage.call()
+    async with serve(alpha=[failure], beta=answer("Hi"), config=falling_back()) as running:
+        assert await answered_by(running, stream=stream) == (200, OTHER)
+        call = await running.call()
         assert (call["model"], call["answered_model"], call["launched"]) == (MODEL, OTHER, 2)
         assert (call["status_code"], call["error_kind"]) == (200, None)
-        rows = await stage.rows("select number, deployment, outcome, model from attempts order by number")
+        rows = await running.rows("select number, deployment, outcome, model from attempts order by number")
         assert [tuple(row.values()) for row in rows] == [
             (1, "alpha/m", "failed", MODEL),
             (2, "beta/n", "won", OTHER),
@@ -64,26 +64,26 @@ async def test_a_model_that_cannot_answer_is_replaced(serve: Serve, failure: Sta
 async def test_only_for_its_causes(
     serve: Serve, causes: list[str], failure: Status, expected: tuple[int, str | None]
 ) -> None:
-    async with serve(alpha=[failure], beta=None, config=falling_back(*causes)) as stage:
-        assert await answered_by(stage) == expected
+    async with serve(alpha=[failure], beta=None, config=falling_back(*causes)) as running:
+        assert await answered_by(running) == expected
 
 
 async def test_a_prompt_over_the_context_is_never_sent_but_to_who_holds_it(serve: Serve) -> None:
     deployments = [{"deployment": "alpha/m", "capabilities": {"context_tokens": 100}}]
-    async with serve(alpha=None, beta=None, config=falling_back("context", deployments=deployments)) as stage:
+    async with serve(alpha=None, beta=None, config=falling_back("context", deployments=deployments)) as running:
         long = [{"role": "user", "content": "word " * 1000}]
-        assert await answered_by(stage, messages=long) == (200, OTHER)
-        assert (len(stage["alpha"].received), len(stage["beta"].received)) == (0, 1)
-        call = await stage.call()
+        assert await answered_by(running, messages=long) == (200, OTHER)
+        assert (len(running["alpha"].received), len(running["beta"].received)) == (0, 1)
+        call = await running.call()
         assert (call["model"], call["answered_model"]) == (MODEL, OTHER)
 
 
 async def test_when_the_fallback_fails_as_well_the_client_hears_of_its_failure(serve: Serve) -> None:
-    async with serve(alpha=[Status(500)], beta=[Status(500)], config=falling_back()) as stage:
-        async with stage.chat() as response:
+    async with serve(alpha=[Status(500)], beta=[Status(500)], config=falling_back()) as running:
+        async with running.chat() as response:
             assert response.status == 502
             assert "beta/n" in (await response.json())["error"]["message"]
-        call = await stage.call()
+        call = await running.call()
         assert (call["model"], call["answered_model"], call["launched"]) == (MODEL, None, 2)
 
 
@@ -100,27 +100,27 @@ async def test_fallbacks_are_tried_in_order_until_one_answers_each_once(serve: S
         "fourth": only_at("delta"),
     }
     broken = [Status(500)]
-    async with serve(alpha=broken, beta=broken, gamma=broken, delta=broken, config={"models": models}) as stage:
+    async with serve(alpha=broken, beta=broken, gamma=broken, delta=broken, config={"models": models}) as running:
         body = {"model": MODEL, "input": "Hi", "messages": [{"role": "user", "content": "Hi"}]}
-        async with stage.post(body, path=path) as response:
+        async with running.post(body, path=path) as response:
             assert response.status == 502
-        rows = await stage.rows("select model from attempts order by number")
+        rows = await running.rows("select model from attempts order by number")
     assert [row["model"] for row in rows] == [MODEL, "second", "third", "fourth"]
 
 
 async def test_after_the_first_byte_nobody_else_answers(serve: Serve) -> None:
-    async with serve(alpha=[Delta("Hel"), Drop()], beta=None, config=falling_back()) as stage:
-        async with stage.chat(stream=True) as response:
+    async with serve(alpha=[Delta("Hel"), Drop()], beta=None, config=falling_back()) as running:
+        async with running.chat(stream=True) as response:
             said = await response.read()
         assert b'"error"' in said
-        assert len(stage["beta"].received) == 0
+        assert len(running["beta"].received) == 0
 
 
 async def test_models_named_by_the_request_are_tried_in_order(serve: Serve) -> None:
     config = {"models": {MODEL: {"deployments": ["alpha/m"]}, OTHER: {"deployments": ["beta/n"]}}}
-    async with serve(alpha=[Status(500)], beta=None, config=config) as stage:
-        assert await answered_by(stage, models=[MODEL, OTHER]) == (200, OTHER)
-        assert "models" not in stage["beta"].received[0].body
+    async with serve(alpha=[Status(500)], beta=None, config=config) as running:
+        assert await answered_by(running, models=[MODEL, OTHER]) == (200, OTHER)
+        assert "models" not in running["beta"].received[0].body
 
 
 async def test_a_fallback_must_be_a_model(serve: Serve, tmp_path: Any) -> None:
@@ -135,19 +135,19 @@ async def test_a_fallback_must_be_a_model(serve: Serve, tmp_path: Any) -> None:
 @pytest.mark.parametrize("place", [0, 1])
 async def test_a_name_that_no_header_can_hold_is_refused(serve: Serve, name: str, place: int) -> None:
     models = [name, MODEL] if place == 0 else [MODEL, name]
-    async with serve(alpha=[Status(500)]) as stage:
-        async with stage.post({"models": models, "messages": [{"role": "user", "content": "Hi"}]}) as response:
+    async with serve(alpha=[Status(500)]) as running:
+        async with running.post({"models": models, "messages": [{"role": "user", "content": "Hi"}]}) as response:
             assert (response.status, (await response.json())["error"]["param"]) == (400, "models")
-        assert stage.requests == 0
+        assert running.requests == 0
 
 
 async def test_after_a_reload_a_call_falls_back_within_the_configuration_it_began_with(serve: Serve) -> None:
     go = asyncio.Event()
-    async with serve(alpha=[Gate(go), Status(500)], beta=answer("of the old"), config=falling_back()) as stage:
-        call = asyncio.create_task(answered_by(stage))
-        await stage["alpha"].requested.wait()
-        config = copy.deepcopy(stage.config)
+    async with serve(alpha=[Gate(go), Status(500)], beta=answer("of the old"), config=falling_back()) as running:
+        call = asyncio.create_task(answered_by(running))
+        await running["alpha"].requested.wait()
+        config = copy.deepcopy(running.config)
         del config["models"][OTHER], config["models"][MODEL]["fallbacks"], config["providers"]["beta"]
-        stage.gateway.reload(read(config, stage.folder))
+        running.gateway.reload(read(config, running.folder))
         go.set()
         assert await call == (200, OTHER)

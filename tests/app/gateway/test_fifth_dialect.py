@@ -11,10 +11,10 @@ import aiohttp
 import msgspec
 import pytest
 
+from tests.app.gateway.fake_upstream import FakeUpstream, plays, says
 from tests.app.gateway.fifth_dialect.dialect import event
 from tests.app.gateway.process import CHECKOUT, started
-from tests.app.gateway.stage import MODEL, configuration
-from tests.app.gateway.studio import Studio, plays, says
+from tests.app.gateway.running_gateway import MODEL, configuration
 
 HERE = Path(__file__).parent / "fifth_dialect"
 BITS = [event(bit=f"bit {number} ") for number in range(40)]
@@ -52,7 +52,7 @@ def add(index: Path, imported: str, name: str) -> None:
 class Running:
     """A gateway with the dialect, in front of a provider of ``api``."""
 
-    def __init__(self, folder: Path, url: str, provider: Studio, http: aiohttp.ClientSession) -> None:
+    def __init__(self, folder: Path, url: str, provider: FakeUpstream, http: aiohttp.ClientSession) -> None:
         self._folder = folder
         self._url = url
         self.provider = provider
@@ -76,7 +76,7 @@ class Running:
 
 @asynccontextmanager
 async def running(code: Path, folder: Path, api: str, answer: Any) -> AsyncIterator[Running]:
-    async with Studio(answer) as provider, aiohttp.ClientSession() as http:
+    async with FakeUpstream(answer) as provider, aiohttp.ClientSession() as http:
         config = configuration(folder, {"alpha": provider.base_url}, providers={"alpha": {"apis": [api]}})
         async with started(config, folder, cwd=code, PYTHONPATH=str(code), PYTHONDONTWRITEBYTECODE="1") as gateway:
             yield Running(folder, gateway.url, provider, http)

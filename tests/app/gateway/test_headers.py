@@ -1,7 +1,7 @@
 """Which headers cross the gateway: by a list, in both directions."""
 
 from providers.simulator.script import Headers, answer
-from tests.app.gateway.stage import MODEL, Serve
+from tests.app.gateway.running_gateway import MODEL, Serve
 
 SENT = {
     "authorization": "Bearer the-clients-own",
@@ -23,11 +23,11 @@ OURS = {"host", "accept", "authorization", "content-type", "content-length", "ac
 
 
 async def test_the_upstream_sees_its_own_key_and_the_headers_on_the_list(serve: Serve) -> None:
-    async with serve(alpha=None, beta=None) as stage:
-        stage.answer_once_all_are_asked()
-        async with stage.chat(SENT) as response:
+    async with serve(alpha=None, beta=None) as running:
+        running.answer_once_all_are_asked()
+        async with running.chat(SENT) as response:
             assert response.status == 200
-        for name, provider in stage.providers.items():
+        for name, provider in running.providers.items():
             [received] = provider.received
             assert received.headers["authorization"] == f"Bearer upstream-{name}-secret"
             assert received.headers["accept-encoding"] == "identity"
@@ -38,20 +38,20 @@ async def test_the_upstream_sees_its_own_key_and_the_headers_on_the_list(serve: 
 
 
 async def test_embeddings_send_no_more_than_that(serve: Serve) -> None:
-    async with serve() as stage:
-        async with stage.post({"model": MODEL, "input": "x"}, path="/v1/embeddings", headers=SENT) as response:
+    async with serve() as running:
+        async with running.post({"model": MODEL, "input": "x"}, path="/v1/embeddings", headers=SENT) as response:
             assert response.status == 200
-        [received] = stage["alpha"].received
+        [received] = running["alpha"].received
     assert received.headers["authorization"] == "Bearer upstream-alpha-secret"
     assert received.headers.keys() <= OURS | PASSED.keys()
 
 
 async def test_a_provider_gets_the_headers_its_operator_configured(serve: Serve) -> None:
     provider = {"organization": "org-ours", "headers": {"x-title": "race", "openai-beta": "ours"}}
-    async with serve(config={"providers": {"alpha": provider}}) as stage:
-        async with stage.chat(SENT) as response:
+    async with serve(config={"providers": {"alpha": provider}}) as running:
+        async with running.chat(SENT) as response:
             assert response.status == 200
-        headers = stage["alpha"].received[0].headers
+        headers = running["alpha"].received[0].headers
     assert (headers["openai-organization"], headers["x-title"], headers["openai-beta"]) == ("org-ours", "race", "ours")
 
 
@@ -66,9 +66,9 @@ async def test_the_client_sees_no_upstream_header_but_those_on_the_list(serve: S
         "access-control-allow-origin": "*",
         "x-holeshot-provider": "impostor",
     }
-    async with serve(alpha=[Headers(upstream), *answer("Hi")]) as stage:
+    async with serve(alpha=[Headers(upstream), *answer("Hi")]) as running:
         for stream in (False, True):
-            async with stage.chat(stream=stream) as response:
+            async with running.chat(stream=stream) as response:
                 await response.read()
             names = {name.lower() for name in response.headers}
             assert response.headers["x-holeshot-upstream-request-id"] == "req-1"

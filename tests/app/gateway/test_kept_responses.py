@@ -11,7 +11,7 @@ from aiohttp import web
 
 from providers.simulator.counts import Tally
 from providers.simulator.loopback import json_response, serve
-from tests.app.gateway.stage import MODEL, Serve, Stage
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_dialects import RESPONSE, RESPONSE_BYTES
 
 KEPT = {**RESPONSE, "output": [], "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "created_at": 1}
@@ -49,20 +49,20 @@ def kept_at(base_url: str, **settings: Any) -> dict[str, Any]:
     }
 
 
-async def stored(stage: Stage, **headers: str) -> None:
+async def stored(running: RunningGateway, **headers: str) -> None:
     body = {"model": MODEL, "input": "Hi", "store": True}
-    async with stage.post(body, path="/v1/responses", headers=headers) as response:
+    async with running.post(body, path="/v1/responses", headers=headers) as response:
         assert response.status == 200
 
 
 async def test_a_stored_response_is_looked_at_where_it_is_kept(serve: Serve) -> None:
-    async with keeper() as (base_url, asked), serve(config=kept_at(base_url)) as stage:
-        await stored(stage)
-        found = await stage.sdk.responses.retrieve("resp_abc", include=["reasoning.encrypted_content"])
+    async with keeper() as (base_url, asked), serve(config=kept_at(base_url)) as running:
+        await stored(running)
+        found = await running.sdk.responses.retrieve("resp_abc", include=["reasoning.encrypted_content"])
         assert found.id == "resp_abc"
-        await stage.sdk.responses.cancel("resp_abc")
-        await stage.sdk.responses.delete("resp_abc")
-        await stage.sdk.responses.input_items.list("resp_abc")
+        await running.sdk.responses.cancel("resp_abc")
+        await running.sdk.responses.delete("resp_abc")
+        await running.sdk.responses.input_items.list("resp_abc")
         assert [each.partition("?")[0] for each in asked] == [
             "GET /v1/responses/resp_abc",
             "POST /v1/responses/resp_abc/cancel",
@@ -70,22 +70,22 @@ async def test_a_stored_response_is_looked_at_where_it_is_kept(serve: Serve) -> 
             "GET /v1/responses/resp_abc/input_items",
         ]
         assert "reasoning.encrypted_content" in asked[0]
-        assert len(await stage.rows("select * from calls")) == 1
+        assert len(await running.rows("select * from calls")) == 1
 
 
 async def test_what_nobody_made_is_asked_of_nobody(serve: Serve) -> None:
-    async with keeper() as (base_url, asked), serve(config=kept_at(base_url)) as stage:
+    async with keeper() as (base_url, asked), serve(config=kept_at(base_url)) as running:
         for response_id in ("resp_zzz", "..%2Fmodels", "resp_abc"):
             with pytest.raises(openai.NotFoundError):
-                await stage.sdk.responses.retrieve(response_id)
+                await running.sdk.responses.retrieve(response_id)
         assert asked == []
 
 
 async def test_a_response_is_shown_to_its_own_client_only(serve: Serve) -> None:
     clients = {name: {"key_sha256": hashlib.sha256(name.encode()).hexdigest()} for name in ("ann", "bob")}
-    async with keeper() as (base_url, asked), serve(config=kept_at(base_url, clients=clients)) as stage:
-        await stored(stage, authorization="Bearer ann")
+    async with keeper() as (base_url, asked), serve(config=kept_at(base_url, clients=clients)) as running:
+        await stored(running, authorization="Bearer ann")
         for name, status in (("bob", 404), ("ann", 200)):
-            async with stage.get("/v1/responses/resp_abc", headers={"authorization": f"Bearer {name}"}) as response:
+            async with running.get("/v1/responses/resp_abc", headers={"authorization": f"Bearer {name}"}) as response:
                 assert response.status == status
         assert len(asked) == 1

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from providers.simulator.script import Gate, Hang, RoleOnly, Status, Usage, answer
-from tests.app.gateway.stage import MODEL, Serve, Stage
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
 PRICE = {"input": 1.0, "output": 2.0}
 
@@ -16,22 +16,22 @@ def priced(*providers: str) -> dict[str, Any]:
     return {"region": "eu", "models": {MODEL: {"deployments": deployments}}}
 
 
-async def race(stage: Stage, **fields: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    async with stage.chat(**fields) as response:
+async def race(running: RunningGateway, **fields: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    async with running.chat(**fields) as response:
         await response.read()
-    call = await stage.call()
+    call = await running.call()
     assert response.headers["x-holeshot-call-id"] == call["id"]
-    return call, await stage.rows("select * from attempts order by number")
+    return call, await running.rows("select * from attempts order by number")
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 async def test_the_figures_of_a_race_agree_with_each_other(serve: Serve, stream: bool) -> None:
     scripts = {"fast": answer("a", "b", "c"), "slow": [RoleOnly(), Hang()]}
-    async with serve(**scripts, config=priced(*scripts)) as stage:
-        call, attempts = await race(stage, stream=stream)
+    async with serve(**scripts, config=priced(*scripts)) as running:
+        call, attempts = await race(running, stream=stream)
     assert (call["model"], call["endpoint"], call["mode"]) == (MODEL, "chat.completions", "race")
     assert (call["streamed"], call["status_code"], call["error_kind"]) == (stream, 200, None)
-    assert (call["replica"], call["region"], call["client"], call["prompt_class"]) == ("stage", "eu", None, 0)
+    assert (call["replica"], call["region"], call["client"], call["prompt_class"]) == ("here", "eu", None, 0)
     assert 0 < call["ttft_ms"] <= call["total_ms"]
     assert 0 <= call["overhead_ms"] <= call["ttft_ms"]
     age = datetime.now(UTC) - datetime.fromisoformat(call["started_at"]).replace(tzinfo=UTC)
@@ -56,10 +56,10 @@ async def test_the_figures_of_a_race_agree_with_each_other(serve: Serve, stream:
 
 async def test_tokens_and_dollars_of_winner_and_loser(serve: Serve) -> None:
     scripts = {"fast": [*answer("a", "b", "c")[:-2], Usage(100, 40)], "slow": [Hang()]}
-    async with serve(**scripts, config=priced(*scripts)) as stage:
-        fast = stage["fast"]
-        fast.script = [Gate(stage["slow"].requested), *(fast.script or ())]  # else it may be cut before it is sent
-        call, attempts = await race(stage)
+    async with serve(**scripts, config=priced(*scripts)) as running:
+        fast = running["fast"]
+        fast.script = [Gate(running["slow"].requested), *(fast.script or ())]  # else it may be cut before it is sent
+        call, attempts = await race(running)
     won, lost = sorted(attempts, key=lambda row: row["outcome"], reverse=True)
     assert (call["prompt_tokens"], call["completion_tokens"]) == (100, 40)
     assert (won["tokens_source"], lost["tokens_source"]) == ("reported", "estimated")
@@ -72,8 +72,8 @@ async def test_tokens_and_dollars_of_winner_and_loser(serve: Serve) -> None:
 
 
 async def test_a_call_nobody_answered_is_a_row_as_well(serve: Serve) -> None:
-    async with serve(alpha=[Status(503)], beta=[Status(429)]) as stage:
-        call, attempts = await race(stage)
+    async with serve(alpha=[Status(503)], beta=[Status(429)]) as running:
+        call, attempts = await race(running)
     assert (call["status_code"], call["error_kind"]) == (502, "all_providers_failed")
     assert (call["winner_attempt_id"], call["ttft_ms"], call["launched"]) == (None, None, 2)
     assert {(row["status_code"], row["error_kind"]) for row in attempts} == {
@@ -84,13 +84,13 @@ async def test_a_call_nobody_answered_is_a_row_as_well(serve: Serve) -> None:
 
 
 async def test_ids_order_by_time_and_every_call_has_its_own(serve: Serve) -> None:
-    async with serve(alpha=None, beta=None) as stage:
+    async with serve(alpha=None, beta=None) as running:
         for _ in range(10):
-            async with stage.chat() as response:
+            async with running.chat() as response:
                 await response.read()
-        calls = await stage.rows("select id from calls order by started_at")
-        orphans = await stage.rows("select * from attempts where call_id not in (select id from calls)")
-        winners = await stage.rows(
+        calls = await running.rows("select id from calls order by started_at")
+        orphans = await running.rows("select * from attempts where call_id not in (select id from calls)")
+        winners = await running.rows(
             "select call_id from attempts where outcome = 'won' group by call_id having count(*) = 1"
         )
     assert [row["id"] for row in calls] == sorted({row["id"] for row in calls})
@@ -98,52 +98,52 @@ async def test_ids_order_by_time_and_every_call_has_its_own(serve: Serve) -> Non
 
 
 async def test_a_kept_connection_has_no_connect_time(serve: Serve) -> None:
-    async with serve() as stage:
+    async with serve() as running:
         for _ in range(2):
-            async with stage.chat() as response:
+            async with running.chat() as response:
                 await response.read()
-        first, second = await stage.rows("select connect_ms from attempts order by started_at")
+        first, second = await running.rows("select connect_ms from attempts order by started_at")
     assert first["connect_ms"] > 0
     assert second["connect_ms"] is None
 
 
 async def test_the_views_speak_of_the_calls(serve: Serve) -> None:
-    async with serve(alpha=answer("a", "b"), beta=[Hang()]) as stage:
-        await race(stage)
-        [throughput] = await stage.rows("select * from throughput where deployment = 'alpha/m'")
-        [value] = await stage.rows("select * from race_value")
+    async with serve(alpha=answer("a", "b"), beta=[Hang()]) as running:
+        await race(running)
+        [throughput] = await running.rows("select * from throughput where deployment = 'alpha/m'")
+        [value] = await running.rows("select * from race_value")
     assert throughput["deployment"] == "alpha/m"
     assert value["model"] == MODEL
 
 
 async def test_every_row_is_there_once_the_gateway_has_closed(serve: Serve) -> None:
-    async with serve() as stage:
+    async with serve() as running:
         for _ in range(5):
-            async with stage.chat() as response:
+            async with running.chat() as response:
                 await response.read()
-    assert stage.gateway.ledger.pending == 0
-    assert list((stage.folder / "spool").iterdir()) == []
+    assert running.gateway.ledger.pending == 0
+    assert list((running.folder / "spool").iterdir()) == []
 
 
 async def test_what_never_reached_a_connection_was_sent_no_times_and_cost_nothing(serve: Serve) -> None:
     scripts = {"fast": answer("a"), "dead": []}
     config = {**priced(*scripts), "providers": {"dead": {"base_url": "http://127.0.0.1:9/v1"}}}
-    async with serve(**scripts, config=config) as stage:
-        async with stage.chat(headers={"x-holeshot-race": "race"}) as response:
+    async with serve(**scripts, config=config) as running:
+        async with running.chat(headers={"x-holeshot-race": "race"}) as response:
             await response.read()
-        [dead] = await stage.rows("select * from attempts where provider = 'dead'")
+        [dead] = await running.rows("select * from attempts where provider = 'dead'")
     assert (dead["error_kind"], dead["sends"], dead["prompt_tokens"]) == ("connect_error", 0, None)
     assert (dead["cost_usd"], dead["cost_high_usd"]) == (0.0, 0.0)
 
 
 async def test_the_rows_say_what_was_asked_and_what_the_answer_was(serve: Serve) -> None:
-    async with serve(alpha=answer("a", "b")) as stage:
+    async with serve(alpha=answer("a", "b")) as running:
         fields: dict[str, Any] = {"max_tokens": 70, "temperature": 0.5}
         fields["tools"] = [{"type": "function", "function": {"name": "f"}}]
-        async with stage.chat(**fields) as response:
+        async with running.chat(**fields) as response:
             await response.read()
-        call = await stage.call()
-        [attempt] = await stage.rows("select * from attempts where outcome = 'won'")
+        call = await running.call()
+        [attempt] = await running.rows("select * from attempts where outcome = 'won'")
     assert (call["max_tokens"], call["temperature"], call["tools"]) == (70, 0.5, 1)
     assert (call["finish_reason"], call["tool_calls"], call["is_empty"], call["is_truncated"]) == ("stop", 0, 0, 0)
     assert (call["api"], call["size_class"], call["tokens_source"]) == ("chat.completions", 0, attempt["tokens_source"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
-from tests.app.gateway.stage import Serve, Stage
+from tests.app.gateway.running_gateway import RunningGateway, Serve
 from tests.app.gateway.test_admission import KEYS, clients, key_of
 from tests.app.gateway.test_refusals import counted, refusals
 
@@ -29,9 +29,9 @@ MALFORMED = {
 }
 
 
-async def said(stage: Stage, request: bytes) -> tuple[bytes, bytes]:
+async def said(running: RunningGateway, request: bytes) -> tuple[bytes, bytes]:
     """Return head and body of what is answered to ``request`` until the gateway hangs up."""
-    port = int(stage.url.rpartition(":")[2])
+    port = int(running.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
     answered = await reader.read()
@@ -48,14 +48,14 @@ def quoted(*places: Any) -> bool:
 async def test_a_malformed_request_is_refused_in_json_and_not_quoted(
     serve: Serve, logged: list[EventDict], caplog: pytest.LogCaptureFixture, request_: bytes
 ) -> None:
-    async with serve(config=clients(plain={})) as stage:
-        head, body = await said(stage, request_)
+    async with serve(config=clients(plain={})) as running:
+        head, body = await said(running, request_)
         error = json.loads(body)["error"]
         assert head.startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
         assert (error["type"], error["code"]) == ("invalid_request_error", "malformed_request")
         assert b"content-type: application/json" in head.lower()
         assert b"server: holeshot\r\n" in head.lower() + b"\r\n"
-        assert await counted(stage) == {'{reason="malformed_request",status="400"}': 1.0}
+        assert await counted(running) == {'{reason="malformed_request",status="400"}': 1.0}
     [entry] = refusals(logged)
     assert (entry["reason"], entry["peer"], entry["count"]) == ("malformed_request", "127.0.0.1", 1)
     assert not quoted(head, body, logged, caplog.text)
@@ -65,9 +65,9 @@ async def test_a_malformed_request_is_refused_in_json_and_not_quoted(
 async def test_a_flood_of_malformed_requests_has_a_line_a_second(
     serve: Serve, logged: list[EventDict], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serve(config=clients(plain={})) as stage:
-        await asyncio.gather(*(said(stage, MALFORMED["a header without a colon"]) for _ in range(200)))
-        assert await counted(stage) == {'{reason="malformed_request",status="400"}': 200.0}
+    async with serve(config=clients(plain={})) as running:
+        await asyncio.gather(*(said(running, MALFORMED["a header without a colon"]) for _ in range(200)))
+        assert await counted(running) == {'{reason="malformed_request",status="400"}': 200.0}
     assert sum(entry["count"] for entry in refusals(logged)) == 200
     assert len(refusals(logged)) < 20
     assert caplog.records == []
@@ -82,8 +82,8 @@ async def test_a_body_that_breaks_off_in_nonsense_is_not_quoted(
         f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: {key}\r\n"
         f"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{{\r\n{KEY}\r\n{KEY}\r\n"
     ).encode()
-    async with serve(config=clients(plain={})) as stage:
-        head, body = await said(stage, request)
+    async with serve(config=clients(plain={})) as running:
+        head, body = await said(running, request)
         assert json.loads(body)["error"]["type"] in {"invalid_request_error", "authentication_error"}
     assert not quoted(head, body, logged, caplog.text)
     assert caplog.records == []

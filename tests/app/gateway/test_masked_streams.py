@@ -8,8 +8,8 @@ import pytest
 from structlog.typing import EventDict
 
 from providers.simulator.script import Raw
-from tests.app.gateway.stage import MODEL, Serve, single
-from tests.app.gateway.studio import Studio, plays
+from tests.app.gateway.fake_upstream import FakeUpstream, plays
+from tests.app.gateway.running_gateway import MODEL, Serve, single
 from tests.app.gateway.test_dialects import COMPLETION_BYTES, MESSAGE_BYTES, RESPONSE_BYTES
 from tests.app.gateway.test_secrets import BOTH, KEY, search
 
@@ -81,12 +81,12 @@ async def test_a_key_beside_the_answer_is_masked_and_the_answer_is_not_touched(
     trouble = echoed(KEY, in_data=stream) + echoed(OURS, in_data=stream)
     sent = trouble + first + b"\n\n" + trouble + b"\n\n".join(rest)
     path, body = PATHS[asked]
-    async with serve(alpha=[Raw(sent, token=True)], config=config(spoken)) as stage:
-        async with stage.post({**body, "stream": stream}, path=path) as response:
+    async with serve(alpha=[Raw(sent, token=True)], config=config(spoken)) as running:
+        async with running.post({**body, "stream": stream}, path=path) as response:
             answered = await response.read()
             assert response.status == 200, answered
         assert OURS.encode() not in answered
-        await search(stage, [answered.decode()], logged)
+        await search(running, [answered.decode()], logged)
         if stream and asked == spoken:
             assert all(each in answered for each in STREAMS[spoken].split(b"\n\n"))
             assert b": ***\n\n" in answered
@@ -102,13 +102,13 @@ async def test_a_key_in_an_error_is_masked_wherever_it_comes_from(
     key = f"{KEY} {OURS}".encode()
     error = ERRORS[spoken] % (key, key)
     path, body = PATHS[asked]
-    async with serve(alpha=[Raw(first + error, token=begun)], config=config(spoken)) as stage:
-        async with stage.post({**body, "stream": stream}, path=path) as response:
+    async with serve(alpha=[Raw(first + error, token=begun)], config=config(spoken)) as running:
+        async with running.post({**body, "stream": stream}, path=path) as response:
             answered = await response.text()
         assert OURS not in answered
         assert "***" in answered
-        await search(stage, [answered], logged)
-        rows = await stage.rows("select * from attempts")
+        await search(running, [answered], logged)
+        rows = await running.rows("select * from attempts")
         assert OURS not in repr([rows, logged])
 
 
@@ -117,8 +117,8 @@ async def test_what_looks_like_a_key_in_the_models_own_words_stays(serve: Serve)
     deltas = [{"choices": [{"index": 0, "delta": {"content": word}}], "message": OURS} for word in words]
     sent = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in deltas) + CHAT_BYTES
     async with (
-        serve(alpha=[Raw(sent, token=True)], config=single()) as stage,
-        stage.chat(stream=True) as response,
+        serve(alpha=[Raw(sent, token=True)], config=single()) as running,
+        running.chat(stream=True) as response,
     ):
         assert await response.read() == sent
 
@@ -130,26 +130,26 @@ async def test_a_relayed_stream_is_masked_too(serve: Serve, logged: list[EventDi
     begun = asyncio.Event()
     sent = echoed(KEY) + words + error + echoed(OURS) + b": " + KEY.encode()
     pieces = [sent] if at_once else [sent[at : at + 7] for at in range(0, len(sent), 7)]
-    async with Studio(plays(words, begun, *pieces, kind="text/event-stream")) as studio:
-        settings = {"providers": {"alpha": {"base_url": studio.base_url, "apis": ["audio"]}}}
-        async with serve(alpha=None, config=settings) as stage:
+    async with FakeUpstream(plays(words, begun, *pieces, kind="text/event-stream")) as upstream:
+        settings = {"providers": {"alpha": {"base_url": upstream.base_url, "apis": ["audio"]}}}
+        async with serve(alpha=None, config=settings) as running:
             body = {"model": MODEL, "input": "x", "voice": "alloy", "stream_format": "sse"}
-            async with stage.post(body, path="/v1/audio/speech") as response:
+            async with running.post(body, path="/v1/audio/speech") as response:
                 assert await response.content.readuntil(b"\n\n") == words
                 begun.set()
                 answered = await response.read()
             assert answered.count(words) == 1
             assert OURS.encode() not in answered
             assert answered.endswith(b": ***\n\n")
-            await search(stage, [answered.decode()], logged)
-            [attempt] = await stage.rows("select * from attempts")
+            await search(running, [answered.decode()], logged)
+            [attempt] = await running.rows("select * from attempts")
             assert (attempt["outcome"], attempt["error_message"]) == ("failed", "*** ***")
 
 
 async def test_an_enormous_comment_is_not_looked_through_but_emptied(serve: Serve) -> None:
     enormous = b": " + b"x" * 1_000_000 + b"\n\n"
     async with (
-        serve(alpha=[Raw(enormous + CHAT_BYTES, token=True)], config=single()) as stage,
-        stage.chat(stream=True) as response,
+        serve(alpha=[Raw(enormous + CHAT_BYTES, token=True)], config=single()) as running,
+        running.chat(stream=True) as response,
     ):
         assert await response.read() == b":\n\n" + CHAT_BYTES

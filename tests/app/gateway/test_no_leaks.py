@@ -14,7 +14,7 @@ from providers.http.response import Response
 from providers.http_exchange import HttpExchange
 from providers.http_upstream import HttpUpstream
 from providers.simulator.script import Delta, Drop, ErrorEvent, Hang, RoleOnly, Status, Step, answer
-from tests.app.gateway.stage import MODEL, Serve, Stage, chat_body
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body
 
 OF_A_CALL = (Race, Attempt, Response, HttpExchange)
 BACKGROUND = {"ledger.ship", "ledger.disk", "ledger.adopt"}
@@ -29,25 +29,29 @@ MIXED: Sequence[Sequence[Step]] = (
 )
 
 
-def busy(stage: Stage) -> dict[str, int]:
+def busy(running: RunningGateway) -> dict[str, int]:
     """Return the connections in use, by provider."""
     counts = {}
-    for name, upstream in stage.gateway.context.fleet.upstreams.items():
+    for name, upstream in running.gateway.context.fleet.upstreams.items():
         assert isinstance(upstream, HttpUpstream)
         pools = upstream._client._pools.values()
         counts[name] = sum(connection.streams for pool in pools for connection in pool._all)
     return counts
 
 
-async def leave_early(stage: Stage, tokens: int) -> None:
+async def leave_early(running: RunningGateway, tokens: int) -> None:
     """Ask for a stream and hang up, before it begins or after some tokens."""
-    call: Any = asyncio.ensure_future(stage.http.post(f"{stage.url}/v1/chat/completions", json=chat_body(stream=True)))
+    call: Any = asyncio.ensure_future(
+        running.http.post(f"{running.url}/v1/chat/completions", json=chat_body(stream=True))
+    )
     if tokens:
         response = await call
         await response.content.readline()
         response.close()
         return
-    asked = [asyncio.ensure_future(each.reach(requests=each.counts.requests + 1)) for each in stage.providers.values()]
+    asked = [
+        asyncio.ensure_future(each.reach(requests=each.counts.requests + 1)) for each in running.providers.values()
+    ]
     await asyncio.wait({call, *asked}, return_when=asyncio.FIRST_COMPLETED)
     for waiting in (call, *asked):
         waiting.cancel()
@@ -61,29 +65,32 @@ async def test_a_hundred_mixed_calls_leave_nothing_behind(serve: Serve) -> None:
         "timeouts": {"ttft_timeout_s": 0.2, "stall_timeout_s": 0.2},
         "models": {MODEL: {"race": {"mode": "race", "width": 2, "budget": 1.0}}},
     }
-    async with serve(alpha=None, beta=None, gamma=None, config=config) as stage:
+    async with serve(alpha=None, beta=None, gamma=None, config=config) as running:
         at_rest = {task for task in asyncio.all_tasks() if not task.done()}
         ticking = timers_of("gateway")
         for number in range(25):
-            for place, provider in enumerate(stage.providers.values()):
+            for place, provider in enumerate(running.providers.values()):
                 provider.once(MIXED[(number + 2 * place) % len(MIXED)])
             await asyncio.gather(
-                settle(stage, stream=True), settle(stage, stream=False), leave_early(stage, 0), leave_early(stage, 1)
+                settle(running, stream=True),
+                settle(running, stream=False),
+                leave_early(running, 0),
+                leave_early(running, 1),
             )
-        for provider in stage.providers.values():
+        for provider in running.providers.values():
             provider._once.clear()  # what was meant for requests that were cut before they came
             provider.once([Hang()])
-        await leave_early(stage, 0)
-        await stage.gateway.context.fleet.idle()
+        await leave_early(running, 0)
+        await running.gateway.context.fleet.idle()
 
-        rows = await stage.rows("select status_code, count(*) as n from calls group by 1")
+        rows = await running.rows("select status_code, count(*) as n from calls group by 1")
         assert sum(row["n"] for row in rows) == 101
         assert {row["status_code"] for row in rows} >= {200, 499}
-        assert await stage.rows("select * from attempts where call_id not in (select id from calls)") == []
-        if ending := set(stage.gateway.context.services.tasks._tasks):  # a winner reads on to the end of its body
+        assert await running.rows("select * from attempts where call_id not in (select id from calls)") == []
+        if ending := set(running.gateway.context.services.tasks._tasks):  # a winner reads on to the end of its body
             await asyncio.wait(ending)
-        assert busy(stage) == {"alpha": 0, "beta": 0, "gamma": 0}
-        for row in stage.gateway.steering.leaderboard(MODEL).deployments:
+        assert busy(running) == {"alpha": 0, "beta": 0, "gamma": 0}
+        for row in running.gateway.steering.leaderboard(MODEL).deployments:
             assert row.in_flight == 0
         kept = {"RequestHandler.start"}  # kept connections, both sides being here
         for _ in range(10_000):  # turns in which a spare connection may still be dialled
@@ -99,15 +106,15 @@ async def test_a_hundred_mixed_calls_leave_nothing_behind(serve: Serve) -> None:
 @pytest.mark.parametrize("first", [answer("a", "b"), [Status(503)]], ids=["answered", "failed over"])
 async def test_calls_leave_nothing_to_the_garbage_collector(serve: Serve, stream: bool, first: Sequence[Step]) -> None:
     scripts = {"alpha": first, "beta": [Hang()], "gamma": answer("c")}
-    async with serve(**scripts, config=race_of_two()) as stage:
+    async with serve(**scripts, config=race_of_two()) as running:
         gc.collect()
         gc.disable()
         before = set(map(id, of_calls()))  # of earlier tests, whose failures pytest may keep
         try:
             for _ in range(10):
-                await settle(stage, stream=stream)
-            await stage.gateway.context.fleet.idle()
-            if ending := set(stage.gateway.context.services.tasks._tasks):
+                await settle(running, stream=stream)
+            await running.gateway.context.fleet.idle()
+            if ending := set(running.gateway.context.services.tasks._tasks):
                 await asyncio.wait(ending)
             for _ in range(100):  # turns in which the last tasks end
                 await asyncio.sleep(0)
@@ -136,6 +143,6 @@ def race_of_two() -> dict[str, Any]:
     return {"models": {MODEL: {"race": {"mode": "race", "width": 2, "budget": 1.0}}}}
 
 
-async def settle(stage: Stage, **fields: Any) -> None:
-    async with stage.chat(**fields) as response:
+async def settle(running: RunningGateway, **fields: Any) -> None:
+    async with running.chat(**fields) as response:
         await response.read()

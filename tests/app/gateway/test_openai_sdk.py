@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from providers.simulator.script import Done, Finish, Headers, Reasoning, RoleOnly, Step, ToolCall, Usage, answer
-from tests.app.gateway.stage import MODEL, PROMPT, Serve, single
+from tests.app.gateway.running_gateway import MODEL, PROMPT, Serve, single
 
 TWO_TOOLS: Sequence[Step] = (
     RoleOnly(),
@@ -22,16 +22,16 @@ TWO_TOOLS: Sequence[Step] = (
 
 
 async def test_a_streamed_chat_arrives_delta_by_delta(serve: Serve) -> None:
-    async with serve(alpha=answer("Hel", "lo", "!")) as stage:
-        stream = await stage.sdk.chat.completions.create(model=MODEL, messages=PROMPT, stream=True)
+    async with serve(alpha=answer("Hel", "lo", "!")) as running:
+        stream = await running.sdk.chat.completions.create(model=MODEL, messages=PROMPT, stream=True)
         deltas = [chunk.choices[0].delta.content async for chunk in stream]
     assert [delta for delta in deltas if delta] == ["Hel", "lo", "!"]
 
 
 async def test_a_chat_that_is_not_streamed_is_one_answer_with_usage(serve: Serve) -> None:
-    async with serve(alpha=answer("Hel", "lo")) as stage:
-        completion = await stage.sdk.chat.completions.create(model=MODEL, messages=PROMPT)
-        assert stage["alpha"].received[0].body["stream"] is True  # so that it can be raced and measured
+    async with serve(alpha=answer("Hel", "lo")) as running:
+        completion = await running.sdk.chat.completions.create(model=MODEL, messages=PROMPT)
+        assert running["alpha"].received[0].body["stream"] is True  # so that it can be raced and measured
     assert completion.object == "chat.completion"
     assert completion.choices[0].message.content == "Hello"
     assert completion.choices[0].finish_reason == "stop"
@@ -40,8 +40,8 @@ async def test_a_chat_that_is_not_streamed_is_one_answer_with_usage(serve: Serve
 
 
 async def test_usage_comes_with_the_stream_when_it_is_asked_for(serve: Serve) -> None:
-    async with serve(alpha=answer("a", "b")) as stage:
-        stream = await stage.sdk.chat.completions.create(
+    async with serve(alpha=answer("a", "b")) as running:
+        stream = await running.sdk.chat.completions.create(
             model=MODEL, messages=PROMPT, stream=True, stream_options={"include_usage": True}
         )
         usages = [chunk.usage async for chunk in stream]
@@ -50,8 +50,8 @@ async def test_usage_comes_with_the_stream_when_it_is_asked_for(serve: Serve) ->
 
 
 async def test_parallel_tool_calls_in_pieces_are_streamed_as_they_come(serve: Serve) -> None:
-    async with serve(alpha=TWO_TOOLS) as stage:
-        stream = await stage.sdk.chat.completions.create(model=MODEL, messages=PROMPT, stream=True)
+    async with serve(alpha=TWO_TOOLS) as running:
+        stream = await running.sdk.chat.completions.create(model=MODEL, messages=PROMPT, stream=True)
         calls: dict[int, list[str]] = {}
         names: dict[int, str | None] = {}
         async for chunk in stream:
@@ -64,8 +64,8 @@ async def test_parallel_tool_calls_in_pieces_are_streamed_as_they_come(serve: Se
 
 
 async def test_parallel_tool_calls_in_pieces_are_put_together_without_a_stream(serve: Serve) -> None:
-    async with serve(alpha=TWO_TOOLS) as stage:
-        completion = await stage.sdk.chat.completions.create(model=MODEL, messages=PROMPT)
+    async with serve(alpha=TWO_TOOLS) as running:
+        completion = await running.sdk.chat.completions.create(model=MODEL, messages=PROMPT)
     calls: list[Any] = list(completion.choices[0].message.tool_calls or ())
     assert [(call.id, call.function.name, call.function.arguments) for call in calls] == [
         ("call_a", "weather", '{"city":"Paris"}'),
@@ -75,7 +75,10 @@ async def test_parallel_tool_calls_in_pieces_are_put_together_without_a_stream(s
 
 
 async def test_the_sdks_own_stream_helper_accumulates_the_whole(serve: Serve) -> None:
-    async with serve(alpha=TWO_TOOLS) as stage, stage.sdk.chat.completions.stream(model=MODEL, messages=PROMPT) as run:
+    async with (
+        serve(alpha=TWO_TOOLS) as running,
+        running.sdk.chat.completions.stream(model=MODEL, messages=PROMPT) as run,
+    ):
         completion = await run.get_final_completion()
     calls: list[Any] = list(completion.choices[0].message.tool_calls or ())
     assert [call.function.name for call in calls] == ["weather", "time"]
@@ -84,17 +87,17 @@ async def test_the_sdks_own_stream_helper_accumulates_the_whole(serve: Serve) ->
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
 async def test_reasoning_keeps_the_name_its_provider_gives_it(serve: Serve, field: str) -> None:
     script = [RoleOnly(), Reasoning("Hm", field), Reasoning("m", field), *answer("Yes")[1:]]
-    async with serve(alpha=script) as stage:
-        completion = await stage.sdk.chat.completions.create(model=MODEL, messages=PROMPT)
+    async with serve(alpha=script) as running:
+        completion = await running.sdk.chat.completions.create(model=MODEL, messages=PROMPT)
     message = completion.choices[0].message
     assert (message.content, (message.model_extra or {})[field]) == ("Yes", "Hmm")
 
 
 async def test_response_headers_say_who_answered_and_how(serve: Serve) -> None:
     script = [Headers({"x-request-id": "req-up", "x-ratelimit-remaining-requests": "9"}), *answer("Hi")]
-    async with serve(alpha=script, config=single()) as stage:
-        raw = await stage.sdk.chat.completions.with_raw_response.create(model=MODEL, messages=PROMPT)
-        call = await stage.call()
+    async with serve(alpha=script, config=single()) as running:
+        raw = await running.sdk.chat.completions.with_raw_response.create(model=MODEL, messages=PROMPT)
+        call = await running.call()
     headers = raw.headers
     assert headers["x-holeshot-call-id"] == call["id"]
     assert headers["x-holeshot-provider"] == "alpha"
@@ -108,10 +111,10 @@ async def test_response_headers_say_who_answered_and_how(serve: Serve) -> None:
 
 
 async def test_a_streamed_answer_has_the_same_headers(serve: Serve) -> None:
-    async with serve(alpha=answer("Hi")) as stage:
-        raw = await stage.sdk.chat.completions.with_raw_response.create(model=MODEL, messages=PROMPT, stream=True)
+    async with serve(alpha=answer("Hi")) as running:
+        raw = await running.sdk.chat.completions.with_raw_response.create(model=MODEL, messages=PROMPT, stream=True)
         assert [chunk async for chunk in raw.parse()]
-        call = await stage.call()
+        call = await running.call()
     assert raw.headers["x-holeshot-call-id"] == call["id"]
     assert raw.headers["x-holeshot-ttft-ms"]
     assert raw.headers["content-type"].startswith("text/event-stream")
@@ -119,23 +122,23 @@ async def test_a_streamed_answer_has_the_same_headers(serve: Serve) -> None:
 
 async def test_the_cost_is_told_where_prices_are_known(serve: Serve) -> None:
     deployment = {"deployment": "alpha/m", "price_per_mtok": {"input": 1.0, "output": 2.0}}
-    async with serve(config={"models": {MODEL: {"deployments": [deployment]}}}) as stage:
-        raw = await stage.sdk.chat.completions.with_raw_response.create(model=MODEL, messages=PROMPT)
+    async with serve(config={"models": {MODEL: {"deployments": [deployment]}}}) as running:
+        raw = await running.sdk.chat.completions.with_raw_response.create(model=MODEL, messages=PROMPT)
     assert float(raw.headers["x-holeshot-cost-usd"]) == pytest.approx(10 * 1e-6 + 3 * 2e-6)
 
 
 async def test_embeddings_come_one_for_each_input(serve: Serve) -> None:
-    async with serve() as stage:
-        answered = await stage.sdk.embeddings.create(model=MODEL, input=["one", "two"], encoding_format="float")
-        assert stage["alpha"].received[0].body["model"] == "m"
-        call = await stage.call()
+    async with serve() as running:
+        answered = await running.sdk.embeddings.create(model=MODEL, input=["one", "two"], encoding_format="float")
+        assert running["alpha"].received[0].body["model"] == "m"
+        call = await running.call()
     assert [len(item.embedding) for item in answered.data] == [8, 8]
     assert (call["endpoint"], call["status_code"], call["launched"]) == ("embeddings", 200, 1)
 
 
 async def test_models_are_listed_and_described(serve: Serve) -> None:
-    async with serve() as stage:
-        listed = [model.id async for model in stage.sdk.models.list()]
-        described = await stage.sdk.models.retrieve(MODEL)
+    async with serve() as running:
+        listed = [model.id async for model in running.sdk.models.list()]
+        described = await running.sdk.models.retrieve(MODEL)
     assert listed == [MODEL]
     assert (described.id, described.owned_by) == (MODEL, "holeshot")

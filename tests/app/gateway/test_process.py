@@ -17,7 +17,7 @@ import yaml
 from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, RoleOnly, Step, answer
 from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.process import GatewayProcess, started
-from tests.app.gateway.stage import MODEL, chat_body, configuration, write
+from tests.app.gateway.running_gateway import MODEL, chat_body, configuration, write
 
 
 def ask(http: aiohttp.ClientSession, gateway: GatewayProcess, **fields: Any) -> Any:

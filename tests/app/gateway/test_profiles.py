@@ -4,31 +4,31 @@ import pytest
 
 from gateway.settings.profiles import Profile
 from providers.simulator.script import Hang, answer
-from tests.app.gateway.stage import MODEL, Serve
+from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.gateway.test_objectives import KEY, client, keyed
 
 
 @pytest.mark.parametrize("said", [{"profile": "voice"}, "voice"])
 async def test_a_request_asks_for_a_profile_in_its_body_or_in_a_header(serve: Serve, said: object) -> None:
     config = {"models": {MODEL: {"race": {"mode": "single"}}}}
-    async with serve(fast=answer("Hello"), slow=[Hang()], config=config) as stage:
-        stage.prefer("fast", "slow")
-        async with stage.chat(stream=True, race=said) as response:
+    async with serve(fast=answer("Hello"), slow=[Hang()], config=config) as running:
+        running.prefer("fast", "slow")
+        async with running.chat(stream=True, race=said) as response:
             await response.read()
         assert response.headers["x-holeshot-mode"] == "race"
         assert response.headers["x-holeshot-launched"] == "2"
-        async with stage.chat({"x-holeshot-race": "voice"}, stream=True) as response:
+        async with running.chat({"x-holeshot-race": "voice"}, stream=True) as response:
             await response.read()
         assert response.headers["x-holeshot-mode"] == "race"
 
 
 async def test_a_client_has_a_profile_and_its_requests_go_before_it(serve: Serve) -> None:
-    async with serve(fast=answer("Hello"), config=client(profile="agent"), key=KEY) as stage:
-        async with stage.chat(keyed(), stream=True) as response:
+    async with serve(fast=answer("Hello"), config=client(profile="agent"), key=KEY) as running:
+        async with running.chat(keyed(), stream=True) as response:
             await response.read()
-        async with stage.chat(keyed(), stream=True, race="chat") as response:
+        async with running.chat(keyed(), stream=True, race="chat") as response:
             await response.read()
-        rows = await stage.rows("select objective from calls order by id")
+        rows = await running.rows("select objective from calls order by id")
     assert [row["objective"] for row in rows] == ["completion", "reading"]
 
 
@@ -37,8 +37,8 @@ async def test_a_profile_brings_its_clocks_and_the_models_own_are_weaker_only_th
 ) -> None:
     race = {"profile": "voice", "mode": "single"}
     config = {"models": {MODEL: {"race": race, "timeouts": {"ttft_timeout_s": 33}}}}
-    async with serve(alpha=None, config=config) as stage:
-        model = stage.gateway.context.fleet.models[MODEL]
+    async with serve(alpha=None, config=config) as running:
+        model = running.gateway.context.fleet.models[MODEL]
 
         def clocks(profile: Profile | None) -> tuple[float, float]:
             [deployment] = model.under(profile).deployments.values()

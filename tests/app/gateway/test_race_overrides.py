@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.app.gateway.stage import MODEL, Serve, single
+from tests.app.gateway.running_gateway import MODEL, Serve, single
 
 
 @pytest.mark.parametrize(
@@ -22,26 +22,26 @@ from tests.app.gateway.stage import MODEL, Serve, single
 )
 async def test_the_body_may_say_how_its_call_is_raced(serve: Serve, race: Any, launched: int) -> None:
     config = {"models": {MODEL: {"race": {"mode": "single", "width": 2, "budget": 2.0}}}}
-    async with serve(alpha=None, beta=None, gamma=None, config=config) as stage:
-        async with stage.chat(race=race) as response:
+    async with serve(alpha=None, beta=None, gamma=None, config=config) as running:
+        async with running.chat(race=race) as response:
             assert response.headers["x-holeshot-launched"] == str(launched)
-        assert (await stage.call())["launched"] == launched
-        assert all("race" not in received.body for each in stage.providers.values() for received in each.received)
+        assert (await running.call())["launched"] == launched
+        assert all("race" not in received.body for each in running.providers.values() for received in each.received)
 
 
 @pytest.mark.parametrize("header", ["race", '"race"', '{"mode":"race"}', ' {"mode": "race", "width": 2}'])
 async def test_the_header_may_say_so_too(serve: Serve, header: str) -> None:
     async with (
-        serve(alpha=None, beta=None, config=single()) as stage,
-        stage.chat({"x-holeshot-race": header}) as response,
+        serve(alpha=None, beta=None, config=single()) as running,
+        running.chat({"x-holeshot-race": header}) as response,
     ):
         assert (response.headers["x-holeshot-mode"], response.headers["x-holeshot-launched"]) == ("race", "2")
 
 
 async def test_the_body_goes_before_the_header(serve: Serve) -> None:
     async with (
-        serve(alpha=None, beta=None) as stage,
-        stage.chat({"x-holeshot-race": "race"}, race="single") as response,
+        serve(alpha=None, beta=None) as running,
+        running.chat({"x-holeshot-race": "race"}, race="single") as response,
     ):
         assert response.headers["x-holeshot-mode"] == "single"
 
@@ -66,21 +66,21 @@ async def test_the_body_goes_before_the_header(serve: Serve) -> None:
     ids=str,
 )
 async def test_what_makes_no_sense_is_refused_with_the_modes_there_are(serve: Serve, race: Any) -> None:
-    async with serve(alpha=None, beta=None) as stage:
-        async with stage.chat(race=race) as response:
+    async with serve(alpha=None, beta=None) as running:
+        async with running.chat(race=race) as response:
             error = (await response.json())["error"]
         assert (response.status, error["param"], error["type"]) == (400, "race", "invalid_request_error")
         assert "single, race, hedge, auto" in error["message"]
-        assert stage.requests == 0
+        assert running.requests == 0
 
 
 @pytest.mark.parametrize("header", ["fastest", "{", '{"mode":', "2", '["race"]', "\xe9"])
 async def test_a_header_that_makes_no_sense_is_refused_too(serve: Serve, header: str) -> None:
-    async with serve(alpha=None, beta=None) as stage:
-        async with stage.chat({"x-holeshot-race": header}) as response:
+    async with serve(alpha=None, beta=None) as running:
+        async with running.chat({"x-holeshot-race": header}) as response:
             error = (await response.json())["error"]
         assert (response.status, error["param"]) == (400, "x-holeshot-race")
-        assert stage.requests == 0
+        assert running.requests == 0
 
 
 @pytest.mark.parametrize(
@@ -96,49 +96,49 @@ async def test_a_header_that_makes_no_sense_is_refused_too(serve: Serve, header:
     ids=str,
 )
 async def test_what_leaves_something_behind_is_never_sent_twice(serve: Serve, fields: dict[str, Any]) -> None:
-    async with serve(alpha=None, beta=None) as stage:
-        async with stage.chat(race={"mode": "race", "width": 2}, **fields) as response:
+    async with serve(alpha=None, beta=None) as running:
+        async with running.chat(race={"mode": "race", "width": 2}, **fields) as response:
             assert response.headers["x-holeshot-mode"] == "single"
-        assert stage.requests == 1
+        assert running.requests == 1
 
 
 @pytest.mark.parametrize(
     "fields", [{"store": False}, {"store": None}, {"tools": [{"type": "function", "function": {"name": "f"}}]}], ids=str
 )
 async def test_what_leaves_nothing_behind_is_raced(serve: Serve, fields: dict[str, Any]) -> None:
-    async with serve(alpha=None, beta=None) as stage, stage.chat(**fields) as response:
+    async with serve(alpha=None, beta=None) as running, running.chat(**fields) as response:
         assert response.headers["x-holeshot-launched"] == "2"
 
 
 @pytest.mark.parametrize("header", ["prompt=v2, user = ann", '{"prompt":"v2","user":"ann"}'])
 async def test_tags_are_kept_as_json(serve: Serve, header: str) -> None:
-    async with serve() as stage:
-        async with stage.chat({"x-holeshot-tags": header}) as response:
+    async with serve() as running:
+        async with running.chat({"x-holeshot-tags": header}) as response:
             assert response.status == 200
-        rows = await stage.rows("select tags ->> 'prompt' as prompt, tags ->> 'user' as user from calls")
+        rows = await running.rows("select tags ->> 'prompt' as prompt, tags ->> 'user' as user from calls")
     assert rows == [{"prompt": "v2", "user": "ann"}]
 
 
 async def test_a_provider_and_its_model_can_be_named_ad_hoc(serve: Serve) -> None:
-    async with serve(alpha=None, beta=None) as stage:
-        async with stage.chat(model="beta/another-model") as response:
+    async with serve(alpha=None, beta=None) as running:
+        async with running.chat(model="beta/another-model") as response:
             assert response.headers["x-holeshot-deployment"] == "beta/another-model"
-        assert stage["beta"].received[0].body["model"] == "another-model"
-        assert (await stage.call())["model"] == "beta/another-model"
+        assert running["beta"].received[0].body["model"] == "another-model"
+        assert (await running.call())["model"] == "beta/another-model"
 
 
 async def test_a_comma_list_is_an_ad_hoc_race(serve: Serve) -> None:
-    async with serve(alpha=None, beta=None) as stage:
-        stage.answer_once_all_are_asked()
-        async with stage.chat(model="alpha/x, beta/y/z", race="race") as response:
+    async with serve(alpha=None, beta=None) as running:
+        running.answer_once_all_are_asked()
+        async with running.chat(model="alpha/x, beta/y/z", race="race") as response:
             assert response.headers["x-holeshot-launched"] == "2"
-        assert stage["alpha"].received[0].body["model"] == "x"
-        assert stage["beta"].received[0].body["model"] == "y/z"
+        assert running["alpha"].received[0].body["model"] == "x"
+        assert running["beta"].received[0].body["model"] == "y/z"
 
 
 @pytest.mark.parametrize("model", ["nobody/x", "alpha/x,nobody/y", "alpha/", "alpha/x,", "/x", ","])
 async def test_an_ad_hoc_name_that_leads_nowhere_is_an_unknown_model(serve: Serve, model: str) -> None:
-    async with serve(alpha=None) as stage:
-        async with stage.chat(model=model) as response:
+    async with serve(alpha=None) as running:
+        async with running.chat(model=model) as response:
             assert (response.status, (await response.json())["error"]["code"]) == (404, "model_not_found")
-        assert stage.requests == 0
+        assert running.requests == 0

@@ -16,12 +16,12 @@ import pytest
 from aiohttp import web
 
 from gateway.prompt_classes import decoded_class
-from tests.app.gateway.stage import MODEL, Serve, Stage, read
-from tests.app.gateway.studio import EMBEDDINGS, Script, Studio, hangs, no_such_path, plays, says
+from tests.app.gateway.fake_upstream import EMBEDDINGS, FakeUpstream, Script, hangs, no_such_path, plays, says
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read
 from tests.app.gateway.test_client_disconnects import socket_with
 from tests.app.gateway.test_no_leaks import busy
 
-Open = Callable[..., AbstractAsyncContextManager[tuple[Stage, dict[str, Studio]]]]
+Open = Callable[..., AbstractAsyncContextManager[tuple[RunningGateway, dict[str, FakeUpstream]]]]
 
 MODERATION = {"id": "modr-1", "model": "m", "results": [{"flagged": True, "categories": {}, "category_scores": {}}]}
 RANKING = {"id": "r", "results": [{"index": 1, "relevance_score": 0.9}], "meta": {"billed_units": {"search_units": 1}}}
@@ -45,25 +45,25 @@ JSON_CALLS: list[tuple[str, str, dict[str, Any], Any]] = [
 
 @pytest.fixture
 def opened(serve: Serve) -> Open:
-    """Serve a gateway before studios: ``async with opened(alpha=[says(…)]) as (stage, studios)``."""
+    """Serve a gateway before upstreams: ``async with opened(alpha=[says(…)]) as (running, upstreams)``."""
 
     @asynccontextmanager
     async def start(
         *, config: Mapping[str, Any] | None = None, key: str = "unused", **scripts: list[Script]
-    ) -> AsyncIterator[tuple[Stage, dict[str, Studio]]]:
+    ) -> AsyncIterator[tuple[RunningGateway, dict[str, FakeUpstream]]]:
         async with AsyncExitStack() as stack:
-            studios = {
-                name: await stack.enter_async_context(Studio(*script))
+            upstreams = {
+                name: await stack.enter_async_context(FakeUpstream(*script))
                 for name, script in (scripts or {"alpha": []}).items()
             }
             settings = dict(config or {})
             own = settings.pop("providers", {})
             settings["providers"] = {
-                name: {"base_url": each.base_url, **own.get(name, {})} for name, each in studios.items()
+                name: {"base_url": each.base_url, **own.get(name, {})} for name, each in upstreams.items()
             }
-            names = dict.fromkeys(studios)
-            stage = await stack.enter_async_context(serve(config=settings, key=key, **names))
-            yield stage, studios
+            names = dict.fromkeys(upstreams)
+            running = await stack.enter_async_context(serve(config=settings, key=key, **names))
+            yield running, upstreams
 
     return start
 
@@ -88,16 +88,16 @@ async def test_json_passes_untouched_and_is_recorded(
 ) -> None:
     odd = {**body, "a_field_of_the_future": {"x": [1, None]}}
     told = {"x-ratelimit-remaining-requests": "9", "x-request-id": "up-1"}
-    async with opened(alpha=[says(answer, headers=told)]) as (stage, studios):
+    async with opened(alpha=[says(answer, headers=told)]) as (running, upstreams):
         headers = {"x-request-id": "mine-1", "x-holeshot-tags": "team=red"}
-        async with stage.post({"model": MODEL, **odd}, path=path, headers=headers) as response:
+        async with running.post({"model": MODEL, **odd}, path=path, headers=headers) as response:
             assert (response.status, await response.json()) == (200, answer)
-        [received] = studios["alpha"].received
+        [received] = upstreams["alpha"].received
         assert received.fields == {**odd, "model": "m"}
         assert received.path == path.removeprefix("/v1/").removeprefix("/v2/")
         assert received.headers["x-request-id"] == "mine-1"
-        call = await stage.call()
-        [attempt] = await stage.rows("select * from attempts")
+        call = await running.call()
+        [attempt] = await running.rows("select * from attempts")
     assert response.headers["x-request-id"] == "mine-1"
     assert response.headers["x-holeshot-upstream-request-id"] == "up-1"
     assert response.headers["x-ratelimit-remaining-requests"] == "9"
@@ -131,66 +131,66 @@ async def test_a_failure_is_replaced_by_the_next_deployment(  # noqa: PLR0917 - 
     opened: Open, path: str, endpoint: str, body: dict[str, Any], answer: Any, failure: Script
 ) -> None:
     config = {"models": {MODEL: {"timeouts": {"ttft_timeout_s": 0.2}}}} if failure is hangs else {}
-    async with opened(alpha=[failure], beta=[says(answer)], config=config) as (stage, _):
-        async with stage.post({"model": MODEL, **body, **in_order("alpha", "beta")}, path=path) as response:
+    async with opened(alpha=[failure], beta=[says(answer)], config=config) as (running, _):
+        async with running.post({"model": MODEL, **body, **in_order("alpha", "beta")}, path=path) as response:
             assert (response.status, await response.json()) == (200, answer)
             assert response.headers["x-holeshot-launched"] == "2"
         expected = "timeout" if failure is hangs else "failed"
-        assert await stage.outcomes() == {"alpha": expected, "beta": "won"}
-        assert (await stage.call())["endpoint"] == endpoint
+        assert await running.outcomes() == {"alpha": expected, "beta": "won"}
+        assert (await running.call())["endpoint"] == endpoint
 
 
 async def test_the_openai_sdk_embeds_in_base64_by_itself(opened: Open) -> None:
-    async with opened() as (stage, studios):
-        answered = await stage.sdk.embeddings.create(model=MODEL, input=["one"])
+    async with opened() as (running, upstreams):
+        answered = await running.sdk.embeddings.create(model=MODEL, input=["one"])
         assert answered.data[0].embedding == [1.0, 2.0]
-        assert studios["alpha"].received[0].fields["encoding_format"] == "base64"
-        call = await stage.call()
+        assert upstreams["alpha"].received[0].fields["encoding_format"] == "base64"
+        call = await running.call()
         assert (call["prompt_tokens"], call["status_code"]) == (3, 200)
 
 
 async def test_a_known_price_makes_a_cost(opened: Open) -> None:
     price = {"price_per_mtok": {"input": 100.0, "output": 0.0}}
     config = {"models": {MODEL: {"deployments": [{"deployment": "alpha/m", **price}]}}}
-    async with opened(config=config) as (stage, _):
-        raw = await stage.sdk.embeddings.with_raw_response.create(model=MODEL, input=["one"])
+    async with opened(config=config) as (running, _):
+        raw = await running.sdk.embeddings.with_raw_response.create(model=MODEL, input=["one"])
         assert float(raw.headers["x-holeshot-cost-usd"]) == pytest.approx(3 * 100e-6)
-        assert (await stage.call())["cost_usd"] == pytest.approx(3 * 100e-6)
+        assert (await running.call())["cost_usd"] == pytest.approx(3 * 100e-6)
 
 
 async def test_pictures_have_no_cost_where_only_texts_price_is_known(opened: Open) -> None:
     price = {"price_per_mtok": {"input": 5.0, "output": 0.0}}
     config = {"models": {MODEL: {"deployments": [{"deployment": "alpha/m", **price}]}}}
-    async with opened(alpha=[says(PICTURES)], config=config) as (stage, _):
-        drawn = await stage.sdk.images.generate(model=MODEL, prompt="a cat")
+    async with opened(alpha=[says(PICTURES)], config=config) as (running, _):
+        drawn = await running.sdk.images.generate(model=MODEL, prompt="a cat")
         assert drawn.data is not None
         assert drawn.data[0].b64_json == PICTURE
-        assert (await stage.call())["cost_usd"] is None
+        assert (await running.call())["cost_usd"] is None
 
 
 async def test_a_moderation_without_a_model_asks_the_one_that_is_for_it(opened: Open) -> None:
     models = {MODEL: {"deployments": ["alpha/m"]}, "guard": {"deployments": ["alpha/omni-moderation-latest"]}}
-    async with opened(alpha=[says(MODERATION)], config={"models": models}) as (stage, studios):
-        judged = await stage.sdk.moderations.create(input="violence")
+    async with opened(alpha=[says(MODERATION)], config={"models": models}) as (running, upstreams):
+        judged = await running.sdk.moderations.create(input="violence")
         assert judged.results[0].flagged
-        assert studios["alpha"].received[0].fields == {"input": "violence", "model": "omni-moderation-latest"}
-        assert (await stage.call())["model"] == "guard"
+        assert upstreams["alpha"].received[0].fields == {"input": "violence", "model": "omni-moderation-latest"}
+        assert (await running.call())["model"] == "guard"
 
 
 async def test_without_a_model_and_with_several_it_is_to_be_named(opened: Open) -> None:
     models = {MODEL: {"deployments": ["alpha/m"]}, "other": {"deployments": ["alpha/n"]}}
-    async with opened(config={"models": models}) as (stage, studios):
-        async with stage.post({"input": "x"}, path="/v1/moderations") as response:
+    async with opened(config={"models": models}) as (running, upstreams):
+        async with running.post({"input": "x"}, path="/v1/moderations") as response:
             error = (await response.json())["error"]
         assert (response.status, error["param"]) == (400, "model")
         assert "llama, other" in error["message"]
-        assert studios["alpha"].received == []
+        assert upstreams["alpha"].received == []
 
 
 async def test_speech_is_heard_as_it_is_spoken(opened: Open) -> None:
     heard = asyncio.Event()
-    async with opened(alpha=[plays(b"ID3 first ", heard, b"second")]) as (stage, studios):
-        create = stage.sdk.audio.speech.with_streaming_response.create
+    async with opened(alpha=[plays(b"ID3 first ", heard, b"second")]) as (running, upstreams):
+        create = running.sdk.audio.speech.with_streaming_response.create
         async with create(model=MODEL, voice="alloy", input="hello") as response:
             pieces = response.iter_bytes()
             first = await anext(pieces)
@@ -198,17 +198,17 @@ async def test_speech_is_heard_as_it_is_spoken(opened: Open) -> None:
             rest = b"".join([piece async for piece in pieces])
         assert (first, rest) == (b"ID3 first ", b"second")
         assert response.headers["content-type"] == "audio/mpeg"
-        assert studios["alpha"].received[0].fields == {"model": "m", "voice": "alloy", "input": "hello"}
-        call = await stage.call()
-        [attempt] = await stage.rows("select * from attempts")
+        assert upstreams["alpha"].received[0].fields == {"model": "m", "voice": "alloy", "input": "hello"}
+        call = await running.call()
+        [attempt] = await running.rows("select * from attempts")
     assert (call["endpoint"], call["status_code"], call["cost_usd"]) == ("audio.speech", 200, None)
     assert (attempt["outcome"], attempt["prompt_tokens"]) == ("won", None)
 
 
 async def test_a_sound_of_known_length_keeps_it(opened: Open) -> None:
     sound = bytes(range(256)) * 4000
-    async with opened(alpha=[says(sound, kind="audio/wav")]) as (stage, _):
-        async with stage.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response:
+    async with opened(alpha=[says(sound, kind="audio/wav")]) as (running, _):
+        async with running.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response:
             assert await response.read() == sound
         assert response.headers["content-length"] == str(len(sound))
         assert response.content_type == "audio/wav"
@@ -219,11 +219,11 @@ async def test_speech_in_events_reports_its_tokens(opened: Open) -> None:
         b'data: {"type":"speech.audio.delta","audio":"AAA="}\n\n',
         b'data: {"type":"speech.audio.done","usage":{"input_tokens":14,"output_tokens":101,"total_tokens":115}}\n\n',
     ]
-    async with opened(alpha=[plays(*events, kind="text/event-stream")]) as (stage, _):
+    async with opened(alpha=[plays(*events, kind="text/event-stream")]) as (running, _):
         body = {"model": MODEL, "input": "x", "voice": "alloy", "stream_format": "sse"}
-        async with stage.post(body, path="/v1/audio/speech") as response:
+        async with running.post(body, path="/v1/audio/speech") as response:
             assert await response.read() == b"".join(events)
-        call = await stage.call()
+        call = await running.call()
     assert (call["streamed"], call["prompt_tokens"], call["completion_tokens"]) == (1, 14, 101)
 
 
@@ -233,11 +233,11 @@ async def test_pictures_come_in_parts(opened: Open) -> None:
         b'data: {"type":"image_generation.completed","b64_json":"AAA","usage":%b}\n\n'
         % msgspec.json.encode(PICTURE_USAGE),
     ]
-    async with opened(alpha=[plays(*events, kind="text/event-stream")]) as (stage, _):
-        stream = await stage.sdk.images.generate(model=MODEL, prompt="a cat", stream=True, partial_images=1)
+    async with opened(alpha=[plays(*events, kind="text/event-stream")]) as (running, _):
+        stream = await running.sdk.images.generate(model=MODEL, prompt="a cat", stream=True, partial_images=1)
         kinds = [event.type async for event in stream]
         assert kinds == ["image_generation.partial_image", "image_generation.completed"]
-        call = await stage.call()
+        call = await running.call()
     assert (call["endpoint"], call["streamed"], call["completion_tokens"]) == ("images.generations", 1, 10)
 
 
@@ -255,37 +255,37 @@ async def test_pictures_come_in_parts(opened: Open) -> None:
     ],
 )
 async def test_sound_that_turns_out_to_be_none_is_asked_of_the_next(opened: Open, failure: Script) -> None:
-    async with opened(alpha=[failure], beta=[says(b"sound", kind="audio/mpeg")]) as (stage, _):
+    async with opened(alpha=[failure], beta=[says(b"sound", kind="audio/mpeg")]) as (running, _):
         body = {"model": MODEL, "input": "x", **in_order("alpha", "beta")}
-        async with stage.post(body, path="/v1/audio/speech") as response:
+        async with running.post(body, path="/v1/audio/speech") as response:
             assert (response.status, await response.read()) == (200, b"sound")
-        assert await stage.outcomes() == {"alpha": "failed", "beta": "won"}
+        assert await running.outcomes() == {"alpha": "failed", "beta": "won"}
 
 
 async def test_sound_that_breaks_off_breaks_the_clients_connection(opened: Open) -> None:
     async with opened(alpha=[plays(b"half", then="break")], beta=[says(b"whole", kind="audio/mpeg")]) as (
-        stage,
-        studios,
+        running,
+        upstreams,
     ):
         body = {"model": MODEL, "input": "x", **in_order("alpha", "beta")}
         with pytest.raises(aiohttp.ClientError):
-            async with stage.post(body, path="/v1/audio/speech") as response:
+            async with running.post(body, path="/v1/audio/speech") as response:
                 await response.read()
-        call = await stage.call()
-        assert await stage.outcomes() == {"alpha": "failed"}
-        assert studios["beta"].received == []
+        call = await running.call()
+        assert await running.outcomes() == {"alpha": "failed"}
+        assert upstreams["beta"].received == []
     assert (call["status_code"], call["error_kind"]) == (200, "disconnected")
 
 
 async def test_sound_that_stalls_breaks_the_clients_connection(opened: Open) -> None:
     config = {"models": {MODEL: {"timeouts": {"stall_timeout_s": 0.1}}}}
-    async with opened(alpha=[plays(b"half", then="hang")], config=config) as (stage, studios):
+    async with opened(alpha=[plays(b"half", then="hang")], config=config) as (running, upstreams):
         with pytest.raises(aiohttp.ClientError):
-            async with stage.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response:
+            async with running.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response:
                 await response.read()
-        await studios["alpha"].left.wait()
-        assert (await stage.call())["error_kind"] == "stall_timeout"
-        assert await stage.outcomes() == {"alpha": "stalled"}
+        await upstreams["alpha"].left.wait()
+        assert (await running.call())["error_kind"] == "stall_timeout"
+        assert await running.outcomes() == {"alpha": "stalled"}
 
 
 async def test_an_error_told_in_the_middle_is_passed_on_and_recorded(opened: Open) -> None:
@@ -294,60 +294,62 @@ async def test_an_error_told_in_the_middle_is_passed_on_and_recorded(opened: Ope
         b'data: {"type":"error","error":{"message":"out of memory","code":"server_error"}}\n\n',
     ]
     heard = asyncio.Event()
-    async with opened(alpha=[plays(events[0], heard, events[1], kind="text/event-stream")]) as (stage, _):
-        async with stage.http.post(stage.url + "/v1/audio/transcriptions", data=form(stream="true")) as response:
+    async with opened(alpha=[plays(events[0], heard, events[1], kind="text/event-stream")]) as (running, _):
+        async with running.http.post(running.url + "/v1/audio/transcriptions", data=form(stream="true")) as response:
             assert await response.content.readany() == events[0]
             heard.set()
             assert await response.read() == events[1]
-        call = await stage.call()
+        call = await running.call()
         assert (call["streamed"], call["status_code"], call["error_kind"]) == (1, 200, "stream_error")
-        assert await stage.outcomes() == {"alpha": "failed"}
+        assert await running.outcomes() == {"alpha": "failed"}
 
 
 @pytest.mark.parametrize("script", [hangs, plays(b"half", then="hang")], ids=["before", "in the middle"])
 async def test_hanging_up_stops_the_speaker(opened: Open, script: Script) -> None:
-    async with opened(alpha=[script]) as (stage, studios):
-        async with socket_with(stage, {"model": MODEL, "input": "x"}, "/v1/audio/speech") as (reader, writer):
-            await studios["alpha"].asked.wait()
+    async with opened(alpha=[script]) as (running, upstreams):
+        async with socket_with(running, {"model": MODEL, "input": "x"}, "/v1/audio/speech") as (reader, writer):
+            await upstreams["alpha"].asked.wait()
             if script is not hangs:
                 await reader.readuntil(b"half")
             writer.close()
-            await studios["alpha"].left.wait()
-        call = await stage.call()
+            await upstreams["alpha"].left.wait()
+        call = await running.call()
         assert (call["status_code"], call["error_kind"]) == (499, "client_disconnected")
-        assert await stage.outcomes() == {"alpha": "client_gone"}
+        assert await running.outcomes() == {"alpha": "client_gone"}
 
 
 @pytest.mark.parametrize("endpoint", ["transcriptions", "translations"])
 async def test_a_file_reaches_each_deployment_as_it_was_sent_but_for_the_model(opened: Open, endpoint: str) -> None:
-    async with opened(alpha=[says({}, status=500)], beta=[says(TRANSCRIPT)]) as (stage, studios):
+    async with opened(alpha=[says({}, status=500)], beta=[says(TRANSCRIPT)]) as (running, upstreams):
         data = form(prompt="Grüße", provider='{"order": ["alpha", "beta"]}', race="single")
         sent = data()
         body = await bytes_of(sent)
         headers = {"content-type": sent.content_type}
-        path = f"{stage.url}/v1/audio/{endpoint}"
-        async with stage.http.post(path, data=body, headers=headers) as response:
+        path = f"{running.url}/v1/audio/{endpoint}"
+        async with running.http.post(path, data=body, headers=headers) as response:
             assert (response.status, await response.json()) == (200, TRANSCRIPT), await response.text()
         delimiter = b"--" + sent.content_type.partition("boundary=")[2].encode()
         parts = [
             part for part in body.split(delimiter) if b'name="provider"' not in part and b'name="race"' not in part
         ]
         expected = delimiter.join(parts).replace(b"\r\n\r\n" + MODEL.encode() + b"\r\n", b"\r\n\r\nm\r\n")
-        for studio in studios.values():
-            [received] = studio.received
+        for upstream in upstreams.values():
+            [received] = upstream.received
             assert received.headers["content-type"] == sent.content_type
             assert received.body == expected
             assert received.path == f"audio/{endpoint}"
-        call = await stage.call()
+        call = await running.call()
         assert (call["endpoint"], call["prompt_tokens"], call["completion_tokens"]) == (f"audio.{endpoint}", 14, 4)
-        assert await stage.outcomes() == {"alpha": "failed", "beta": "won"}
+        assert await running.outcomes() == {"alpha": "failed", "beta": "won"}
 
 
 async def test_the_openai_sdk_uploads_what_is_to_be_transcribed(opened: Open) -> None:
-    async with opened(alpha=[says(TRANSCRIPT)]) as (stage, studios):
-        heard = await stage.sdk.audio.transcriptions.create(model=MODEL, file=("a.wav", io.BytesIO(SOUND), "audio/wav"))
+    async with opened(alpha=[says(TRANSCRIPT)]) as (running, upstreams):
+        heard = await running.sdk.audio.transcriptions.create(
+            model=MODEL, file=("a.wav", io.BytesIO(SOUND), "audio/wav")
+        )
         assert heard.text == "Hello."
-        assert SOUND in studios["alpha"].received[0].body
+        assert SOUND in upstreams["alpha"].received[0].body
 
 
 @pytest.mark.parametrize(
@@ -363,18 +365,18 @@ async def test_the_openai_sdk_uploads_what_is_to_be_transcribed(opened: Open) ->
     ],
 )
 async def test_transcripts_of_every_format_pass(opened: Open, kind: str, said: bytes) -> None:
-    async with opened(alpha=[says(said, kind=kind)]) as (stage, _):
+    async with opened(alpha=[says(said, kind=kind)]) as (running, _):
         data = form(response_format="text")
-        async with stage.http.post(stage.url + "/v1/audio/transcriptions", data=data) as response:
+        async with running.http.post(running.url + "/v1/audio/transcriptions", data=data) as response:
             assert (response.status, await response.read()) == (200, said)
         assert response.headers["content-type"] == kind
-        assert (await stage.call())["status_code"] == 200
+        assert (await running.call())["status_code"] == 200
 
 
 async def test_a_text_that_comes_compressed_all_the_same_is_unpacked(opened: Open) -> None:
     packed = says(gzip.compress(b"Hello." * 1000), kind="text/plain", headers={"content-encoding": "gzip"})
-    async with opened(alpha=[packed]) as (stage, _):
-        async with stage.http.post(stage.url + "/v1/audio/transcriptions", data=form()) as response:
+    async with opened(alpha=[packed]) as (running, _):
+        async with running.http.post(running.url + "/v1/audio/transcriptions", data=form()) as response:
             assert await response.read() == b"Hello." * 1000
         assert "content-encoding" not in response.headers
 
@@ -385,33 +387,33 @@ async def test_a_transcript_streams_to_the_openai_sdk(opened: Open) -> None:
         b'data: {"type":"transcript.text.done","text":"Hello.","usage":%b}\n\n'
         % msgspec.json.encode(TRANSCRIPT["usage"]),
     ]
-    async with opened(alpha=[plays(*events, kind="text/event-stream")]) as (stage, _):
+    async with opened(alpha=[plays(*events, kind="text/event-stream")]) as (running, _):
         file = ("a.wav", io.BytesIO(SOUND), "audio/wav")
-        stream = await stage.sdk.audio.transcriptions.create(model=MODEL, file=file, stream=True)
+        stream = await running.sdk.audio.transcriptions.create(model=MODEL, file=file, stream=True)
         assert [event.type async for event in stream] == ["transcript.text.delta", "transcript.text.done"]
-        call = await stage.call()
+        call = await running.call()
     assert (call["streamed"], call["prompt_tokens"], call["completion_tokens"]) == (1, 14, 4)
 
 
 async def test_pictures_are_edited_and_varied_by_the_openai_sdk(opened: Open) -> None:
-    async with opened(alpha=[says(PICTURES)]) as (stage, studios):
+    async with opened(alpha=[says(PICTURES)]) as (running, upstreams):
         files = [("a.png", b"\x89PNG a", "image/png"), ("b.png", b"\x89PNG b", "image/png")]
-        edited = await stage.sdk.images.edit(model=MODEL, image=files, prompt="a hat")
-        varied = await stage.sdk.images.create_variation(model=MODEL, image=files[0])
+        edited = await running.sdk.images.edit(model=MODEL, image=files, prompt="a hat")
+        varied = await running.sdk.images.create_variation(model=MODEL, image=files[0])
         assert edited.data == varied.data
-        assert [each.path for each in studios["alpha"].received] == ["images/edits", "images/variations"]
-        assert b"\x89PNG b" in studios["alpha"].received[0].body
-        rows = await stage.rows("select endpoint from calls order by started_at")
+        assert [each.path for each in upstreams["alpha"].received] == ["images/edits", "images/variations"]
+        assert b"\x89PNG b" in upstreams["alpha"].received[0].body
+        rows = await running.rows("select endpoint from calls order by started_at")
     assert [row["endpoint"] for row in rows] == ["images.edits", "images.variations"]
 
 
 async def test_a_second_model_in_a_form_cannot_get_past_the_first(opened: Open) -> None:
-    async with opened(alpha=[says(TRANSCRIPT)]) as (stage, studios):
+    async with opened(alpha=[says(TRANSCRIPT)]) as (running, upstreams):
         data = form()
         data.add_field("model", "a-dearer-one")
-        async with stage.http.post(stage.url + "/v1/audio/transcriptions", data=data) as response:
+        async with running.http.post(running.url + "/v1/audio/transcriptions", data=data) as response:
             assert response.status == 200
-        assert b"a-dearer-one" not in studios["alpha"].received[0].body
+        assert b"a-dearer-one" not in upstreams["alpha"].received[0].body
 
 
 async def test_no_part_hides_in_what_stands_around_the_form(opened: Open) -> None:
@@ -420,36 +422,36 @@ async def test_no_part_hides_in_what_stands_around_the_form(opened: Open) -> Non
         b'--b\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n' % pair
         for pair in ((b"model", MODEL.encode()), (b"file", SOUND))
     )
-    async with opened(alpha=[says(TRANSCRIPT)]) as (stage, studios):
-        path, kind = stage.url + "/v1/audio/transcriptions", "multipart/form-data; boundary=b; odd=\u00fc"
+    async with opened(alpha=[says(TRANSCRIPT)]) as (running, upstreams):
+        path, kind = running.url + "/v1/audio/transcriptions", "multipart/form-data; boundary=b; odd=\u00fc"
         body = b"x\n" + hidden + b"\r\n" + parts + b"--b--\r\n" + hidden
-        async with stage.http.post(path, data=body, headers={"content-type": kind}) as response:
+        async with running.http.post(path, data=body, headers={"content-type": kind}) as response:
             assert response.status == 200, await response.text()
-        [received] = studios["alpha"].received
+        [received] = upstreams["alpha"].received
         assert received.body == parts.replace(MODEL.encode(), b"m") + b"--b--\r\n"
         assert received.headers["content-type"] == "multipart/form-data; boundary=b"
 
 
 async def test_who_hangs_up_in_the_middle_of_a_file_made_no_call(opened: Open) -> None:
-    async with opened(alpha=[says(TRANSCRIPT)]) as (stage, studios):
-        host, _, port = stage.url.removeprefix("http://").partition(":")
+    async with opened(alpha=[says(TRANSCRIPT)]) as (running, upstreams):
+        host, _, port = running.url.removeprefix("http://").partition(":")
         for _ in range(3):
             _, writer = await asyncio.open_connection(host, int(port))
             head = f"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: {host}\r\ncontent-length: 1000000\r\n"
             writer.write(head.encode() + b"content-type: multipart/form-data; boundary=b\r\n\r\n--b\r\n" + SOUND)
             await writer.drain()
             writer.close()
-        async with stage.http.post(stage.url + "/v1/audio/transcriptions", data=form()) as response:
+        async with running.http.post(running.url + "/v1/audio/transcriptions", data=form()) as response:
             assert response.status == 200
-        assert len(studios["alpha"].received) == 1
-        await stage.gateway.context.fleet.idle()
-        assert await stage.rows("select status_code from calls") == [{"status_code": 200}]
+        assert len(upstreams["alpha"].received) == 1
+        await running.gateway.context.fleet.idle()
+        assert await running.rows("select status_code from calls") == [{"status_code": 200}]
 
 
 async def test_a_short_sound_of_no_type_is_not_called_json(opened: Open) -> None:
     async with (
-        opened(alpha=[says(b"ID3 short", kind="")]) as (stage, _),
-        stage.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response,
+        opened(alpha=[says(b"ID3 short", kind="")]) as (running, _),
+        running.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response,
     ):
         assert await response.read() == b"ID3 short"
         assert response.headers["content-type"] == "application/octet-stream"
@@ -458,10 +460,10 @@ async def test_a_short_sound_of_no_type_is_not_called_json(opened: Open) -> None
 async def test_a_deployments_own_fields_and_headers_go_into_forms_too(opened: Open) -> None:
     own = {"extra_body": {"temperature": 0.5, "language": "de"}, "extra_headers": {"x-own": "yes"}}
     config = {"models": {MODEL: {"deployments": [{"deployment": "alpha/m", **own}]}}}
-    async with opened(alpha=[says(TRANSCRIPT)], config=config) as (stage, studios):
-        async with stage.http.post(stage.url + "/v1/audio/transcriptions", data=form(language="en")) as response:
+    async with opened(alpha=[says(TRANSCRIPT)], config=config) as (running, upstreams):
+        async with running.http.post(running.url + "/v1/audio/transcriptions", data=form(language="en")) as response:
             assert response.status == 200
-        [received] = studios["alpha"].received
+        [received] = upstreams["alpha"].received
         assert received.headers["x-own"] == "yes"
         assert received.body.count(b'name="language"') == 1
         assert b'name="language"\r\n\r\nde\r\n' in received.body
@@ -486,12 +488,12 @@ MISSING = [
 
 @pytest.mark.parametrize(("path", "body", "param"), MISSING, ids=str)
 async def test_what_is_missing_is_named(opened: Open, path: str, body: dict[str, Any], param: str) -> None:
-    async with opened() as (stage, studios):
-        async with stage.post(body, path=path) as response:
+    async with opened() as (running, upstreams):
+        async with running.post(body, path=path) as response:
             error = (await response.json())["error"]
         assert (response.status, error["param"], error["type"]) == (400, param, "invalid_request_error")
-        assert studios["alpha"].received == []
-        assert await stage.rows("select * from calls") == []
+        assert upstreams["alpha"].received == []
+        assert await running.rows("select * from calls") == []
 
 
 @pytest.mark.parametrize(
@@ -507,84 +509,86 @@ async def test_what_is_missing_is_named(opened: Open, path: str, body: dict[str,
     ],
 )
 async def test_a_form_that_is_none_is_refused(opened: Open, kind: str, body: bytes, words: str) -> None:
-    async with opened() as (stage, studios):
-        path = stage.url + "/v1/audio/transcriptions"
-        async with stage.http.post(path, data=body, headers={"content-type": kind}) as response:
+    async with opened() as (running, upstreams):
+        path = running.url + "/v1/audio/transcriptions"
+        async with running.http.post(path, data=body, headers={"content-type": kind}) as response:
             error = (await response.json())["error"]
         assert (response.status, error["type"]) == (400, "invalid_request_error")
         assert words in error["message"]
-        assert studios["alpha"].received == []
+        assert upstreams["alpha"].received == []
 
 
 async def test_a_form_without_a_file_or_with_preferences_in_pieces_is_refused(opened: Open) -> None:
-    async with opened() as (stage, studios):
+    async with opened() as (running, upstreams):
         without = aiohttp.FormData({"model": MODEL, "x": "y"}, default_to_multipart=True)
         for data, param in (
             (without, "file"),
             (form(**{"provider[only]": "beta"}), "provider"),
             (form(race="x"), "race"),
         ):
-            async with stage.http.post(stage.url + "/v1/audio/transcriptions", data=data) as response:
+            async with running.http.post(running.url + "/v1/audio/transcriptions", data=data) as response:
                 assert (response.status, (await response.json())["error"]["param"]) == (400, param)
-        assert studios["alpha"].received == []
+        assert upstreams["alpha"].received == []
 
 
 async def test_each_api_takes_its_own_type_of_body_only(opened: Open) -> None:
-    async with opened() as (stage, studios):
-        async with stage.post({"model": MODEL, "input": "x"}, path="/v1/audio/transcriptions") as response:
+    async with opened() as (running, upstreams):
+        async with running.post({"model": MODEL, "input": "x"}, path="/v1/audio/transcriptions") as response:
             assert (response.status, (await response.json())["error"]["code"]) == (415, "unsupported_media_type")
-        async with stage.http.post(stage.url + "/v1/embeddings", data=form()) as response:
+        async with running.http.post(running.url + "/v1/embeddings", data=form()) as response:
             assert response.status == 415
-        assert studios["alpha"].received == []
+        assert upstreams["alpha"].received == []
 
 
 async def test_a_file_over_the_limit_is_413(opened: Open) -> None:
     path = "/v1/audio/transcriptions"
     async with (
-        opened(config={"max_body_mb": 0.005}) as (stage, _),
-        stage.http.post(stage.url + path, data=form()) as response,
+        opened(config={"max_body_mb": 0.005}) as (running, _),
+        running.http.post(running.url + path, data=form()) as response,
     ):
         assert (response.status, (await response.json())["error"]["code"]) == (413, "body_too_large")
 
 
 async def test_a_web_page_cannot_upload(opened: Open) -> None:
-    async with opened() as (stage, studios):
+    async with opened() as (running, upstreams):
         headers = {"origin": "https://evil.example"}
-        async with stage.http.post(stage.url + "/v1/audio/transcriptions", data=form(), headers=headers) as response:
+        async with running.http.post(
+            running.url + "/v1/audio/transcriptions", data=form(), headers=headers
+        ) as response:
             assert response.status == 403
-        assert studios["alpha"].received == []
+        assert upstreams["alpha"].received == []
 
 
 async def test_a_model_nobody_knows_is_404(opened: Open) -> None:
-    async with opened() as (stage, _):
+    async with opened() as (running, _):
         with pytest.raises(openai.NotFoundError) as caught:
-            await stage.sdk.audio.speech.create(model="lama", voice="alloy", input="x")
+            await running.sdk.audio.speech.create(model="lama", voice="alloy", input="x")
         assert caught.value.code == "model_not_found"
 
 
 async def test_a_model_without_the_api_says_why_for_each_deployment(opened: Open) -> None:
     config = {"providers": {"alpha": {"apis": ["chat"]}, "beta": {"apis": ["chat", "embeddings"]}}}
-    async with opened(alpha=[], beta=[], config=config) as (stage, studios):
+    async with opened(alpha=[], beta=[], config=config) as (running, upstreams):
         with pytest.raises(openai.BadRequestError) as caught:
-            await stage.sdk.images.generate(model=MODEL, prompt="a cat")
+            await running.sdk.images.generate(model=MODEL, prompt="a cat")
         assert caught.value.code == "unsupported_by_deployments"
         assert "alpha/m answers chat only" in str(caught.value)
         assert "beta/m answers chat, embeddings only" in str(caught.value)
         headers = {"x-holeshot-plan": "1"}
-        async with stage.post({"model": MODEL, "input": "x"}, path="/v1/embeddings", headers=headers) as response:
+        async with running.post({"model": MODEL, "input": "x"}, path="/v1/embeddings", headers=headers) as response:
             assert response.headers["x-holeshot-provider"] == "beta"
         plan = msgspec.json.decode(response.headers["x-holeshot-plan"])
         assert [launch["deployment"] for launch in plan["launches"]] == ["beta/m"]
         assert plan["excluded"] == {"alpha/m": "answers chat only"}
-        assert studios["alpha"].received == []
+        assert upstreams["alpha"].received == []
 
 
 async def test_what_the_provider_says_of_a_wrong_request_comes_back_in_its_words(opened: Open) -> None:
-    async with opened(alpha=[says(REFUSED, status=400)]) as (stage, _):
+    async with opened(alpha=[says(REFUSED, status=400)]) as (running, _):
         with pytest.raises(openai.BadRequestError) as caught:
-            await stage.sdk.audio.speech.create(model=MODEL, voice="nobody", input="x")
+            await running.sdk.audio.speech.create(model=MODEL, voice="nobody", input="x")
         assert caught.value.param == "voice"
-        call = await stage.call()
+        call = await running.call()
         assert (call["status_code"], call["endpoint"]) == (400, "audio.speech")
 
 
@@ -596,16 +600,16 @@ async def test_another_model_takes_the_place_of_one_that_fails(opened: Open) -> 
     async with opened(
         alpha=[says({}, status=500)], beta=[says(b"sound", kind="audio/mpeg")], config={"models": models}
     ) as (
-        stage,
-        studios,
+        running,
+        upstreams,
     ):
-        async with stage.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response:
+        async with running.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response:
             assert (response.status, await response.read()) == (200, b"sound")
         assert response.headers["x-holeshot-fallback"] == "other"
-        assert studios["beta"].received[0].fields["model"] == "n"
-        call = await stage.call()
+        assert upstreams["beta"].received[0].fields["model"] == "n"
+        call = await running.call()
         assert (call["model"], call["answered_model"], call["launched"]) == (MODEL, "other", 2)
-        assert await stage.outcomes() == {"alpha": "failed", "beta": "won"}
+        assert await running.outcomes() == {"alpha": "failed", "beta": "won"}
 
 
 async def test_a_fallback_is_of_the_configuration_that_its_call_began_with(opened: Open) -> None:
@@ -621,35 +625,35 @@ async def test_a_fallback_is_of_the_configuration_that_its_call_began_with(opene
 
     async with opened(
         alpha=[fails_later], beta=[says(b"old", kind="audio/mpeg")], gamma=[says(b"new")], config={"models": models}
-    ) as (stage, studios):
-        speech = stage.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech")
+    ) as (running, upstreams):
+        speech = running.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech")
         call = asyncio.create_task(answer_of(speech))
-        await studios["alpha"].asked.wait()
-        config = copy.deepcopy(stage.config)
+        await upstreams["alpha"].asked.wait()
+        config = copy.deepcopy(running.config)
         config["models"]["other"]["deployments"] = ["gamma/n"]
-        stage.gateway.reload(read(config, stage.folder))
+        running.gateway.reload(read(config, running.folder))
         go.set()
         assert await call == b"old"
 
 
 async def test_what_only_a_client_of_some_policy_may_see_stays_there(opened: Open) -> None:
     models = {MODEL: {"deployments": ["alpha/m", {"deployment": "beta/m", "zdr": True}]}}
-    async with opened(alpha=[], beta=[], config={"models": models}) as (stage, studios):
+    async with opened(alpha=[], beta=[], config={"models": models}) as (running, upstreams):
         for _ in range(5):
             body = {"model": MODEL, "input": "x", "provider": {"zdr": True}}
-            async with stage.post(body, path="/v1/embeddings") as response:
+            async with running.post(body, path="/v1/embeddings") as response:
                 assert response.headers["x-holeshot-provider"] == "beta"
-        assert studios["alpha"].received == []
-        assert "provider" not in studios["beta"].received[0].fields
+        assert upstreams["alpha"].received == []
+        assert "provider" not in upstreams["beta"].received[0].fields
 
 
 async def test_how_soon_a_picture_comes_says_nothing_of_how_soon_an_answer_does(opened: Open) -> None:
-    async with opened(alpha=[says(PICTURES)]) as (stage, _):
+    async with opened(alpha=[says(PICTURES)]) as (running, _):
         for _ in range(3):
-            await stage.sdk.images.generate(model=MODEL, prompt="a cat")
-        [row] = await stage.rows("select distinct prompt_class from calls")
+            await running.sdk.images.generate(model=MODEL, prompt="a cat")
+        [row] = await running.rows("select distinct prompt_class from calls")
         standings = [
-            stage.gateway.steering._snapshots.fresh(MODEL, each).of("alpha/m").events
+            running.gateway.steering._snapshots.fresh(MODEL, each).of("alpha/m").events
             for each in map(decoded_class, (0, 1, 2, row["prompt_class"]))
         ]
     assert standings[:3] == [0, 0, 0]
@@ -658,11 +662,11 @@ async def test_how_soon_a_picture_comes_says_nothing_of_how_soon_an_answer_does(
 
 async def test_whoever_counts_tokens_fast_is_not_taken_to_answer_fast(opened: Open) -> None:
     config = {"providers": {"alpha": {"apis": ["messages"]}}}
-    async with opened(alpha=[says({"input_tokens": 42})], config=config) as (stage, _):
+    async with opened(alpha=[says({"input_tokens": 42})], config=config) as (running, _):
         for _ in range(3):
-            async with stage.post(MESSAGE, path="/v1/messages/count_tokens") as response:
+            async with running.post(MESSAGE, path="/v1/messages/count_tokens") as response:
                 assert await response.json() == {"input_tokens": 42}
-        [row] = stage.gateway.steering.leaderboard(MODEL).deployments
+        [row] = running.gateway.steering.leaderboard(MODEL).deployments
         assert (row.n, row.events, row.win_share) == (0, 0, None)
 
 
@@ -670,14 +674,14 @@ async def test_tokens_are_counted_by_whoever_speaks_messages(opened: Open) -> No
     config: dict[str, Any] = {"providers": {"alpha": {"apis": ["chat"]}, "beta": {"apis": ["messages"]}}}
     deployments: list[Any] = ["alpha/m", {"deployment": "beta/m", "extra_body": {"temperature": 1}}]
     config["models"] = {MODEL: {"deployments": deployments}}
-    async with opened(alpha=[], beta=[says({"input_tokens": 42})], config=config) as (stage, studios):
-        async with stage.post(MESSAGE, path="/v1/messages/count_tokens", headers={"anthropic-beta": "x"}) as response:
+    async with opened(alpha=[], beta=[says({"input_tokens": 42})], config=config) as (running, upstreams):
+        async with running.post(MESSAGE, path="/v1/messages/count_tokens", headers={"anthropic-beta": "x"}) as response:
             assert (response.status, await response.json()) == (200, {"input_tokens": 42})
         assert "x-holeshot-estimated" not in response.headers
-        [received] = studios["beta"].received
+        [received] = upstreams["beta"].received
         assert (received.path, received.fields) == ("messages/count_tokens", {**MESSAGE, "model": "m"})
         assert received.headers["anthropic-beta"] == "x"
-        call = await stage.call()
+        call = await running.call()
     assert (call["endpoint"], call["status_code"]) == ("messages.count_tokens", 200)
     assert (call["prompt_tokens"], call["cost_usd"]) == (None, None)
 
@@ -685,41 +689,41 @@ async def test_tokens_are_counted_by_whoever_speaks_messages(opened: Open) -> No
 async def test_tokens_nobody_can_count_are_estimated(opened: Open) -> None:
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 400_000}}
     config = {"providers": {"alpha": {"apis": ["chat"]}}}
-    async with opened(config=config) as (stage, studios):
+    async with opened(config=config) as (running, upstreams):
         body = {"model": MODEL, "messages": [{"role": "user", "content": [picture]}]}
         headers = {"x-request-id": "mine-2"}
-        async with stage.post(body, path="/v1/messages/count_tokens", headers=headers) as response:
+        async with running.post(body, path="/v1/messages/count_tokens", headers=headers) as response:
             counted = (await response.json())["input_tokens"]
         assert (response.status, response.headers["x-holeshot-estimated"]) == (200, "true")
         assert response.headers["request-id"] == "mine-2"
         assert 1000 <= counted <= 1100
-        assert studios["alpha"].received == []
-        assert await stage.rows("select * from calls") == []
+        assert upstreams["alpha"].received == []
+        assert await running.rows("select * from calls") == []
 
 
 async def test_tokens_are_estimated_where_a_speaker_of_messages_cannot_count(opened: Open) -> None:
     config = {"providers": {"alpha": {"apis": ["chat", "messages"]}}}
-    async with opened(alpha=[no_such_path()], config=config) as (stage, _):
+    async with opened(alpha=[no_such_path()], config=config) as (running, _):
         for _ in range(3):
-            async with stage.post(MESSAGE, path="/v1/messages/count_tokens") as response:
+            async with running.post(MESSAGE, path="/v1/messages/count_tokens") as response:
                 assert (response.status, response.headers["x-holeshot-estimated"]) == (200, "true")
-        rows = await stage.rows("select status_code, error_kind, launched from calls")
+        rows = await running.rows("select status_code, error_kind, launched from calls")
         assert [tuple(row.values()) for row in rows] == [(200, None, 1)] * 3
-        [board] = stage.gateway.steering.leaderboard(MODEL).deployments
+        [board] = running.gateway.steering.leaderboard(MODEL).deployments
         assert (board.state, board.error_rate) == ("ok", None)
 
 
 async def test_counting_fails_in_anthropics_words(opened: Open) -> None:
     config = {"providers": {"alpha": {"apis": ["messages"]}}}
     refusal = {"type": "error", "error": {"type": "overloaded_error", "message": "later"}}
-    async with opened(alpha=[says(refusal, status=529)], config=config) as (stage, _):
+    async with opened(alpha=[says(refusal, status=529)], config=config) as (running, _):
         for body, status, kind in (
             (MESSAGE, 502, "api_error"),
             ({"messages": [{}]}, 400, "invalid_request_error"),
             ({"model": MODEL}, 400, "invalid_request_error"),
             ({**MESSAGE, "model": "nobody"}, 404, "not_found_error"),
         ):
-            async with stage.post(body, path="/v1/messages/count_tokens") as response:
+            async with running.post(body, path="/v1/messages/count_tokens") as response:
                 said = await response.json()
             assert (response.status, said["type"], said["error"]["type"]) == (status, "error", kind)
 
@@ -748,16 +752,16 @@ async def test_nothing_is_left_of_calls_that_were_relayed(opened: Open) -> None:
         says(REFUSED, status=400),
     ]
     config = {"timeouts": {"ttft_timeout_s": 0.1, "stall_timeout_s": 0.1}}
-    async with opened(alpha=[*scripts, sound], beta=[*reversed(scripts), sound], config=config) as (stage, _):
+    async with opened(alpha=[*scripts, sound], beta=[*reversed(scripts), sound], config=config) as (running, _):
         for _ in scripts:
             with suppress(aiohttp.ClientError):
-                async with stage.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response:
+                async with running.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response:
                     await response.read()
-        await stage.gateway.context.fleet.idle()
-        assert busy(stage) == {"alpha": 0, "beta": 0}
-        rows = await stage.rows("select count(*) as n from calls")
+        await running.gateway.context.fleet.idle()
+        assert busy(running) == {"alpha": 0, "beta": 0}
+        rows = await running.rows("select count(*) as n from calls")
         assert rows == [{"n": len(scripts)}]
-        board = stage.gateway.steering.leaderboard(MODEL).deployments
+        board = running.gateway.steering.leaderboard(MODEL).deployments
         assert {row.in_flight for row in board} == {0}
 
 

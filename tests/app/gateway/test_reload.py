@@ -7,84 +7,84 @@ import pytest
 
 from providers.simulator.script import Delta, Gate, RoleOnly, answer
 from providers.simulator.scripted import ScriptedProvider
-from tests.app.gateway.stage import MODEL, Serve, read, single
+from tests.app.gateway.running_gateway import MODEL, Serve, read, single
 
 
 async def test_a_call_under_way_keeps_its_fleet_and_new_calls_see_the_new_one(serve: Serve) -> None:
     go = asyncio.Event()
     old_script = [RoleOnly(), Delta("old"), Gate(go), *answer(" end")[1:]]
-    async with serve(old=old_script) as stage, ScriptedProvider(answer("new")) as replacement:
-        async with stage.chat(stream=True) as under_way:
+    async with serve(old=old_script) as running, ScriptedProvider(answer("new")) as replacement:
+        async with running.chat(stream=True) as under_way:
             await under_way.content.readuntil(b"old")
-            config = copy.deepcopy(stage.config)
+            config = copy.deepcopy(running.config)
             config["providers"] = {"fresh": {"base_url": replacement.base_url}}
             config["models"] = {MODEL: {"deployments": ["fresh/m"]}, "second": {"deployments": ["fresh/m"]}}
-            stage.gateway.reload(read(config, stage.folder))
+            running.gateway.reload(read(config, running.folder))
 
-            async with stage.chat() as response:
+            async with running.chat() as response:
                 assert (await response.json())["choices"][0]["message"]["content"] == "new"
-            async with stage.get("/v1/models") as response:
+            async with running.get("/v1/models") as response:
                 assert [model["id"] for model in (await response.json())["data"]] == [MODEL, "second"]
-            assert stage["old"].counts.disconnects == 0
+            assert running["old"].counts.disconnects == 0
             go.set()
             rest = await under_way.read()
         assert b" end" in rest
         assert rest.endswith(b"data: [DONE]\n\n")
-        assert (stage["old"].counts.completions, replacement.counts.completions) == (1, 1)
+        assert (running["old"].counts.completions, replacement.counts.completions) == (1, 1)
 
 
 async def test_a_failover_of_a_call_under_way_goes_to_its_own_fleet(serve: Serve) -> None:
     go = asyncio.Event()
-    async with serve(first=[Gate(go)], second=answer("of the old fleet"), config=single()) as stage:
-        stage.prefer("first", "second")
-        call = asyncio.create_task(fetch(stage.chat()))
-        await stage["first"].requested.wait()
-        config = copy.deepcopy(stage.config)
+    async with serve(first=[Gate(go)], second=answer("of the old fleet"), config=single()) as running:
+        running.prefer("first", "second")
+        call = asyncio.create_task(fetch(running.chat()))
+        await running["first"].requested.wait()
+        config = copy.deepcopy(running.config)
         del config["providers"]["second"]
         config["models"][MODEL]["deployments"] = ["first/m"]
-        stage.gateway.reload(read(config, stage.folder))
+        running.gateway.reload(read(config, running.folder))
         go.set()
         assert b"of the old fleet" in await call
 
 
 async def test_a_removed_providers_connections_close_after_their_last_call(serve: Serve) -> None:
-    async with serve(kept=None, removed=None) as stage:
-        async with stage.chat(race="race") as response:
+    async with serve(kept=None, removed=None) as running:
+        async with running.chat(race="race") as response:
             await response.read()
-        old = stage.gateway.context.fleet.upstreams
-        config = copy.deepcopy(stage.config)
+        old = running.gateway.context.fleet.upstreams
+        config = copy.deepcopy(running.config)
         del config["providers"]["removed"]
         config["models"][MODEL]["deployments"] = ["kept/m"]
-        stage.gateway.reload(read(config, stage.folder))
-        assert stage.gateway._retiring is not None
-        await stage.gateway._retiring
-        new = stage.gateway.context.fleet.upstreams
+        running.gateway.reload(read(config, running.folder))
+        assert running.gateway._retiring is not None
+        await running.gateway._retiring
+        new = running.gateway.context.fleet.upstreams
         assert new == {"kept": old["kept"]}  # with its warm connections
-        async with stage.chat() as response:
+        async with running.chat() as response:
             assert response.status == 200
-        [attempt] = await stage.rows("select connect_ms from attempts order by started_at desc limit 1")
+        [attempt] = await running.rows("select connect_ms from attempts order by started_at desc limit 1")
         assert attempt["connect_ms"] is None
 
 
 async def test_clients_and_their_rights_change_with_the_configuration(serve: Serve) -> None:
-    async with serve() as stage:
-        config = stage.config | {"clients": {"me": {"key_sha256": "0" * 64}}}
-        stage.gateway.reload(read(config, stage.folder))
-        async with stage.chat() as response:
+    async with serve() as running:
+        config = running.config | {"clients": {"me": {"key_sha256": "0" * 64}}}
+        running.gateway.reload(read(config, running.folder))
+        async with running.chat() as response:
             assert response.status == 401
 
 
 async def test_a_deployment_that_was_out_gets_another_chance(serve: Serve) -> None:
-    async with serve(alpha=None) as stage:
-        stage.gateway.steering._learning.health_of("alpha/m").refuse(0.0)
-        stage.gateway.reload(read(stage.config, stage.folder))
-        async with stage.get("/leaderboard") as response:
+    async with serve(alpha=None) as running:
+        running.gateway.steering._learning.health_of("alpha/m").refuse(0.0)
+        running.gateway.reload(read(running.config, running.folder))
+        async with running.get("/leaderboard") as response:
             assert (await response.json())["models"][0]["deployments"][0]["state"] == "ok"
 
 
 async def test_nobody_listens_any_more_once_it_is_closed(serve: Serve) -> None:
-    async with serve() as stage:
-        url = stage.url
+    async with serve() as running:
+        url = running.url
     host, _, port = url.removeprefix("http://").partition(":")
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection(host, int(port))

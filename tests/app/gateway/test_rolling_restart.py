@@ -7,7 +7,7 @@ from pathlib import Path
 from providers.simulator.script import Gate, answer
 from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.balancer import Balancer
-from tests.app.gateway.stage import configuration
+from tests.app.gateway.running_gateway import configuration
 
 CALLERS = 8
 LAME_DUCK_S = 2.0  # some twenty looks of the balancer

@@ -10,7 +10,7 @@ from structlog.typing import EventDict
 
 from providers.simulator.script import Delta, ErrorEvent, Gate, Headers, Raw, RoleOnly, Status, Step
 from providers.simulator.wire import error
-from tests.app.gateway.stage import MODEL, Serve, Stage, single
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, single
 
 KEY = "upstream-alpha-secret"  # what the configuration gives alpha; of no shape that gives it away
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
@@ -32,19 +32,19 @@ ECHOES: dict[str, Sequence[Step]] = {
 }
 
 
-async def search(stage: Stage, answered: list[str], logged: list[EventDict]) -> None:
+async def search(running: RunningGateway, answered: list[str], logged: list[EventDict]) -> None:
     """Look for the key everywhere."""
-    rows = await stage.rows("select * from attempts") + await stage.rows("select * from calls")
+    rows = await running.rows("select * from attempts") + await running.rows("select * from calls")
     places: dict[str, Any] = {"answers": answered, "log": logged, "rows": rows}
     for path in ("/metrics", "/leaderboard", "/health/ready", "/v1/models"):
-        async with stage.get(path) as response:
+        async with running.get(path) as response:
             places[path] = await response.text()
-    context = stage.gateway.context
-    places["reprs"] = [context.settings, context.fleet, context.fleet.upstreams, stage.gateway, vars(context)]
+    context = running.gateway.context
+    places["reprs"] = [context.settings, context.fleet, context.fleet.upstreams, running.gateway, vars(context)]
     places["dump"] = context.settings.model_dump()
     for place, content in places.items():
         assert KEY not in repr(content), place
-    assert holding(stage.folder, KEY) == {"gateway.yaml"}
+    assert holding(running.folder, KEY) == {"gateway.yaml"}
 
 
 def holding(folder: Path, word: str) -> set[str]:
@@ -57,17 +57,20 @@ def holding(folder: Path, word: str) -> set[str]:
 async def test_a_key_that_its_provider_echoes_goes_no_further(
     serve: Serve, logged: list[EventDict], script: Sequence[Step], stream: bool
 ) -> None:
-    async with serve(alpha=script) as stage:
-        async with stage.chat(stream=stream) as response:
+    async with serve(alpha=script) as running:
+        async with running.chat(stream=stream) as response:
             answered = [await response.text(), str(response.headers)]
-        assert stage["alpha"].received[0].headers["authorization"] == f"Bearer {KEY}"
-        await search(stage, answered, logged)
+        assert running["alpha"].received[0].headers["authorization"] == f"Bearer {KEY}"
+        await search(running, answered, logged)
 
 
 async def test_a_key_in_a_header_of_a_good_answer_goes_no_further(serve: Serve, logged: list[EventDict]) -> None:
     headers = {"x-request-id": KEY, "x-ratelimit-limit-requests": KEY, "x-auth": KEY}
-    async with serve(alpha=[Headers(headers), RoleOnly(), Delta("Hi")]) as stage, stage.chat(stream=True) as response:
-        await search(stage, [await response.text(), str(response.headers)], logged)
+    async with (
+        serve(alpha=[Headers(headers), RoleOnly(), Delta("Hi")]) as running,
+        running.chat(stream=True) as response,
+    ):
+        await search(running, [await response.text(), str(response.headers)], logged)
 
 
 async def test_a_key_cut_in_two_by_the_network_goes_no_further(serve: Serve, logged: list[EventDict]) -> None:
@@ -75,27 +78,27 @@ async def test_a_key_cut_in_two_by_the_network_goes_no_further(serve: Serve, log
     whole = b'data: {"error":{"message":"no key ' + KEY.encode() + b' here"}}\n\n'
     at = whole.index(b"alpha")
     script = [RoleOnly(), Delta("half"), Raw(whole[:at]), Gate(rest), Raw(whole[at:])]
-    async with serve(alpha=script, config=single()) as stage, stage.chat(stream=True) as response:
+    async with serve(alpha=script, config=single()) as running, running.chat(stream=True) as response:
         answered = (await response.content.readuntil(b"half")).decode()
         rest.set()
-        await search(stage, [answered + await response.text()], logged)
+        await search(running, [answered + await response.text()], logged)
 
 
 async def test_embeddings_hide_it_too(serve: Serve, logged: list[EventDict]) -> None:
     async with (
-        serve(alpha=[Status(401, error(f"Incorrect API key provided: {KEY}."))]) as stage,
-        stage.post({"model": MODEL, "input": "x"}, path="/v1/embeddings") as response,
+        serve(alpha=[Status(401, error(f"Incorrect API key provided: {KEY}."))]) as running,
+        running.post({"model": MODEL, "input": "x"}, path="/v1/embeddings") as response,
     ):
-        await search(stage, [await response.text(), str(response.headers)], logged)
+        await search(running, [await response.text(), str(response.headers)], logged)
 
 
 async def test_a_clients_own_key_is_in_no_log_and_no_row(serve: Serve, logged: list[EventDict], tmp_path: Path) -> None:
-    async with serve() as stage:
-        async with stage.chat(
+    async with serve() as running:
+        async with running.chat(
             {"authorization": "Bearer hs-the-clients-secret", "cookie": "hs-the-clients-secret"}
         ) as _:
             pass
-        rows = await stage.rows("select * from calls") + await stage.rows("select * from attempts")
+        rows = await running.rows("select * from calls") + await running.rows("select * from attempts")
     assert "hs-the-clients-secret" not in repr([logged, rows])
     assert holding(tmp_path, "hs-the-clients-secret") == set()
 
@@ -107,7 +110,7 @@ async def test_a_deployments_own_header_that_its_provider_echoes_goes_no_further
 ) -> None:
     deployment = {"deployment": "alpha/m", "extra_headers": {"x-team-key": KEY}}
     config = {"providers": {"alpha": {"api_key": "another-one"}}, "models": {MODEL: {"deployments": [deployment]}}}
-    async with serve(alpha=script, config=config) as stage:
-        async with stage.chat(stream=stream) as response:
+    async with serve(alpha=script, config=config) as running:
+        async with running.chat(stream=stream) as response:
             answered = [repr(response.headers), (await response.read()).decode()]
-        await search(stage, [*answered, repr(stage.gateway.context.fleet.models)], logged)
+        await search(running, [*answered, repr(running.gateway.context.fleet.models)], logged)

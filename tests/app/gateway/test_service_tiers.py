@@ -8,7 +8,7 @@ import pytest
 from gateway.prompt_classes import MeasuredApi
 from gateway.steering.evidence import event
 from providers.simulator.script import Hang, answer
-from tests.app.gateway.stage import MODEL, Serve, Stage
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
 CHEAP, DEAR = {"input": 1.0, "output": 4.0}, {"input": 2.0, "output": 8.0}
 
@@ -28,31 +28,31 @@ def tiers(flex: str, standard: str, **race: Any) -> dict[str, Any]:
     return {"models": {MODEL: {"deployments": deployments, "race": race}}}
 
 
-def know(stage: Stage, **ttft_s: float) -> None:
+def know(running: RunningGateway, **ttft_s: float) -> None:
     """Teach the policy how soon each tier answers."""
     for tier, seconds in ttft_s.items():
         name = f"m@{tier}"
         samples = {event(name, MeasuredApi.ANSWERS, 0, seconds): 200.0, f"{name}|tok": 5000.0, f"{name}|sec": 50.0}
-        stage.gateway.steering._board.add(MODEL, samples, time.time())
+        running.gateway.steering._board.add(MODEL, samples, time.time())
 
 
 async def test_the_cheap_tier_answers_alone_while_it_keeps_the_deadline(serve: Serve) -> None:
-    async with serve(slow=answer("Hello"), fast=answer("Hello"), config=tiers("slow", "fast")) as stage:
-        know(stage, flex=0.8, standard=0.2)
+    async with serve(slow=answer("Hello"), fast=answer("Hello"), config=tiers("slow", "fast")) as running:
+        know(running, flex=0.8, standard=0.2)
         for _ in range(5):
-            async with stage.chat({"x-holeshot-deadline-ms": "4000"}) as response:
+            async with running.chat({"x-holeshot-deadline-ms": "4000"}) as response:
                 assert response.headers["x-holeshot-deployment"] == "m@flex"
-        assert (stage["slow"].counts.requests, stage["fast"].counts.requests) == (5, 0)
+        assert (running["slow"].counts.requests, running["fast"].counts.requests) == (5, 0)
 
 
 async def test_the_dear_tier_starts_at_the_last_instant_that_keeps_the_deadline(serve: Serve) -> None:
-    async with serve(slow=[Hang()], fast=answer("Hello"), config=tiers("slow", "fast")) as stage:
-        know(stage, flex=0.8, standard=0.2)
-        async with stage.chat({"x-holeshot-deadline-ms": "1300", "x-holeshot-plan": "1"}) as response:
+    async with serve(slow=[Hang()], fast=answer("Hello"), config=tiers("slow", "fast")) as running:
+        know(running, flex=0.8, standard=0.2)
+        async with running.chat({"x-holeshot-deadline-ms": "1300", "x-holeshot-plan": "1"}) as response:
             assert response.headers["x-holeshot-deployment"] == "m@standard"
         plan = response.headers["x-holeshot-plan"]
-        attempts = await stage.rows("select deployment, role, outcome from attempts order by number")
-        call = await stage.call()
+        attempts = await running.rows("select deployment, role, outcome from attempts order by number")
+        call = await running.call()
     assert "the latest start that can meet ttft_ms 1300" in plan
     assert [tuple(each.values()) for each in attempts] == [
         ("m@flex", "primary", "lost"),
@@ -62,21 +62,21 @@ async def test_the_dear_tier_starts_at_the_last_instant_that_keeps_the_deadline(
 
 
 async def test_a_deadline_that_the_cheap_tier_misses_is_for_the_dear_one(serve: Serve) -> None:
-    async with serve(slow=answer("Hello"), fast=answer("Hello"), config=tiers("slow", "fast")) as stage:
-        know(stage, flex=3.0, standard=0.2)
-        async with stage.chat({"x-holeshot-deadline-ms": "1000"}) as response:
+    async with serve(slow=answer("Hello"), fast=answer("Hello"), config=tiers("slow", "fast")) as running:
+        know(running, flex=3.0, standard=0.2)
+        async with running.chat({"x-holeshot-deadline-ms": "1000"}) as response:
             assert response.headers["x-holeshot-deployment"] == "m@standard"
-        assert stage["slow"].counts.requests == 0
+        assert running["slow"].counts.requests == 0
 
 
 async def test_one_model_of_one_vendor_may_be_configured_in_both_tiers(serve: Serve) -> None:
-    async with serve(vendor=answer("Hello"), config=tiers("vendor", "vendor", mode="single")) as stage:
-        know(stage, flex=0.8, standard=0.2)
+    async with serve(vendor=answer("Hello"), config=tiers("vendor", "vendor", mode="single")) as running:
+        know(running, flex=0.8, standard=0.2)
         for deadline_ms in ("4000", "500"):
-            async with stage.chat({"x-holeshot-deadline-ms": deadline_ms}) as response:
+            async with running.chat({"x-holeshot-deadline-ms": deadline_ms}) as response:
                 await response.read()
-        flex, standard = [each.body for each in stage["vendor"].received]
-        rows = await stage.rows("select deployment, price ->> 'input' as usd from attempts order by started_at")
+        flex, standard = [each.body for each in running["vendor"].received]
+        rows = await running.rows("select deployment, price ->> 'input' as usd from attempts order by started_at")
     assert flex["model"] == standard["model"] == "m"
     assert (flex["service_tier"], standard.get("service_tier")) == ("flex", None)
     assert [(each["deployment"], each["usd"]) for each in rows] == [

@@ -16,7 +16,7 @@ from gateway.steering.constants import STRIKES
 from providers.simulator.script import answer
 from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.process import started
-from tests.app.gateway.stage import MODEL, chat_body, configuration, single
+from tests.app.gateway.running_gateway import MODEL, chat_body, configuration, single
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="elsewhere nobody changes the limits of another process"

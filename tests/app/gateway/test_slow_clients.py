@@ -12,8 +12,8 @@ import pytest
 from gateway.connections.connection import UNTAKEN_BYTES
 from providers.http.limits import READ_BYTES
 from providers.simulator.script import Delta, Hang, RoleOnly, answer
-from tests.app.gateway.stage import MODEL, Serve, Stage, chat_body
-from tests.app.gateway.studio import Studio, plays
+from tests.app.gateway.fake_upstream import FakeUpstream, plays
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body
 
 CLOCKS: dict[str, Any] = {"client_timeouts": {"write_timeout_s": 0.2}}
 TEXT = "x" * 8_192
@@ -21,9 +21,11 @@ ENDLESS = [RoleOnly(), *[Delta(TEXT)] * 2400]  # 20 MB, more than the kernel tak
 
 
 @asynccontextmanager
-async def silent_socket(stage: Stage, body: Any, path: str = "/v1/chat/completions") -> AsyncIterator[socket.socket]:
+async def silent_socket(
+    running: RunningGateway, body: Any, path: str = "/v1/chat/completions"
+) -> AsyncIterator[socket.socket]:
     """Post ``body`` over a socket with a small buffer, from which nobody reads unless the test does."""
-    host, _, port = stage.url.removeprefix("http://").partition(":")
+    host, _, port = running.url.removeprefix("http://").partition(":")
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     sock.setblocking(False)  # noqa: FBT003 - its only argument
@@ -49,37 +51,37 @@ async def cut(sock: socket.socket) -> None:
     pytest.fail("it was closed, not cut")
 
 
-async def _is_recorded_as_stalled(stage: Stage) -> None:
-    call = await stage.call()
+async def _is_recorded_as_stalled(running: RunningGateway) -> None:
+    call = await running.call()
     assert (call["status_code"], call["error_kind"]) == (499, "client_stalled")
-    assert await stage.outcomes() == {"alpha": "client_gone"}
+    assert await running.outcomes() == {"alpha": "client_gone"}
 
 
 async def test_who_takes_nothing_of_a_stream_is_cut_and_its_provider_with_it(serve: Serve) -> None:
-    async with serve(alpha=[*ENDLESS, Hang()], config=CLOCKS) as stage:
-        async with silent_socket(stage, chat_body(stream=True)) as sock:
-            await stage["alpha"].reach(disconnects_mid_stream=1)
+    async with serve(alpha=[*ENDLESS, Hang()], config=CLOCKS) as running:
+        async with silent_socket(running, chat_body(stream=True)) as sock:
+            await running["alpha"].reach(disconnects_mid_stream=1)
             await cut(sock)
-        await _is_recorded_as_stalled(stage)
+        await _is_recorded_as_stalled(running)
 
 
 async def test_who_takes_nothing_of_a_relayed_answer_is_cut_and_its_provider_with_it(serve: Serve) -> None:
-    async with Studio(plays(*[bytes(65_536)] * 300, then="hang")) as speaker:
+    async with FakeUpstream(plays(*[bytes(65_536)] * 300, then="hang")) as speaker:
         config = {**CLOCKS, "providers": {"alpha": {"base_url": speaker.base_url}}}
-        async with serve(config=config) as stage:
+        async with serve(config=config) as running:
             body = {"model": MODEL, "input": "x"}
-            async with silent_socket(stage, body, "/v1/audio/speech") as sock:
+            async with silent_socket(running, body, "/v1/audio/speech") as sock:
                 await speaker.left.wait()
                 await cut(sock)
-            await _is_recorded_as_stalled(stage)
+            await _is_recorded_as_stalled(running)
 
 
 async def test_who_takes_nothing_of_a_whole_answer_is_cut(serve: Serve) -> None:
     whole = [RoleOnly(), *[Delta(TEXT)] * 2400, *answer("!")[1:]]
-    async with serve(alpha=whole, config=CLOCKS) as stage, silent_socket(stage, chat_body()) as sock:
-        await stage["alpha"].reach(completions=1)
+    async with serve(alpha=whole, config=CLOCKS) as running, silent_socket(running, chat_body()) as sock:
+        await running["alpha"].reach(completions=1)
         loop = asyncio.get_running_loop()
-        while b'_connections_cut_total{reason="stalled"} 1' not in (await stage.gateway.metrics.render())[0]:
+        while b'_connections_cut_total{reason="stalled"} 1' not in (await running.gateway.metrics.render())[0]:
             await loop.run_in_executor(None, lambda: None)  # a turn, and somebody else's
         await cut(sock)
 
@@ -87,8 +89,8 @@ async def test_who_takes_nothing_of_a_whole_answer_is_cut(serve: Serve) -> None:
 async def test_who_reads_slowly_but_reads_is_not_cut(serve: Serve) -> None:
     """A second in all, five times what it may take nothing."""
     body, loop = chat_body(stream=True), asyncio.get_running_loop()
-    async with serve(alpha=[*ENDLESS[:480], *answer("!")[1:]], config=CLOCKS) as stage:
-        async with silent_socket(stage, body) as sock:
+    async with serve(alpha=[*ENDLESS[:480], *answer("!")[1:]], config=CLOCKS) as running:
+        async with silent_socket(running, body) as sock:
             received, began = b"", loop.time()
             while not received.endswith(b"[DONE]\n\n\r\n0\r\n\r\n"):
                 if loop.time() - began < 1.0:
@@ -96,14 +98,14 @@ async def test_who_reads_slowly_but_reads_is_not_cut(serve: Serve) -> None:
                 data = await loop.sock_recv(sock, 65_536)
                 assert data
                 received = (received + data)[-100:]
-        assert (await stage.call())["status_code"] == 200
+        assert (await running.call())["status_code"] == 200
 
 
 async def test_what_waits_for_a_slow_client_is_bounded(serve: Serve) -> None:
     """Written and not taken: what makes its writer wait, and the write that did."""
-    async with serve(alpha=[*ENDLESS, Hang()]) as stage, silent_socket(stage, chat_body(stream=True)):
-        [connection] = stage.connections._all
-        await stage["alpha"].requested.wait()
+    async with serve(alpha=[*ENDLESS, Hang()]) as running, silent_socket(running, chat_body(stream=True)):
+        [connection] = running.connections._all
+        await running["alpha"].requested.wait()
         loop = asyncio.get_running_loop()
         while not connection.writing_paused:
             await loop.run_in_executor(None, lambda: None)  # a turn, and the other side's

@@ -15,7 +15,7 @@ from gateway.connections.ports import bind
 from gateway.ingress.phase import Phase
 from providers.simulator.script import Delta, Gate, Hang, RoleOnly, answer
 from providers.simulator.scripted import ScriptedProvider
-from tests.app.gateway.stage import PATIENCE_S, Serve, chat_body, configuration, read
+from tests.app.gateway.running_gateway import PATIENCE_S, Serve, chat_body, configuration, read
 
 LIVE = b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 
@@ -67,13 +67,13 @@ async def head(reader: asyncio.StreamReader) -> bytes:
 
 
 async def test_a_lame_duck_is_not_ready_lives_and_answers(serve: Serve) -> None:
-    async with serve() as stage:
-        stage.gateway.context.phase = Phase.LAME_DUCK
-        async with stage.get("/health/ready") as ready:
+    async with serve() as running:
+        running.gateway.context.phase = Phase.LAME_DUCK
+        async with running.get("/health/ready") as ready:
             assert (ready.status, (await ready.json())["status"]) == (503, "stopping")
-        async with stage.get("/health/live") as live:
+        async with running.get("/health/live") as live:
             assert live.status == 200
-        async with stage.chat() as response:
+        async with running.chat() as response:
             assert response.status == 200
 
 
@@ -82,14 +82,14 @@ async def test_a_lame_duck_is_not_ready_lives_and_answers(serve: Serve) -> None:
 async def test_every_answer_of_a_stopping_gateway_is_its_connections_last(
     serve: Serve, phase: Phase, stream: bool
 ) -> None:
-    async with serve() as stage:
-        stage.gateway.context.phase = phase
+    async with serve() as running:
+        running.gateway.context.phase = phase
         for asked in (
-            stage.chat(stream=stream),
-            stage.post({"model": "llama", "input": "a"}, path="/v1/embeddings"),
-            stage.chat(model="unknown"),
-            stage.get("/nowhere"),
-            stage.get("/v1/models"),
+            running.chat(stream=stream),
+            running.post({"model": "llama", "input": "a"}, path="/v1/embeddings"),
+            running.chat(model="unknown"),
+            running.get("/nowhere"),
+            running.get("/v1/models"),
         ):
             async with asked as response:
                 await response.read()
@@ -97,25 +97,25 @@ async def test_every_answer_of_a_stopping_gateway_is_its_connections_last(
 
 
 async def test_a_connection_stays_after_each_answer_while_the_gateway_serves(serve: Serve) -> None:
-    async with serve() as stage, stage.chat() as response:
+    async with serve() as running, running.chat() as response:
         assert "connection" not in response.headers
 
 
 async def test_an_http_1_0_client_that_would_keep_its_connection_is_not_told_that_it_may(serve: Serve) -> None:
-    async with serve() as stage:
-        stage.gateway.context.phase = Phase.LAME_DUCK
-        reader, writer = await asyncio.open_connection(*stage.url.removeprefix("http://").split(":"))
+    async with serve() as running:
+        running.gateway.context.phase = Phase.LAME_DUCK
+        reader, writer = await asyncio.open_connection(*running.url.removeprefix("http://").split(":"))
         writer.write(LIVE.replace(b"1.1", b"1.0").replace(b"\r\n\r\n", b"\r\nconnection: keep-alive\r\n\r\n"))
         assert b"keep-alive" not in await reader.read()
         writer.close()
 
 
 async def test_a_gateway_whose_grace_is_over_begins_nothing(serve: Serve) -> None:
-    async with serve() as stage:
-        stage.gateway.context.phase = Phase.CUTTING
-        async with stage.chat() as refused:
+    async with serve() as running:
+        running.gateway.context.phase = Phase.CUTTING
+        async with running.chat() as refused:
             assert (refused.status, (await refused.json())["error"]["code"]) == (503, "shutting_down")
-        async with stage.post({"model": "llama", "input": "a"}, path="/v1/embeddings") as refused:
+        async with running.post({"model": "llama", "input": "a"}, path="/v1/embeddings") as refused:
             assert (refused.status, (await refused.json())["error"]["code"]) == (503, "shutting_down")
 
 

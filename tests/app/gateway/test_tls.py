@@ -16,7 +16,7 @@ import trustme
 
 from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.process import GatewayProcess, started
-from tests.app.gateway.stage import MODEL, PATIENCE_S, PROMPT, configuration
+from tests.app.gateway.running_gateway import MODEL, PATIENCE_S, PROMPT, configuration
 
 CA = trustme.CA()
 TRUST = ssl.create_default_context()

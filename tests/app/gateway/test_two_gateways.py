@@ -14,7 +14,7 @@ import pytest
 from gateway.connections.ports import bind
 from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.process import CHECKOUT, started
-from tests.app.gateway.stage import PATIENCE_S, chat_body, configuration, write
+from tests.app.gateway.running_gateway import PATIENCE_S, chat_body, configuration, write
 
 
 def test_an_address_is_taken_from_the_moment_it_is_bound() -> None:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.app.gateway.process import started
-from tests.app.gateway.stage import configuration
+from tests.app.gateway.running_gateway import configuration
 
 TRAP = "open({mark!r}, 'a').write(__name__ + '\\n')\nraise SystemExit('this is the stranger')\n"
 PACKAGES = ("gateway", "providers", "migrations", "alembic", "sqlalchemy")

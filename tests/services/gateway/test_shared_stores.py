@@ -12,17 +12,17 @@ from sqlalchemy.engine import make_url
 from gateway.steering.board import slot_of
 from gateway.steering.redis_board import STRIKES_KEY, RedisBoard, connect
 from providers.simulator.script import Gate, Hang, answer
-from tests.app.gateway.stage import MODEL, Stage, serving
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.services.relay import Relay
 
 
-def board_of(stage: Stage) -> RedisBoard:
-    assert stage.gateway.redis_board is not None
-    return stage.gateway.redis_board
+def board_of(running: RunningGateway) -> RedisBoard:
+    assert running.gateway.redis_board is not None
+    return running.gateway.redis_board
 
 
-async def chat(stage: Stage, **fields: Any) -> str:
-    async with stage.chat(**fields) as response:
+async def chat(running: RunningGateway, **fields: Any) -> str:
+    async with running.chat(**fields) as response:
         assert response.status == 200
         await response.read()
         return str(response.headers["x-holeshot-call-id"])
@@ -40,14 +40,14 @@ async def test_the_whole_path_on_a_real_postgres_and_a_real_redis(
     tmp_path: Path, postgres_url: str, redis_url: str
 ) -> None:
     stores = {"database_url": postgres_url, "redis_url": redis_url}
-    async with serving(tmp_path, {"fast": None, "slow": [Hang()]}, **stores) as stage:
-        stage["fast"].script = [Gate(stage["slow"].requested), *answer("a", "b")]
-        async with stage.chat({"x-holeshot-tags": '{"prompt": "v\\u0000 2"}'}, stream=True) as response:
+    async with serving(tmp_path, {"fast": None, "slow": [Hang()]}, **stores) as running:
+        running["fast"].script = [Gate(running["slow"].requested), *answer("a", "b")]
+        async with running.chat({"x-holeshot-tags": '{"prompt": "v\\u0000 2"}'}, stream=True) as response:
             assert (await response.read()).endswith(b"data: [DONE]\n\n")
-        await stage["slow"].reach(disconnects_before_first_token=1)
-        async with stage.get("/health/ready") as ready:
+        await running["slow"].reach(disconnects_before_first_token=1)
+        async with running.get("/health/ready") as ready:
             assert (await ready.json())["redis"] == {"connected": True}
-        await stage.gateway.ledger.flush()
+        await running.gateway.ledger.flush()
         [call] = await rows(postgres_url, "select *, tags ->> 'prompt' as prompt from calls")
         attempts = await rows(postgres_url, "select * from attempts order by outcome")
         throughput = await rows(postgres_url, "select * from throughput")
@@ -79,9 +79,9 @@ async def test_two_gateways_on_one_redis_share_one_leaderboard(
 
 
 async def test_a_gateway_tells_the_others_whom_it_finds_well(tmp_path: Path, postgres_url: str, redis_url: str) -> None:
-    async with serving(tmp_path, {"alpha": None}, database_url=postgres_url, redis_url=redis_url) as stage:
-        await chat(stage)
-        assert await board_of(stage).sync()
+    async with serving(tmp_path, {"alpha": None}, database_url=postgres_url, redis_url=redis_url) as running:
+        await chat(running)
+        assert await board_of(running).sync()
         async with connect(redis_url) as redis:
             [report] = await redis.hvals(STRIKES_KEY)
     assert json.loads(report)["well"] == ["alpha/m"]
@@ -92,22 +92,22 @@ async def test_garbage_in_redis_breaks_neither_the_leaderboard_nor_calls(
     tmp_path: Path, postgres_url: str, redis_url: str, garbage: str
 ) -> None:
     names = [f"alpha/m|{name}" for name in ("n", "err", "won", "sec", "tok", "0|e17", "0|c111")]
-    async with serving(tmp_path, {"alpha": None}, database_url=postgres_url, redis_url=redis_url) as stage:
+    async with serving(tmp_path, {"alpha": None}, database_url=postgres_url, redis_url=redis_url) as running:
         now_slot = slot_of(time.time())
         async with connect(redis_url) as redis:
             for slot in range(now_slot - 1, now_slot + 2):  # the next may begin under way
                 await redis.hset(
                     f"holeshot:{{{MODEL}}}:{slot}", mapping=dict.fromkeys([*names, "calls", "out"], garbage)
                 )
-        await chat(stage)
-        assert await board_of(stage).sync()
-        await chat(stage)
-        async with stage.get("/leaderboard") as response:
+        await chat(running)
+        assert await board_of(running).sync()
+        await chat(running)
+        async with running.get("/leaderboard") as response:
             assert response.status == 200
             assert (await response.json())["models"][0]["deployments"][0]["deployment"] == "alpha/m"
-        async with stage.get("/leaderboard", params={"explain": "1"}) as response:
+        async with running.get("/leaderboard", params={"explain": "1"}) as response:
             assert response.status == 200
-        async with stage.get("/metrics") as response:
+        async with running.get("/metrics") as response:
             [line] = [
                 each for each in (await response.text()).splitlines() if each.startswith("holeshot_redis_ignored")
             ]
@@ -116,18 +116,18 @@ async def test_garbage_in_redis_breaks_neither_the_leaderboard_nor_calls(
 
 async def test_a_gateway_serves_on_when_its_redis_is_not_there(tmp_path: Path, postgres_url: str) -> None:
     nowhere = {"database_url": postgres_url, "redis_url": "redis://127.0.0.1:1/0"}
-    async with serving(tmp_path, {"alpha": None}, **nowhere) as stage:
-        await chat(stage)
-        async with stage.get("/health/ready") as ready:
+    async with serving(tmp_path, {"alpha": None}, **nowhere) as running:
+        await chat(running)
+        async with running.get("/health/ready") as ready:
             assert (ready.status, (await ready.json())["redis"]) == (200, {"connected": False})
-        assert stage.gateway.steering.leaderboard(MODEL).deployments[0].events == 1
+        assert running.gateway.steering.leaderboard(MODEL).deployments[0].events == 1
 
 
 async def test_a_gateway_serves_on_when_its_postgres_is_not_there(tmp_path: Path, postgres_url: str) -> None:
     nowhere = {"database_url": "postgresql://holeshot@127.0.0.1:1/none"}
-    async with serving(tmp_path, {"alpha": None}, **nowhere) as stage:
-        call_id = await chat(stage)
-        async with stage.get("/health/ready") as ready:
+    async with serving(tmp_path, {"alpha": None}, **nowhere) as running:
+        call_id = await chat(running)
+        async with running.get("/health/ready") as ready:
             assert (ready.status, (await ready.json())["database"]["pending"]) == (200, 1)
     assert any(call_id.encode() in path.read_bytes() for path in (tmp_path / "spool").rglob("*.jsonl"))
     async with serving(tmp_path, {"alpha": None}, database_url=postgres_url):
@@ -139,7 +139,7 @@ async def test_readiness_tells_of_stores_that_hang_while_they_do(
     tmp_path: Path, postgres_url: str, redis_url: str
 ) -> None:
     async def readiness() -> dict[str, Any]:
-        async with stage.get("/health/ready") as ready:
+        async with running.get("/health/ready") as ready:
             assert ready.status == 200  # calls are welcome all the same
             body: dict[str, Any] = await ready.json()
             return body
@@ -152,8 +152,8 @@ async def test_readiness_tells_of_stores_that_hang_while_they_do(
         server.set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
         for server, relay in zip((postgres, redis), relays, strict=True)
     )
-    async with serving(tmp_path, {"alpha": None}, database_url=database_url, redis_url=board_url) as stage:
-        await chat(stage)
+    async with serving(tmp_path, {"alpha": None}, database_url=database_url, redis_url=board_url) as running:
+        await chat(running)
         while (body := await readiness())["database"] | {"answered_s_ago": 0.0} != {
             "connected": True,
             "answered_s_ago": 0.0,
@@ -166,7 +166,7 @@ async def test_readiness_tells_of_stores_that_hang_while_they_do(
             relay.hang()
         while (await readiness())["database"]["connected"]:
             pass  # nobody calls: it is asked because we ask
-        await chat(stage)
+        await chat(running)
         while (body := await readiness())["redis"]["connected"]:
             pass
         assert (body["database"]["connected"], body["database"]["pending"]) == (False, 1)
@@ -184,15 +184,15 @@ async def test_a_batch_that_hangs_is_told_of_before_it_is_given_up(tmp_path: Pat
     relay = Relay(str(server.host), int(server.port or 0))
     await relay.listen()
     url = server.set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
-    async with serving(tmp_path, {"alpha": None}, database_url=url) as stage:
-        await stage.gateway.ledger.flush()
+    async with serving(tmp_path, {"alpha": None}, database_url=url) as running:
+        await running.gateway.ledger.flush()
         relay.hang()
-        await chat(stage)
+        await chat(running)
         connected = True
         while connected:
-            async with stage.get("/health/ready") as ready:
+            async with running.get("/health/ready") as ready:
                 connected = (await ready.json())["database"]["connected"]
-        assert stage.gateway.ledger.last_error is None  # it still waits for the answer
+        assert running.gateway.ledger.last_error is None  # it still waits for the answer
         relay.resume()
-        await stage.gateway.ledger.emptied()
+        await running.gateway.ledger.emptied()
     await relay.cut()

@@ -22,7 +22,7 @@ from providers.simulator.script import Gate, answer
 from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.balancer import Balancer
 from tests.app.gateway.process import CHECKOUT, COMMAND, GatewayProcess, launched, started
-from tests.app.gateway.stage import chat_body, configuration
+from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.services.ledger.test_schema import OF_0003
 from tests.unit.ledger.records import raced_call
 

@@ -17,7 +17,7 @@ from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.log_pipe import CALLS as UNREAD_CALLS
 from tests.app.gateway.log_pipe import answered, unread
 from tests.app.gateway.process import GatewayProcess, started
-from tests.app.gateway.stage import MODEL, chat_body, configuration, write
+from tests.app.gateway.running_gateway import MODEL, chat_body, configuration, write
 
 CALLS = 24
 

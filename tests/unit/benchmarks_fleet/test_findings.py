@@ -3,13 +3,13 @@
 from benchmarks.fleet.clients import Answer
 from benchmarks.fleet.course import ROUND_ROBIN, SINGLE, Look, Observation
 from benchmarks.fleet.faults import Fault
+from benchmarks.fleet.installation import AUDITED
 from benchmarks.fleet.lateness import lateness
 from benchmarks.fleet.ledger import Entry
 from benchmarks.fleet.losers import Losers, losers
 from benchmarks.fleet.publication import published
 from benchmarks.fleet.quantiles import quantile, weighted_quantile
 from benchmarks.fleet.recovery import recoveries
-from benchmarks.fleet.stand import AUDITED
 from benchmarks.fleet.standings import standings
 from benchmarks.fleet.world import World
 

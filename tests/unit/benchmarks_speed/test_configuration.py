@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import gateways, stand
-from benchmarks.behaviours import BEHAVIOURS
-from benchmarks.crowd import CROWDS, Crowd
-from benchmarks.gateways import Stores, Tls
-from benchmarks.hot_path import WAYS
-from benchmarks.scenarios import FIRST_TOKEN, FIRST_TOKEN_LIMITS, SCENARIOS, Subject
+from benchmarks.harness import gateways, measured_servers
+from benchmarks.harness.behaviours import BEHAVIOURS
+from benchmarks.harness.gateways import Stores, Tls
+from benchmarks.micro.hot_path import WAYS
+from benchmarks.speed.crowd import CROWDS, Crowd
+from benchmarks.speed.scenarios import FIRST_TOKEN, FIRST_TOKEN_LIMITS, SCENARIOS, Subject
 from gateway.calls import Mode
 from gateway.settings import load
 from gateway.settings.model import Settings
@@ -27,10 +27,10 @@ def test_every_subject_of_every_scenario_is_a_server_and_a_model_that_there_are(
     asked: list[Subject | Crowd] = [*CROWDS]
     asked += (subject for scenario in (*SCENARIOS, FIRST_TOKEN) for subject in scenario.subjects)
     for subject in asked:
-        if subject.server in stand.GATEWAYS:
+        if subject.server in measured_servers.GATEWAYS:
             race = settings.models[subject.model]
             assert len(race.deployments) == subject.launched
-            assert stand.GATEWAYS[subject.server].tls or "-tls-" not in subject.model
+            assert measured_servers.GATEWAYS[subject.server].tls or "-tls-" not in subject.model
         else:
             assert subject.server in {"upstream", "nginx", "pass-through"}
             assert subject.path.split("/")[1] in BEHAVIOURS

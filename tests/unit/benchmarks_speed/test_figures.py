@@ -2,10 +2,11 @@
 
 import msgspec
 
-from benchmarks import report
-from benchmarks.figures import Row, cpu_rows, latency_rows, quantile, row, skipped
-from benchmarks.measuring import Sample, Samples
-from benchmarks.scenarios import Comparison, Limit, Scenario, Subject
+from benchmarks.harness import report
+from benchmarks.harness.figures import Row, quantile, row, skipped
+from benchmarks.speed.measuring import Sample, Samples
+from benchmarks.speed.scenario_rows import cpu_rows, latency_rows
+from benchmarks.speed.scenarios import Comparison, Limit, Scenario, Subject
 
 OWN, BASE = Subject("own", "gateway", "/"), Subject("base", "nginx", "/")
 SCENARIO = Scenario(

@@ -4,9 +4,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks.flame_graph import WIDTH, drawn
-from benchmarks.flames import folded, shares, summary
-from benchmarks.instructions import Counts, compared
+from benchmarks.micro.instructions import Counts, compared
+from benchmarks.profiling.flame_graph import WIDTH, drawn
+from benchmarks.profiling.flames import folded, shares, summary
 
 LINES = [
     "main (app.py:1);uv_run (core.c:464);serve (site-packages/room/app.py:10);encode (app.py:3) 6",

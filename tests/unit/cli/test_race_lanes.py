@@ -37,7 +37,7 @@ class Diary:
         self.said_.append(text)
 
 
-class Scene:
+class VirtualRace:
     """Two lanes, and a clock that stands still until it is moved."""
 
     def __init__(self) -> None:
@@ -86,10 +86,10 @@ class Scene:
 
 
 def test_a_lane_runs_from_its_launch_until_it_is_cut() -> None:
-    scene = Scene()
-    scene.now_s += 0.1
+    race = VirtualRace()
+    race.now_s += 0.1
 
-    first, second, *_ = scene.drawn()
+    first, second, *_ = race.drawn()
 
     assert first.startswith("groq/llama      primary  ━")
     assert first.endswith("100 ms  launched")
@@ -97,11 +97,11 @@ def test_a_lane_runs_from_its_launch_until_it_is_cut() -> None:
 
 
 async def test_the_winner_runs_on_and_the_loser_shows_where_it_was_cancelled() -> None:
-    scene = Scene()
-    await scene.claim()
-    scene.now_s += 0.05
+    race = VirtualRace()
+    await race.claim()
+    race.now_s += 0.05
 
-    first, second, *_ = scene.drawn()
+    first, second, *_ = race.drawn()
 
     assert "●━" in first
     assert "200 ms  won" in first
@@ -110,34 +110,34 @@ async def test_the_winner_runs_on_and_the_loser_shows_where_it_was_cancelled() -
 
 
 async def test_the_speed_of_the_winner_is_estimated_until_its_row_says_it() -> None:
-    scene = Scene()
-    await scene.claim()
-    await scene.say(*["word "] * 21)
-    scene.now_s += 0.5
+    race = VirtualRace()
+    await race.claim()
+    await race.say(*["word "] * 21)
+    race.now_s += 0.5
 
-    assert scene.drawn()[0].endswith("won, ~40 tok/s")
-    scene.finish()
-    assert scene.drawn()[0].endswith("won, 60 tok/s")
+    assert race.drawn()[0].endswith("won, ~40 tok/s")
+    race.finish()
+    assert race.drawn()[0].endswith("won, 60 tok/s")
 
 
 async def test_the_answer_follows_and_of_a_long_one_the_end_is_shown() -> None:
-    scene = Scene()
-    await scene.claim()
-    await scene.say(*(f"line {number}\n" for number in range(30)), "the end")
+    race = VirtualRace()
+    await race.claim()
+    await race.say(*(f"line {number}\n" for number in range(30)), "the end")
 
-    picture = scene.drawn(height=12)
+    picture = race.drawn(height=12)
 
     assert picture[-1] == "the end"
     assert len(picture) < 12
     assert "line 0" not in picture
-    assert "line 0" in scene.drawn(height=12, shown="whole")
+    assert "line 0" in race.drawn(height=12, shown="whole")
 
 
 async def test_a_narrow_terminal_loses_the_bar_before_the_facts() -> None:
-    scene = Scene()
-    await scene.claim()
+    race = VirtualRace()
+    await race.claim()
 
-    first, second, *_ = scene.drawn(width=44)
+    first, second, *_ = race.drawn(width=44)
 
     assert all(len(line) <= 44 for line in (first, second))
     assert "━" not in first
@@ -146,72 +146,72 @@ async def test_a_narrow_terminal_loses_the_bar_before_the_facts() -> None:
 
 
 async def test_a_terminal_without_unicode_gets_letters() -> None:
-    scene = Scene()
-    await scene.claim()
+    race = VirtualRace()
+    await race.claim()
 
-    first, second, *_ = scene.drawn(encoding="ascii")
+    first, second, *_ = race.drawn(encoding="ascii")
 
     assert "-o" in first
     assert "-x" in second
 
 
 def test_a_failed_lane_names_its_cause() -> None:
-    scene = Scene()
-    scene.lanes.attempt_ended("llama", answer_class(0), failed("call", 2, id="2", deployment=SLOW))
+    race = VirtualRace()
+    race.lanes.attempt_ended("llama", answer_class(0), failed("call", 2, id="2", deployment=SLOW))
 
-    assert scene.drawn()[1].endswith("server_error 503")
+    assert race.drawn()[1].endswith("server_error 503")
 
 
 def test_a_hedge_starts_where_it_was_launched() -> None:
-    scene = Scene()
-    scene.now_s += 0.1
+    race = VirtualRace()
+    race.now_s += 0.1
     hedge = AttemptStart("3", 3, NOON, Role.HEDGE, "openai", "openai/gpt", 100.0)
-    scene.lanes.attempt_started("llama", hedge)
-    scene.now_s += 0.05
+    race.lanes.attempt_started("llama", hedge)
+    race.now_s += 0.05
 
-    line = scene.drawn()[2]
+    line = race.drawn()[2]
 
     assert line.startswith("openai/gpt      hedge         ")
     assert line.endswith("50 ms  launched")
 
 
 async def test_a_model_cannot_steer_the_terminal() -> None:
-    scene = Scene()
-    await scene.claim()
-    await scene.say("\x1b[2J", "\x9b", "safe\ttext")
+    race = VirtualRace()
+    await race.claim()
+    await race.say("\x1b[2J", "\x9b", "safe\ttext")
 
-    assert "\x1b" not in "".join(scene.drawn())
+    assert "\x1b" not in "".join(race.drawn())
 
 
 async def test_reasoning_is_shown_but_is_no_part_of_the_answer() -> None:
-    scene = Scene()
-    await scene.claim()
-    await scene.say("Hm.", kind="reasoning_content")
-    await scene.say("Yes.")
+    race = VirtualRace()
+    await race.claim()
+    await race.say("Hm.", kind="reasoning_content")
+    await race.say("Yes.")
 
-    assert (scene.lanes.thoughts, scene.lanes.answer) == ("Hm.", "Yes.")
-    assert scene.diary.said_ == ["Yes."]
-    assert scene.drawn()[-3:] == ["Hm.", "", "Yes."]
+    assert (race.lanes.thoughts, race.lanes.answer) == ("Hm.", "Yes.")
+    assert race.diary.said_ == ["Yes."]
+    assert race.drawn()[-3:] == ["Hm.", "", "Yes."]
 
 
 async def test_a_spectator_that_left_is_a_client_that_is_gone() -> None:
-    scene = Scene()
-    await scene.claim()
-    scene.diary.deaf = True
+    race = VirtualRace()
+    await race.claim()
+    race.diary.deaf = True
 
     with pytest.raises(ClientGone):
-        await scene.say("Hello")
+        await race.say("Hello")
 
 
 async def test_racing_against_itself_the_lane_with_the_token_wins() -> None:
-    scene = Scene()
-    for lane in scene.lanes.lanes:
+    race = VirtualRace()
+    for lane in race.lanes.lanes:
         lane.start = msgspec.structs.replace(lane.start, deployment=FAST)
-    first, second = scene.lanes.lanes
+    first, second = race.lanes.lanes
     second.first_token_ms = 50.0
 
     nothing: Any = None  # not looked at
-    await scene.lanes.begin(Winner("groq", FAST, 2, 50.0, 0.1, nothing, nothing))
+    await race.lanes.begin(Winner("groq", FAST, 2, 50.0, 0.1, nothing, nothing))
 
     assert (first.won, second.won) == (False, True)
 
@@ -269,18 +269,18 @@ def test_a_question_leaves_to_the_model_what_is_not_said() -> None:
 
 
 def test_a_call_that_was_stopped_says_so() -> None:
-    scene = Scene()
+    race = VirtualRace()
     gone = lost("call", 1, id="1", deployment=FAST, outcome=Outcome.CLIENT_GONE)
-    scene.lanes.attempt_ended("llama", answer_class(0), gone)
+    race.lanes.attempt_ended("llama", answer_class(0), gone)
 
-    assert scene.drawn()[0].endswith("stopped")
+    assert race.drawn()[0].endswith("stopped")
 
 
 def test_no_line_of_progress_stands_within_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    scene = Scene()
-    fast, slow = scene.lanes.lanes
+    race = VirtualRace()
+    fast, slow = race.lanes.lanes
     view = PlainView(progress=True)
-    view.begins(scene.lanes)
+    view.begins(race.lanes)
     view.changed(fast, 1.0)
     assert FAST in capsys.readouterr().err
 
@@ -289,5 +289,5 @@ def test_no_line_of_progress_stands_within_the_answer(capsys: pytest.CaptureFixt
     view.said("lo")
     assert capsys.readouterr() == ("Hello", "")
 
-    view.ends(scene.lanes)
+    view.ends(race.lanes)
     assert SLOW in capsys.readouterr().err

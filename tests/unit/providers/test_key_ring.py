@@ -98,8 +98,8 @@ class OneKey:
             raise self.error
 
 
-class Stand:
-    """A ring of three keys and its clock."""
+class ThreeKeys:
+    """A ring of three keys in virtual time."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -133,8 +133,8 @@ class Stand:
 
 
 @pytest.fixture
-def stand() -> Stand:
-    return Stand()
+def three_keys() -> ThreeKeys:
+    return ThreeKeys()
 
 
 def limited(retry_after_s: float | None = None) -> UpstreamError:
@@ -153,205 +153,207 @@ def left(share: float) -> dict[str, str]:
     }
 
 
-async def test_keys_alike_take_turns(stand: Stand) -> None:
+async def test_keys_alike_take_turns(three_keys: ThreeKeys) -> None:
     for _ in range(6):
-        await stand.ask()
-    assert stand.asked == [2, 2, 2]
+        await three_keys.ask()
+    assert three_keys.asked == [2, 2, 2]
 
 
-async def test_calls_at_the_same_time_are_spread_over_the_keys(stand: Stand) -> None:
-    stand.keys[0].hangs = True
-    hanging = asyncio.create_task(stand.ring.stream(REQUEST))
+async def test_calls_at_the_same_time_are_spread_over_the_keys(three_keys: ThreeKeys) -> None:
+    three_keys.keys[0].hangs = True
+    hanging = asyncio.create_task(three_keys.ring.stream(REQUEST))
     await asyncio.sleep(0)  # let it be under way
-    under_way = [await stand.ring.stream(REQUEST) for _ in range(2)]
-    assert stand.in_flight == [1, 1, 1]
+    under_way = [await three_keys.ring.stream(REQUEST) for _ in range(2)]
+    assert three_keys.in_flight == [1, 1, 1]
     under_way[0].abort()
     under_way[0].abort()
-    under_way[0] = await stand.ring.stream(REQUEST)
-    assert stand.asked == [1, 2, 1]
+    under_way[0] = await three_keys.ring.stream(REQUEST)
+    assert three_keys.asked == [1, 2, 1]
     for exchange in under_way:
         exchange.abort()
     hanging.cancel()
     await asyncio.wait([hanging])
-    assert stand.in_flight == [0, 0, 0]
+    assert three_keys.in_flight == [0, 0, 0]
 
 
-async def test_the_key_with_the_most_headroom_is_asked(stand: Stand) -> None:
-    for key, share in zip(stand.keys, (0.1, 0.9, 0.5), strict=True):
+async def test_the_key_with_the_most_headroom_is_asked(three_keys: ThreeKeys) -> None:
+    for key, share in zip(three_keys.keys, (0.1, 0.9, 0.5), strict=True):
         key.headers = left(share)
-        await stand.ask()
-    await stand.ask()
-    await stand.ask()
-    assert stand.asked == [1, 3, 1]
+        await three_keys.ask()
+    await three_keys.ask()
+    await three_keys.ask()
+    assert three_keys.asked == [1, 3, 1]
 
 
-async def test_headroom_comes_back_with_time(stand: Stand) -> None:
-    stand.keys[0].headers = left(0.1)
+async def test_headroom_comes_back_with_time(three_keys: ThreeKeys) -> None:
+    three_keys.keys[0].headers = left(0.1)
     for _ in range(3):
-        await stand.ask()
-    await stand.ask()
-    assert stand.asked[0] == 1
-    stand.now_s += 60
+        await three_keys.ask()
+    await three_keys.ask()
+    assert three_keys.asked[0] == 1
+    three_keys.now_s += 60
     for _ in range(3):
-        await stand.ask()
-    assert stand.asked[0] == 2
+        await three_keys.ask()
+    assert three_keys.asked[0] == 2
 
 
-async def test_a_rate_limited_key_costs_no_attempt(stand: Stand) -> None:
-    stand.keys[0].error = limited(30)
-    await stand.ask()
-    assert stand.asked == [1, 1, 0]
+async def test_a_rate_limited_key_costs_no_attempt(three_keys: ThreeKeys) -> None:
+    three_keys.keys[0].error = limited(30)
+    await three_keys.ask()
+    assert three_keys.asked == [1, 1, 0]
     for _ in range(4):
-        await stand.ask()
-    assert stand.asked[0] == 1
-    assert stand.cooling_s(0) == 30
-    stand.keys[0].error = None
-    stand.now_s += 30
+        await three_keys.ask()
+    assert three_keys.asked[0] == 1
+    assert three_keys.cooling_s(0) == 30
+    three_keys.keys[0].error = None
+    three_keys.now_s += 30
     for _ in range(3):
-        await stand.ask()
-    assert stand.asked[0] == 2
-    assert stand.cooling_s(0) == 0
+        await three_keys.ask()
+    assert three_keys.asked[0] == 2
+    assert three_keys.cooling_s(0) == 0
 
 
-async def test_a_key_cools_down_for_one_model_only(stand: Stand) -> None:
-    stand.keys[0].error = limited(30)
-    await stand.ask()
-    stand.keys[0].error = None
+async def test_a_key_cools_down_for_one_model_only(three_keys: ThreeKeys) -> None:
+    three_keys.keys[0].error = limited(30)
+    await three_keys.ask()
+    three_keys.keys[0].error = None
     for _ in range(3):
-        await stand.ask(OTHER_MODEL)
-    assert stand.asked[0] == 2
-    assert (stand.cooling_s(0), stand.cooling_s(0, "other")) == (30, 0)
+        await three_keys.ask(OTHER_MODEL)
+    assert three_keys.asked[0] == 2
+    assert (three_keys.cooling_s(0), three_keys.cooling_s(0, "other")) == (30, 0)
 
 
-async def test_when_every_key_is_limited_the_least_retry_after_is_told_and_nobody_is_asked_again(stand: Stand) -> None:
-    for key, wait_s in zip(stand.keys, (30.0, 12.0, None), strict=True):
+async def test_when_every_key_is_limited_the_least_retry_after_is_told_and_nobody_is_asked_again(
+    three_keys: ThreeKeys,
+) -> None:
+    for key, wait_s in zip(three_keys.keys, (30.0, 12.0, None), strict=True):
         key.error = limited(wait_s)
     with pytest.raises(UpstreamError) as raised:
-        await stand.ask()
+        await three_keys.ask()
     assert raised.value.kind is ErrorKind.RATE_LIMITED
     assert raised.value.retry_after_s == 0.5  # of the one that did not say
-    stand.now_s += 0.5
+    three_keys.now_s += 0.5
     with pytest.raises(UpstreamError):
-        await stand.ask()
-    assert stand.asked == [1, 1, 2]
+        await three_keys.ask()
+    assert three_keys.asked == [1, 1, 2]
     with pytest.raises(UpstreamError, match="3 of 3 keys are rate-limited"):
-        await stand.ask()
-    assert stand.asked == [1, 1, 2]
+        await three_keys.ask()
+    assert three_keys.asked == [1, 1, 2]
 
 
-async def test_a_refused_key_stays_out_but_is_tried_now_and_then(stand: Stand) -> None:
-    stand.keys[1].error = refused()
+async def test_a_refused_key_stays_out_but_is_tried_now_and_then(three_keys: ThreeKeys) -> None:
+    three_keys.keys[1].error = refused()
     for _ in range(6):
-        await stand.ask()
-    assert stand.asked[1] == 1
-    assert stand.is_refused(1)
-    stand.now_s += TRY_REFUSED_EVERY_S
-    await stand.ask()
-    await stand.ask()
-    assert stand.asked[1] == 2
-    stand.keys[1].error = None
-    stand.now_s += TRY_REFUSED_EVERY_S
+        await three_keys.ask()
+    assert three_keys.asked[1] == 1
+    assert three_keys.is_refused(1)
+    three_keys.now_s += TRY_REFUSED_EVERY_S
+    await three_keys.ask()
+    await three_keys.ask()
+    assert three_keys.asked[1] == 2
+    three_keys.keys[1].error = None
+    three_keys.now_s += TRY_REFUSED_EVERY_S
     for _ in range(4):
-        await stand.ask()
-    assert stand.asked[1] == 4
-    assert not stand.is_refused(1)
+        await three_keys.ask()
+    assert three_keys.asked[1] == 4
+    assert not three_keys.is_refused(1)
 
 
-async def test_an_unknown_key_is_out_for_every_model_and_a_forbidden_one_for_its_own(stand: Stand) -> None:
-    stand.keys[0].error = refused(401)
-    stand.keys[1].error = refused(403)
-    await stand.ask()
-    assert stand.asked == [1, 1, 1]
-    stand.keys[0].error = stand.keys[1].error = None
+async def test_an_unknown_key_is_out_for_every_model_and_a_forbidden_one_for_its_own(three_keys: ThreeKeys) -> None:
+    three_keys.keys[0].error = refused(401)
+    three_keys.keys[1].error = refused(403)
+    await three_keys.ask()
+    assert three_keys.asked == [1, 1, 1]
+    three_keys.keys[0].error = three_keys.keys[1].error = None
     for _ in range(4):
-        await stand.ask(OTHER_MODEL)
-    assert stand.asked == [1, 3, 3]
-    assert stand.is_refused(1)
-    assert not stand.is_refused(1, "other")
+        await three_keys.ask(OTHER_MODEL)
+    assert three_keys.asked == [1, 3, 3]
+    assert three_keys.is_refused(1)
+    assert not three_keys.is_refused(1, "other")
 
 
-async def test_a_model_that_makes_no_vectors_is_asked_for_answers_under_the_same_keys(stand: Stand) -> None:
-    for key in stand.keys:
+async def test_a_model_that_makes_no_vectors_is_asked_for_answers_under_the_same_keys(three_keys: ThreeKeys) -> None:
+    for key in three_keys.keys:
         key.error = refused(403)
     with pytest.raises(UpstreamError, match="all 3 keys are refused"):
-        await stand.ring.send("embeddings", REQUEST)
-    for key in stand.keys:
+        await three_keys.ring.send("embeddings", REQUEST)
+    for key in three_keys.keys:
         key.error = None
-    await stand.ask()
-    assert sum(stand.asked) == 4
+    await three_keys.ask()
+    assert sum(three_keys.asked) == 4
 
 
-async def test_when_every_key_is_refused_the_operator_is_told(stand: Stand) -> None:
-    for key in stand.keys:
+async def test_when_every_key_is_refused_the_operator_is_told(three_keys: ThreeKeys) -> None:
+    for key in three_keys.keys:
         key.error = refused()
     with pytest.raises(UpstreamError, match="all 3 keys are refused; the last one asked: who are you") as raised:
-        await stand.ask()
+        await three_keys.ask()
     assert raised.value.kind is ErrorKind.PROVIDER_AUTH
     assert raised.value.status == 401
 
 
-async def test_refused_and_limited_keys_together_are_a_rate_limit(stand: Stand) -> None:
-    stand.keys[0].error = refused()
-    stand.keys[1].error = stand.keys[2].error = limited(9)
+async def test_refused_and_limited_keys_together_are_a_rate_limit(three_keys: ThreeKeys) -> None:
+    three_keys.keys[0].error = refused()
+    three_keys.keys[1].error = three_keys.keys[2].error = limited(9)
     with pytest.raises(UpstreamError, match="2 of 3 keys are rate-limited, 1 refused") as raised:
-        await stand.ask()
+        await three_keys.ask()
     assert (raised.value.kind, raised.value.retry_after_s) == (ErrorKind.RATE_LIMITED, 9)
 
 
-async def test_a_key_limited_for_less_time_than_the_others_took_counts_as_limited(stand: Stand) -> None:
-    stand.keys[0].error = limited()
-    stand.keys[1].error = stand.keys[2].error = refused()
+async def test_a_key_limited_for_less_time_than_the_others_took_counts_as_limited(three_keys: ThreeKeys) -> None:
+    three_keys.keys[0].error = limited()
+    three_keys.keys[1].error = three_keys.keys[2].error = refused()
 
     def take_long() -> None:
-        stand.now_s += 10
+        three_keys.now_s += 10
 
-    stand.keys[1].meanwhile = take_long
+    three_keys.keys[1].meanwhile = take_long
     with pytest.raises(UpstreamError, match="1 of 3 keys is rate-limited, 2 refused") as raised:
-        await stand.ask()
+        await three_keys.ask()
     assert (raised.value.kind, raised.value.retry_after_s) == (ErrorKind.RATE_LIMITED, 0)
 
 
-async def test_what_has_nothing_to_do_with_keys_is_not_tried_again(stand: Stand) -> None:
-    stand.keys[0].error = UpstreamError(ErrorKind.SERVER_ERROR, "down", status=500)
+async def test_what_has_nothing_to_do_with_keys_is_not_tried_again(three_keys: ThreeKeys) -> None:
+    three_keys.keys[0].error = UpstreamError(ErrorKind.SERVER_ERROR, "down", status=500)
     with pytest.raises(UpstreamError, match="down"):
-        await stand.ask()
-    assert stand.asked == [1, 0, 0]
-    assert stand.in_flight == [0, 0, 0]
+        await three_keys.ask()
+    assert three_keys.asked == [1, 0, 0]
+    assert three_keys.in_flight == [0, 0, 0]
 
 
-async def test_a_rate_limit_inside_a_stream_cools_the_key_too(stand: Stand) -> None:
-    exchange = await stand.ring.stream(REQUEST)
-    stand.keys[0].exchanges[0].blocks = [limited(20)]
+async def test_a_rate_limit_inside_a_stream_cools_the_key_too(three_keys: ThreeKeys) -> None:
+    exchange = await three_keys.ring.stream(REQUEST)
+    three_keys.keys[0].exchanges[0].blocks = [limited(20)]
     with pytest.raises(UpstreamError):
         await exchange.read()
-    assert stand.cooling_s(0) == 20
-    assert stand.in_flight == [0, 0, 0]
+    assert three_keys.cooling_s(0) == 20
+    assert three_keys.in_flight == [0, 0, 0]
 
 
-async def test_the_headroom_told_is_the_ring_s(stand: Stand) -> None:
-    for key, share in zip(stand.keys, (0.2, 0.4, 0.9), strict=True):
+async def test_the_headroom_told_is_the_ring_s(three_keys: ThreeKeys) -> None:
+    for key, share in zip(three_keys.keys, (0.2, 0.4, 0.9), strict=True):
         key.headers = left(share)
-    exchange = [await stand.ask() for _ in stand.keys][-1]
+    exchange = [await three_keys.ask() for _ in three_keys.keys][-1]
     assert headroom(exchange.headers) == pytest.approx(0.5)
     assert exchange.headers["x-request-id"] == "r"
-    stand.keys[2].error = limited(30)
-    exchange = await stand.ask()
+    three_keys.keys[2].error = limited(30)
+    exchange = await three_keys.ask()
     assert headroom(exchange.headers) == pytest.approx(0.2)  # the limited key has nothing left
 
 
-async def test_a_ring_whose_provider_tells_nothing_tells_nothing(stand: Stand) -> None:
-    assert headroom((await stand.ask()).headers) is None
+async def test_a_ring_whose_provider_tells_nothing_tells_nothing(three_keys: ThreeKeys) -> None:
+    assert headroom((await three_keys.ask()).headers) is None
 
 
-async def test_whole_answers_go_round_the_ring_too(stand: Stand) -> None:
-    stand.keys[0].error = limited(5)
-    stand.keys[1].headers = left(0.5)
-    answer = await stand.ring.send("embeddings", REQUEST)
-    assert stand.asked == [1, 1, 0]
+async def test_whole_answers_go_round_the_ring_too(three_keys: ThreeKeys) -> None:
+    three_keys.keys[0].error = limited(5)
+    three_keys.keys[1].headers = left(0.5)
+    answer = await three_keys.ring.send("embeddings", REQUEST)
+    assert three_keys.asked == [1, 1, 0]
     assert headroom(answer.headers) == pytest.approx(0.5)
-    await stand.ring.list_models()
-    assert stand.asked == [1, 1, 1]
-    assert stand.in_flight == [0, 0, 0]
+    await three_keys.ring.list_models()
+    assert three_keys.asked == [1, 1, 1]
+    assert three_keys.in_flight == [0, 0, 0]
 
 
 async def test_an_answer_says_under_which_key_it_was_given() -> None:
@@ -365,46 +367,48 @@ async def test_an_answer_says_under_which_key_it_was_given() -> None:
     assert [request.sendings.key_name for request in requests] == 2 * ["…cdef", "#2", "search"]
 
 
-async def test_a_refusal_says_under_which_key_it_was_last(stand: Stand) -> None:
-    for key in stand.keys:
+async def test_a_refusal_says_under_which_key_it_was_last(three_keys: ThreeKeys) -> None:
+    for key in three_keys.keys:
         key.error = refused()
     request = Request("m", {})
     with pytest.raises(UpstreamError):
-        await stand.ring.stream(request)
+        await three_keys.ring.stream(request)
     assert request.sendings.key_name == "#3"
 
 
-async def test_no_key_shows(stand: Stand) -> None:
-    for key in stand.keys:
+async def test_no_key_shows(three_keys: ThreeKeys) -> None:
+    for key in three_keys.keys:
         key.error = refused()
     with pytest.raises(UpstreamError) as raised:
-        await stand.ask()
-    shown = f"{stand.ring!r} {raised.value!r}"
+        await three_keys.ask()
+    shown = f"{three_keys.ring!r} {raised.value!r}"
     assert not [key for key in KEYS if key in shown]
 
 
-async def test_closing_closes_every_key_s_upstream(stand: Stand) -> None:
-    await stand.ring.aclose()
-    assert all(key.closed for key in stand.keys)
-    assert stand.ring.losses(CHAT, "m", {}) == (Loss("seed", "it has none"),)
+async def test_closing_closes_every_key_s_upstream(three_keys: ThreeKeys) -> None:
+    await three_keys.ring.aclose()
+    assert all(key.closed for key in three_keys.keys)
+    assert three_keys.ring.losses(CHAT, "m", {}) == (Loss("seed", "it has none"),)
 
 
-async def test_what_one_account_keeps_is_found_under_whichever_key(stand: Stand) -> None:
-    stand.keys[0].error = UpstreamError(ErrorKind.NOT_FOUND, "no such response", status=404)
-    await stand.ring.fetch("GET", "responses/r", [])
-    assert stand.asked == [1, 1, 0]
-    stand.keys[1].error = stand.keys[2].error = UpstreamError(ErrorKind.PROVIDER_AUTH, "no such key", status=401)
+async def test_what_one_account_keeps_is_found_under_whichever_key(three_keys: ThreeKeys) -> None:
+    three_keys.keys[0].error = UpstreamError(ErrorKind.NOT_FOUND, "no such response", status=404)
+    await three_keys.ring.fetch("GET", "responses/r", [])
+    assert three_keys.asked == [1, 1, 0]
+    three_keys.keys[1].error = three_keys.keys[2].error = UpstreamError(
+        ErrorKind.PROVIDER_AUTH, "no such key", status=401
+    )
     with pytest.raises(UpstreamError, match="no such response"):
-        await stand.ring.fetch("GET", "responses/r", [])
-    assert stand.asked == [2, 2, 1]
-    stand.keys[0].error = UpstreamError(ErrorKind.SERVER_ERROR, "broken", status=500)
+        await three_keys.ring.fetch("GET", "responses/r", [])
+    assert three_keys.asked == [2, 2, 1]
+    three_keys.keys[0].error = UpstreamError(ErrorKind.SERVER_ERROR, "broken", status=500)
     with pytest.raises(UpstreamError, match="broken"):
-        await stand.ring.fetch("GET", "responses/r", [])
-    assert stand.asked == [3, 2, 1]
+        await three_keys.ring.fetch("GET", "responses/r", [])
+    assert three_keys.asked == [3, 2, 1]
 
 
 @pytest.mark.parametrize("ability", ["accepts_all_parameters", "can_fetch", "needs_warming"])
 @pytest.mark.parametrize("has", [True, False])
 def test_a_ring_can_and_needs_what_its_keys_do(monkeypatch: pytest.MonkeyPatch, ability: str, has: bool) -> None:
     monkeypatch.setattr(OneKey, ability, has)
-    assert getattr(Stand().ring, ability) is has
+    assert getattr(ThreeKeys().ring, ability) is has

@@ -71,15 +71,15 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 def test_what_arrives_while_the_reader_waits_is_offered_and_leaves_the_reader_asleep() -> None:
     async def main() -> None:
-        stage = Reading()
-        reading = await stage.begin()
-        stage.response.feed(b"one")
+        offers = Reading()
+        reading = await offers.begin()
+        offers.response.feed(b"one")
         await settled()
-        stage.response.feed(b"two")
+        offers.response.feed(b"two")
         await settled()
-        assert (stage.offered, reading.done()) == ([b"one", b"two"], False)
-        assert (stage.source.taken_bytes, stage.response.buffered) == (6, 0)
-        stage.response.end()
+        assert (offers.offered, reading.done()) == ([b"one", b"two"], False)
+        assert (offers.source.taken_bytes, offers.response.buffered) == (6, 0)
+        offers.response.end()
         assert await reading == b""
 
     run(main())
@@ -87,13 +87,13 @@ def test_what_arrives_while_the_reader_waits_is_offered_and_leaves_the_reader_as
 
 def test_pieces_that_arrive_together_are_offered_as_one() -> None:
     async def main() -> None:
-        stage = Reading()
-        reading = await stage.begin()
+        offers = Reading()
+        reading = await offers.begin()
         for piece in (b"a", b"b", b"c"):
-            stage.response.feed(piece)
+            offers.response.feed(piece)
         await settled()
-        assert stage.offered == [b"abc"]
-        stage.response.end()
+        assert offers.offered == [b"abc"]
+        offers.response.end()
         await reading
 
     run(main())
@@ -101,96 +101,96 @@ def test_pieces_that_arrive_together_are_offered_as_one() -> None:
 
 def test_what_the_listener_does_not_want_is_read() -> None:
     async def main() -> None:
-        stage = Reading()
-        stage.wants = False
-        reading = await stage.begin()
-        stage.response.feed(b"odd")
+        offers = Reading()
+        offers.wants = False
+        reading = await offers.begin()
+        offers.response.feed(b"odd")
         assert await reading == b"odd"
-        assert (stage.offered, stage.source.taken_bytes) == ([b"odd"], 3)
+        assert (offers.offered, offers.source.taken_bytes) == ([b"odd"], 3)
 
     run(main())
 
 
 def test_nothing_is_offered_while_nobody_waits_so_that_nothing_is_overtaken() -> None:
     async def main() -> None:
-        stage = Reading()
-        stage.wants = False
-        reading = await stage.begin()
-        stage.response.feed(b"odd")
+        offers = Reading()
+        offers.wants = False
+        reading = await offers.begin()
+        offers.response.feed(b"odd")
         await reading
-        stage.wants = True
-        stage.response.feed(b"later")  # the reader is busy with the one before
+        offers.wants = True
+        offers.response.feed(b"later")  # the reader is busy with the one before
         await settled()
-        assert stage.offered == [b"odd"]
-        assert await stage.exchange.read() == b"later"
+        assert offers.offered == [b"odd"]
+        assert await offers.exchange.read() == b"later"
 
     run(main())
 
 
 def test_the_end_wakes_the_reader_who_reads_what_came_with_it() -> None:
     async def main() -> None:
-        stage = Reading()
-        reading = await stage.begin()
-        stage.response.feed(b"last")
-        stage.response.end()
+        offers = Reading()
+        reading = await offers.begin()
+        offers.response.feed(b"last")
+        offers.response.end()
         assert await reading == b"last"
-        assert await stage.exchange.read() == b""
-        assert stage.offered == []
+        assert await offers.exchange.read() == b""
+        assert offers.offered == []
 
     run(main())
 
 
 def test_a_broken_connection_wakes_the_reader_after_all_that_had_arrived() -> None:
     async def main() -> None:
-        stage = Reading()
-        reading = await stage.begin()
-        stage.response.feed(b"half")
-        stage.response.fail(UpstreamError(ErrorKind.DISCONNECTED, "gone"))
+        offers = Reading()
+        reading = await offers.begin()
+        offers.response.feed(b"half")
+        offers.response.fail(UpstreamError(ErrorKind.DISCONNECTED, "gone"))
         assert await reading == b"half"
         with pytest.raises(UpstreamError, match="gone"):
-            await stage.exchange.read()
+            await offers.exchange.read()
 
     run(main())
 
 
 def test_nothing_is_offered_once_the_exchange_was_dropped() -> None:
     async def main() -> None:
-        stage = Reading()
-        reading = await stage.begin()
-        stage.response.feed(b"too late")
+        offers = Reading()
+        reading = await offers.begin()
+        offers.response.feed(b"too late")
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
         await settled()
-        assert (stage.offered, stage.source.dropped) == ([], True)
+        assert (offers.offered, offers.source.dropped) == ([], True)
 
     run(main())
 
 
 def test_a_fault_of_the_listener_is_raised_by_the_reader() -> None:
     async def main() -> None:
-        stage = Reading()
-        reading = await stage.begin()
+        offers = Reading()
+        reading = await offers.begin()
 
         def broken(data: bytes) -> bool:
             raise ZeroDivisionError(data)
 
-        stage.exchange.offer_to(broken)
-        stage.response.feed(b"x")
+        offers.exchange.offer_to(broken)
+        offers.response.feed(b"x")
         with pytest.raises(ZeroDivisionError):
             await reading
-        assert stage.source.dropped
+        assert offers.source.dropped
 
     run(main())
 
 
 def test_what_has_to_be_unpacked_or_mended_first_is_not_offered() -> None:
     async def main() -> None:
-        stage = Reading()
-        stage.response.begin(200, [(b"content-encoding", b"gzip")])
-        packed = HttpExchange(decoded(stage.response), (), events_of_answer)
-        packed.offer_to(stage.listen)
-        TranslatedExchange(stage.exchange, ()).offer_to(stage.listen)
-        assert stage.response.listener is None
+        offers = Reading()
+        offers.response.begin(200, [(b"content-encoding", b"gzip")])
+        packed = HttpExchange(decoded(offers.response), (), events_of_answer)
+        packed.offer_to(offers.listen)
+        TranslatedExchange(offers.exchange, ()).offer_to(offers.listen)
+        assert offers.response.listener is None
 
     run(main())

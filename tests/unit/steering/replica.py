@@ -8,12 +8,12 @@ from gateway.steering.board import MemoryBoard
 from gateway.steering.constants import WELL_S
 from gateway.steering.steering import Steering
 from gateway.steering.strikes import Strikes
-from tests.unit.steering.scene import Scene
+from tests.unit.steering.virtual_replica import VirtualReplica
 
 UNIX_S = 1_800_000_000.0
 
 
-class Replica(Scene):
+class Replica(VirtualReplica):
     """A replica that shares its strikes."""
 
     def __init__(self, deployments: Sequence[str] = "abcdef") -> None:

@@ -14,7 +14,7 @@ from gateway.steering.explanation import Why
 from gateway.steering.planner import Plan
 from providers.errors import ErrorKind
 from providers.prices import Price
-from tests.unit.steering.scene import MODEL, Scene
+from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 CACHING = Price(1e-6, 4e-6, cached_input_usd=1e-7)
 FLAT = Price(1e-6, 4e-6)
@@ -43,11 +43,11 @@ def primary(plan: Plan) -> tuple[str, Why | None]:
     return plan.launches[0].deployment, plan.launches[0].why
 
 
-def equals(names: Sequence[str] = "abc") -> Scene:
+def equals(names: Sequence[str] = "abc") -> VirtualReplica:
     """Deployments that are as good as each other."""
-    scene = Scene(tuple(names))
-    scene.warm_up(30, **dict.fromkeys(names, 0.3))
-    return scene
+    replica = VirtualReplica(tuple(names))
+    replica.warm_up(30, **dict.fromkeys(names, 0.3))
+    return replica
 
 
 # The beginnings of a prompt
@@ -189,111 +189,111 @@ def test_what_went_cold_is_forgotten() -> None:
 
 
 def test_the_next_turn_goes_where_the_last_one_went() -> None:
-    scene = equals()
-    assert len({primary(scene.plan(prefix=each, prices=PRICES))[0] for each in CHATS}) == 3
-    scene.steering.served(MODEL, CHAT, "b", None)
+    replica = equals()
+    assert len({primary(replica.plan(prefix=each, prices=PRICES))[0] for each in CHATS}) == 3
+    replica.steering.served(MODEL, CHAT, "b", None)
     longer = prefix(10 * KB, 30 * KB)
     for _ in range(50):
-        assert primary(scene.plan(prefix=longer, prices=PRICES)) == ("b", Why.CACHE_WARM)
+        assert primary(replica.plan(prefix=longer, prices=PRICES)) == ("b", Why.CACHE_WARM)
 
 
 def test_once_it_is_cold_it_is_sent_as_one_that_nobody_knows() -> None:
-    scene = equals()
-    scene.steering.served(MODEL, CHAT, "b", None)
-    scene.now_s += CACHE_WARM_S
-    assert {primary(scene.plan(prefix=CHAT, prices=PRICES))[1] for _ in range(20)} == {Why.RENDEZVOUS}
+    replica = equals()
+    replica.steering.served(MODEL, CHAT, "b", None)
+    replica.now_s += CACHE_WARM_S
+    assert {primary(replica.plan(prefix=CHAT, prices=PRICES))[1] for _ in range(20)} == {Why.RENDEZVOUS}
 
 
 def test_other_conversations_are_spread_as_ever() -> None:
-    scene = equals()
-    scene.steering.served(MODEL, CHAT, "b", None)
-    sent = Counter(primary(scene.plan(prefix=each, prices=PRICES)) for each in CHATS)
+    replica = equals()
+    replica.steering.served(MODEL, CHAT, "b", None)
+    sent = Counter(primary(replica.plan(prefix=each, prices=PRICES)) for each in CHATS)
     assert set(sent) == {(name, Why.RENDEZVOUS) for name in "abc"}
     assert min(sent.values()) > len(CHATS) / 4
 
 
 def test_a_warm_cache_is_not_worth_a_clearly_slower_answer() -> None:
-    scene = Scene(("a", "b"))
-    scene.warm_up(a=0.3, b=0.9)
-    scene.steering.served(MODEL, CHAT, "b", None)
-    assert {primary(scene.plan(prefix=CHAT, prices=PRICES)) for _ in range(50)} == {("a", Why.DRAWN)}
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.3, b=0.9)
+    replica.steering.served(MODEL, CHAT, "b", None)
+    assert {primary(replica.plan(prefix=CHAT, prices=PRICES)) for _ in range(50)} == {("a", Why.DRAWN)}
 
 
 @pytest.mark.parametrize(
     "trouble",
     [
-        lambda scene: scene.fail("b", ErrorKind.RATE_LIMITED, retry_after_s=20.0),
-        lambda scene: [scene.fail("b") for _ in range(4)],
-        lambda scene: scene.fail("b", ErrorKind.PROVIDER_AUTH),
+        lambda replica: replica.fail("b", ErrorKind.RATE_LIMITED, retry_after_s=20.0),
+        lambda replica: [replica.fail("b") for _ in range(4)],
+        lambda replica: replica.fail("b", ErrorKind.PROVIDER_AUTH),
     ],
     ids=["cooling", "broken", "out"],
 )
-def test_whoever_may_not_be_asked_is_not_asked_for_its_cache(trouble: Callable[[Scene], object]) -> None:
-    scene = equals()
-    scene.steering.served(MODEL, CHAT, "b", None)
-    trouble(scene)
-    assert "b" not in {primary(scene.plan(prefix=CHAT, prices=PRICES))[0] for _ in range(50)}
+def test_whoever_may_not_be_asked_is_not_asked_for_its_cache(trouble: Callable[[VirtualReplica], object]) -> None:
+    replica = equals()
+    replica.steering.served(MODEL, CHAT, "b", None)
+    trouble(replica)
+    assert "b" not in {primary(replica.plan(prefix=CHAT, prices=PRICES))[0] for _ in range(50)}
 
 
 def test_a_rate_limit_nearly_used_up_is_not_pressed_for_a_cache() -> None:
-    scene = equals()
-    scene.steering.served(MODEL, CHAT, "b", None)
-    scene.steering._learning.healths["b"].limit_left(0.05, scene.now_s)
-    drawn = Counter(primary(scene.plan(prefix=CHAT, prices=PRICES)) for _ in range(200))
+    replica = equals()
+    replica.steering.served(MODEL, CHAT, "b", None)
+    replica.steering._learning.healths["b"].limit_left(0.05, replica.now_s)
+    drawn = Counter(primary(replica.plan(prefix=CHAT, prices=PRICES)) for _ in range(200))
     assert {why for _, why in drawn} == {Why.DRAWN}
     assert drawn["b", Why.DRAWN] < 60
 
 
 def test_it_can_be_switched_off() -> None:
-    scene = equals()
-    scene.steering.served(MODEL, CHAT, "b", None)
-    plans = [scene.plan(prefix=CHAT, prices=PRICES, cache_affinity=False) for _ in range(50)]
+    replica = equals()
+    replica.steering.served(MODEL, CHAT, "b", None)
+    plans = [replica.plan(prefix=CHAT, prices=PRICES, cache_affinity=False) for _ in range(50)]
     assert {primary(plan)[1] for plan in plans} == {Why.DRAWN}
 
 
 def test_the_race_beside_it_is_as_usual() -> None:
-    scene = Scene(("a", "b", "c"))
-    scene.warm_up(a=0.3, b=0.33, c=0.6)
-    scene.steering.served(MODEL, CHAT, "b", None)
-    plans = [scene.plan(prefix=CHAT, prices=PRICES) for _ in range(100)]
+    replica = VirtualReplica(("a", "b", "c"))
+    replica.warm_up(a=0.3, b=0.33, c=0.6)
+    replica.steering.served(MODEL, CHAT, "b", None)
+    plans = [replica.plan(prefix=CHAT, prices=PRICES) for _ in range(100)]
     assert {primary(plan) for plan in plans} == {("b", Why.CACHE_WARM)}
     seconds = Counter((plan.launches[1].deployment, plan.launches[1].role) for plan in plans)
     assert seconds["a", Role.RACE] > 90
 
 
 def test_who_holds_most_of_the_prompt_comes_first() -> None:
-    scene = equals()
+    replica = equals()
     longer = prefix(10 * KB, 30 * KB)
-    scene.steering.served(MODEL, longer, "c", None)
-    scene.steering.served(MODEL, CHAT, "a", None)
-    assert {primary(scene.plan(prefix=longer, prices=PRICES))[0] for _ in range(30)} == {"c"}
+    replica.steering.served(MODEL, longer, "c", None)
+    replica.steering.served(MODEL, CHAT, "a", None)
+    assert {primary(replica.plan(prefix=longer, prices=PRICES))[0] for _ in range(30)} == {"c"}
 
 
 def test_those_who_hold_as_much_share_the_calls() -> None:
-    scene = equals()
+    replica = equals()
     for name in "ab":
-        scene.steering.served(MODEL, CHAT, name, None)
-    drawn = Counter(primary(scene.plan(prefix=CHAT, prices=PRICES)) for _ in range(600))
+        replica.steering.served(MODEL, CHAT, name, None)
+    drawn = Counter(primary(replica.plan(prefix=CHAT, prices=PRICES)) for _ in range(600))
     assert set(drawn) == {("a", Why.CACHE_WARM), ("b", Why.CACHE_WARM)}
     assert min(drawn.values()) > 220
     for _ in range(5):
-        scene.launch("a")
-    drawn = Counter(primary(scene.plan(prefix=CHAT, prices=PRICES)) for _ in range(600))
+        replica.launch("a")
+    drawn = Counter(primary(replica.plan(prefix=CHAT, prices=PRICES)) for _ in range(600))
     assert drawn["a", Why.CACHE_WARM] < 220  # of two draws the one with less in flight
 
 
 def test_under_cost_a_cache_does_not_outweigh_the_price() -> None:
-    scene = equals("ab")
-    scene.steering.served(MODEL, CHAT, "b", None)
+    replica = equals("ab")
+    replica.steering.served(MODEL, CHAT, "b", None)
     prices = {"a": CACHING, "b": Price(9e-6, 4e-6, cached_input_usd=1e-6)}
-    plan = scene.plan(prefix=CHAT, prices=prices, objective=Objective.COST, mode=Mode.SINGLE)
+    plan = replica.plan(prefix=CHAT, prices=prices, objective=Objective.COST, mode=Mode.SINGLE)
     assert primary(plan) == ("a", Why.DRAWN)
 
 
 def test_a_plan_says_that_a_cache_is_warm_and_how_much_it_holds() -> None:
-    scene = equals()
-    scene.steering.served(MODEL, CHAT, "b", None)
-    told = scene.plan(prefix=CHAT, prices=PRICES, explain=True).explanation
+    replica = equals()
+    replica.steering.served(MODEL, CHAT, "b", None)
+    told = replica.plan(prefix=CHAT, prices=PRICES, explain=True).explanation
     assert told is not None
     assert told.launches[0].why == (
         "cache warm: of 3 near the best it should hold most of the prompt, its first 8 KB; drawn with probability 1.00"
@@ -304,9 +304,9 @@ def test_a_plan_says_that_a_cache_is_warm_and_how_much_it_holds() -> None:
 
 
 def test_what_is_forgotten_of_deployments_no_longer_configured_is_that_they_cache() -> None:
-    scene = Scene(("a",))
-    scene.steering.served(MODEL, CHAT, "gone", 1000)
-    scene.plan()
-    scene.now_s += 60
-    scene.plan()
-    assert scene.steering._affinity.held(MODEL, CHAT, None, scene.now_s) == {}
+    replica = VirtualReplica(("a",))
+    replica.steering.served(MODEL, CHAT, "gone", 1000)
+    replica.plan()
+    replica.now_s += 60
+    replica.plan()
+    assert replica.steering._affinity.held(MODEL, CHAT, None, replica.now_s) == {}

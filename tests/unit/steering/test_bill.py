@@ -10,31 +10,31 @@ from gateway.steering.budget import Budget, within
 from gateway.steering.explanation import Explanation
 from gateway.steering.planner import Launch
 from providers.prices import Price
-from tests.unit.steering.scene import MODEL, Scene
+from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 PRICES = {name: Price(1e-6, 1e-5) for name in ("a", "b")}
 BILLS = frozenset({"b"})
 A_CALL_USD = 100 * 1e-6 + 100 * 1e-5  # a prompt and an answer of 100 tokens
 
 
-def extras(scene: Scene, **how: object) -> Counter[Role]:
+def extras(replica: VirtualReplica, **how: object) -> Counter[Role]:
     """Of 200 plans, the roles of attempts beside the primary that are not for learning."""
-    plans = [scene.plan(prices=PRICES, **how) for _ in range(200)]  # type: ignore[arg-type] # passed on by name
+    plans = [replica.plan(prices=PRICES, **how) for _ in range(200)]  # type: ignore[arg-type] # passed on by name
     return Counter(each.role for plan in plans for each in plan.launches if each.role in {Role.RACE, Role.HEDGE})
 
 
-def warm() -> Scene:
-    scene = Scene(("a", "b"))
-    scene.warm_up(a=0.3, b=0.35)
-    return scene
+def warm() -> VirtualReplica:
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.3, b=0.35)
+    return replica
 
 
 @pytest.mark.parametrize("limit", ["usd_per_day", "extra_usd_per_call"])
 def test_where_dollars_count_who_bills_losers_is_hedged_not_raced(limit: str) -> None:
-    scene = warm()
-    assert set(extras(scene, bills_losers=BILLS)) == {Role.RACE}
-    assert set(extras(scene, **{limit: 5.0})) == {Role.RACE}
-    assert set(extras(scene, bills_losers=BILLS, **{limit: 5.0})) == {Role.HEDGE}
+    replica = warm()
+    assert set(extras(replica, bills_losers=BILLS)) == {Role.RACE}
+    assert set(extras(replica, **{limit: 5.0})) == {Role.RACE}
+    assert set(extras(replica, bills_losers=BILLS, **{limit: 5.0})) == {Role.HEDGE}
 
 
 def test_who_asks_for_a_race_gets_it_whoever_bills_losers() -> None:
@@ -42,8 +42,8 @@ def test_who_asks_for_a_race_gets_it_whoever_bills_losers() -> None:
 
 
 def test_a_new_primary_has_no_company_from_the_start_where_losers_are_billed() -> None:
-    scene = Scene(("a", "b"))
-    assert Role.RACE not in extras(scene, bills_losers=BILLS, usd_per_day=5.0)
+    replica = VirtualReplica(("a", "b"))
+    assert Role.RACE not in extras(replica, bills_losers=BILLS, usd_per_day=5.0)
 
 
 def test_the_reason_is_explained() -> None:
@@ -90,41 +90,41 @@ def test_dollars_pay_for_so_many_attempts_as_they_can() -> None:
 
 
 def test_no_more_dollars_are_drawn_than_calls_have_saved_up() -> None:
-    scene = warm()
+    replica = warm()
     race = RaceSettings(extra_usd_per_call=A_CALL_USD / 4)
     hedge, started = Launch("b", 0.0, Role.HEDGE), 0
     for _ in range(400):
-        plan = scene.plan(prices=PRICES, max_tokens=100, extra_usd_per_call=A_CALL_USD / 4)
-        started += scene.steering.permit(MODEL, hedge, race, cost_usd=plan.cost_usd["b"])
+        plan = replica.plan(prices=PRICES, max_tokens=100, extra_usd_per_call=A_CALL_USD / 4)
+        started += replica.steering.permit(MODEL, hedge, race, cost_usd=plan.cost_usd["b"])
     assert started == 100
-    assert scene.steering.refused_by(MODEL, race, cost_usd=A_CALL_USD) == "extra_usd_per_call"
-    assert scene.steering.permit(MODEL, hedge, race, cost_usd=None)  # no price: dollars cannot be counted
+    assert replica.steering.refused_by(MODEL, race, cost_usd=A_CALL_USD) == "extra_usd_per_call"
+    assert replica.steering.permit(MODEL, hedge, race, cost_usd=None)  # no price: dollars cannot be counted
 
 
 def test_scarce_dollars_buy_hedges_instead_of_races() -> None:
-    scene = warm()
-    roles = extras(scene, max_tokens=100, extra_usd_per_call=A_CALL_USD / 20)
+    replica = warm()
+    roles = extras(replica, max_tokens=100, extra_usd_per_call=A_CALL_USD / 20)
     assert set(roles) == {Role.HEDGE}
 
 
-def told(scene: Scene, **how: object) -> Explanation:
-    explanation = scene.plan(prices=PRICES, max_tokens=100, explain=True, **how).explanation  # type: ignore[arg-type] # passed on by name
+def told(replica: VirtualReplica, **how: object) -> Explanation:
+    explanation = replica.plan(prices=PRICES, max_tokens=100, explain=True, **how).explanation  # type: ignore[arg-type] # passed on by name
     assert explanation is not None
     return explanation
 
 
 def test_a_race_should_cost_two_answers_and_a_primary_alone_one() -> None:
-    scene = warm()
-    raced = told(scene, mode=Mode.RACE)
+    replica = warm()
+    raced = told(replica, mode=Mode.RACE)
     assert raced.cost_alone_usd == pytest.approx(A_CALL_USD)
     assert raced.cost_expected_usd == pytest.approx(2 * A_CALL_USD)
-    single = told(scene, mode=Mode.SINGLE, budget=0.0)
+    single = told(replica, mode=Mode.SINGLE, budget=0.0)
     assert single.cost_expected_usd == pytest.approx(A_CALL_USD)
 
 
 def test_a_hedge_should_cost_its_answer_as_often_as_it_starts() -> None:
-    scene = warm()
-    hedged = told(scene, mode=Mode.HEDGE, budget=0.1, objective=Objective.FIRST_TOKEN)
+    replica = warm()
+    hedged = told(replica, mode=Mode.HEDGE, budget=0.1, objective=Objective.FIRST_TOKEN)
     assert hedged.cost_expected_usd == pytest.approx(1.1 * A_CALL_USD, rel=0.01)
 
 

@@ -8,31 +8,31 @@ from gateway.calls import Mode, Objective, Role
 from gateway.steering.explanation import Why
 from gateway.steering.planner import Plan
 from providers.errors import ErrorKind
-from tests.unit.steering.scene import Scene
+from tests.unit.steering.virtual_replica import VirtualReplica
 
 TENTH = {"canary": 0.1}
 ALWAYS = {"canary": 1.0}
 
 
-def scene_of(*names: str, seed: int = 1) -> Scene:
+def replica_of(*names: str, seed: int = 1) -> VirtualReplica:
     """Known deployments, equally good, and a canary that is the fastest of them."""
-    scene = Scene((*names, "canary"), seed=seed)
-    scene.warm_up(30, **dict.fromkeys(names, 0.3), canary=0.05)
-    return scene
+    replica = VirtualReplica((*names, "canary"), seed=seed)
+    replica.warm_up(30, **dict.fromkeys(names, 0.3), canary=0.05)
+    return replica
 
 
 def primary(plan: Plan) -> str:
     return plan.launches[0].deployment
 
 
-def break_down(scene: Scene, name: str) -> None:
+def break_down(replica: VirtualReplica, name: str) -> None:
     for _ in range(4):
-        scene.fail(name)
+        replica.fail(name)
 
 
 def test_a_canary_is_the_primary_of_its_share_of_the_calls() -> None:
-    scene = scene_of("a", "b")
-    plans = [scene.plan(canaries=TENTH) for _ in range(4000)]
+    replica = replica_of("a", "b")
+    plans = [replica.plan(canaries=TENTH) for _ in range(4000)]
     chosen = [plan for plan in plans if primary(plan) == "canary"]
     assert len(chosen) == pytest.approx(400, abs=80)  # four standard deviations
     assert {plan.launches[0].why for plan in chosen} == {Why.CANARY}
@@ -42,10 +42,10 @@ def test_a_canary_is_the_primary_of_its_share_of_the_calls() -> None:
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("objective", [Objective.FIRST_TOKEN, Objective.COMPLETION, Objective.COST])
 def test_otherwise_it_runs_only_when_all_others_failed(mode: Mode, objective: Objective) -> None:
-    scene = scene_of("a", "b")
+    replica = replica_of("a", "b")
     for budget in (0.1, 1.0, 2.5):
         for _ in range(200):
-            plan = scene.plan(canaries=TENTH, mode=mode, budget=budget, objective=objective, width=3)
+            plan = replica.plan(canaries=TENTH, mode=mode, budget=budget, objective=objective, width=3)
             if primary(plan) == "canary":
                 continue
             roles = {launch.role for launch in plan.launches if launch.deployment == "canary"}
@@ -54,17 +54,17 @@ def test_otherwise_it_runs_only_when_all_others_failed(mode: Mode, objective: Ob
 
 
 def test_the_others_race_it_as_usual() -> None:
-    scene = scene_of("a", "b")
-    raced = [scene.plan(canaries=ALWAYS).launches[1] for _ in range(1000)]
+    replica = replica_of("a", "b")
+    raced = [replica.plan(canaries=ALWAYS).launches[1] for _ in range(1000)]
     assert {(launch.deployment, launch.delay_s) for launch in raced} == {("a", 0.0), ("b", 0.0)}
     assert sum(launch.role is Role.RACE for launch in raced) > 180
-    assert scene.plan(canaries=ALWAYS, budget=0.1).launches[1].role is Role.HEDGE
+    assert replica.plan(canaries=ALWAYS, budget=0.1).launches[1].role is Role.HEDGE
 
 
 def test_a_canary_nobody_knows_has_company_at_once() -> None:
-    scene = Scene(("a", "canary"))
-    scene.warm_up(a=0.3)
-    plan = scene.plan(canaries=ALWAYS, budget=0.1)
+    replica = VirtualReplica(("a", "canary"))
+    replica.warm_up(a=0.3)
+    plan = replica.plan(canaries=ALWAYS, budget=0.1)
     assert [(launch.deployment, launch.why) for launch in plan.launches] == [
         ("canary", Why.CANARY),
         ("a", Why.COLD_START),
@@ -72,104 +72,104 @@ def test_a_canary_nobody_knows_has_company_at_once() -> None:
 
 
 def test_an_idle_canary_is_chosen_however_slow_it_is() -> None:
-    scene = Scene(("a", "canary"))
-    scene.warm_up(a=0.3, canary=9.0)
-    assert primary(scene.plan(canaries=ALWAYS, min_tok_s=100.0)) == "canary"
+    replica = VirtualReplica(("a", "canary"))
+    replica.warm_up(a=0.3, canary=9.0)
+    assert primary(replica.plan(canaries=ALWAYS, min_tok_s=100.0)) == "canary"
 
 
 def test_under_single_a_canary_answers_alone_unless_it_hangs() -> None:
-    scene = scene_of("a")
-    plan = scene.plan(canaries=ALWAYS, mode=Mode.SINGLE)
+    replica = replica_of("a")
+    plan = replica.plan(canaries=ALWAYS, mode=Mode.SINGLE)
     assert [(launch.deployment, launch.delay_s > 1) for launch in plan.launches] == [("canary", False), ("a", True)]
 
 
 def test_each_canary_has_a_share_of_its_own() -> None:
-    scene = Scene(("a", "x", "y"))
-    scene.warm_up(a=0.3, x=0.3, y=0.3)
-    chosen = Counter(primary(scene.plan(canaries={"x": 0.1, "y": 0.3})) for _ in range(4000))
+    replica = VirtualReplica(("a", "x", "y"))
+    replica.warm_up(a=0.3, x=0.3, y=0.3)
+    chosen = Counter(primary(replica.plan(canaries={"x": 0.1, "y": 0.3})) for _ in range(4000))
     assert chosen["x"] == pytest.approx(400, abs=80)
     assert chosen["y"] == pytest.approx(1200, abs=120)
 
 
 @pytest.mark.parametrize("kind", [ErrorKind.RATE_LIMITED, ErrorKind.PROVIDER_AUTH])
 def test_a_canary_that_may_not_be_asked_is_not_chosen(kind: ErrorKind) -> None:
-    scene = scene_of("a", "b")
-    scene.fail("canary", kind, retry_after_s=20.0)
+    replica = replica_of("a", "b")
+    replica.fail("canary", kind, retry_after_s=20.0)
     for _ in range(50):
-        plan = scene.plan(canaries=ALWAYS)
+        plan = replica.plan(canaries=ALWAYS)
         assert "canary" not in {launch.deployment for launch in plan.launches}
 
 
 def test_a_broken_canary_is_tried_when_it_is_its_turn_and_nobody_waits_for_it() -> None:
-    scene = scene_of("a", "b")
-    break_down(scene, "canary")
-    assert "canary" not in {launch.deployment for launch in scene.plan(canaries=ALWAYS).launches}
-    scene.now_s += 10.0
-    plan = scene.plan(canaries=ALWAYS)
+    replica = replica_of("a", "b")
+    break_down(replica, "canary")
+    assert "canary" not in {launch.deployment for launch in replica.plan(canaries=ALWAYS).launches}
+    replica.now_s += 10.0
+    plan = replica.plan(canaries=ALWAYS)
     assert primary(plan) in {"a", "b"}
     assert [(launch.role, launch.why) for launch in plan.launches if launch.deployment == "canary"] == [
         (Role.PROBE, Why.PROBE)
     ]
-    scene.now_s += 10.0
+    replica.now_s += 10.0
     probed = 0
     for _ in range(300):
-        scene.now_s += 4.0
-        scene.lose("canary", 0.01)  # nothing is learned of it
-        probed += any(launch.deployment == "canary" for launch in scene.plan(canaries={"canary": 0.02}).launches)
-        if scene.state("canary") == "ok":
+        replica.now_s += 4.0
+        replica.lose("canary", 0.01)  # nothing is learned of it
+        probed += any(launch.deployment == "canary" for launch in replica.plan(canaries={"canary": 0.02}).launches)
+        if replica.state("canary") == "ok":
             break
     assert probed <= 5
 
 
 def test_a_full_canary_is_not_chosen() -> None:
-    scene = scene_of("a")
-    scene.launch("canary")
-    assert primary(scene.plan(canaries=ALWAYS, limits={"canary": 1})) == "a"
+    replica = replica_of("a")
+    replica.launch("canary")
+    assert primary(replica.plan(canaries=ALWAYS, limits={"canary": 1})) == "a"
 
 
 def test_when_all_others_are_broken_a_canary_is_better_than_nothing() -> None:
-    scene = scene_of("a", "b")
+    replica = replica_of("a", "b")
     for name in "ab":
-        break_down(scene, name)
-    plan = scene.plan(canaries={"canary": 0.001})
+        break_down(replica, name)
+    plan = replica.plan(canaries={"canary": 0.001})
     assert primary(plan) == "canary"
     assert set(plan.rest) == {"a", "b"}
 
 
 def test_the_broken_come_after_a_canary_and_broken_canaries_last() -> None:
-    scene = Scene(("a", "b", "c", "d", "x", "y"))
-    scene.warm_up(a=0.3, b=0.3, c=0.3, d=0.3, x=0.1, y=0.1)
+    replica = VirtualReplica(("a", "b", "c", "d", "x", "y"))
+    replica.warm_up(a=0.3, b=0.3, c=0.3, d=0.3, x=0.1, y=0.1)
     for name in "dx":
-        break_down(scene, name)
-    plan = scene.plan(canaries={"x": 0.0001, "y": 0.0001}, mode=Mode.SINGLE)
+        break_down(replica, name)
+    plan = replica.plan(canaries={"x": 0.0001, "y": 0.0001}, mode=Mode.SINGLE)
     assert plan.rest[-3:] == ("y", "d", "x")
 
 
 def test_when_all_are_broken_canaries_still_come_last() -> None:
-    scene = scene_of("a", "b")
+    replica = replica_of("a", "b")
     for name in ("canary", "a", "b"):
-        break_down(scene, name)
-    plan = scene.plan(canaries=TENTH, mode=Mode.SINGLE)
+        break_down(replica, name)
+    plan = replica.plan(canaries=TENTH, mode=Mode.SINGLE)
     assert primary(plan) in {"a", "b"}
     assert plan.rest[-1] == "canary"
 
 
 def test_a_model_of_canaries_alone_is_served_by_them() -> None:
-    scene = Scene(("x", "y"))
-    scene.warm_up(x=0.3, y=0.3)
-    chosen = Counter(primary(scene.plan(canaries={"x": 0.1, "y": 0.1})) for _ in range(400))
+    replica = VirtualReplica(("x", "y"))
+    replica.warm_up(x=0.3, y=0.3)
+    chosen = Counter(primary(replica.plan(canaries={"x": 0.1, "y": 0.1})) for _ in range(400))
     assert min(chosen["x"], chosen["y"]) > 100
 
 
 def test_a_deployment_alone_but_for_a_canary_races_itself_when_asked_to() -> None:
-    scene = scene_of("a")
-    plan = scene.plan(canaries={"canary": 0.0001}, mode=Mode.RACE, width=2)
+    replica = replica_of("a")
+    plan = replica.plan(canaries={"canary": 0.0001}, mode=Mode.RACE, width=2)
     assert [launch.deployment for launch in plan.launches if launch.delay_s == 0] == ["a", "a"]
 
 
 def test_a_canary_rescues_a_call_that_nobody_else_can() -> None:
-    scene = scene_of("a")
-    plan = scene.plan(canaries={"canary": 0.0001}, budget=0.1)
+    replica = replica_of("a")
+    plan = replica.plan(canaries={"canary": 0.0001}, budget=0.1)
     assert [(launch.deployment, launch.role) for launch in plan.launches] == [
         ("a", Role.PRIMARY),
         ("canary", Role.FAILOVER),
@@ -177,22 +177,22 @@ def test_a_canary_rescues_a_call_that_nobody_else_can() -> None:
 
 
 def test_the_speed_of_a_canary_is_known_to_the_race() -> None:
-    scene = scene_of("a", "b")
-    assert set(scene.plan(canaries=TENTH, objective=Objective.COMPLETION).decode_s) == {"a", "b", "canary"}
+    replica = replica_of("a", "b")
+    assert set(replica.plan(canaries=TENTH, objective=Objective.COMPLETION).decode_s) == {"a", "b", "canary"}
 
 
 def test_a_canary_is_on_the_leaderboard() -> None:
-    scene = scene_of("a")
-    scene.plan(canaries=TENTH)
-    assert scene.state("canary") == "ok"
+    replica = replica_of("a")
+    replica.plan(canaries=TENTH)
+    assert replica.state("canary") == "ok"
 
 
 def test_a_plan_tells_of_a_canary_and_with_which_chance_it_was_chosen() -> None:
-    scene = scene_of("a", "b")
-    told = scene.plan(canaries=ALWAYS, explain=True).explanation
+    replica = replica_of("a", "b")
+    told = replica.plan(canaries=ALWAYS, explain=True).explanation
     assert told is not None
     assert told.launches[0].why == "canary: gets a share of 1 of the calls, whatever its score"
-    told = scene.plan(canaries=TENTH, explain=True).explanation
+    told = replica.plan(canaries=TENTH, explain=True).explanation
     assert told is not None
     assert [each.deployment for each in told.deployments][-1] == "canary"
     assert sum(each.draw for each in told.deployments) == pytest.approx(1.0, abs=1e-3)

@@ -11,7 +11,7 @@ from gateway.steering.explanation import Explanation, Prospect
 from gateway.steering.planner import Plan
 from providers.errors import ErrorKind
 from providers.prices import Price
-from tests.unit.steering.scene import MODEL, Scene
+from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 
 def explained(plan: Plan) -> Explanation:
@@ -24,9 +24,9 @@ def prospect(explanation: Explanation, deployment: str) -> Prospect:
 
 
 def test_a_plan_is_explained_on_request_only_and_is_the_same_plan() -> None:
-    one, two = Scene(seed=5), Scene(seed=5)
-    for scene in (one, two):
-        scene.warm_up(a=0.3, b=0.31, c=0.9)
+    one, two = VirtualReplica(seed=5), VirtualReplica(seed=5)
+    for replica in (one, two):
+        replica.warm_up(a=0.3, b=0.31, c=0.9)
     for _ in range(30):
         plain, told = one.plan(), two.plan(explain=True)
         assert plain.explanation is None
@@ -34,11 +34,11 @@ def test_a_plan_is_explained_on_request_only_and_is_the_same_plan() -> None:
 
 
 def test_an_explanation_has_the_numbers_of_every_deployment_best_first() -> None:
-    scene = Scene()
-    scene.warm_up(a=0.3, b=0.9)
-    scene.launch("a")
+    replica = VirtualReplica()
+    replica.warm_up(a=0.3, b=0.9)
+    replica.launch("a")
     prices = {"a": Price(1e-6, 4e-6)}
-    told = explained(scene.plan(explain=True, prices=prices, limits={"a": 4}, prompt_tokens=1000, max_tokens=100))
+    told = explained(replica.plan(explain=True, prices=prices, limits={"a": 4}, prompt_tokens=1000, max_tokens=100))
     assert [each.deployment for each in told.deployments] == ["a", "c", "b"]
     a, c = prospect(told, "a"), prospect(told, "c")
     assert (a.state, a.in_flight, a.max_in_flight, a.headroom, a.crowding, a.scarcity_s) == ("ok", 1, 4, 1.0, 1.0, 0.0)
@@ -54,21 +54,21 @@ def test_an_explanation_has_the_numbers_of_every_deployment_best_first() -> None
 
 
 def test_the_draw_is_explained_by_its_probabilities() -> None:
-    scene = Scene(("a", "b", "c"), seed=3)
-    scene.warm_up(a=0.30, b=0.32, c=2.0)
-    scene.launch("a")
-    told = explained(scene.plan(explain=True))
+    replica = VirtualReplica(("a", "b", "c"), seed=3)
+    replica.warm_up(a=0.30, b=0.32, c=2.0)
+    replica.launch("a")
+    told = explained(replica.plan(explain=True))
     chances = {each.deployment: each.draw for each in told.deployments}
     assert sum(chances.values()) == pytest.approx(1.0)
     assert [prospect(told, name).near for name in "abc"] == [True, True, False]
-    drawn = sum(scene.plan().launches[0].deployment == "b" for _ in range(3000)) / 3000
+    drawn = sum(replica.plan().launches[0].deployment == "b" for _ in range(3000)) / 3000
     assert drawn == pytest.approx(chances["b"], abs=0.03)
 
 
 def test_each_launch_names_the_rule_behind_it() -> None:
-    scene = Scene()
-    scene.warm_up(a=0.3, b=0.6, c=0.9)
-    raced = explained(scene.plan(explain=True))
+    replica = VirtualReplica()
+    replica.warm_up(a=0.3, b=0.6, c=0.9)
+    raced = explained(replica.plan(explain=True))
     assert [(start.deployment, start.role, start.extra) for start in raced.launches] == [
         ("a", Role.PRIMARY, False),
         ("b", Role.RACE, True),
@@ -77,28 +77,28 @@ def test_each_launch_names_the_rule_behind_it() -> None:
     assert raced.launches[0].why == "drawn with probability 1.00 out of 1 near the best"
     assert raced.launches[1].why == "raced: a budget of 1 extra attempts per call, 20.0 saved up"
     assert raced.launches[2].why.startswith("rescue: the primary hangs, 4 x its q95 of 0.5")
-    hedged = explained(scene.plan(explain=True, budget=0.1)).launches[1]
+    hedged = explained(replica.plan(explain=True, budget=0.1)).launches[1]
     assert hedged.why == "hedge: 90% of the primary's first tokens come sooner; 20.0 extra attempts saved up"
-    asked = explained(scene.plan(explain=True, mode=Mode.HEDGE, hedge_delay_s=0.7)).launches[1]
+    asked = explained(replica.plan(explain=True, mode=Mode.HEDGE, hedge_delay_s=0.7)).launches[1]
     assert (asked.why, asked.delay_s) == ("hedge: hedge_delay_s as set", 0.7)
-    wide = explained(scene.plan(explain=True, mode=Mode.RACE, width=3)).launches
+    wide = explained(replica.plan(explain=True, mode=Mode.RACE, width=3)).launches
     assert wide[2].why == "mode race, width 3; 20.0 extra attempts saved up"
-    thrifty = explained(scene.plan(explain=True, objective=Objective.COST, ttft_ms=2000.0)).launches[1]
+    thrifty = explained(replica.plan(explain=True, objective=Objective.COST, ttft_ms=2000.0)).launches[1]
     assert thrifty.why.startswith("hedge: the latest start that can meet ttft_ms 2000 if it takes 0.5")
 
 
 def test_cold_starts_exploring_and_probes_are_called_so() -> None:
-    scene = Scene(("a", "b"), seed=1)
+    replica = VirtualReplica(("a", "b"), seed=1)
     assert (
-        explained(scene.plan(explain=True)).launches[1].why.startswith("cold start: the primary has 0.0 first tokens")
+        explained(replica.plan(explain=True)).launches[1].why.startswith("cold start: the primary has 0.0 first tokens")
     )
-    scene.warm_up(a=0.3, b=0.6)
-    whys = {start.role: start.why for _ in range(300) for start in explained(scene.plan(explain=True)).launches}
+    replica.warm_up(a=0.3, b=0.6)
+    whys = {start.role: start.why for _ in range(300) for start in explained(replica.plan(explain=True)).launches}
     assert whys[Role.EXPLORE] == "explore: not asked for longest, 30.0 first tokens lately; 2% do so"
     for _ in range(4):
-        scene.fail("b")
-    scene.now_s += 5.0
-    told = explained(scene.plan(explain=True))
+        replica.fail("b")
+    replica.now_s += 5.0
+    told = explained(replica.plan(explain=True))
     assert [start.why for start in told.launches if start.role is Role.PROBE] == [
         "probe: it was broken and may have recovered"
     ]
@@ -106,45 +106,45 @@ def test_cold_starts_exploring_and_probes_are_called_so() -> None:
 
 
 def test_whoever_is_passed_over_is_told_why() -> None:
-    scene = Scene(("a", "b", "c", "d"))
-    scene.warm_up(a=0.3, b=0.3, c=0.3, d=0.3)
-    scene.launch("b")
-    scene.fail("c", ErrorKind.RATE_LIMITED, retry_after_s=9.0)
-    told = explained(scene.plan(explain=True, limits={"b": 1}, min_tok_s=40.0))
+    replica = VirtualReplica(("a", "b", "c", "d"))
+    replica.warm_up(a=0.3, b=0.3, c=0.3, d=0.3)
+    replica.launch("b")
+    replica.fail("c", ErrorKind.RATE_LIMITED, retry_after_s=9.0)
+    told = explained(replica.plan(explain=True, limits={"b": 1}, min_tok_s=40.0))
     assert [prospect(told, name).passed_over for name in "abc"] == [
         None,
         "max_in_flight requests are in flight",
         "cooling",
     ]
-    slow = explained(scene.plan(explain=True, min_tok_s=400.0))
+    slow = explained(replica.plan(explain=True, min_tok_s=400.0))
     assert prospect(slow, "a").passed_over == "decodes below min_tok_s 400"
-    late = explained(scene.plan(explain=True, objective=Objective.COST, ttft_ms=100.0))
+    late = explained(replica.plan(explain=True, objective=Objective.COST, ttft_ms=100.0))
     assert prospect(late, "a").passed_over == "too often later than ttft_ms 100"
 
 
 def test_when_nobody_may_be_asked_the_wait_is_explained() -> None:
-    scene = Scene(("a",))
-    scene.fail("a", ErrorKind.RATE_LIMITED, retry_after_s=9.0)
-    told = explained(scene.plan(explain=True))
+    replica = VirtualReplica(("a",))
+    replica.fail("a", ErrorKind.RATE_LIMITED, retry_after_s=9.0)
+    told = explained(replica.plan(explain=True))
     assert (told.launches, told.retry_after_s, told.notes) == ((), 9.0, ("all are cooling down",))
     assert prospect(told, "a").draw == 0.0
 
 
 def test_with_every_breaker_open_the_draw_is_among_the_broken() -> None:
-    scene = Scene(("a", "b"))
+    replica = VirtualReplica(("a", "b"))
     for name in "aaaabbbb":
-        scene.fail(name)
-    told = explained(scene.plan(explain=True))
+        replica.fail(name)
+    told = explained(replica.plan(explain=True))
     assert sum(each.draw for each in told.deployments) == pytest.approx(1.0)
     assert told.launches[0].why.startswith("drawn")
 
 
 def test_who_may_not_run_for_this_call_is_told_with_the_reason_and_never_planned() -> None:
-    scene = Scene(("a", "b", "c"))
-    scene.warm_up(a=0.1, b=0.3, c=0.3)
+    replica = VirtualReplica(("a", "b", "c"))
+    replica.warm_up(a=0.1, b=0.3, c=0.3)
     reason = "takes no images"
     for _ in range(100):
-        plan = scene.plan(excluded={"a": reason}, explain=True)
+        plan = replica.plan(excluded={"a": reason}, explain=True)
         told = explained(plan)
         assert told.excluded == {"a": reason}
         assert "a" not in {*(launch.deployment for launch in plan.launches), *plan.rest}
@@ -152,29 +152,29 @@ def test_who_may_not_run_for_this_call_is_told_with_the_reason_and_never_planned
 
 
 def test_when_everybody_is_excluded_nobody_runs_and_the_reasons_are_told() -> None:
-    scene = Scene(("a",))
-    plan = scene.plan(excluded={"a": "too long"}, explain=True)
+    replica = VirtualReplica(("a",))
+    plan = replica.plan(excluded={"a": "too long"}, explain=True)
     assert (plan.launches, plan.rest, plan.retry_after_s) == ((), (), None)
     assert explained(plan).excluded == {"a": "too long"}
 
 
 def test_an_explanation_is_json() -> None:
-    scene = Scene(("a", "b"))
+    replica = VirtualReplica(("a", "b"))
     for _ in range(40):
-        scene.lose("a", 0.1)  # never seen to answer: its quantiles are not reached
-    scene.now_s += 1.0
-    told = msgspec.json.decode(msgspec.json.encode(explained(scene.plan(explain=True))))
+        replica.lose("a", 0.1)  # never seen to answer: its quantiles are not reached
+    replica.now_s += 1.0
+    told = msgspec.json.decode(msgspec.json.encode(explained(replica.plan(explain=True))))
     assert told["objective"] == "first_token"
     assert {"deployment", "delay_s", "role", "audited", "extra", "why"} == set(told["launches"][0])
 
 
 def test_the_next_call_can_be_explained_without_counting_it() -> None:
-    scene = Scene(("a", "b"))
-    while scene.permit(Role.RACE, 0.1):
+    replica = VirtualReplica(("a", "b"))
+    while replica.permit(Role.RACE, 0.1):
         pass
     for _ in range(100):
-        told = scene.steering.explain(
+        told = replica.steering.explain(
             MODEL, ("a", "b"), RaceSettings(budget=0.1), Terms(Objective.FIRST_TOKEN, 10), answer_class(0)
         )
         assert told.budget_tokens < 1
-    assert not scene.permit(Role.RACE, 0.1)
+    assert not replica.permit(Role.RACE, 0.1)

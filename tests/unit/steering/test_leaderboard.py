@@ -18,7 +18,7 @@ from gateway.steering.intervals import quantiles, wilson
 from gateway.steering.leaderboard import Row, of_counts, rank, read_window, row
 from gateway.steering.survival import dense
 from gateway.steering.tally import Counts, event_field
-from tests.unit.steering.scene import MODEL, Scene
+from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 NOBODY = [0.0] * BUCKETS
 CALM = Condition(State.OK, 0.0, probe_due=False, in_flight=2, price_s=0.0)
@@ -161,11 +161,11 @@ def test_the_interval_of_a_share_is_wilsons(hits: int, n: int, low: float, high:
 
 
 def test_the_leaderboard_says_how_many_of_the_judged_answers_are_flawed() -> None:
-    scene = Scene()
+    replica = VirtualReplica()
     for number in range(20):
-        scene.win("a", 0.3, judged_as=AnswerKind.TOOLS, flaw=None if number % 4 else Flaw.BAD_TOOL_CALL)
-    scene.win("b", 0.3)
-    rows = {row.deployment: row for row in scene.steering.leaderboard(MODEL).deployments}
+        replica.win("a", 0.3, judged_as=AnswerKind.TOOLS, flaw=None if number % 4 else Flaw.BAD_TOOL_CALL)
+    replica.win("b", 0.3)
+    rows = {row.deployment: row for row in replica.steering.leaderboard(MODEL).deployments}
     assert (rows["a"].judged, rows["a"].flaw_rate) == (20, 0.25)
     assert (rows["a"].flaw_rate_low, rows["a"].flaw_rate_high) == (
         pytest.approx(0.1119, abs=1e-4),

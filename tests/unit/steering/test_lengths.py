@@ -5,7 +5,7 @@ import pytest
 from gateway.calls import Kind, Objective
 from gateway.steering.constants import LENGTH_CELLS_KEPT
 from gateway.steering.lengths import Lengths
-from tests.unit.steering.scene import MODEL, Scene
+from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 ANSWER = 250.0  # tokens: the mean of all the model's answers
 STEP = 2**0.25
@@ -113,18 +113,18 @@ def test_a_strangers_tags_leave_others_their_kinds() -> None:
 
 
 def test_a_call_is_planned_for_the_length_of_its_kind() -> None:
-    scene = Scene(deployments=("quick", "fast"))
+    replica = VirtualReplica(deployments=("quick", "fast"))
     for _ in range(40):
-        scene.win("quick", 0.1, speed_tps=40.0)
-        scene.win("fast", 0.6, speed_tps=1000.0)
+        replica.win("quick", 0.1, speed_tps=40.0)
+        replica.win("fast", 0.6, speed_tps=1000.0)
     label, report = Kind(client="labels"), Kind(client="reports")
     for _ in range(40):
-        scene.finish(scene.win("quick", 0.1, speed_tps=40.0), completion_tokens=5, kind=label)
-        scene.finish(scene.win("fast", 0.6, speed_tps=1000.0), completion_tokens=2000, kind=report)
-    scene.now_s += 1.0
+        replica.finish(replica.win("quick", 0.1, speed_tps=40.0), completion_tokens=5, kind=label)
+        replica.finish(replica.win("fast", 0.6, speed_tps=1000.0), completion_tokens=2000, kind=report)
+    replica.now_s += 1.0
 
     def primaries(kind: Kind) -> set[str]:
-        plans = [scene.plan(objective=Objective.COMPLETION, kind=kind, budget=0.0) for _ in range(50)]
+        plans = [replica.plan(objective=Objective.COMPLETION, kind=kind, budget=0.0) for _ in range(50)]
         return {plan.launches[0].deployment for plan in plans}
 
     assert primaries(label) == {"quick"}
@@ -132,11 +132,11 @@ def test_a_call_is_planned_for_the_length_of_its_kind() -> None:
 
 
 def test_a_failed_call_and_one_without_a_count_of_tokens_teach_no_length() -> None:
-    scene = Scene(deployments=("a",))
+    replica = VirtualReplica(deployments=("a",))
     kind = Kind(client="labels")
     for _ in range(50):
-        scene.finish(scene.lose("a", 0.1), completion_tokens=5, kind=kind)
-        scene.finish(scene.win("a"), completion_tokens=None, kind=kind)
-    explanation = scene.plan(kind=kind, explain=True).explanation
+        replica.finish(replica.lose("a", 0.1), completion_tokens=5, kind=kind)
+        replica.finish(replica.win("a"), completion_tokens=None, kind=kind)
+    explanation = replica.plan(kind=kind, explain=True).explanation
     assert explanation is not None
     assert explanation.answer_tokens == pytest.approx(ANSWER, rel=STEP**0.5 - 1)

@@ -6,7 +6,7 @@ from gateway.prompt_classes import MeasuredApi
 from gateway.steering.constants import MEMORY_HALF_LIVES_S, MODELS_REMEMBERED, SLOT_S, SLOTS_KEPT
 from gateway.steering.evidence import cut, event, lasting, read_evidence
 from gateway.steering.memory import Memory
-from tests.unit.steering.scene import Scene
+from tests.unit.steering.virtual_replica import VirtualReplica
 
 ANSWERS = MeasuredApi.ANSWERS
 
@@ -81,18 +81,18 @@ def test_fields_that_cannot_be_are_passed_over() -> None:
 
 
 def test_a_model_that_is_called_every_five_minutes_keeps_to_its_best() -> None:
-    scene = Scene(("a", "b", "c"))
+    replica = VirtualReplica(("a", "b", "c"))
     for _ in range(60):
-        scene.now_s += 60.0
+        replica.now_s += 60.0
         for name, ttft_s in (("a", 0.6), ("b", 0.2), ("c", 0.4)):
-            scene.win(name, ttft_s)
-        scene.plan()
+            replica.win(name, ttft_s)
+        replica.plan()
     chosen = []
     for _ in range(24):
-        scene.now_s += 300.0
-        plan = scene.plan(budget=0.1)
+        replica.now_s += 300.0
+        plan = replica.plan(budget=0.1)
         chosen.append(plan.launches[0].deployment)
-        scene.win(plan.launches[0].deployment, {"a": 0.6, "b": 0.2, "c": 0.4}[plan.launches[0].deployment])
+        replica.win(plan.launches[0].deployment, {"a": 0.6, "b": 0.2, "c": 0.4}[plan.launches[0].deployment])
     assert chosen.count("b") >= 23
 
 
@@ -129,17 +129,17 @@ def test_an_epoch_that_cannot_have_begun_yet_is_ignored() -> None:
 
 
 def test_what_is_known_of_prompt_sizes_outlives_a_quiet_hour() -> None:
-    scene = Scene(("a", "b"))
+    replica = VirtualReplica(("a", "b"))
     for size in range(28):
         for _ in range(40):
-            scene.steering._snapshots.sizing("llama", ANSWERS, "a").seen(size, 0.2 * 1.4**size)
-    scene.warm_up(a=0.3)
-    scene.now_s += 60.0
-    scene.plan()
-    knee_tokens = scene.steering._snapshots.sizing("llama", ANSWERS, "a").knee_tokens
+            replica.steering._snapshots.sizing("llama", ANSWERS, "a").seen(size, 0.2 * 1.4**size)
+    replica.warm_up(a=0.3)
+    replica.now_s += 60.0
+    replica.plan()
+    knee_tokens = replica.steering._snapshots.sizing("llama", ANSWERS, "a").knee_tokens
     assert knee_tokens < 4000
     for _ in range(120):
-        scene.now_s += 30.0
-        scene.steering.refresh()
-        scene.steering._forget()
-    assert scene.steering._snapshots.sizing("llama", ANSWERS, "a").knee_tokens == knee_tokens
+        replica.now_s += 30.0
+        replica.steering.refresh()
+        replica.steering._forget()
+    assert replica.steering._snapshots.sizing("llama", ANSWERS, "a").knee_tokens == knee_tokens

@@ -8,7 +8,7 @@ import pytest
 from gateway.calls import AnswerKind, Flaw, Mode, Role
 from gateway.steering.constants import EXPLORE_FLAWED_SHARE
 from gateway.steering.quality import Quality
-from tests.unit.steering.scene import MODEL, Scene
+from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 TOOLS = AnswerKind.TOOLS
 
@@ -138,34 +138,36 @@ def test_a_client_that_was_alone_counts_less_once_there_are_others() -> None:
 
 
 def test_requests_that_choose_their_deployments_prove_nothing() -> None:
-    scene = Scene()
+    replica = VirtualReplica()
     for _ in range(200):
         for name in "ab":
-            scene.win(name, judged_as=TOOLS)
+            replica.win(name, judged_as=TOOLS)
     for _ in range(50):
-        scene.win("a", judged_as=TOOLS, flaw=Flaw.SCHEMA_MISS, is_narrowed=True)
-    assert "a" in {scene.plan(answer_kind=TOOLS).launches[0].deployment for _ in range(50)}
+        replica.win("a", judged_as=TOOLS, flaw=Flaw.SCHEMA_MISS, is_narrowed=True)
+    assert "a" in {replica.plan(answer_kind=TOOLS).launches[0].deployment for _ in range(50)}
     for _ in range(50):
-        scene.win("a", judged_as=TOOLS, flaw=Flaw.SCHEMA_MISS)
-    last = [[*(each.deployment for each in plan.launches), *plan.rest][-1] for plan in [scene.plan(answer_kind=TOOLS)]]
+        replica.win("a", judged_as=TOOLS, flaw=Flaw.SCHEMA_MISS)
+    last = [
+        [*(each.deployment for each in plan.launches), *plan.rest][-1] for plan in [replica.plan(answer_kind=TOOLS)]
+    ]
     assert last == ["a"]
 
 
-def demoted_scene(deployments: tuple[str, ...] = ("a", "b", "c")) -> Scene:
+def demoted_replica(deployments: tuple[str, ...] = ("a", "b", "c")) -> VirtualReplica:
     """``a`` is by far the fastest, and its tool calls do not parse."""
-    scene = Scene(deployments)
-    scene.warm_up(a=0.1, b=0.3, c=0.35)
+    replica = VirtualReplica(deployments)
+    replica.warm_up(a=0.1, b=0.3, c=0.35)
     for number in range(200):
         for name in "bc":
-            scene.win(name, 0.3, judged_as=TOOLS)
-        scene.win("a", 0.1, judged_as=TOOLS, flaw=None if number % 2 else Flaw.BAD_TOOL_CALL)
-    scene.now_s += 1.0
-    return scene
+            replica.win(name, 0.3, judged_as=TOOLS)
+        replica.win("a", 0.1, judged_as=TOOLS, flaw=None if number % 2 else Flaw.BAD_TOOL_CALL)
+    replica.now_s += 1.0
+    return replica
 
 
 def test_a_demoted_deployment_answers_one_call_in_a_hundred_with_a_healthy_one_standing_by() -> None:
-    scene = demoted_scene()
-    plans = [scene.plan(answer_kind=TOOLS, budget=0.5) for _ in range(5000)]
+    replica = demoted_replica()
+    plans = [replica.plan(answer_kind=TOOLS, budget=0.5) for _ in range(5000)]
     tried = [plan for plan in plans if plan.launches[0].deployment == "a"]
     assert len(tried) / len(plans) == pytest.approx(
         EXPLORE_FLAWED_SHARE, abs=4 * sqrt(EXPLORE_FLAWED_SHARE / len(plans))
@@ -183,30 +185,30 @@ def test_a_demoted_deployment_answers_one_call_in_a_hundred_with_a_healthy_one_s
 
 @pytest.mark.parametrize("mode", [Mode.SINGLE, Mode.RACE, Mode.HEDGE, Mode.AUTO])
 def test_every_mode_tries_it_now_and_then(mode: Mode) -> None:
-    scene = demoted_scene()
-    tried = sum(scene.plan(answer_kind=TOOLS, mode=mode).launches[0].deployment == "a" for _ in range(2000))
+    replica = demoted_replica()
+    tried = sum(replica.plan(answer_kind=TOOLS, mode=mode).launches[0].deployment == "a" for _ in range(2000))
     assert 8 <= tried <= 40
 
 
 def test_calls_of_another_kind_go_on_to_be_answered_by_it() -> None:
-    assert {demoted_scene().plan().launches[0].deployment for _ in range(5)} == {"a"}
+    assert {demoted_replica().plan().launches[0].deployment for _ in range(5)} == {"a"}
 
 
 def test_a_demoted_deployment_still_answers_where_nobody_else_can() -> None:
-    scene = demoted_scene()
-    scene.deployments = ("a",)
-    assert scene.plan(answer_kind=TOOLS).launches[0].deployment == "a"
-    scene.deployments = ("a", "b", "c")
+    replica = demoted_replica()
+    replica.deployments = ("a",)
+    assert replica.plan(answer_kind=TOOLS).launches[0].deployment == "a"
+    replica.deployments = ("a", "b", "c")
     for _ in range(5):
-        scene.fail("b")
-        scene.fail("c")
-    assert scene.plan(answer_kind=TOOLS).launches[0].deployment == "a"
+        replica.fail("b")
+        replica.fail("c")
+    assert replica.plan(answer_kind=TOOLS).launches[0].deployment == "a"
 
 
 def test_the_reason_is_explained() -> None:
-    scene = demoted_scene()
+    replica = demoted_replica()
     for _ in range(300):  # until it is tried
-        plan = scene.plan(answer_kind=TOOLS, explain=True)
+        plan = replica.plan(answer_kind=TOOLS, explain=True)
         assert plan.explanation is not None
         prospects = {each.deployment: each for each in plan.explanation.deployments}
         assert (prospects["a"].passed_over or "").startswith("answers fail more often than its peers'")

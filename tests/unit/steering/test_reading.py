@@ -7,27 +7,27 @@ import pytest
 from gateway.calls import Kind, Objective
 from gateway.steering.constants import WHOLE_SHARE
 from gateway.steering.planner import Plan
-from tests.unit.steering.scene import Scene
+from tests.unit.steering.virtual_replica import VirtualReplica
 
 READING, COMPLETION = Objective.READING, Objective.COMPLETION
 
 
-def speeds(scene: Scene, **speeds: tuple[float, float]) -> None:
+def speeds(replica: VirtualReplica, **speeds: tuple[float, float]) -> None:
     """Give each named deployment a time to first token and a decode speed, and let standings see them."""
     for deployment, (ttft_s, speed_tps) in speeds.items():
         for _ in range(200):
-            scene.win(deployment, ttft_s, speed_tps=speed_tps)
-    scene.now_s += 1.0
+            replica.win(deployment, ttft_s, speed_tps=speed_tps)
+    replica.now_s += 1.0
 
 
-def two(quick: tuple[float, float], fast: tuple[float, float]) -> Scene:
-    scene = Scene(("quick", "fast"))
-    speeds(scene, quick=quick, fast=fast)
-    return scene
+def two(quick: tuple[float, float], fast: tuple[float, float]) -> VirtualReplica:
+    replica = VirtualReplica(("quick", "fast"))
+    speeds(replica, quick=quick, fast=fast)
+    return replica
 
 
-def primary(scene: Scene, **how: object) -> str:
-    found = {scene.plan(budget=0.0, **how).launches[0].deployment for _ in range(50)}  # type: ignore[arg-type]
+def primary(replica: VirtualReplica, **how: object) -> str:
+    found = {replica.plan(budget=0.0, **how).launches[0].deployment for _ in range(50)}  # type: ignore[arg-type]
     assert len(found) == 1
     return found.pop()
 
@@ -38,27 +38,27 @@ def gain_s(plan: Plan, over: str = "quick", by: str = "fast") -> float:
 
 
 def test_a_little_later_and_eight_times_as_fast_is_better_for_a_reader_too() -> None:
-    scene = two(quick=(0.06, 33.0), fast=(0.16, 250.0))
-    assert primary(scene, objective=READING, max_tokens=4000) == "fast"
-    raced = scene.plan(objective=READING, max_tokens=4000)
+    replica = two(quick=(0.06, 33.0), fast=(0.16, 250.0))
+    assert primary(replica, objective=READING, max_tokens=4000) == "fast"
+    raced = replica.plan(objective=READING, max_tokens=4000)
     assert gain_s(raced) > 0.16 - 0.06  # raced from the start, it is waited for as well
 
 
 def test_nor_does_the_quick_starter_lose_a_short_answer() -> None:
-    scene = two(quick=(0.06, 33.0), fast=(0.16, 250.0))
-    assert primary(scene, objective=READING, max_tokens=20) == "quick"
-    assert gain_s(scene.plan(objective=READING, max_tokens=20)) < 0.16 - 0.06
+    replica = two(quick=(0.06, 33.0), fast=(0.16, 250.0))
+    assert primary(replica, objective=READING, max_tokens=20) == "quick"
+    assert gain_s(replica.plan(objective=READING, max_tokens=20)) < 0.16 - 0.06
 
 
 @pytest.mark.parametrize(("reading_tok_s", "best"), [(30.0, "quick"), (100.0, "fast")])
 def test_who_reads_faster_than_it_decodes_has_to_wait(reading_tok_s: float, best: str) -> None:
-    scene = two(quick=(0.2, 45.0), fast=(0.9, 150.0))
-    assert primary(scene, objective=READING, reading_tok_s=reading_tok_s, max_tokens=200) == best
+    replica = two(quick=(0.2, 45.0), fast=(0.9, 150.0))
+    assert primary(replica, objective=READING, reading_tok_s=reading_tok_s, max_tokens=200) == best
 
 
 def test_the_loss_is_the_first_token_the_waiting_while_one_reads_and_a_little_of_the_whole() -> None:
-    scene = two(quick=(0.2, 20.0), fast=(0.5, 100.0))
-    plan = scene.plan(objective=READING, max_tokens=120, explain=True)
+    replica = two(quick=(0.2, 20.0), fast=(0.5, 100.0))
+    plan = replica.plan(objective=READING, max_tokens=120, explain=True)
     quick, fast = plan.decode_s["quick"], plan.decode_s["fast"]
     assert quick == pytest.approx(120 / 20 - 120 / 30 + WHOLE_SHARE * 120 / 20, rel=0.03)
     assert fast == pytest.approx(WHOLE_SHARE * 120 / 100, rel=0.03)
@@ -71,27 +71,27 @@ def test_the_loss_is_the_first_token_the_waiting_while_one_reads_and_a_little_of
 
 
 def test_whoever_reads_infinitely_fast_waits_for_the_whole() -> None:
-    scene = two(quick=(0.2, 20.0), fast=(0.5, 100.0))
-    whole = scene.plan(objective=COMPLETION, max_tokens=120).decode_s
-    read = scene.plan(objective=READING, max_tokens=120, reading_tok_s=1e9).decode_s
+    replica = two(quick=(0.2, 20.0), fast=(0.5, 100.0))
+    whole = replica.plan(objective=COMPLETION, max_tokens=120).decode_s
+    read = replica.plan(objective=READING, max_tokens=120, reading_tok_s=1e9).decode_s
     assert read == {name: pytest.approx((1 + WHOLE_SHARE) * seconds, rel=1e-3) for name, seconds in whole.items()}
 
 
 def test_only_the_first_token_counts_where_only_that_is_asked_for() -> None:
-    scene = two(quick=(0.06, 33.0), fast=(0.16, 250.0))
-    assert primary(scene, max_tokens=4000) == "quick"
-    assert scene.plan(max_tokens=4000).decode_s == {}
-    assert scene.plan(objective=Objective.COST, max_tokens=4000).decode_s == {}
+    replica = two(quick=(0.06, 33.0), fast=(0.16, 250.0))
+    assert primary(replica, max_tokens=4000) == "quick"
+    assert replica.plan(max_tokens=4000).decode_s == {}
+    assert replica.plan(objective=Objective.COST, max_tokens=4000).decode_s == {}
 
 
-def stalling(share: float) -> Scene:
+def stalling(share: float) -> VirtualReplica:
     """A quick starter that is silent for 5.5 s in a ``share`` of its answers, and one that starts later."""
-    scene = Scene(("quick", "steady"))
+    replica = VirtualReplica(("quick", "steady"))
     for number in range(200):
-        scene.win("quick", 0.1, stall_s=5.5 if number % 100 < 100 * share else 0.0)
-        scene.win("steady", 0.4)
-    scene.now_s += 1.0
-    return scene
+        replica.win("quick", 0.1, stall_s=5.5 if number % 100 < 100 * share else 0.0)
+        replica.win("steady", 0.4)
+    replica.now_s += 1.0
+    return replica
 
 
 @pytest.mark.parametrize("objective", [Objective.FIRST_TOKEN, READING])
@@ -108,26 +108,26 @@ def test_a_race_is_not_won_by_who_is_expected_to_stall() -> None:
 
 
 def test_one_stall_is_no_habit() -> None:
-    scene = Scene(("quick", "steady"))
-    scene.warm_up(quick=0.1, steady=0.4)
-    scene.win("quick", 0.1, stall_s=5.5)
-    scene.now_s += 1.0
-    assert primary(scene) == "quick"
+    replica = VirtualReplica(("quick", "steady"))
+    replica.warm_up(quick=0.1, steady=0.4)
+    replica.win("quick", 0.1, stall_s=5.5)
+    replica.now_s += 1.0
+    assert primary(replica) == "quick"
 
 
 def test_a_stall_is_not_counted_twice() -> None:
-    scene = stalling(0.4)
-    plan = scene.plan(objective=READING, max_tokens=100, reading_tok_s=1e9)
+    replica = stalling(0.4)
+    plan = replica.plan(objective=READING, max_tokens=100, reading_tok_s=1e9)
     assert plan.decode_s["quick"] == pytest.approx((1 + WHOLE_SHARE) * 2.0, rel=0.05)  # 100 tokens at 50 tok/s
-    assert scene.plan(objective=COMPLETION, max_tokens=100).decode_s["quick"] == pytest.approx(2.0, rel=0.05)
+    assert replica.plan(objective=COMPLETION, max_tokens=100).decode_s["quick"] == pytest.approx(2.0, rel=0.05)
 
 
 def test_readers_of_different_speed_and_of_answers_of_different_length_take_turns() -> None:
-    scene = two(quick=(0.06, 33.0), fast=(0.16, 250.0))
+    replica = two(quick=(0.06, 33.0), fast=(0.16, 250.0))
 
     def waits(reading_tok_s: float, max_tokens: int) -> Mapping[str, float]:
         kind = Kind(max_tokens=max_tokens)
-        return scene.plan(objective=READING, reading_tok_s=reading_tok_s, max_tokens=max_tokens, kind=kind).decode_s
+        return replica.plan(objective=READING, reading_tok_s=reading_tok_s, max_tokens=max_tokens, kind=kind).decode_s
 
     first = [waits(tok_s, tokens) for tok_s in (30.0, 100.0) for tokens in (16, 128)]
     again = [waits(tok_s, tokens) for tok_s in (30.0, 100.0) for tokens in (16, 128)]

@@ -8,7 +8,7 @@ from gateway.steering.evidence import Evidence
 from gateway.steering.histogram import bucket
 from gateway.steering.rebound import Rebounds
 from gateway.steering.standings import Estimate, standings, usuals
-from tests.unit.steering.scene import MODEL, Scene
+from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 
 def known(*, usually: dict[float, float], lately: dict[float, float]) -> Estimate:
@@ -37,87 +37,87 @@ def test_where_it_is_as_usual_there_is_nothing_to_forget() -> None:
 
 
 def test_after_a_hang_the_best_is_back_with_its_first_probe() -> None:
-    scene = Scene(("a", "b", "c"))
+    replica = VirtualReplica(("a", "b", "c"))
     for _ in range(120):
-        scene.now_s += 1.0
-        scene.warm_up(1, a=0.2, b=0.5, c=0.9)
+        replica.now_s += 1.0
+        replica.warm_up(1, a=0.2, b=0.5, c=0.9)
     for _ in range(6):
-        scene.lose("a", 3.0)
-    assert scene.state("a") == "open"
-    scene.now_s += 30.0
-    assert scene.plan().launches[0].deployment == "b"
-    published = scene.steering.leaderboard(MODEL).deployments[0]
-    scene.win("a", 0.2, Role.PROBE)
-    scene.now_s += 1.0
-    assert [scene.plan().launches[0].deployment for _ in range(5)] == ["a"] * 5
-    after = next(row for row in scene.steering.leaderboard(MODEL).deployments if row.deployment == "a")
+        replica.lose("a", 3.0)
+    assert replica.state("a") == "open"
+    replica.now_s += 30.0
+    assert replica.plan().launches[0].deployment == "b"
+    published = replica.steering.leaderboard(MODEL).deployments[0]
+    replica.win("a", 0.2, Role.PROBE)
+    replica.now_s += 1.0
+    assert [replica.plan().launches[0].deployment for _ in range(5)] == ["a"] * 5
+    after = next(row for row in replica.steering.leaderboard(MODEL).deployments if row.deployment == "a")
     assert after.censored >= 6 > published.events - after.events  # what is published forgets nothing
 
 
 def test_four_late_first_tokens_in_a_row_open_the_breaker_and_one_does_not() -> None:
-    scene = Scene(("a", "b"))
+    replica = VirtualReplica(("a", "b"))
     for _ in range(90):
-        scene.now_s += 1.0
-        scene.warm_up(1, a=0.2, b=0.5)
+        replica.now_s += 1.0
+        replica.warm_up(1, a=0.2, b=0.5)
     for _ in range(3):
-        scene.win("a", 2.0)
-    scene.win("a", 0.2)
+        replica.win("a", 2.0)
+    replica.win("a", 0.2)
     for _ in range(3):
-        scene.win("a", 2.0)
-    assert scene.state("a") == "ok"
-    scene.win("a", 2.0)
-    assert scene.state("a") == "open"
+        replica.win("a", 2.0)
+    assert replica.state("a") == "ok"
+    replica.win("a", 2.0)
+    assert replica.state("a") == "open"
 
 
 def test_of_a_newcomer_nothing_is_held_to_be_late() -> None:
-    scene = Scene(("a", "new"))
-    scene.warm_up(a=0.2)
+    replica = VirtualReplica(("a", "new"))
+    replica.warm_up(a=0.2)
     for _ in range(20):
-        scene.win("new", 5.0)
-    assert scene.state("new") == "ok"
+        replica.win("new", 5.0)
+    assert replica.state("new") == "ok"
 
 
 def test_who_is_slower_than_usual_is_asked_again_beside_the_primary() -> None:
-    scene = Scene(("a", "b"))
+    replica = VirtualReplica(("a", "b"))
     for _ in range(600):
-        scene.now_s += 2.0
-        scene.warm_up(1, a=0.2, b=0.4)
+        replica.now_s += 2.0
+        replica.warm_up(1, a=0.2, b=0.4)
     for _ in range(200):
-        scene.now_s += 1.0
-        scene.win("a", 0.58)  # more than twice as slow as usual, but not late enough to be broken
-    scene.now_s += 60.0
+        replica.now_s += 1.0
+        replica.win("a", 0.58)  # more than twice as slow as usual, but not late enough to be broken
+    replica.now_s += 60.0
     asked = [
         launch.deployment
         for _ in range(40)
-        for launch in scene.plan(budget=0.1).launches
+        for launch in replica.plan(budget=0.1).launches
         if launch.role is Role.EXPLORE
     ]
     assert asked.count("a") >= 5
 
 
 def test_a_racer_that_is_never_heard_of_again_is_broken_though_it_is_cut_young() -> None:
-    scene = Scene(("a", "b"))
+    replica = VirtualReplica(("a", "b"))
     for _ in range(300):
-        scene.now_s += 1.0
-        scene.warm_up(1, a=0.2, b=0.3)
-        scene.win("a", 0.5)
+        replica.now_s += 1.0
+        replica.warm_up(1, a=0.2, b=0.3)
+        replica.win("a", 0.5)
     cut = 0
-    while scene.state("a") == "ok":
-        scene.lose("a", 0.3, Role.RACE)
+    while replica.state("a") == "ok":
+        replica.lose("a", 0.3, Role.RACE)
         cut += 1
         assert cut < 60
     assert cut > 8
-    before = next(row for row in scene.steering.leaderboard(MODEL).deployments if row.deployment == "a")
+    before = next(row for row in replica.steering.leaderboard(MODEL).deployments if row.deployment == "a")
     assert before.censored >= cut
 
 
 def test_a_racer_that_loses_often_but_is_heard_of_is_well() -> None:
-    scene, random = Scene(("a", "b")), Random(4)
+    replica, random = VirtualReplica(("a", "b")), Random(4)
     for _ in range(3000):
-        scene.now_s += 0.5
-        scene.win("b", 0.3, Role.RACE)
+        replica.now_s += 0.5
+        replica.win("b", 0.3, Role.RACE)
         if (ttft_s := random.lognormvariate(-1.0, 0.3)) < 0.3:
-            scene.win("a", ttft_s)
+            replica.win("a", ttft_s)
         else:
-            scene.lose("a", 0.3, Role.RACE)
-    assert scene.state("a") == "ok"
+            replica.lose("a", 0.3, Role.RACE)
+    assert replica.state("a") == "ok"

@@ -12,7 +12,7 @@ from gateway.steering.candidates import Terms
 from gateway.steering.leaderboard import Leaderboard, Row
 from gateway.steering.planner import Plan
 from providers.errors import ErrorKind
-from tests.unit.steering.scene import MODEL, Scene
+from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 VECTORS = PromptClass(MeasuredApi.EMBEDDINGS, 0)
 
@@ -26,59 +26,59 @@ def row_of(board: Leaderboard, deployment: str) -> Row:
 
 
 def test_later_calls_go_to_whoever_proved_faster() -> None:
-    scene = Scene()
-    scene.warm_up(a=1.2, b=0.2, c=1.5)
-    assert [primary(scene.plan()) for _ in range(20)] == ["b"] * 20
-    scene.now_s += 300
-    scene.warm_up(wins=60, a=0.2, b=3.0, c=3.0)
-    assert [primary(scene.plan()) for _ in range(20)] == ["a"] * 20
+    replica = VirtualReplica()
+    replica.warm_up(a=1.2, b=0.2, c=1.5)
+    assert [primary(replica.plan()) for _ in range(20)] == ["b"] * 20
+    replica.now_s += 300
+    replica.warm_up(wins=60, a=0.2, b=3.0, c=3.0)
+    assert [primary(replica.plan()) for _ in range(20)] == ["a"] * 20
 
 
 def test_standings_are_read_from_a_snapshot_at_most_a_second_old() -> None:
-    scene = Scene(("a", "b"))
-    scene.warm_up(a=0.2, b=1.0)
-    scene.plan()
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.2, b=1.0)
+    replica.plan()
     for _ in range(500):
-        scene.win("a", 5.0)
-    assert primary(scene.plan()) == "a"
-    scene.now_s += 1.0
-    assert primary(scene.plan()) == "b"
+        replica.win("a", 5.0)
+    assert primary(replica.plan()) == "a"
+    replica.now_s += 1.0
+    assert primary(replica.plan()) == "b"
 
 
 def test_a_loser_that_is_always_cut_young_is_not_taken_for_slow_nor_for_broken() -> None:
     """The trap: a breaker that counted lost races would open healthy deployments."""
-    scene = Scene(("a", "b"))
-    scene.warm_up(a=0.5, b=0.5)
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.5, b=0.5)
     for _ in range(200):
-        winner = scene.win("b", 0.3, Role.RACE)
-        loser = scene.lose("a", 0.3)
-        scene.finish(winner, loser)
-    assert scene.state("a") == "ok"
+        winner = replica.win("b", 0.3, Role.RACE)
+        loser = replica.lose("a", 0.3)
+        replica.finish(winner, loser)
+    assert replica.state("a") == "ok"
 
 
 def test_a_primary_overtaken_when_it_was_long_due_gets_a_strike() -> None:
-    scene = Scene(("a", "b"))
-    scene.warm_up(wins=200, a=0.3, b=0.3)
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(wins=200, a=0.3, b=0.3)
     for calls in range(1, 5):
-        assert scene.state("a") == "ok", calls
-        scene.finish(scene.win("b", 0.3, Role.HEDGE), scene.lose("a", 0.6))
-    assert scene.state("a") == "open"
+        assert replica.state("a") == "ok", calls
+        replica.finish(replica.win("b", 0.3, Role.HEDGE), replica.lose("a", 0.6))
+    assert replica.state("a") == "open"
 
 
 def test_a_hedge_or_racer_that_loses_late_gets_no_strike() -> None:
-    scene = Scene(("a", "b"))
-    scene.warm_up(a=0.3, b=0.3)
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.3, b=0.3)
     for _ in range(10):
-        scene.finish(scene.win("a", 2.0), scene.lose("b", 2.0, Role.RACE))
-    assert scene.state("b") == "ok"
+        replica.finish(replica.win("a", 2.0), replica.lose("b", 2.0, Role.RACE))
+    assert replica.state("b") == "ok"
 
 
 def test_a_client_that_leaves_strikes_nobody_and_censors_the_age() -> None:
-    scene = Scene(("a",))
+    replica = VirtualReplica(("a",))
     for _ in range(10):
-        start = scene.launch("a")
-        scene.finish(scene._end(start, Outcome.CLIENT_GONE, censored_at_ms=9000.0))
-    row = row_of(scene.steering.leaderboard(MODEL), "a")
+        start = replica.launch("a")
+        replica.finish(replica._end(start, Outcome.CLIENT_GONE, censored_at_ms=9000.0))
+    row = row_of(replica.steering.leaderboard(MODEL), "a")
     assert (row.state, row.n, row.events, row.censored) == ("ok", 0, 0, 10)
 
 
@@ -96,191 +96,191 @@ def test_a_client_that_leaves_strikes_nobody_and_censors_the_age() -> None:
     ],
 )
 def test_failures_before_the_first_token_are_errors_and_strikes(kind: ErrorKind) -> None:
-    scene = Scene(("a", "b"))
+    replica = VirtualReplica(("a", "b"))
     for _ in range(4):
-        scene.fail("a", kind)
-    row = row_of(scene.steering.leaderboard(MODEL), "a")
+        replica.fail("a", kind)
+    row = row_of(replica.steering.leaderboard(MODEL), "a")
     assert (row.n, row.error_rate, row.events, row.state) == (4, 1.0, 0, "open")
 
 
 def test_a_stream_that_breaks_after_its_first_token_is_an_error_and_no_strike() -> None:
-    scene = Scene(("a", "b"))
+    replica = VirtualReplica(("a", "b"))
     for _ in range(8):
-        start = scene.launch("a")
-        scene.steering.first_token(MODEL, answer_class(0), start, 0.3)
-        scene._end(start, Outcome.FAILED, error_kind=ErrorKind.UPSTREAM_TRUNCATED, ttft_ms=300.0)
-    row = row_of(scene.steering.leaderboard(MODEL), "a")
+        start = replica.launch("a")
+        replica.steering.first_token(MODEL, answer_class(0), start, 0.3)
+        replica._end(start, Outcome.FAILED, error_kind=ErrorKind.UPSTREAM_TRUNCATED, ttft_ms=300.0)
+    row = row_of(replica.steering.leaderboard(MODEL), "a")
     assert (row.n, row.error_rate, row.events, row.state) == (8, 1.0, 8, "ok")
 
 
 def test_the_clients_own_fault_counts_nowhere() -> None:
-    scene = Scene(("a",))
-    scene.plan()
+    replica = VirtualReplica(("a",))
+    replica.plan()
     for _ in range(10):
-        scene.fail("a", ErrorKind.BAD_REQUEST)
-    row = row_of(scene.steering.leaderboard(MODEL), "a")
+        replica.fail("a", ErrorKind.BAD_REQUEST)
+    row = row_of(replica.steering.leaderboard(MODEL), "a")
     assert (row.n, row.censored, row.error_rate, row.state) == (0, 0, None, "ok")
 
 
 def test_a_429_cools_the_deployment_for_what_it_asked_and_is_neither_error_nor_event() -> None:
-    scene = Scene(("a", "b"))
-    scene.warm_up(a=0.2, b=0.9)
-    scene.fail("a", ErrorKind.RATE_LIMITED, retry_after_s=5.0)
-    assert [launch.deployment for launch in scene.plan().launches] == ["b"]
-    row = row_of(scene.steering.leaderboard(MODEL), "a")
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.2, b=0.9)
+    replica.fail("a", ErrorKind.RATE_LIMITED, retry_after_s=5.0)
+    assert [launch.deployment for launch in replica.plan().launches] == ["b"]
+    row = row_of(replica.steering.leaderboard(MODEL), "a")
     assert (row.n, row.error_rate, row.state) == (30, 0.0, "cooling 5.0 s")
-    scene.now_s += 5.0
-    assert primary(scene.plan()) == "a"
+    replica.now_s += 5.0
+    assert primary(replica.plan()) == "a"
 
 
 def test_when_every_deployment_cools_down_the_plan_says_when_to_come_back() -> None:
-    scene = Scene(("a", "b"))
-    scene.fail("a", ErrorKind.RATE_LIMITED, retry_after_s=9.0)
-    scene.fail("b", ErrorKind.RATE_LIMITED, retry_after_s=4.0)
-    scene.now_s += 1.0
-    plan = scene.plan()
+    replica = VirtualReplica(("a", "b"))
+    replica.fail("a", ErrorKind.RATE_LIMITED, retry_after_s=9.0)
+    replica.fail("b", ErrorKind.RATE_LIMITED, retry_after_s=4.0)
+    replica.now_s += 1.0
+    plan = replica.plan()
     assert (plan.launches, plan.rest, plan.retry_after_s) == ((), (), 3.0)
 
 
 def test_a_503_that_says_when_to_come_back_is_left_alone_until_then() -> None:
-    scene = Scene(("a", "b"))
-    scene.fail("a", ErrorKind.SERVER_ERROR, retry_after_s=2.0)
-    assert scene.state("a") == "cooling 2.0 s"
+    replica = VirtualReplica(("a", "b"))
+    replica.fail("a", ErrorKind.SERVER_ERROR, retry_after_s=2.0)
+    assert replica.state("a") == "cooling 2.0 s"
 
 
 @pytest.mark.parametrize("kind", [ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND])
 def test_a_refused_key_or_unknown_model_puts_the_deployment_out_loudly_and_once(kind: ErrorKind) -> None:
-    scene = Scene(("a", "b"))
-    scene.warm_up(a=0.2, b=0.9)
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.2, b=0.9)
     with capture_logs() as logs:
-        scene.fail("a", kind)
-        scene.fail("a", kind)
+        replica.fail("a", kind)
+        replica.fail("a", kind)
     assert [(log["event"], log["log_level"], log["deployment"]) for log in logs] == [("steering.out", "warning", "a")]
-    assert scene.state("a") == "out"
-    assert "a" not in {*(launch.deployment for launch in scene.plan().launches), *scene.plan().rest}
+    assert replica.state("a") == "out"
+    assert "a" not in {*(launch.deployment for launch in replica.plan().launches), *replica.plan().rest}
 
 
 def test_who_is_not_asked_is_told_with_its_last_error_until_it_answers_again() -> None:
-    scene = Scene(("a", "b", "c"))
-    scene.fail("a", ErrorKind.PROVIDER_AUTH, status_code=401, message="bad key")
-    scene.fail("b", ErrorKind.RATE_LIMITED, status_code=429, retry_after_s=5.0)
-    out = scene.steering.not_asked(("a", "b", "c"), ())
+    replica = VirtualReplica(("a", "b", "c"))
+    replica.fail("a", ErrorKind.PROVIDER_AUTH, status_code=401, message="bad key")
+    replica.fail("b", ErrorKind.RATE_LIMITED, status_code=429, retry_after_s=5.0)
+    out = replica.steering.not_asked(("a", "b", "c"), ())
     assert [(each.deployment, each.reason, each.for_good) for each in out] == [
         ("a", "out: provider_auth (401): bad key", True),
         ("b", "cooling 5.0 s: rate_limited (429)", False),
     ]
-    assert [each.deployment for each in scene.steering.not_asked(("a", "b", "c"), {"a"})] == ["b"]
-    scene.win("a")
-    assert [each.deployment for each in scene.steering.not_asked(("a", "c"), ())] == []
-    assert row_of(scene.steering.leaderboard(MODEL), "a").reason is None
+    assert [each.deployment for each in replica.steering.not_asked(("a", "b", "c"), {"a"})] == ["b"]
+    replica.win("a")
+    assert [each.deployment for each in replica.steering.not_asked(("a", "c"), ())] == []
+    assert row_of(replica.steering.leaderboard(MODEL), "a").reason is None
 
 
 def test_another_caller_is_not_told_words_that_may_quote_a_prompt() -> None:
-    scene = Scene(("a",))
-    scene.plan()
+    replica = VirtualReplica(("a",))
+    replica.plan()
     for _ in range(4):
-        scene.fail("a", status_code=500, message="cannot read: my secret prompt")
-    [out] = scene.steering.not_asked(("a",), ())
+        replica.fail("a", status_code=500, message="cannot read: my secret prompt")
+    [out] = replica.steering.not_asked(("a",), ())
     assert out.reason == "open: server_error (500)"
-    row = row_of(scene.steering.leaderboard(MODEL), "a")
+    row = row_of(replica.steering.leaderboard(MODEL), "a")
     assert (row.state, row.reason) == ("open", "server_error (500): cannot read: my secret prompt")
 
 
 def test_a_model_that_makes_no_vectors_is_asked_for_answers_all_the_same() -> None:
-    scene = Scene(("a", "b"))
-    scene.warm_up(a=0.2, b=0.9)
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.2, b=0.9)
     for kind, status in ((ErrorKind.PROVIDER_AUTH, 403), (ErrorKind.NOT_FOUND, 404)):
-        scene.fail("a", kind, status_code=status, prompt_class=VECTORS)
-        assert scene.state("a") == "ok"
-    scene.fail("a", ErrorKind.PROVIDER_AUTH, status_code=401, prompt_class=VECTORS)
-    assert scene.state("a") == "out"
+        replica.fail("a", kind, status_code=status, prompt_class=VECTORS)
+        assert replica.state("a") == "ok"
+    replica.fail("a", ErrorKind.PROVIDER_AUTH, status_code=401, prompt_class=VECTORS)
+    assert replica.state("a") == "out"
 
 
 def test_a_reload_gives_a_deployment_that_was_out_another_chance_and_keeps_what_was_learned() -> None:
-    scene = Scene(("a", "b"))
-    scene.warm_up(a=0.2, b=0.9)
-    scene.fail("a", ErrorKind.PROVIDER_AUTH)
-    scene.steering.reset({MODEL: ("a", "b")})
-    assert scene.state("a") == "ok"
-    assert primary(scene.plan()) == "a"
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.2, b=0.9)
+    replica.fail("a", ErrorKind.PROVIDER_AUTH)
+    replica.steering.reset({MODEL: ("a", "b")})
+    assert replica.state("a") == "ok"
+    assert primary(replica.plan()) == "a"
 
 
 def test_a_tripped_deployment_is_probed_by_one_call_at_a_time_and_returns() -> None:
-    scene = Scene(("a", "b", "c"))
-    scene.warm_up(a=0.2, b=0.5, c=0.9)
+    replica = VirtualReplica(("a", "b", "c"))
+    replica.warm_up(a=0.2, b=0.5, c=0.9)
     for _ in range(4):
-        scene.fail("a")
-    assert primary(scene.plan()) == "b"
-    scene.now_s += 5.0
-    plans = [scene.plan(budget=0.1) for _ in range(10)]
+        replica.fail("a")
+    assert primary(replica.plan()) == "b"
+    replica.now_s += 5.0
+    plans = [replica.plan(budget=0.1) for _ in range(10)]
     assert [primary(plan) for plan in plans] == ["b"] * 10
     probes = [launch for plan in plans for launch in plan.launches if launch.deployment == "a" and launch.delay_s == 0]
     assert [probe.role for probe in probes] == [Role.PROBE]
     with capture_logs() as logs:
-        scene.win("a", 0.2, Role.PROBE)
+        replica.win("a", 0.2, Role.PROBE)
     assert [log["event"] for log in logs] == ["steering.recovered"]
-    assert primary(scene.plan()) == "a"
+    assert primary(replica.plan()) == "a"
 
 
 def test_a_hang_counts_at_the_claim_not_at_the_end_of_the_answer() -> None:
-    scene = Scene(("a", "b"))
-    scene.warm_up(a=0.2, b=0.5)
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.2, b=0.5)
     for _ in range(4):
-        scene.lose("a", 5.0)  # its call goes on: the winner is still streaming
-    assert scene.state("a") == "open"
+        replica.lose("a", 5.0)  # its call goes on: the winner is still streaming
+    assert replica.state("a") == "open"
     for _ in range(8):
-        scene.lose("b", 5.0, Role.HEDGE)  # a hedge started late: its age says less
-    assert scene.state("b") == "ok"
+        replica.lose("b", 5.0, Role.HEDGE)  # a hedge started late: its age says less
+    assert replica.state("b") == "ok"
 
 
 def test_a_hang_is_probed_seldom_and_costs_the_budget_nothing() -> None:
     """Four calls a second through fourteen minutes of a hang: each probe is watched until it has failed."""
-    scene = Scene(("a", "b", "c"))
-    scene.warm_up(a=0.2, b=0.5, c=0.9)
+    replica = VirtualReplica(("a", "b", "c"))
+    replica.warm_up(a=0.2, b=0.5, c=0.9)
     for _ in range(4):
-        scene.fail("a", ErrorKind.TTFT_TIMEOUT)
+        replica.fail("a", ErrorKind.TTFT_TIMEOUT)
     watched: list[tuple[float, float]] = []  # when each probe under way is cut, and at which age
     probes = refused = 0
     for _ in range(14 * 60 * 4):
-        scene.now_s += 0.25
-        for each in [each for each in watched if each[0] <= scene.now_s]:
+        replica.now_s += 0.25
+        for each in [each for each in watched if each[0] <= replica.now_s]:
             watched.remove(each)
-            scene.lose("a", each[1], Role.PROBE)
-        plan = scene.plan(budget=0.1)
+            replica.lose("a", each[1], Role.PROBE)
+        plan = replica.plan(budget=0.1)
         assert primary(plan) != "a"
         for launch in plan.launches:
             if launch.role is Role.PROBE:
                 assert launch.watch_s is not None
                 assert launch.watch_s <= 30.0
                 probes += 1
-                refused += not scene.permit(Role.PROBE, 0.1)
-                watched.append((scene.now_s + launch.watch_s, launch.watch_s))
-        scene.win(primary(plan), 0.5)
+                refused += not replica.permit(Role.PROBE, 0.1)
+                watched.append((replica.now_s + launch.watch_s, launch.watch_s))
+        replica.win(primary(plan), 0.5)
     assert (probes < 45, refused) == (True, 0), probes
-    assert scene.state("a") != "ok"
+    assert replica.state("a") != "ok"
 
 
 def test_a_client_that_leaves_a_probe_says_nothing_of_it() -> None:
-    scene = Scene(("a", "b"))
-    scene.warm_up(a=0.2, b=0.5)
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.2, b=0.5)
     for _ in range(4):
-        scene.fail("a")
-    scene.now_s += 5.0
-    start = scene.launch("a", Role.PROBE)
-    scene._end(start, Outcome.CLIENT_GONE, censored_at_ms=20_000.0)
-    assert scene.state("a") == "half-open"
-    scene.lose("a", 20.0, Role.PROBE)
-    assert scene.state("a") == "open"
+        replica.fail("a")
+    replica.now_s += 5.0
+    start = replica.launch("a", Role.PROBE)
+    replica._end(start, Outcome.CLIENT_GONE, censored_at_ms=20_000.0)
+    assert replica.state("a") == "half-open"
+    replica.lose("a", 20.0, Role.PROBE)
+    assert replica.state("a") == "open"
 
 
 def test_what_is_in_flight_is_counted_here_and_now() -> None:
-    scene = Scene(("a", "b"))
-    scene.plan()
-    starts = [scene.launch("a") for _ in range(3)]
-    assert row_of(scene.steering.leaderboard(MODEL), "a").in_flight == 3
+    replica = VirtualReplica(("a", "b"))
+    replica.plan()
+    starts = [replica.launch("a") for _ in range(3)]
+    assert row_of(replica.steering.leaderboard(MODEL), "a").in_flight == 3
     for start in starts:
-        scene._end(start, Outcome.LOST, censored_at_ms=100.0)
-    assert row_of(scene.steering.leaderboard(MODEL), "a").in_flight == 0
+        replica._end(start, Outcome.LOST, censored_at_ms=100.0)
+    assert row_of(replica.steering.leaderboard(MODEL), "a").in_flight == 0
 
 
 @pytest.mark.parametrize(
@@ -291,18 +291,18 @@ def test_five_thousand_calls_start_no_more_extra_attempts_than_their_budget(
     budget: float, most: int, mode: Mode
 ) -> None:
     """Four providers with slow tails, in virtual time. Extras may exceed the ratio by a burst, exploring by another."""
-    scene = Scene("abcd", seed=3)
+    replica = VirtualReplica("abcd", seed=3)
     world = Random(4)
     medians_s = {"a": 0.25, "b": 0.33, "c": 0.45, "d": 0.6}
     extras = 0
     for _ in range(5000):
-        scene.now_s += world.expovariate(8.0)
-        plan = scene.plan(mode=mode, budget=budget, width=3)
+        replica.now_s += world.expovariate(8.0)
+        plan = replica.plan(mode=mode, budget=budget, width=3)
         running: list[tuple[float, str, Role, float]] = []
         for launch in plan.launches:
             if running and min(running)[0] <= launch.delay_s:
                 break
-            if not scene.permit(launch.role, budget):
+            if not replica.permit(launch.role, budget):
                 continue
             extras += launch.role not in {Role.PRIMARY, Role.FAILOVER}
             tail = 6.0 if world.random() < 0.03 else 1.0
@@ -310,47 +310,47 @@ def test_five_thousand_calls_start_no_more_extra_attempts_than_their_budget(
             running.append((launch.delay_s + ttft_s, launch.deployment, launch.role, launch.delay_s))
         ended_s, *_ = min(running)
         attempts = [
-            scene.win(name, at_s - delay_s, role) if at_s == ended_s else scene.lose(name, ended_s - delay_s, role)
+            replica.win(name, at_s - delay_s, role) if at_s == ended_s else replica.lose(name, ended_s - delay_s, role)
             for at_s, name, role, delay_s in running
         ]
-        scene.finish(*attempts)
+        replica.finish(*attempts)
     assert extras <= most
     if mode is Mode.AUTO:
         assert extras >= 0.8 * 5000 * min(budget, 1.0)
-    assert all(row.state == "ok" for row in scene.steering.leaderboard(MODEL).deployments)
+    assert all(row.state == "ok" for row in replica.steering.leaderboard(MODEL).deployments)
 
 
 def test_a_permit_is_drawn_when_an_attempt_starts_not_when_it_is_planned() -> None:
-    scene = Scene()
+    replica = VirtualReplica()
     for _ in range(100):
-        scene.plan(budget=0.1)
-    granted = sum(scene.permit(Role.HEDGE, 0.1) for _ in range(100))
+        replica.plan(budget=0.1)
+    granted = sum(replica.permit(Role.HEDGE, 0.1) for _ in range(100))
     assert granted == 20
 
 
 def test_exploring_may_overdraw_the_budget_by_a_burst_and_what_a_call_needs_is_free() -> None:
-    scene = Scene()
-    while scene.permit(Role.RACE, 0.1):
+    replica = VirtualReplica()
+    while replica.permit(Role.RACE, 0.1):
         pass
-    assert sum(scene.permit(Role.EXPLORE, 0.1) for _ in range(100)) == 20
-    assert not scene.permit(Role.HEDGE, 0.1)
-    assert all(scene.permit(role, 0.1) for role in (Role.PRIMARY, Role.FAILOVER, Role.PROBE))
+    assert sum(replica.permit(Role.EXPLORE, 0.1) for _ in range(100)) == 20
+    assert not replica.permit(Role.HEDGE, 0.1)
+    assert all(replica.permit(role, 0.1) for role in (Role.PRIMARY, Role.FAILOVER, Role.PROBE))
 
 
 def test_models_have_budgets_of_their_own() -> None:
-    scene = Scene()
-    while scene.permit(Role.RACE, 0.1):
+    replica = VirtualReplica()
+    while replica.permit(Role.RACE, 0.1):
         pass
-    assert scene.permit(Role.RACE, 0.1, model="another")
+    assert replica.permit(Role.RACE, 0.1, model="another")
 
 
 def test_the_leaderboard_tells_each_deployments_figures() -> None:
-    scene = Scene(("a", "b"))
+    replica = VirtualReplica(("a", "b"))
     for _ in range(6):
-        scene.finish(scene.win("a", 0.4, speed_tps=80.0), scene.lose("b", 0.4, Role.RACE))
-    scene.finish(scene.win("b", 0.3), scene.fail("a"))
-    scene.plan()
-    board = scene.steering.leaderboard(MODEL)
+        replica.finish(replica.win("a", 0.4, speed_tps=80.0), replica.lose("b", 0.4, Role.RACE))
+    replica.finish(replica.win("b", 0.3), replica.fail("a"))
+    replica.plan()
+    board = replica.steering.leaderboard(MODEL)
     assert [row.deployment for row in board.deployments] == ["a", "b"]
     a, b = board.deployments
     assert (a.n, a.events, a.censored, a.biased, a.in_flight) == (7, 6, 0, False, 0)
@@ -367,20 +367,20 @@ def test_the_leaderboard_tells_each_deployments_figures() -> None:
 
 
 def test_a_quantile_that_the_samples_do_not_reach_is_unknown_not_infinite() -> None:
-    scene = Scene(("a",))
+    replica = VirtualReplica(("a",))
     for _ in range(4):
-        scene.win("a", 0.2)
+        replica.win("a", 0.2)
     for _ in range(6):
-        scene.lose("a", 0.5)
-    row = row_of(scene.steering.leaderboard(MODEL), "a")
+        replica.lose("a", 0.5)
+    row = row_of(replica.steering.leaderboard(MODEL), "a")
     assert row.ttft_p50_ms is None
     assert row.events == 4
 
 
 def test_configured_models_are_listed_before_anybody_calls_them() -> None:
-    scene = Scene()
-    scene.steering.reset({"idle": ("x", "y")})
-    board = scene.steering.leaderboard("idle")
+    replica = VirtualReplica()
+    replica.steering.reset({"idle": ("x", "y")})
+    board = replica.steering.leaderboard("idle")
     assert [(row.deployment, row.n, row.ttft_p50_ms, row.decode_tps) for row in board.deployments] == [
         ("x", 0, None, None),
         ("y", 0, None, None),
@@ -388,23 +388,23 @@ def test_configured_models_are_listed_before_anybody_calls_them() -> None:
 
 
 def test_models_that_clients_named_once_are_forgotten() -> None:
-    scene = Scene(("x",))
-    scene.plan()
-    scene.fail("x", ErrorKind.NOT_FOUND)
-    scene.now_s += 700
-    scene.steering.plan("other", ("y",), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), answer_class(0))
-    scene.now_s += 30
-    scene.steering.plan("other", ("y",), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), answer_class(0))
-    assert set(scene.steering._planned) == {"other"}
-    assert set(scene.steering._learning.healths) == {"y"}
+    replica = VirtualReplica(("x",))
+    replica.plan()
+    replica.fail("x", ErrorKind.NOT_FOUND)
+    replica.now_s += 700
+    replica.steering.plan("other", ("y",), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), answer_class(0))
+    replica.now_s += 30
+    replica.steering.plan("other", ("y",), RaceSettings(), Terms(Objective.FIRST_TOKEN, 1), answer_class(0))
+    assert set(replica.steering._planned) == {"other"}
+    assert set(replica.steering._learning.healths) == {"y"}
 
 
 def test_who_nothing_is_known_of_is_tried_soon() -> None:
-    scene = Scene(("a", "b", "new"))
-    scene.warm_up(a=0.2, b=0.3)
-    tried = [launch.deployment for _ in range(100) for launch in scene.plan().launches if launch.role is Role.EXPLORE]
+    replica = VirtualReplica(("a", "b", "new"))
+    replica.warm_up(a=0.2, b=0.3)
+    tried = [launch.deployment for _ in range(100) for launch in replica.plan().launches if launch.role is Role.EXPLORE]
     assert 10 < tried.count("new") < 45
-    scene.win("new", 0.4, Role.EXPLORE)
-    scene.now_s += 1.0
-    later = [launch.role for _ in range(100) for launch in scene.plan().launches]
+    replica.win("new", 0.4, Role.EXPLORE)
+    replica.now_s += 1.0
+    later = [launch.role for _ in range(100) for launch in replica.plan().launches]
     assert later.count(Role.EXPLORE) < 10

@@ -1,0 +1,160 @@
+"""The gateway as it is measured: its command, its configuration, and the stores of production behind it."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from benchmarks.harness.behaviours import BEHAVIOURS, NAMED
+from benchmarks.harness.servers import Server, free_port, running, wait_until_listening
+
+KEY = "hs-benchmark"
+HEADERS = {"authorization": f"Bearer {KEY}"}
+PATH = "/v1/chat/completions"
+
+# A model for each way of racing: the behaviours of its deployments. One deployment is asked alone.
+RACES: Mapping[str, tuple[str, ...]] = {
+    "burst-single": ("burst",),
+    "burst-race": ("burst", "late"),
+    "first-single": ("first",),
+    "first-race": ("first", "late"),
+    "soon-single": ("soon",),
+    "soon-race": ("soon", "late"),
+    "soon-tie": ("soon", "soon-too"),
+    "three": ("soon", "late", "late-too"),
+    "paced-single": ("paced",),
+    "paced-race": ("paced", "paced-too"),
+    "crowd-single": ("crowd",),
+    "crowd-race": ("crowd", "crowd-late"),
+    "sure-race": ("burst", "never"),
+}
+_TOO = "-too"  # a second provider that behaves alike
+VERSIONS = ("1.1", "auto", "2")  # of HTTP over TLS
+_EVER = 1_000_000  # tokens: prompts of any length are raced
+
+
+class Tls(msgspec.Struct, frozen=True):
+    """How the mock is reached over TLS: straight, and from far away. ``authority`` vouches for it."""
+
+    port: int
+    far_port: int
+    authority: Path
+
+
+class Stores(msgspec.Struct, frozen=True):
+    """Where rows and standings go. Without Redis, standings stay in memory."""
+
+    database_url: str
+    redis_url: str | None = None
+
+
+def gateway_command(config: Path) -> list[str]:
+    """Return the command of the gateway installed beside this Python."""
+    return [str(Path(sys.executable).parent / "holeshot"), "serve", "--config", str(config)]
+
+
+def environment(tls: Tls | None = None) -> dict[str, str]:
+    """Return the environment of a gateway: nothing of the user's own settings, no proxy for this machine."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
+    trust = {"SSL_CERT_FILE": str(tls.authority)} if tls is not None else {}
+    return {**kept, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", **trust}
+
+
+@contextmanager
+def gateway(
+    name: str, upstream_port: int, folder: Path, stores: Stores, *, tls: Tls | None = None, workers: int = 1
+) -> Iterator[Server]:
+    """Run the gateway as its users do, ledger, leaderboard, metrics, log line and client keys on."""
+    port = free_port()
+    config = write_config(folder, upstream_port, port, stores, tls=tls, workers=workers)
+    with running(gateway_command(config), {**environment(tls), "HOLESHOT_LAME_DUCK_S": "0"}) as process:
+        wait_until_listening(process, port)
+        yield Server(name, process.pid, port, HEADERS, workers)
+
+
+def migrate(database_url: str) -> None:
+    """Make the ledger's tables."""
+    command = [sys.executable, "-m", "gateway.cli", "migrate"]
+    told = {**environment(), "HOLESHOT_DATABASE_URL": database_url}
+    subprocess.run(command, env=told, check=True, stdout=subprocess.DEVNULL)
+
+
+def write_config(
+    folder: Path, upstream_port: int, port: int, stores: Stores, *, tls: Tls | None = None, workers: int = 1
+) -> Path:
+    """Write the gateway's configuration into ``folder`` and return its path.
+
+    A provider for each behaviour of the mock, a model for each way of racing them; and, where the mock is reached over
+    TLS, both again over HTTP/1.1 and over what ALPN negotiates, which is HTTP/2; see ``over``.
+    """
+    providers, models = _over("", f"http://127.0.0.1:{upstream_port}", {})
+    for version in VERSIONS if tls is not None else ():
+        assert tls is not None
+        speaking = {"http_version": version}
+        more_providers, more_models = _over(over(version), f"https://127.0.0.1:{tls.port}", speaking)
+        providers |= more_providers | {
+            f"far{over(version)}": _provider(f"https://127.0.0.1:{tls.far_port}", NAMED) | speaking
+        }
+        models |= more_models | {
+            f"far-single{over(version)}": _model(f"far{over(version)}/burst"),
+            f"far-race{over(version)}": _model("near/near", f"far{over(version)}/late"),
+        }
+    config = {
+        "port": port,
+        "workers": workers,
+        "database_url": stores.database_url,
+        **({"redis_url": stores.redis_url} if stores.redis_url is not None else {}),
+        "spool_dir": str(folder / "spool"),
+        "log_format": "json",
+        "clients": {"benchmark": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest()}},
+        "providers": providers,
+        "models": models,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "gateway.yaml"
+    path.write_text(yaml.safe_dump(config, sort_keys=False))
+    return path
+
+
+def over(version: str) -> str:
+    """Return what models and providers that are reached over TLS have after their names."""
+    return f"-tls-{version}"
+
+
+def sqlite(folder: Path) -> Stores:
+    """Return the stores of a gateway that was given none: a file, and its own memory."""
+    return Stores(f"sqlite:///{folder / 'ledger.db'}")
+
+
+def _over(suffix: str, origin: str, speaking: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    names = [*BEHAVIOURS, *(name for race in RACES.values() for name in race if name.endswith(_TOO))]
+    providers = {f"{name}{suffix}": _provider(origin, name.removesuffix(_TOO)) | speaking for name in names}
+    models = {
+        f"{model}{suffix}": _model(*(f"{name}{suffix}/benchmark-model" for name in race))
+        for model, race in RACES.items()
+    }
+    return providers, models
+
+
+def _provider(origin: str, behaviour: str) -> dict[str, Any]:
+    return {
+        "kind": "openai_compatible",
+        "base_url": f"{origin}/{behaviour}/v1",
+        "api_key": f"sk-mock-{behaviour}-0123456789abcdef",
+    }
+
+
+def _model(*deployments: str) -> dict[str, Any]:
+    width = len(deployments)
+    if width == 1:
+        return {"deployments": list(deployments), "race": {"mode": "single"}}
+    # One extra attempt a call more than the race needs: what exploring draws must not make a measured race narrower.
+    race = {"mode": "race", "width": width, "budget": width, "max_prompt_tokens": _EVER}
+    return {"deployments": list(deployments), "race": race}

@@ -1,0 +1,56 @@
+"""The process whose instructions are counted: driver, gateway and mock upstream on one loop, one call at a time.
+
+Only the way of a call is in it: nothing is shipped, shared or looked after in the background, and the collector is off,
+so that the same code runs the same instructions. Run under a ``ticking`` clock. It obeys lines on its standard input,
+``SUBJECT WAY CALLS``, where the subject is ``gateway`` or ``direct``, the driver at the mock itself; and says ``done``.
+"""
+
+import asyncio
+import gc
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from benchmarks.harness import gateways
+from benchmarks.harness.load import Order, carry_out
+from benchmarks.harness.mock_upstream import Connection
+from benchmarks.harness.servers import Server, free_port
+from benchmarks.micro.hot_path import WAYS
+from gateway.app import Gateway
+from gateway.connections.listener import listening
+from gateway.connections.ports import bind
+from gateway.settings import load
+from gateway.watching import logs
+
+
+async def obey(folder: Path) -> None:
+    """Serve, and carry out what standard input says, until it ends."""
+    port, upstream_port = free_port(), free_port()
+    config = gateways.write_config(folder, upstream_port, port, gateways.sqlite(folder))
+    settings = load(config, {})
+    logs.configure(settings.log_level, settings.log_format)
+    loop = asyncio.get_running_loop()
+    counts: Counter[str] = Counter()
+    await loop.create_server(lambda: Connection(counts), "127.0.0.1", upstream_port)
+    async with listening(Gateway(settings), bind("127.0.0.1", port), grace_s=0.0):
+        gc.collect()
+        gc.disable()
+        gateway = Server("gateway", os.getpid(), port, gateways.HEADERS)
+        for line in sys.stdin:  # it blocks the loop, which has nothing to do until then
+            subject, name, calls = line.split()
+            question = WAYS[name].question(gateway)
+            if subject == "direct":
+                path = f"/burst{gateways.PATH}"
+                question = msgspec.structs.replace(question, port=upstream_port, path=path, launched=None)
+            await carry_out(Order(question=question, calls=int(calls), concurrency=1))
+            sys.stdout.write("done\n")
+            sys.stdout.flush()
+
+
+def main() -> None:
+    """Run in the folder given."""
+    uvloop.run(obey(Path(sys.argv[1])))

@@ -1,0 +1,147 @@
+"""What steering costs: planning a call, and each sample of the leaderboard, Redis' share of it included.
+
+    python -m benchmarks.micro.planning [calls]
+
+Microseconds, over all calls. Standings are made apart from calls, as at work: what that costs is told as well. Sixteen
+calls are always under way, so that what is in flight changes with each call, as it does at work. A sample is all that
+an attempt tells: its launch, its first token, its end, and the end of its call. With Redis, by process time, flushing
+and reading back once for 400 samples, a second's, are part of it.
+"""
+
+import asyncio
+import gc
+import sys
+import time
+from collections import deque
+from datetime import UTC, datetime
+from random import Random
+
+import msgspec
+
+from benchmarks.micro.recorded import MODEL, deployments, races
+from gateway.calls import AttemptStart, CallRecord, CallStart, Kind, Objective, Outcome, Role
+from gateway.prompt_classes import answer_class
+from gateway.settings.model import RaceSettings
+from gateway.steering.board import Board, MemoryBoard
+from gateway.steering.candidates import Terms
+from gateway.steering.constants import REFRESH_EVERY_S
+from gateway.steering.redis_board import RedisBoard, connect
+from gateway.steering.steering import Steering
+from tests.services.servers import redis_server
+
+SHORT = answer_class(0)
+
+FLEETS = (2, 3, 6, 20)
+UNDER_WAY = 16
+CALLS_PER_REFRESH = 50  # as at 500 calls a second
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+SAMPLES_PER_S = 400
+RACE = RaceSettings()
+KINDS = tuple(  # taking turns, as calls do; their answers are of many lengths
+    Kind(client=f"client-{number % 3}", tags={"variant": "b"}, prompt_tokens=50 << number, max_tokens=8 << number)
+    for number in range(8)
+)
+
+Race = tuple[CallStart, CallRecord]
+
+
+class Steered:
+    """A steering that hears of races, each ended when sixteen more have begun."""
+
+    def __init__(self, names: list[str], board: Board) -> None:
+        self.names = names
+        self.steering = Steering(board, clock=time.monotonic, unix_clock=time.time, random=Random(1))
+        self._under_way: deque[Race] = deque()
+
+    def plan(self, number: int) -> None:
+        terms = Terms(Objective.FIRST_TOKEN, prompt_tokens=812, kind=KINDS[number % len(KINDS)])
+        self.steering.plan(MODEL, self.names, RACE, terms, SHORT)
+
+    def run(self, start: CallStart, record: CallRecord) -> None:
+        self.steering.call_started(start)
+        for attempt in start.attempts:
+            self.steering.attempt_started(MODEL, attempt)
+        self._under_way.append((start, record))
+        if len(self._under_way) > UNDER_WAY:
+            self._end(*self._under_way.popleft())
+
+    def _end(self, start: CallStart, record: CallRecord) -> None:
+        steering = self.steering
+        for launched, ended in zip(start.attempts, record.attempts, strict=True):
+            if ended.outcome is Outcome.WON and ended.ttft_ms is not None:
+                steering.first_token(MODEL, SHORT, launched, ended.ttft_ms / 1000)
+            steering.attempt_ended(MODEL, SHORT, ended)
+        steering.call_finished(record)
+
+
+def in_memory(calls: int) -> None:
+    for fleet in FLEETS:
+        names = deployments(fleet)
+        made = list(races(calls, Random(1), names))
+        steered = Steered(names, MemoryBoard())
+        planned_us, heard_us = [], []
+        gc.collect()
+        gc.freeze()
+        for number, (start, plain) in enumerate(made):
+            if number % CALLS_PER_REFRESH == 0:
+                time.sleep(REFRESH_EVERY_S / 10)
+                steered.steering.refresh()
+            record = msgspec.structs.replace(plain, kind=KINDS[number % len(KINDS)])
+            began_s = time.perf_counter()
+            steered.plan(number)
+            planned_s = time.perf_counter()
+            steered.run(start, record)
+            planned_us.append((planned_s - began_s) * 1e6)
+            heard_us.append((time.perf_counter() - planned_s) / 2 * 1e6)
+        planned_us.sort()
+        p50, p99, p999 = (planned_us[int(share * calls)] for share in (0.5, 0.99, 0.999))
+        print(
+            f"{fleet:3} deployments: plan p50 {p50:5.1f}, p99 {p99:5.1f}, p99.9 {p999:5.1f} µs a call;"
+            f" board and health {sorted(heard_us)[calls // 2]:5.2f} a sample"
+        )
+
+
+def many_models(models: int, fleet: int, seconds: int = 20) -> None:
+    """Print what keeping the standings of busy models costs: each has a call in every second of simulated time."""
+    now = {"s": 0.0}
+    steering = Steering(MemoryBoard(), clock=lambda: now["s"], unix_clock=lambda: 1.8e9 + now["s"], random=Random(1))
+    names, random, spent_s = deployments(fleet), Random(2), 0.0
+    for tick in range(seconds * 10):
+        now["s"] += REFRESH_EVERY_S
+        for model in range(tick % 10, models, 10):
+            tokens = int(random.lognormvariate(6.7, 1.2))
+            steering.plan(str(model), names, RACE, Terms(Objective.FIRST_TOKEN, tokens), SHORT)
+            start = AttemptStart(f"{tick}.{model}", 1, EPOCH, Role.PRIMARY, "p", random.choice(names), 0.0)
+            steering.attempt_started(str(model), start)
+            steering.first_token(str(model), SHORT, start, random.lognormvariate(-1.0, 0.4))
+        before_s = time.process_time()
+        steering.refresh()
+        spent_s += time.process_time() - before_s
+    print(f"{models} models of {fleet} deployments: {spent_s / seconds:.1%} of a core to keep their standings")
+
+
+async def with_redis(url: str) -> None:
+    names = deployments(6)
+    board = RedisBoard(connect(url), unix_clock=time.time)
+    steered = Steered(names, board)
+    made = list(races(SAMPLES_PER_S // 2, Random(1), names))
+    shared = []
+    for _ in range(20):
+        before_s = time.process_time()
+        for start, record in made:
+            steered.run(start, record)
+        await board.sync()
+        shared.append(time.process_time() - before_s)
+    await board.close()
+    print(f"  6 deployments: board, health and Redis {sorted(shared)[5] / SAMPLES_PER_S * 1e6:5.2f} µs a sample")
+
+
+def main() -> None:
+    in_memory(int(sys.argv[1]) if len(sys.argv) > 1 else 20_000)
+    many_models(200, 20)
+    with redis_server() as url:
+        asyncio.run(with_redis(url))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Where time and memory go: flame graphs, counted functions, the memory of an open stream."""

@@ -1,0 +1,153 @@
+"""Where the gateway spends its time, sampled from outside while it works: flame graphs, and the dearest functions.
+
+Writes WAY.svg and WAY.txt for each way through the gateway to ``var/profile``. py-spy sees C functions too, and slows
+the gateway little; ``hot_spots.py`` counts exactly how often each Python function runs.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.harness import installing, load
+from benchmarks.harness.installing import UnavailableError
+from benchmarks.harness.load import Order
+from benchmarks.harness.measured_servers import measured_servers
+from benchmarks.harness.processes import prepare
+from benchmarks.harness.servers import ROOT, Server
+from benchmarks.micro.hot_path import WAYS
+from benchmarks.profiling.flame_graph import Stacks, drawn
+
+PY_SPY = "py-spy==0.4.3"
+PROFILES = ROOT / "var" / "profile"
+CONCURRENCY = 16
+REHEARSAL_CALLS = 300
+RATE_HZ = 400
+SECONDS = 10
+LONGER = 2.0  # than it is looked at: py-spy takes a while to begin, and the sampled gateway is slower
+ROWS = 40
+_LOOP = "uv_run"  # what is called from outside of it is the same in every sample
+_WAITING = frozenset({"PyThread_acquire_lock_timed", "epoll_wait", "epoll_pwait"})
+
+
+class Share(msgspec.Struct, frozen=True):
+    """A function, and the shares of all samples in which it ran itself, and in which it was under way."""
+
+    own: float
+    whole: float
+    where: str
+
+
+def record(py_spy: Path, way: str, server: Server, seconds: int) -> Stacks:
+    """Sample the gateway on that way.
+
+    Raises:
+        UnavailableError: py-spy cannot look into it.
+
+    """
+    question = WAYS[way].question(server)
+    rehearsal = load.run(Order(question=question, calls=REHEARSAL_CALLS, concurrency=CONCURRENCY))
+    calls = int(REHEARSAL_CALLS / rehearsal.wall_s * seconds * LONGER)
+    with tempfile.NamedTemporaryFile("r", suffix=".stacks") as output:
+        command = [str(py_spy), "record", "--pid", str(server.pid), "--native", "--format", "raw"]
+        command += ["--output", output.name, "--rate", str(RATE_HZ), "--duration", str(seconds)]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as spy:
+            load.run(Order(question=question, calls=calls, concurrency=CONCURRENCY))
+            _, words = spy.communicate()
+        if spy.returncode:
+            raise UnavailableError(f"py-spy failed: {words.strip()}")
+        return folded(Path(output.name).read_text().splitlines())
+
+
+def folded(lines: Iterable[str]) -> Stacks:
+    """Return what py-spy writes, ``outermost;…;innermost COUNT`` a line, from the event loop on.
+
+    What waits is left out: threads without work, and the loop itself.
+    """
+    stacks: Counter[tuple[str, ...]] = Counter()
+    for line in lines:
+        stack, _, samples = line.rpartition(" ")
+        frames = tuple(_without_line(frame) for frame in stack.split(";"))
+        names = [frame.partition(" (")[0] for frame in frames]
+        if _WAITING.isdisjoint(names):
+            began = names.index(_LOOP) if _LOOP in names else 0
+            stacks[frames[began:]] += int(samples)
+    return stacks
+
+
+def shares(stacks: Stacks) -> list[Share]:
+    """Return the functions of stacks, the dearest by own time first."""
+    own: Counter[str] = Counter()
+    whole: Counter[str] = Counter()
+    for frames, samples in stacks.items():
+        own[frames[-1]] += samples
+        for frame in set(frames):
+            whole[frame] += samples
+    total = own.total() or 1
+    found = (Share(own[frame] / total, count / total, frame) for frame, count in whole.items())
+    return sorted(found, key=lambda share: (-share.own, -share.whole, share.where))
+
+
+def summary(found: list[Share]) -> Iterator[str]:
+    """Yield the lines of a text: the dearest functions by themselves, and with all they call."""
+    yield f"{'own':>7} {'whole':>7}  function"
+    for share in found[:ROWS]:
+        yield f"{share.own:7.1%} {share.whole:7.1%}  {share.where}"
+    yield ""
+    yield "by whole time"
+    for share in sorted(found, key=lambda share: -share.whole)[:ROWS]:
+        yield f"{share.own:7.1%} {share.whole:7.1%}  {share.where}"
+
+
+def _without_line(frame: str) -> str:
+    """Return ``name (path)``: samples of one function are one, wherever in it they fell."""
+    name, bracket, place = frame.rpartition(" (")
+    if not bracket:
+        return frame
+    path = place.rstrip(")").rpartition(":")[0] or place.rstrip(")")
+    return f"{name} ({path.rpartition('site-packages/')[2]})"
+
+
+def run(ways: list[str], seconds: int) -> None:
+    """Record all of ``ways``.
+
+    Raises:
+        UnavailableError: py-spy cannot be had, or cannot look into the gateway.
+
+    """
+    py_spy = installing.python_tool("py-spy", PY_SPY) / "py-spy"
+    with tempfile.TemporaryDirectory(prefix="holeshot-profile-") as name, measured_servers(Path(name)) as servers:
+        for way in ways:
+            print(f"recording {way}", file=sys.stderr, flush=True)
+            stacks = record(py_spy, way, servers["gateway"], seconds)
+            lines = list(summary(shares(stacks)))
+            PROFILES.mkdir(parents=True, exist_ok=True)
+            (PROFILES / f"{way}.svg").write_text(drawn(stacks, f"{way}: all that the gateway did"))
+            (PROFILES / f"{way}.txt").write_text("\n".join(lines) + "\n")
+            print(f"{way}, see {PROFILES.relative_to(ROOT)}/{way}.svg and .txt")
+            print("\n".join(lines[:16]))
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.profiling.flames", description=__doc__)
+    parser.add_argument("way", nargs="*", help=f"any of {', '.join(WAYS)}; all without")
+    parser.add_argument("--seconds", type=int, default=SECONDS, help=f"of each recording [default: {SECONDS}]")
+    arguments = parser.parse_args()
+    for way in arguments.way:
+        if way not in WAYS:
+            parser.error(f"there is no way {way!r}: {', '.join(WAYS)}")
+    prepare(parser)
+    try:
+        run(arguments.way or list(WAYS), arguments.seconds)
+    except UnavailableError as error:
+        sys.exit(f"broken: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Many streams at the same time, each at a reading pace: cores, memory, and the first token when all come at once."""
+
+from collections.abc import Iterator
+from statistics import median
+
+import msgspec
+
+from benchmarks.harness import gateways, load, procfs
+from benchmarks.harness.answers import TOKENS
+from benchmarks.harness.behaviours import BEHAVIOURS
+from benchmarks.harness.caller import Question
+from benchmarks.harness.cpu_meter import metered
+from benchmarks.harness.figures import Row, quantile, row, skipped
+from benchmarks.harness.gateways import over
+from benchmarks.harness.load import LoadError, Order
+from benchmarks.harness.measured_servers import MeasuredServers
+from benchmarks.harness.nginx import Missing
+from benchmarks.harness.servers import Server, count
+from benchmarks.speed.measuring import Effort
+
+NAME = "crowd"
+ROUNDS = 3
+TOKENS_PER_S = 20
+STREAM_S = BEHAVIOURS["crowd"].whole_s(TOKENS)
+
+
+class Promise(msgspec.Struct, frozen=True):
+    """What 1,000 streams may take; more streams that much more. ``ttft`` is p99 against the upstream's own."""
+
+    cores: float | None
+    mb: float
+    ttft: float | None
+
+
+class Crowd(msgspec.Struct, frozen=True):
+    """So many streams through a measured server."""
+
+    name: str
+    server: str
+    streams: int = 1000
+    path: str = gateways.PATH
+    model: str = "benchmark-model"
+    launched: int | None = None
+    promise: Promise | None = None
+
+    @property
+    def title(self) -> str:
+        """What its rows begin with."""
+        return f"{self.streams:,} streams at {TOKENS_PER_S} tok/s, {self.name}"
+
+
+CROWDS = (
+    Crowd("nginx", "nginx", path=f"/crowd{gateways.PATH}"),
+    Crowd("pass-through", "pass-through", path=f"/crowd{gateways.PATH}"),
+    Crowd("race", "crowded", model="crowd-race", launched=2, promise=Promise(0.55, 40, 1.8)),
+    Crowd("race", "crowded", streams=2000, model="crowd-race", launched=2, promise=Promise(0.55, 40, 1.8)),
+    Crowd(
+        "race over TLS, HTTP/2",
+        "crowded over HTTP/2",
+        model=f"crowd-race{over('auto')}",
+        launched=2,
+        promise=Promise(None, 40, None),
+    ),
+    Crowd(
+        "race over TLS, HTTP/1.1",
+        "crowded over HTTP/1.1",
+        model=f"crowd-race{over('1.1')}",
+        launched=2,
+        promise=Promise(None, 100, None),
+    ),
+)
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One crowd. ``others_cores``: what the load generator and the mock upstream took, which share the other core.
+
+    Cores are CPU seconds per second that the streams should take: who is late does not look cheaper for it.
+    """
+
+    cores: float
+    peak_mb: float
+    ttft_p50_ms: float
+    ttft_p99_ms: float
+    others_cores: float
+    cut_share: float
+
+
+def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
+    """Measure, after a rehearsal; the servers take turns. One that does not carry its crowd is a row that says so."""
+    direct = Crowd("direct", "upstream", path=f"/crowd{gateways.PATH}")
+    idle_mb: dict[str, float] = {}
+    samples: dict[Crowd, list[Sample]] = {}
+    for crowd in (direct, *CROWDS):
+        try:
+            server = measured[crowd.server]
+        except Missing as missing:
+            yield skipped(crowd.title, missing)
+            continue
+        if crowd.server not in idle_mb:
+            idle_mb[crowd.server] = _idle_mb(crowd, server)
+        samples[crowd] = []
+    turns = 1 if effort.quick else ROUNDS
+    for number in range(turns + 1):
+        for crowd, taken in list(samples.items()):
+            effort.say(f"{NAME}: round {number} of {turns}, {crowd.streams:,} through {crowd.name}")
+            try:
+                taken.append(_gather(crowd, measured[crowd.server], measured))
+            except LoadError as error:
+                del samples[crowd]
+                yield Row(title=f"{crowd.title}: broken", value=None, broken=True, detail=str(error))
+        if number == 0:  # the rehearsal
+            for taken in samples.values():
+                taken.clear()
+    base_ms = median(sample.ttft_p99_ms for sample in samples.pop(direct))
+    for crowd, taken in samples.items():
+        yield from _told(crowd, taken, idle_mb[crowd.server], base_ms)
+
+
+def _idle_mb(crowd: Crowd, server: Server) -> float:
+    """Return the memory of a server that has made one short call, for what is only loaded then."""
+    question = _question(crowd, server)
+    short = msgspec.structs.replace(
+        question, path=question.path.replace(NAME, "burst"), model=question.model.replace(NAME, "burst")
+    )
+    load.run(Order(question=short, calls=1, concurrency=1))
+    server.settle()
+    return procfs.memory_mb(server.pid)
+
+
+def _question(crowd: Crowd, server: Server) -> Question:
+    return Question(
+        port=server.port,
+        path=crowd.path,
+        model=crowd.model,
+        streamed=True,
+        headers=server.headers,
+        launched=crowd.launched,
+    )
+
+
+def _gather(crowd: Crowd, server: Server, measured: MeasuredServers) -> Sample:
+    question = _question(crowd, server)
+    server.settle()
+    upstream = measured.upstream
+    procfs.forget_peak(server.pid)
+    cut = count(upstream, "cut_before_first_byte")
+    upstream_before_s = procfs.cpu_s(upstream.pid)
+    with metered(server) as spent:
+        outcome = load.run(Order(question=question, calls=crowd.streams, concurrency=crowd.streams, together=True))
+    return Sample(
+        cores=spent.cpu_s / STREAM_S,
+        peak_mb=procfs.peak_mb(server.pid),
+        ttft_p50_ms=quantile(outcome.latencies_ms, 0.5),
+        ttft_p99_ms=quantile(outcome.latencies_ms, 0.99),
+        others_cores=(procfs.cpu_s(upstream.pid) - upstream_before_s + outcome.cpu_s) / STREAM_S,
+        cut_share=(count(upstream, "cut_before_first_byte") - cut) / crowd.streams,
+    )
+
+
+def _told(crowd: Crowd, samples: list[Sample], idle_mb: float, base_ms: float) -> Iterator[Row]:
+    title = crowd.title
+    promise, scale = crowd.promise, crowd.streams / 1000
+    others = median(sample.others_cores for sample in samples)
+    cores = row(
+        f"{title}: cores",
+        [sample.cores for sample in samples],
+        "",
+        at_most=promise.cores * scale if promise is not None and promise.cores is not None else None,
+        detail=f"upstream and load generator together {others:.2f}",
+    )
+    grown = row(
+        f"{title}: memory over idle",
+        [sample.peak_mb - idle_mb for sample in samples],
+        "MB",
+        at_most=promise.mb * scale if promise is not None else None,
+        detail=f"idle {idle_mb:.0f} MB",
+    )
+    cut = median(sample.cut_share for sample in samples)
+    ttft = row(
+        f"{title}: TTFT p99 / upstream's",
+        [sample.ttft_p99_ms / base_ms for sample in samples],
+        "x",
+        at_most=promise.ttft * scale if promise is not None and promise.ttft is not None else None,
+        detail=(
+            f"{median(sample.ttft_p99_ms for sample in samples):.0f} / {base_ms:.0f} ms, p50 "
+            f"{median(sample.ttft_p50_ms for sample in samples):.0f} ms"
+            + (f"; losers cut before their first byte: {cut:.1%}" if crowd.launched == 2 else "")
+        ),
+    )
+    yield from (cores, grown, ttft)

@@ -1,0 +1,206 @@
+"""A real gateway on loopback, served as in production, in front of scripted providers."""
+
+import asyncio
+import io
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import aiohttp
+import openai
+import yaml
+
+from gateway.app import Gateway
+from gateway.connections.connections import Connections
+from gateway.connections.listener import listening
+from gateway.connections.ports import bind
+from gateway.prompt_classes import MeasuredApi, answer_class
+from gateway.runtime import Runtime
+from gateway.settings import Settings, load
+from gateway.settings.model import RaceSettings
+from gateway.steering.constants import EXPLORE_NEW_SHARE
+from gateway.steering.evidence import event
+from gateway.steering.tally import event_field
+from providers.simulator.script import Gate, Step, answer
+from providers.simulator.scripted import ScriptedProvider
+
+MODEL = "llama"  # the one model, with a deployment at every provider
+PROMPT: Sequence[Any] = ({"role": "user", "content": "Say hello."},)
+PATIENCE_S = 20.0  # a test that waits longer than this waits for what will not come
+
+
+class Incurious(Random):
+    """Randomness that never explores nor audits: some calls would run otherwise than their test counts on."""
+
+    def random(self) -> float:
+        return max(EXPLORE_NEW_SHARE, RaceSettings().audit_share, super().random())
+
+
+class RunningGateway:
+    """What a test has in its hands: the gateway, its providers, and clients of it."""
+
+    def __init__(
+        self,
+        *,
+        gateway: Gateway,
+        connections: Connections,
+        config: dict[str, Any],
+        folder: Path,
+        url: str,
+        providers: Mapping[str, ScriptedProvider],
+        http: aiohttp.ClientSession,
+        sdk: openai.AsyncOpenAI,
+    ) -> None:
+        self.gateway = gateway
+        self.connections = connections
+        self.config = config
+        self.folder = folder
+        self.url = url
+        self.providers = providers
+        self.http = http
+        self.sdk = sdk
+
+    def __getitem__(self, provider: str) -> ScriptedProvider:
+        return self.providers[provider]
+
+    @property
+    def requests(self) -> int:
+        """How many requests reached any provider."""
+        return sum(provider.counts.requests for provider in self.providers.values())
+
+    def post(self, body: Any = None, /, path: str = "/v1/chat/completions", **options: Any) -> Any:
+        """Post ``body``: JSON, or these very bytes."""
+        if isinstance(body, bytes | io.BytesIO):
+            options["headers"] = {"content-type": "application/json", **options.get("headers", {})}
+            return self.http.post(self.url + path, data=body, **options)
+        return self.http.post(self.url + path, json=body, **options)
+
+    def chat(self, headers: Mapping[str, str] | None = None, **fields: Any) -> Any:
+        """Ask for a chat completion: ``async with running.chat(stream=True) as response``."""
+        return self.post(chat_body(**fields), headers=headers or {})
+
+    def get(self, path: str, **options: Any) -> Any:
+        return self.http.get(self.url + path, **options)
+
+    def prefer(self, *providers: str) -> None:
+        """Teach the leaderboard who is fast, in this order and in every way, so that the next plan is known."""
+        for place, name in enumerate(providers):
+            deployment = f"{name}/m"
+            samples = {event_field(deployment, answer_class(size), 0.02 * 4**place): 50.0 for size in range(3)}
+            samples[event(deployment, MeasuredApi.ANSWERS, 0, 0.02 * 4**place)] = (
+                50.0  # the policy's own; the others are published
+            )
+            samples |= {f"{deployment}|tok": 1000.0, f"{deployment}|sec": 0.1 * 10.0**place}
+            self.gateway.steering._board.add(MODEL, samples, time.time())
+
+    def answer_once_all_are_asked(self) -> None:
+        """Have no provider answer before every one has its request: a loser may be cut before it was sent any."""
+        gates = [Gate(provider.requested) for provider in self.providers.values()]
+        for provider in self.providers.values():
+            provider.script = [*gates, *answer("Hello")]
+
+    async def rows(self, query: str) -> list[dict[str, Any]]:
+        """Return what the ledger in SQLite answers once all that was recorded is in it."""
+        await self.gateway.ledger.flush()
+        with closing(sqlite3.connect(self.folder / "holeshot.db")) as connection:
+            connection.row_factory = sqlite3.Row
+            return [dict(row) for row in connection.execute(query)]
+
+    async def call(self) -> dict[str, Any]:
+        """Return the row of the only call there was."""
+        [row] = await self.rows("select * from calls")
+        return row
+
+    async def outcomes(self) -> dict[str, str]:
+        """Return how the attempts ended, by provider."""
+        return {row["provider"]: row["outcome"] for row in await self.rows("select provider, outcome from attempts")}
+
+
+Serve = Callable[..., AbstractAsyncContextManager[RunningGateway]]  # the fixture ``serve``
+
+
+def configuration(folder: Path, base_urls: Mapping[str, str], **settings: Any) -> dict[str, Any]:
+    """Return a configuration that races everybody at once; ``settings`` are laid over it, sections merged."""
+    config: dict[str, Any] = {
+        "database_url": f"sqlite:///{folder / 'holeshot.db'}",
+        "spool_dir": str(folder / "spool"),
+        "replica": "here",
+        "port": 0,
+        "log_format": "json",
+        "lame_duck_s": 0,  # nobody balances
+        "providers": {name: {"base_url": url, "api_key": f"upstream-{name}-secret"} for name, url in base_urls.items()},
+        "models": {
+            MODEL: {
+                "deployments": [f"{name}/m" for name in base_urls],
+                "race": {"mode": "race", "width": max(1, len(base_urls))},
+            }
+        },
+    }
+    return _merged(config, settings)
+
+
+def chat_body(**fields: Any) -> dict[str, Any]:
+    """Return the body of a chat completion with ``fields``."""
+    return {"model": MODEL, "messages": list(PROMPT), **fields}
+
+
+def single() -> dict[str, Any]:
+    """Return the settings that ask one provider after the other."""
+    return {"models": {MODEL: {"race": {"mode": "single"}}}}
+
+
+def write(config: Mapping[str, Any], folder: Path) -> Path:
+    """Write the configuration file and return its path."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "gateway.yaml"
+    path.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
+    return path
+
+
+def read(config: Mapping[str, Any], folder: Path) -> Settings:
+    """Return the settings as the command line would read them."""
+    return load(write(config, folder), {})
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, scripts: Mapping[str, Sequence[Step] | None], *, key: str = "unused", **settings: Any
+) -> AsyncIterator[RunningGateway]:
+    """Serve a gateway with one provider for each script (None: an ordinary answer), until the block ends."""
+    async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
+        providers = {
+            name: await stack.enter_async_context(ScriptedProvider(script)) for name, script in scripts.items()
+        }
+        config = configuration(folder, {name: each.base_url for name, each in providers.items()}, **settings)
+        gateway = Gateway(read(config, folder), Runtime(random=Incurious()))
+        await gateway.start()
+        stack.push_async_callback(gateway.close)
+        sock = bind("127.0.0.1", 0)
+        connections = await stack.enter_async_context(listening(gateway, sock, grace_s=1.0))
+        url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        sdk = await stack.enter_async_context(
+            openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=PATIENCE_S)
+        )
+        yield RunningGateway(
+            gateway=gateway,
+            connections=connections,
+            config=config,
+            folder=folder,
+            url=url,
+            providers=providers,
+            http=http,
+            sdk=sdk,
+        )
+
+
+def _merged(lower: dict[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(lower)
+    for name, value in upper.items():
+        below = result.get(name)
+        result[name] = _merged(below, value) if isinstance(below, dict) and isinstance(value, Mapping) else value
+    return result
