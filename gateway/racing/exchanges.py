@@ -55,6 +55,8 @@ async def reading(exchange: Exchange, *, until: asyncio.Future[None]) -> AsyncIt
         if not read.done():
             read.cancel()
             await asyncio.wait({read})
+        if not read.cancelled():
+            read.exception()  # of an exchange that was dropped meanwhile: nobody else looks at it
 
 
 async def drain(exchange: Exchange, loop: asyncio.AbstractEventLoop) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from gateway.calls import AttemptRecord, CallRecord, Outcome, Role
 from gateway.racing.grid import EXTRA_ROLES
+from gateway.racing.hold import HOLD_MAX_S
 from providers.errors import ErrorKind
 from tests.schedules.clients import Seen
 from tests.schedules.providers import DONE, NEVER_S, Asked, complete
@@ -278,6 +279,22 @@ def the_last_token_wins_nothing_it_should_not(evidence: Evidence) -> Iterator[st
                 yield f"call {call.id}: {late}, and it was won at {call.ttft_ms} ms"
 
 
+def nobody_is_held_for_longer_than_it_can_gain(evidence: Evidence) -> Iterator[str]:
+    for call_id, task in evidence.witness.begun_by.items():
+        call = evidence.store.calls.get(call_id)
+        winner = None if call is None else _winner(call)
+        if call is None or winner is None or call.ttft_ms is None or winner.token_ms is None:
+            continue
+        held_ms = call.ttft_ms - winner.launch_offset_ms - winner.token_ms
+        gains_s = [0.0]
+        for model, plan in evidence.steering.plans.get(task, ()):
+            known = plan.decode_s
+            if model == winner.model and winner.deployment in known:
+                gains_s.append(known[winner.deployment] - min(known.values()))
+        if held_ms > 1000 * min(HOLD_MAX_S, max(gains_s)) + MS:
+            yield f"call {call_id}: {winner.deployment} was held for {held_ms} ms, to gain {max(gains_s)} s"
+
+
 CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     nothing_is_left,
     nothing_crashed,
@@ -290,6 +307,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     the_budget_is_as_recounted,
     the_board_is_as_recounted,
     the_last_token_wins_nothing_it_should_not,
+    nobody_is_held_for_longer_than_it_can_gain,
 )
 
 

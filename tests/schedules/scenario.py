@@ -82,6 +82,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     keepalive_s: float | None = None
     behaviours: dict[str, tuple[Behaviour, ...]] = {}  # by provider, in turn
     clients: tuple[Client, ...] = ()
+    remembered: dict[str, tuple[float, float]] = {}  # by provider: TTFT in seconds and tok/s, as the ledger knows them
     reloads: tuple[float, ...] = ()  # each takes a provider away, or brings it back with other limits
     shutdown_s: float | None = None  # None: when all is over
     grace_s: float = 1.0
@@ -99,7 +100,7 @@ def read(text: str) -> Scenario:
 def drawn(seed: int) -> Scenario:
     """Return the scenario of a seed."""
     dice = Random(seed)
-    calm = dice.random() < 0.15
+    calm, knows = dice.random() < 0.15, dice.random() < 0.5
     return Scenario(
         seed=seed,
         shuffle=dice.choice((0.0, 0.1, 0.5, 1.0, 1.0)),
@@ -112,6 +113,11 @@ def drawn(seed: int) -> Scenario:
             for name in PROVIDERS
         },
         clients=tuple(_client(dice) for _ in range(dice.choice((1, 1, 2, 3, 4, 6)))),
+        remembered={
+            name: (dice.choice((0.02, 0.1, 0.5)), dice.choice((5.0, 30.0, 300.0)))
+            for name in PROVIDERS
+            if knows and dice.random() < 0.8
+        },
         reloads=tuple(sorted(dice.random() * 2 for _ in range(dice.choice((0, 0, 0, 1, 2))))),
         shutdown_s=dice.random() * 2 if dice.random() < 0.15 else None,
         grace_s=dice.choice((0.0, 0.05, 1.0)),

@@ -35,6 +35,8 @@ from gateway.runtime import Runtime
 from gateway.settings import Settings
 from gateway.settings.loader import load
 from gateway.settings.model import ProviderSettings, RaceSettings
+from gateway.steering.constants import FIRST_EDGE_S
+from gateway.steering.histogram import bucket
 from gateway.steering.planner import Launch, Plan
 from providers.catalog import Vendor, load_catalog
 from tests.schedules.clients import SimulatedClient
@@ -42,6 +44,7 @@ from tests.schedules.loop import ShuffledLoop
 from tests.schedules.providers import Simulated, SimulatedUpstream
 from tests.schedules.scenario import MODEL, OTHER_MODEL, PROVIDERS, SPARE_MODEL, VECTORS, VOICE, Scenario
 
+FIRST_TPS = 10.0  # tok/s at which the buckets of speeds begin
 UNIX_S = 1_800_000_000.0
 WATCHED: tuple[type, ...] = (Race, Relay, Attempt)  # none may outlive its call
 TTFT_S, STALL_S, TOTAL_S = 1.5, 1.0, 20.0
@@ -51,11 +54,12 @@ IDLE_S = 40.0  # after the last call: audited losers end, rows are shipped
 class MemoryStore:
     """SQL, as far as the ledger sees it: keeps the first of what has the same id."""
 
-    def __init__(self) -> None:
+    def __init__(self, sums: list[HourlySum]) -> None:
         self.calls: dict[str, CallRecord] = {}
         self.attempts: dict[str, AttemptRecord] = {}
         self.twice: list[str] = []  # ids of rows that came more than once
         self.begun = 0  # calls that began and did not end
+        self._sums = sums
         self.closed = False
 
     async def insert(self, entries: Sequence[Entry], kept_since: Mapping[str, datetime]) -> int:
@@ -81,7 +85,7 @@ class MemoryStore:
         return None
 
     async def remembered(self, now: datetime) -> list[HourlySum]:
-        return []
+        return self._sums
 
     async def aclose(self) -> None:
         self.closed = True
@@ -165,7 +169,7 @@ class Evidence:
         self.providers = {name: Simulated(name, scenario.behaviours.get(name, ()), loop) for name in PROVIDERS}
         self.upstreams: list[SimulatedUpstream] = []
         self.clients = [SimulatedClient(number, plan, loop) for number, plan in enumerate(scenario.clients)]
-        self.store = MemoryStore()
+        self.store = MemoryStore(remembered(scenario))
         self.left: list[str] = []  # tasks, timers, files, objects that outlived the gateway
         self.crashes: list[str] = []
         self.gateway: Gateway
@@ -174,6 +178,9 @@ class Evidence:
         self.seats: dict[str, tuple[int, int]] = {}  # taken and waiting at the end, by deployment
         self.board: dict[str, dict[str, dict[str, float]]] = {}  # what is published, by model and deployment
         self.budget_left: dict[str, float] = {}
+        self.state = ""  # of the first provider's deployment, as the leaderboard has it at the end
+        self.warnings: list[str] = []  # events of the log
+        self.metrics = ""  # the page, at the end
         self.limits: list[dict[str, int]] = []  # max_in_flight of each configuration there was
 
 
@@ -205,6 +212,7 @@ def run(scenario: Scenario, *, collect: bool = False) -> Evidence:
         if collect:
             gc.collect()
         evidence.left += [f"object {each!r}" for each in alive()]
+        evidence.warnings = [entry["event"] for entry in logs if entry["log_level"] in {"warning", "error"}]
         evidence.crashes += [str(entry) for entry in logs if "exc_info" in entry or entry["event"] in CRASHES]
     if len(after := open_files()) > len(files):
         evidence.left.append(f"files {sorted(set(after) - set(files))}")
@@ -244,6 +252,7 @@ async def _life(scenario: Scenario, evidence: Evidence, folder: Path, loop: Shuf
         await asyncio.gather(*rest)
     finally:
         await gateway.close()
+    evidence.metrics = (await gateway.metrics.render())[0].decode()
     for name, line in context.services.seats.lines.items():
         evidence.seats[name] = (line.taken, len(line.waiting))
     for model in (MODEL, OTHER_MODEL, SPARE_MODEL):
@@ -252,6 +261,8 @@ async def _life(scenario: Scenario, evidence: Evidence, folder: Path, loop: Shuf
             row.deployment: {name: getattr(row, name) for name in ("n", "events", "censored", "rate_limited")}
             for row in gateway.steering.leaderboard(model).deployments
         }
+    rows = gateway.steering.leaderboard(MODEL).deployments
+    evidence.state = next((row.state or "" for row in rows if row.deployment.startswith(PROVIDERS[0])), "")
 
 
 async def _play(
@@ -343,6 +354,19 @@ def _limits(settings: Settings) -> dict[str, int]:
             if each.max_in_flight is not None:
                 limits[each.name] = each.max_in_flight
     return limits
+
+
+def remembered(scenario: Scenario) -> list[HourlySum]:
+    """Return what SQL knows of the hours before."""
+    sums = []
+    for provider, (ttft_s, tps) in scenario.remembered.items():
+        for model in (MODEL, OTHER_MODEL):
+            measured = {"ttft": bucket(ttft_s), "tps": bucket(tps / FIRST_TPS * FIRST_EDGE_S), "n": 0}
+            sums += [
+                HourlySum(model, f"{provider}/{model}", 0, UNIX_S - 5400, metric, number, 200.0)
+                for metric, number in measured.items()
+            ]
+    return sums
 
 
 def _task_name() -> str:

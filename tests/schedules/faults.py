@@ -1,0 +1,246 @@
+"""Every fault by its name, and what is seen of it: by the client, in the ledger, by the operator.
+
+``python -m tests.schedules.faults`` writes docs/faults.md: each line of its tables is what a whole gateway did in
+virtual time, not what somebody remembers.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from tests.schedules.checks import wrong
+from tests.schedules.providers import NEVER_S
+from tests.schedules.scenario import PROVIDERS, Ask, Behaviour, Client, Scenario
+from tests.schedules.simulation import Evidence, run
+
+PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+WELL = Behaviour(opens_s=0.01, first_s=0.05, gap_s=0.02, tokens=4)
+FIRST, *OTHERS = PROVIDERS  # the one that is asked first, as it is known to be fastest
+STREAM, WHOLE = Ask(), Ask(stream=False)
+WARNINGS = frozenset({"warning", "error", "critical"})
+PASSED = re.compile(r"<([a-z]+)\d+:\d+>")
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault, and where it strikes."""
+
+    first: Behaviour = WELL  # of the provider that is asked first
+    others: Behaviour = WELL
+    ask: Ask = STREAM
+    client: Callable[[Client], Client] = lambda client: client
+    whole: Callable[[Scenario], Scenario] = lambda scenario: scenario
+
+    def scenario(self) -> Scenario:
+        """Return it as one call."""
+        return self.whole(
+            Scenario(
+                seed=1,
+                race={"mode": "single"},
+                behaviours={FIRST: (self.first,), **dict.fromkeys(OTHERS, (self.others,))},
+                remembered={FIRST: (0.02, 100.0), **dict.fromkeys(OTHERS, (0.5, 30.0))},
+                clients=(self.client(Client(at_s=0.1, asks=(self.ask,))),),
+            )
+        )
+
+
+def refuses(kind: str, **more: object) -> Behaviour:
+    """Return a provider that refuses a request."""
+    return replace(WELL, refusal=kind, **more)
+
+
+def everybody(behaviour: Behaviour, **more: object) -> Fault:
+    """Return a fault of all providers."""
+    return Fault(first=behaviour, others=behaviour, **more)  # type: ignore[arg-type] # fields of a fault
+
+
+HANGS, SILENT = replace(WELL, opens_s=NEVER_S), replace(WELL, stalls_at=0)
+RESETS, STALLS, GARBLES = replace(WELL, breaks_at=3), replace(WELL, stalls_at=3), replace(WELL, lie="garbage")
+LEAVES_EARLY = Fault(client=lambda client: replace(client, leaves_s=0.02))
+
+FAULTS: Mapping[str, Mapping[str, Fault]] = {
+    "Before the first token": {
+        "a provider refuses the connection": Fault(first=refuses("connect_error")),
+        "a provider cannot be reached in time": Fault(first=refuses("connect_timeout")),
+        "a provider answers 500": Fault(first=refuses("server_error")),
+        "a provider answers 429 with retry-after": Fault(first=refuses("rate_limited", retry_after_s=5.0)),
+        "a provider refuses the key": Fault(first=refuses("provider_auth")),
+        "a provider does not know the model": Fault(first=refuses("not_found")),
+        "a provider calls the request wrong": Fault(first=refuses("bad_request")),
+        "all providers call the request wrong": everybody(refuses("bad_request")),
+        "a provider accepts the request and sends nothing": Fault(first=HANGS),
+        "a provider sends headers and nothing else": Fault(first=SILENT),
+        "a provider answers with HTML": Fault(first=replace(WELL, lie="html")),
+        "a provider answers with nothing": Fault(first=replace(WELL, lie="empty")),
+        "a provider sends an error as its first event": Fault(first=replace(WELL, lie="error_event")),
+        "a connection breaks before the first token": Fault(first=replace(WELL, breaks_at=1)),
+        "this machine is short of descriptors": everybody(refuses("local_resources")),
+    },
+    "After the first token": {
+        "a streamed answer breaks off": Fault(first=RESETS),
+        "a streamed answer stalls": Fault(first=STALLS),
+        "a streamed answer holds what is no JSON": Fault(first=GARBLES),
+        "an answer that is not streamed breaks off": Fault(first=RESETS, ask=WHOLE),
+        "an answer that is not streamed stalls": Fault(first=STALLS, ask=WHOLE),
+        "an answer ends without a finish reason": Fault(first=replace(WELL, lie="no_finish", done=False)),
+        "an answer ends without its end": Fault(first=replace(WELL, done=False)),
+        "an answer reports no usage": Fault(first=replace(WELL, usage=False)),
+    },
+    "Everywhere at once": {
+        "every provider answers 500": everybody(refuses("server_error")),
+        "every provider answers 429": everybody(refuses("rate_limited", retry_after_s=5.0)),
+        "every provider refuses the key": everybody(refuses("provider_auth")),
+        "every provider hangs": everybody(HANGS),
+        "every provider fails, and another model may answer": Fault(
+            first=refuses("server_error"),
+            ask=Ask(model="other", fallback="spare"),
+            whole=lambda scenario: replace(
+                scenario, behaviours={**scenario.behaviours, OTHERS[0]: (refuses("server_error"),)}
+            ),
+        ),
+        "every place under max_in_flight is taken": Fault(
+            whole=lambda scenario: replace(
+                scenario,
+                max_in_flight=dict.fromkeys(PROVIDERS, 1),
+                queue_timeout_s=0.05,
+                behaviours={name: (replace(WELL, gap_s=0.2),) for name in PROVIDERS},
+                clients=(*[Client(at_s=0.05, asks=(STREAM,))] * len(PROVIDERS), *scenario.clients),
+            )
+        ),
+    },
+    "At the client": {
+        "a client leaves before the first token": LEAVES_EARLY,
+        "a client leaves in the middle of its answer": Fault(client=lambda client: replace(client, leaves_s=0.1)),
+        "a client reads nothing any more": Fault(
+            first=replace(WELL, tokens=1000, gap_s=0.005, per_read=10),
+            client=lambda client: replace(client, stops_reading_s=0.0, buffer_bytes=0),
+        ),
+        "a client sends half a request and leaves": Fault(
+            ask=Ask(pieces=5), client=lambda client: replace(client, leaves_s=0.001)
+        ),
+    },
+    "In the gateway": {
+        "the gateway stops, and the answer ends in time": Fault(
+            whole=lambda scenario: replace(scenario, shutdown_s=0.15, grace_s=1.0)
+        ),
+        "the gateway stops, and the time is up": Fault(
+            first=STALLS, whole=lambda scenario: replace(scenario, shutdown_s=0.25, grace_s=0.05)
+        ),
+        "the configuration is replaced in the middle of an answer": Fault(
+            whole=lambda scenario: replace(scenario, reloads=(0.18,))
+        ),
+        "the budget of extra attempts is used up": Fault(
+            first=replace(WELL, first_s=1.0),
+            ask=Ask(race="hedge"),
+            whole=lambda scenario: replace(scenario, race={"mode": "hedge", "budget": 0.0, "hedge_delay_s": 0.02}),
+        ),
+    },
+}
+
+
+class Sight(msgspec.Struct, frozen=True):
+    """What is seen of a fault."""
+
+    client: str
+    ledger: str
+    operator: str
+
+
+def seen(fault: Fault) -> Sight:
+    """Have a fault happen, and return what is seen of it.
+
+    Raises:
+        AssertionError: something does not add up.
+
+    """
+    evidence = run(fault.scenario())
+    problems = wrong(evidence)
+    assert not problems, problems
+    return Sight(_client(evidence), _ledger(evidence), _operator(evidence))
+
+
+def _client(evidence: Evidence) -> str:
+    seen = evidence.clients[-1].seen[0]
+    if seen.status is None:
+        return "nothing: it has gone" if seen.gave_up else "its connection is closed"
+    error = re.search(rb'"code": ?"([a-z_]+)"', seen.body)
+    tokens = PASSED.findall(seen.body.decode())
+    name = seen.headers.get("x-holeshot-provider")
+    what = []
+    if tokens:
+        wanted = max(asked.behaviour.tokens for asked in evidence.providers[tokens[0]].asked)
+        is_all = len(tokens) == wanted and error is None
+        what.append(f"{'the whole answer' if is_all else f'{len(tokens)} tokens of {wanted}'} of {_place(name)}")
+    if error is not None:
+        what.append(f"{'an error event' if tokens else 'an error'} `{error[1].decode()}`")
+    if not seen.is_whole:
+        what.append("it has gone" if seen.gave_up else "then its connection is cut")
+    if "retry-after" in seen.headers:
+        what.append(f"`retry-after: {seen.headers['retry-after']}`")
+    return f"{seen.status}, {', '.join(what)}"
+
+
+def _ledger(evidence: Evidence) -> str:
+    name = evidence.clients[-1].seen[0].name
+    call = next((each for each in evidence.store.calls.values() if each.request_id == name), None)
+    if call is None:
+        return "no row: there was no call"
+    attempts = sorted(
+        (each for each in evidence.store.attempts.values() if each.call_id == call.id), key=lambda each: each.number
+    )
+    told = [
+        f"{_place(each.provider)} {each.outcome}" + (f" (`{each.error_kind}`)" if each.error_kind else "")
+        for each in attempts
+    ]
+    kind = f" `{call.error_kind}`" if call.error_kind else ""
+    return f"`status_code` {call.status_code}{kind}; {', '.join(told) or 'no attempts'}"
+
+
+def _operator(evidence: Evidence) -> str:
+    told = [f"state `{evidence.state}`"] if evidence.state != "ok" else []
+    told += [f"log `{event}`" for event in dict.fromkeys(evidence.warnings)]
+    counted = re.findall(r'holeshot_attempt_errors_total\{deployment="([^"]+)",kind="([^"]+)"\} 1', evidence.metrics)
+    kinds = dict.fromkeys(kind for _, kind in counted)
+    told += [f'`attempt_errors_total{{kind="{kind}"}}`' for kind in kinds]
+    return ", ".join(told) or "nothing else"
+
+
+def _place(provider: str | None) -> str:
+    return "the first" if provider == FIRST else "another"
+
+
+HEAD = """# Faults
+
+What a client, the ledger and the operator see of each fault. The tables are made by tests: every line is what a whole
+gateway did, between simulated clients and providers (`python -m tests.schedules.faults` writes this page). *The first* is the provider that is asked first, as it is known to be the fastest; *another* is one of
+three more. Only one of them runs at a time (`mode: single`), so that each fault is seen: in a race the others answer
+meanwhile. The operator sees the call's line in the log and its rows in any case; metrics are named without `holeshot_`.
+"""
+
+FOOT = """
+Faults of the stores (Postgres, Redis, the spool's disk) hold up no call: rows wait in the spool, and each replica has a
+leaderboard of its own until Redis is back. [operations.md](operations.md) says how that is seen, and what to do.
+"""
+
+
+def page() -> str:
+    """Return docs/faults.md."""
+    lines = [HEAD]
+    for title, faults in FAULTS.items():
+        lines += [
+            f"## {title}",
+            "",
+            "| fault | the client gets | the ledger says | the operator sees |",
+            "|---|---|---|---|",
+        ]
+        for name, fault in faults.items():
+            sight = seen(fault)
+            lines.append(f"| {name} | {sight.client} | {sight.ledger} | {sight.operator} |")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n" + FOOT
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

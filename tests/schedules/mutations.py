@@ -1,0 +1,231 @@
+"""Deliberate defects of the engine, which the checks must find: each breaks one promise, in one place."""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import pytest
+
+from gateway.app import Recorders
+from gateway.calls import AttemptRecord, CallRecord, Outcome
+from gateway.fleet import Fleet
+from gateway.ingress.streaming import StreamingSink
+from gateway.racing.attempt import Attempt
+from gateway.racing.attempts import Attempts
+from gateway.racing.clocks import AttemptClocks
+from gateway.racing.course import Bid
+from gateway.racing.grid import Grid
+from gateway.racing.hold import Hold
+from gateway.racing.measurement import Measurement
+from gateway.racing.open_call import OpenCall
+from gateway.racing.passage import Passage
+from gateway.racing.race import Race
+from gateway.racing.seats import Line
+from gateway.racing.tasks import AttemptTasks
+from gateway.steering.budget import Budget
+from gateway.steering.learning import Learning
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+
+def a_losers_bytes_are_let_through(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Attempts, "overtaken", lambda self, winner, now: [])
+    patch.setattr(Race, "bid", lambda self, attempt, now: self._win(attempt, now) or Bid.WON)
+
+
+def a_loser_is_not_cancelled(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Attempt, "cut", lambda self, outcome: self._fix(outcome))
+
+
+def a_provider_is_not_dropped(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Attempt, "_drop", lambda self: None)
+
+
+def an_attempt_outlives_the_gateway(patch: pytest.MonkeyPatch) -> None:
+    async def close(self: AttemptTasks) -> None:
+        """Await nobody."""
+
+    patch.setattr(AttemptTasks, "close", close)
+
+
+def a_row_is_written_twice(patch: pytest.MonkeyPatch) -> None:
+    original = Recorders.call_finished
+
+    def twice(self: Recorders, record: CallRecord) -> None:
+        original(self, record)
+        self._ledger.call_finished(record)
+
+    patch.setattr(Recorders, "call_finished", twice)
+
+
+def a_call_is_recorded_twice(patch: pytest.MonkeyPatch) -> None:
+    original = OpenCall.finish
+
+    def again(self: OpenCall, *args: Any, **options: Any) -> CallRecord:
+        self.record = None
+        return original(self, *args, **options)
+
+    patch.setattr(OpenCall, "finish", again)
+
+
+def a_late_row_is_lost(patch: pytest.MonkeyPatch) -> None:
+    original = OpenCall.ended
+
+    def ended(self: OpenCall, attempt: AttemptRecord) -> None:
+        if self.record is None:
+            original(self, attempt)
+
+    patch.setattr(OpenCall, "ended", ended)
+
+
+def an_attempt_ends_twice(patch: pytest.MonkeyPatch) -> None:
+    original = OpenCall.ended
+
+    def ended(self: OpenCall, attempt: AttemptRecord) -> None:
+        original(self, attempt)
+        self.services.recorder.attempt_ended("raced", self.call.prompt_class, attempt)
+
+    patch.setattr(OpenCall, "ended", ended)
+
+
+def a_hold_is_never_released(patch: pytest.MonkeyPatch) -> None:
+    original = Hold.begin
+
+    def begin(self: Hold[Any], attempt: Any, others: Iterable[Any]) -> bool:
+        held = original(self, attempt, others)
+        if held and self._timer is not None:
+            self._timer.cancel()
+        return held
+
+    patch.setattr(Hold, "begin", begin)
+
+
+def a_seat_is_not_given_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Attempt, "stand_up", lambda self: None)
+
+
+def a_seat_is_given_back_too_soon(patch: pytest.MonkeyPatch) -> None:
+    original = Attempt.sit_down
+
+    def sit_down(self: Attempt, line: Line | None) -> None:
+        original(self, line)
+        self.stand_up()
+
+    patch.setattr(Attempt, "sit_down", sit_down)
+
+
+def nobody_asks_for_a_permit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Grid, "_allowed", lambda self, launch: True)
+
+
+def an_extra_attempt_costs_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Budget, "draw", lambda self, role, ratio: ratio > 0 or role.value in {"primary", "failover", "probe"})
+
+
+def whoever_failed_is_asked_again(patch: pytest.MonkeyPatch) -> None:
+    original = Grid.next
+
+    def following(self: Grid, *, last_resort: bool = False) -> str | None:
+        return original(self, last_resort=last_resort) or "ada/other"
+
+    patch.setattr(Grid, "next", following)
+
+
+def the_beginning_of_an_answer_is_lost(patch: pytest.MonkeyPatch) -> None:
+    original = Passage.keep
+
+    def keep(self: Passage, block: Any) -> None:
+        original(self, block)
+        self._kept = self._kept[-1:]
+
+    patch.setattr(Passage, "keep", keep)
+
+
+def events_are_sent_twice(patch: pytest.MonkeyPatch) -> None:
+    original = Passage.pass_on
+    patch.setattr(Passage, "pass_on", lambda self, data, now: original(self, data, now) and False)
+
+
+def an_answer_that_breaks_off_ends_well(patch: pytest.MonkeyPatch) -> None:
+    async def fail(self: StreamingSink, error: object) -> None:
+        await self._finish(b"data: [DONE]\n\n")
+
+    patch.setattr(StreamingSink, "fail", fail)
+
+
+def a_client_that_leaves_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Attempts, "abandon", lambda self, reason: None)
+
+
+def a_reload_closes_what_is_in_use(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Fleet, "hold", lambda self: None)
+    patch.setattr(Fleet, "let_go", lambda self, _task=None: None)
+
+
+def a_timer_is_left(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AttemptClocks, "stop", lambda self: None)
+
+
+def a_race_is_kept_by_its_attempts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Attempts, "forget", lambda self: None)
+
+
+def the_first_token_is_timed_from_the_call(patch: pytest.MonkeyPatch) -> None:
+    original = Attempt.__init__
+
+    def since_received(self: Attempt, race: Any, *args: Any) -> None:
+        original(self, race, *args)
+        self.measurement = Measurement(race.call.received_at)
+
+    patch.setattr(Attempt, "__init__", since_received)
+
+
+def the_first_token_counts_as_decoded(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Measurement, "_first_tokens", lambda self, n: 0)
+
+
+def a_first_token_is_counted_twice(patch: pytest.MonkeyPatch) -> None:
+    original = Learning.first_token
+
+    def twice(self: Learning, *args: Any) -> None:
+        original(self, *args)
+        original(self, *args)
+
+    patch.setattr(Learning, "first_token", twice)
+
+
+def a_loser_is_called_a_failure(patch: pytest.MonkeyPatch) -> None:
+    original = Attempt.end
+
+    def end(self: Attempt, outcome: Outcome) -> None:
+        original(self, Outcome.WON if outcome is Outcome.LOST else outcome)
+
+    patch.setattr(Attempt, "end", end)
+
+
+MUTATIONS: Collection[Mutation] = (
+    a_losers_bytes_are_let_through,
+    a_loser_is_not_cancelled,
+    a_provider_is_not_dropped,
+    an_attempt_outlives_the_gateway,
+    a_row_is_written_twice,
+    a_call_is_recorded_twice,
+    a_late_row_is_lost,
+    an_attempt_ends_twice,
+    a_hold_is_never_released,
+    a_seat_is_not_given_back,
+    a_seat_is_given_back_too_soon,
+    nobody_asks_for_a_permit,
+    an_extra_attempt_costs_nothing,
+    whoever_failed_is_asked_again,
+    the_beginning_of_an_answer_is_lost,
+    events_are_sent_twice,
+    an_answer_that_breaks_off_ends_well,
+    a_client_that_leaves_is_not_noticed,
+    a_reload_closes_what_is_in_use,
+    a_timer_is_left,
+    a_race_is_kept_by_its_attempts,
+    the_first_token_is_timed_from_the_call,
+    the_first_token_counts_as_decoded,
+    a_first_token_is_counted_twice,
+    a_loser_is_called_a_failure,
+)
