@@ -117,6 +117,13 @@ class Exchange(Protocol):
 
         """
 
+    @property
+    def finishing(self) -> bool:
+        """Whether the provider has said how the answer ends, and that is not among what was read: see ``conclude``."""
+
+    def conclude(self) -> bytes:
+        """Return the events that end an answer which is ``finishing``, whose own end does not come; drop the rest."""
+
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
         """Offer ``listener`` what arrives while ``read`` waits; what it does not want (False), ``read`` returns.
 

@@ -26,6 +26,8 @@ class HttpExchange:
     ``events_of_answer`` presents a whole answer in the provider's dialect as events.
     """
 
+    finishing = False  # what it says is passed on as it comes
+
     def __init__(
         self, response: Body, secrets: Sequence[str], events_of_answer: Callable[[bytes, Sequence[str]], bytes]
     ) -> None:
@@ -54,6 +56,10 @@ class HttpExchange:
         except BaseException:
             self.abort()
             raise
+
+    def conclude(self) -> bytes:
+        """Return nothing: no end is held back."""
+        return b""
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
         """Offer ``listener`` what arrives while ``read`` waits, unless it has to be unpacked first."""
@@ -113,6 +119,17 @@ class TranslatedExchange:
                 self.abort()
                 raise
         return block
+
+    @property
+    def finishing(self) -> bool:
+        """Whether the provider has said how the answer ends, and a translation holds that back until its end."""
+        return any(translation.finishing for translation in self._translations)
+
+    def conclude(self) -> bytes:
+        """Return the end of such an answer, as if its stream had ended here; nothing may be read any more."""
+        self._over = True
+        self.abort()
+        return self._translated(self._splitter.rest())
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
         """Leave it: what arrives is to be translated first."""

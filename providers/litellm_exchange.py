@@ -14,6 +14,8 @@ DONE = b"data: [DONE]\n\n"
 class PumpedExchange:
     """An ``Exchange`` fed by the task that reads litellm's stream."""
 
+    finishing = False  # what it says is passed on as it comes
+
     def __init__(self) -> None:
         self.status = 200
         self.secrets: Sequence[str] = ()  # what litellm says of errors is redacted before it gets here
@@ -45,6 +47,10 @@ class PumpedExchange:
         if not block and self._error is not None:
             raise self._error
         return block
+
+    def conclude(self) -> bytes:
+        """Return nothing: no end is held back."""
+        return b""
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
         """Leave it: litellm's own cost per chunk is a hundred times that of waking a task."""

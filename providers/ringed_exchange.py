@@ -50,6 +50,16 @@ class RingedExchange:
             self._end()
         return block
 
+    @property
+    def finishing(self) -> bool:
+        """Whether the answer is said to end, and its end is held back."""
+        return self._exchange.finishing
+
+    def conclude(self) -> bytes:
+        """Return the end that was held back."""
+        self._end()
+        return self._exchange.conclude()
+
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
         """Offer ``listener`` what arrives while ``read`` waits."""
         self._exchange.offer_to(listener)

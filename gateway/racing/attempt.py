@@ -173,7 +173,7 @@ class Attempt:
         while not reader.done:
             data = await (exchange.read() if self._turn is None else self._read_held(exchange, passage))
             now = clock()
-            block = passage.read(data, now)
+            block = passage.read(data, now, finishing=exchange.finishing)
             over, data = not data, b""  # a slow client holds up no more than what it is to get
             if self.state is State.ANSWERING:
                 await passage.write(block, self._race.sink, now)
@@ -269,12 +269,20 @@ class Attempt:
     async def _broke(self, error: UpstreamError) -> None:
         """Take what ended the stream early: after the finish reason, the answer is whole all the same."""
         passage = self._passage
-        if self.state is State.ANSWERING and passage is not None and passage.reader.finished and error.kind in _ENDS:
-            await self._won(passage)
-            return
+        if self.state is State.ANSWERING and passage is not None and error.kind in _ENDS:
+            await self._conclude_answer(passage)
+            if passage.reader.finished:
+                await self._won(passage)
+                return
         self.failed_at = self._race.open_call.services.clock()
         self._fix(outcome_of(error), error)
         await self._race.failed(self, error)
+
+    async def _conclude_answer(self, passage: Passage) -> None:
+        """Write the end of an answer whose finish reason a translation has held back."""
+        if self.exchange is not None and self.exchange.finishing:
+            now = self._race.open_call.services.clock()
+            await passage.write(passage.read(self.exchange.conclude(), now), self._race.sink, now)
 
     async def _won(self, passage: Passage) -> None:
         self._fix(Outcome.WON)

@@ -36,10 +36,10 @@ class Passage:
         self._last: Block | None = None
         self._forward: Forward | None = None
 
-    def read(self, data: bytes, now: float) -> Block:
-        """Understand one read, ``b""`` at the end; after a finish reason, the rest has to follow soon."""
+    def read(self, data: bytes, now: float, *, finishing: bool = False) -> Block:
+        """Parse one read, ``b""`` at the end; after a finish reason, also one held back, the rest must come soon."""
         block = self.reader.read(data, now)
-        if self.reader.finished and not self.reader.done:
+        if (finishing or self.reader.finished) and not self.reader.done:
             self._clocks.finish()
         return block
 

@@ -22,6 +22,10 @@ ReadEvent = Callable[[bytes, Sequence[str]], Chunk]
 class Translation(Protocol):
     """Translates the event stream of one answer into another dialect."""
 
+    @property
+    def finishing(self) -> bool:
+        """Whether the source has said how the answer ends, and the target has no end yet: ``end`` would return it."""
+
     def feed(self, block: bytes) -> bytes:
         """Translate whole events; return events of the target, ``b""`` if none can be sent yet.
 

@@ -104,6 +104,17 @@ def _byte_for_byte(seen: Seen, source: Asked, *, failed: bool) -> Iterator[str]:
     yield f"{seen.name}: {got} is not {[*sent, DONE]}"
 
 
+def an_answer_that_is_finished_is_whole(evidence: Evidence) -> Iterator[str]:
+    """After a finish reason nothing that happens to its connection makes an answer a failure."""
+    asked = {each.tag: each for each in _asked(evidence)}
+    for row in evidence.store.attempts.values():
+        source = asked.get(row.provider_request_id or "")
+        if source is None or not source.finished or row.token_ms is None or source.behaviour.lie is not None:
+            continue
+        if row.outcome in BROKEN and row.id == _winner_of(evidence, row):
+            yield f"{source.tag} was finished, and is {row.outcome} ({row.error_kind})"
+
+
 def the_ledger_has_each_call_once(evidence: Evidence) -> Iterator[str]:
     store, witness = evidence.store, evidence.witness
     if store.twice:
@@ -300,6 +311,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     nothing_crashed,
     each_request_has_one_answer,
     answers_are_the_winners_own,
+    an_answer_that_is_finished_is_whole,
     the_ledger_has_each_call_once,
     each_attempt_has_one_outcome,
     providers_were_asked_as_the_rows_say,
@@ -327,6 +339,11 @@ def _call_of(evidence: Evidence) -> dict[str, CallRecord]:
 
 def _winner(call: CallRecord) -> AttemptRecord | None:
     return next((each for each in call.attempts if each.id == call.winner_attempt_id), None)
+
+
+def _winner_of(evidence: Evidence, row: AttemptRecord) -> str | None:
+    call = evidence.store.calls.get(row.call_id)
+    return None if call is None else call.winner_attempt_id
 
 
 def _may_be_cut(evidence: Evidence, seen: Seen) -> bool:

@@ -216,8 +216,8 @@ HEAD = """# Faults
 What a client, the ledger and the operator see of each fault. The tables are made by tests: every line is what a whole
 gateway did, between simulated clients and providers (`python -m tests.schedules.faults` writes this page). *The first*
 is the provider that is asked first, as it is known to be the fastest; *another* is one of three more. Only one of them
-runs at a time (`mode: single`), so that each fault is seen: in a race the others answer meanwhile. The operator sees the
-call's line in the log and its rows in any case; metrics are named without `holeshot_`.
+runs at a time (`mode: single`), so that each fault is seen: in a race the others answer meanwhile. The operator sees
+the call's line in the log and its rows in any case; metrics are named without `holeshot_`.
 """
 
 FOOT = """

@@ -153,6 +153,8 @@ class SimulatedExchange:
     connect_ms: float | None = 1.0
     secrets: Sequence[str] = ("a-secret-key",)
 
+    finishing = False
+
     def __init__(self, upstream: SimulatedUpstream, asked: Asked, steps: list[tuple[float, Read]]) -> None:
         self.headers: Mapping[str, str] = {"x-request-id": asked.tag, "x-ratelimit-remaining-requests": "9"}
         self._provider = upstream.provider
@@ -190,6 +192,9 @@ class SimulatedExchange:
             self._note(step)
             if self._listener is None or not self._listener(step):
                 return step
+
+    def conclude(self) -> bytes:
+        return b""
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
         self._listener = listener

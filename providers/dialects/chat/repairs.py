@@ -16,6 +16,8 @@ class ToolIndex:
     A call with an id not seen before, or with a name and no id, is the next one; anything else continues the last.
     """
 
+    finishing = False  # an end is passed on as soon as it comes
+
     def __init__(self) -> None:
         self._ids: dict[tuple[int, str], int] = {}  # of choice and call id: index
         self._counts: dict[int, int] = {}  # of choice: calls so far

@@ -53,6 +53,11 @@ class FromChat:
         self._stop: dict[str, Any] | None = None
         self._usage: dict[str, Any] | None = None
 
+    @property
+    def finishing(self) -> bool:
+        """Whether there was a finish reason, and the message has no end yet."""
+        return self._stop is not None and not self._ended
+
     def feed(self, block: bytes) -> bytes:
         """Translate whole chunks; return the events.
 

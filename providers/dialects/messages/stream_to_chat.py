@@ -30,6 +30,8 @@ class ToChat:
     chunk is missing only if the provider sent no usage.
     """
 
+    finishing = False  # an end is passed on as soon as it comes
+
     def __init__(self, secrets: Sequence[str] = (), unix_s: Callable[[], float] = time.time) -> None:
         self._secrets = secrets
         self._unix_s = unix_s

@@ -57,6 +57,11 @@ class FromChat:
         self._finish_reason: str | None = None
         self._over = False
 
+    @property
+    def finishing(self) -> bool:
+        """Whether there was a finish reason, and the last event is not told yet."""
+        return self._finish_reason is not None and not self._over
+
     def feed(self, block: bytes) -> bytes:
         """Translate whole events of a chat completion; return ``b""`` if nothing can be sent yet.
 

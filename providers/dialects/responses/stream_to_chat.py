@@ -71,6 +71,8 @@ class ToChat:
     Deltas are identified by their item and kind, not by the index of their part: some servers count that wrongly.
     """
 
+    finishing = False  # an end is passed on as soon as it comes
+
     def __init__(self) -> None:
         self._top: dict[str, Any] = {"id": "", "object": "chat.completion.chunk", "created": 0, "model": ""}
         self._began = False

@@ -27,6 +27,8 @@ class Answering:
     connect_ms: float | None = None
     secrets: Sequence[str] = ()
 
+    finishing = False
+
     def __init__(self, headers: Mapping[str, str]) -> None:
         self.headers = headers
         self.ended = False
@@ -41,6 +43,9 @@ class Answering:
         if isinstance(block, UpstreamError):
             raise block
         return block
+
+    def conclude(self) -> bytes:
+        return b""
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
         pass

@@ -77,6 +77,8 @@ class TimetableExchange:
     connect_ms: float | None = 1.0
     secrets: Sequence[str] = ()
 
+    finishing = False
+
     def __init__(self, upstream: "Timetable", steps: Sequence[tuple[float, Step]], started: float) -> None:
         self.headers: Mapping[str, str] = {"x-request-id": upstream.name, "x-ratelimit-remaining-requests": "7"}
         self._upstream = upstream
@@ -103,6 +105,9 @@ class TimetableExchange:
             self._steps.insert(0, (at, None))
             return b""
         return step
+
+    def conclude(self) -> bytes:
+        return b""
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
         pass

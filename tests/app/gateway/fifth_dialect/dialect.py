@@ -102,6 +102,8 @@ def from_chat(fields: Fields, _: Habits) -> Wording:
 class _EachEvent:
     """A translation of one event at a time."""
 
+    finishing = False
+
     def __init__(self, translated: Callable[[dict[str, Any]], bytes]) -> None:
         self._translated = translated
 
