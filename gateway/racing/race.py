@@ -84,7 +84,7 @@ class Race:
         self._falls_back = falls_back
         self._not_asked = not_asked
         self._cancelled_as = cancelled_as  # why a cancelled call is: its client has gone, or the gateway is stopping
-        self.loop = asyncio.get_running_loop()  # asked for once: on Python 3.11 each time costs a system call
+        self.loop = tasks.loop
         self._over: asyncio.Future[None] = self.loop.create_future()
         self._seats = seats
         self._grid = Grid(
