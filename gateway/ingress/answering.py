@@ -36,6 +36,9 @@ def answering(surface: Surface) -> Handler:
         context.check_begins()
         client = context.admission.admit(request)
         body = await read_body(request)
+        received_at = context.clock()
+        if (turn := context.turnstile.enter()) is not None:
+            await turn
         contents = await understood(body, context.body_work, surface.prompt, surface.media)
         asked = surface.read(contents, request.headers.get(HEADER), context.settings)
         if (deadlines := read_deadlines(request.headers)) is not NOTHING:
@@ -49,6 +52,7 @@ def answering(surface: Surface) -> Handler:
             tags=read_tags(request.headers.get("x-holeshot-tags")),
             request_id=request_id,
             explain=is_wanted(request.headers),
+            received_at=received_at,
         )
         made_by = None if asked.continues is None else await _maker(context, asked.continues, client)
         with context.fleet.lease():

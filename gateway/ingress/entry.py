@@ -43,6 +43,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str] = {}
     request_id: str | None = None
     explain: bool = False  # the plan is to be explained
+    received_at: float | None = None  # when the body was complete, monotonic seconds; None: now
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -185,7 +186,7 @@ def lined_up(
 def _call(context: Context, asked: Asked, origin: Origin, model: Model, *, kind: Kind, instead_of: Call | None) -> Call:
     return Call(
         id=context.new_id() if instead_of is None else instead_of.id,
-        received_at=context.clock() if instead_of is None else instead_of.received_at,
+        received_at=_received_at(context, origin) if instead_of is None else instead_of.received_at,
         started_at=context.utc_now() if instead_of is None else instead_of.started_at,
         client=origin.client.name,
         model=model.name,
@@ -210,6 +211,10 @@ def _call(context: Context, asked: Asked, origin: Origin, model: Model, *, kind:
         answer_kind=answer_kind(asked.fields),
         deadline_ms=model.race.ttft_ms,
     )
+
+
+def _received_at(context: Context, origin: Origin) -> float:
+    return context.clock() if origin.received_at is None else origin.received_at
 
 
 def _prefix(fields: Mapping[str, msgspec.Raw], asked: Asked) -> Prefix | None:
