@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from aiohttp import HttpVersion11, web
+from multidict import istr
 
 from gateway.calls import Call
 from gateway.errors import ApiError
@@ -17,6 +18,7 @@ from providers.errors import UpstreamError
 
 Keep = Callable[[bytes, str], Awaitable[None]]
 
+_CONTENT_TYPE, _CACHE_CONTROL, _BUFFERING = istr("content-type"), istr("cache-control"), istr("x-accel-buffering")
 _COMMENT = b": keep-alive\n\n"
 _PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 
@@ -110,14 +112,15 @@ class StreamingSink:
 
     async def _prepare(self, fields: dict[str, str]) -> None:
         fields.update(self._told)
-        fields["content-type"] = "text/event-stream; charset=utf-8"
-        fields["cache-control"] = "no-cache"
-        fields["x-accel-buffering"] = "no"  # nginx in front would hold the stream back
+        fields[_CONTENT_TYPE] = "text/event-stream; charset=utf-8"
+        fields[_CACHE_CONTROL] = "no-cache"
+        fields[_BUFFERING] = "no"  # nginx in front would hold the stream back
         response = self.response = _Events(headers=fields)
         try:
             await response.prepare(self._request)
         except ConnectionError as error:
             raise ClientGone from error
+        response.headers.clear()  # rendered: two kilobytes that nobody needs for as long as the answer streams
 
     def _forward(self, events: bytes) -> bool:
         """Send events at once as a chunk of HTTP/1.1, unless the client is slow: then somebody has to wait for it.
