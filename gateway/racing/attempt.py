@@ -39,6 +39,39 @@ _ENDS = frozenset({ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT})
 class Attempt:
     """An upstream request under way, seen by its race as something that may claim, fail or be cut."""
 
+    __slots__ = (
+        "_announced",
+        "_call",
+        "_claimed",
+        "_clock",
+        "_forward",
+        "_held",
+        "_kept",
+        "_kept_bytes",
+        "_last",
+        "_loop",
+        "_race",
+        "_reader",
+        "_sendings",
+        "_text",
+        "_watch_timer",
+        "_watched",
+        "_watched_tokens",
+        "deployment",
+        "draining",
+        "error",
+        "exchange",
+        "failed_at",
+        "line",
+        "measurement",
+        "overtaken_at",
+        "predicted_s",
+        "record",
+        "start",
+        "task",
+        "watch_s",
+    )
+
     def __init__(
         self, race: "Race", call: Call, deployment: Deployment, start: AttemptStart, launched_at: float
     ) -> None:
@@ -208,6 +241,7 @@ class Attempt:
                 return
             if block.error is not None:
                 raise block.error
+            del block  # what is pushed past this task may be all that follows: nothing is to be kept for so long
             if over:
                 break
         await self._end(exchange, clocks)

@@ -49,6 +49,40 @@ class Race:
     room under ``max_in_flight``.
     """
 
+    __slots__ = (
+        "_attempts",
+        "_audited",
+        "_cancelled_as",
+        "_claimed_at",
+        "_earlier",
+        "_empty",
+        "_error",
+        "_failures",
+        "_falls_back",
+        "_grid",
+        "_hold",
+        "_model",
+        "_new_id",
+        "_not_asked",
+        "_over",
+        "_overhead_ms",
+        "_plan",
+        "_planned_at",
+        "_record",
+        "_running",
+        "_seats",
+        "_tasks",
+        "_utc_now",
+        "_wait",
+        "behind",
+        "call",
+        "clock",
+        "loop",
+        "recorder",
+        "sink",
+        "winner",
+    )
+
     def __init__(
         self,
         call: Call,
