@@ -23,6 +23,7 @@ from gateway.ingress.streaming import StreamingSink
 from gateway.ingress.succession import Succession
 from gateway.ingress.surfaces.surface import Surface
 from gateway.racing.gather_events import gathering_sink
+from gateway.racing.prompt import forget_prompt
 from gateway.racing.sink import Sink
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -40,6 +41,7 @@ def answering(surface: Surface) -> Handler:
         if (turn := context.turnstile.enter()) is not None:
             await turn
         contents = await understood(body, context.body_work, surface.prompt, surface.media)
+        del body  # or it would live as long as the answer, though its prompt is forgotten
         asked = surface.read(contents, request.headers.get(HEADER), context.settings)
         if (deadlines := read_deadlines(request.headers)) is not NOTHING:
             asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
@@ -104,7 +106,7 @@ class _Way:
         call = entry.call
         if not call.streamed:
             return await self._whole(call)
-        sink = StreamingSink(self._request, call, told, self._keep if self._asked.stores else None)
+        sink = StreamingSink(self._request, call, told, self._keep if self._asked.stores else None, self._forget)
         if entry.model.keepalive_s is not None:
             sink.keep_alive(entry.model.keepalive_s)
         try:
@@ -170,6 +172,11 @@ class _Way:
         winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
         if winner is not None:
             self._context.steering.served(entry.model.name, entry.prefix, winner.deployment, record.cached_tokens)
+
+    def _forget(self, call: Call) -> None:
+        """Let go of the prompt, in every form in which it was to be sent."""
+        for fields in (self._asked.fields, call.fields, *call.wordings.values()):
+            forget_prompt(fields)
 
     async def _keep(self, answer: bytes, deployment: str) -> None:
         """Remember who made the response that ``answer`` begins with, or is; a translated one is kept by nobody."""

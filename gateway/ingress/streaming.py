@@ -17,6 +17,7 @@ from providers.dialects.event_codecs import CODECS
 from providers.errors import UpstreamError
 
 Keep = Callable[[bytes, str], Awaitable[None]]
+Forget = Callable[[Call], None]
 
 _CONTENT_TYPE, _CACHE_CONTROL, _BUFFERING = istr("content-type"), istr("cache-control"), istr("x-accel-buffering")
 _COMMENT = b": keep-alive\n\n"
@@ -32,17 +33,26 @@ class _Events(web.StreamResponse):
 class StreamingSink:
     """Writes events to the client's response, which begins with the winner: until then an error can be an error.
 
-    ``keep`` is told, before the answer ends, how it began and which deployment made it.
+    ``keep`` is told, before the answer ends, how it began and which deployment made it; ``forget`` of the call, once
+    nobody will be sent its prompt any more.
     """
 
     streams = True
     understands = False
 
-    def __init__(self, request: web.Request, call: Call, told: Mapping[str, str], keep: Keep | None = None) -> None:
+    def __init__(
+        self,
+        request: web.Request,
+        call: Call,
+        told: Mapping[str, str],
+        keep: Keep | None = None,
+        forget: Forget = lambda _: None,
+    ) -> None:
         self._request = request
         self._call = call
         self._told = told  # headers besides those of the winner, complete when it begins
         self._keep = keep
+        self._forget = forget
         self._beginning = b""
         self._deployment = ""
         self._transport = request.transport
@@ -60,6 +70,8 @@ class StreamingSink:
             self._deployment = winner.deployment
         if self.response is None:
             await self._prepare(headers.for_client(winner))
+        if winner.is_last:
+            self._forget(winner.call)
         return self._forward if self._request.version >= HttpVersion11 else None
 
     async def write(self, block: Block) -> None:

@@ -58,13 +58,13 @@ _FORMATS = {  # where each dialect says it: chat, Messages (twice), Responses
     "text": _around,
 }
 _TOOLS = ("tools", "functions")  # functions: chat's former name
-_NAMES = frozenset((*_FORMATS, *_TOOLS))
+EXPECTED = frozenset((*_FORMATS, *_TOOLS))  # the fields that say it
 _JSON = frozenset({"json_object", "json_schema"})
 
 
 def answer_kind(fields: _Fields) -> AnswerKind:
     """Return what the answer to a request with these top-level ``fields`` is judged as."""
-    if fields.keys().isdisjoint(_NAMES):
+    if fields.keys().isdisjoint(EXPECTED):
         return AnswerKind.PLAIN
     if _asked_format(fields) is not None:
         return AnswerKind.JSON

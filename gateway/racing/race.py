@@ -224,6 +224,7 @@ class Race:
             ttft_ms=self._since_received_ms(now),
             overhead_ms=self._overhead_ms,
             exchange=attempt.exchange,
+            is_last=not self._audited and attempt.deployment.spoken_to(self.call.dialect) is self.call.dialect,
         )
         return await self.sink.begin(winner)
 

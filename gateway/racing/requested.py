@@ -20,7 +20,7 @@ class Requested(msgspec.Struct, frozen=True):
 
 def requested(fields: Mapping[str, msgspec.Raw]) -> Requested:
     """Return what the top level of a body says."""
-    if fields.keys().isdisjoint(_NAMES):
+    if fields.keys().isdisjoint(REQUESTED):
         return _NOTHING
     length = next((fields[name] for name in _LENGTHS if name in fields), None)
     max_tokens = None if length is None else _number(length)
@@ -47,4 +47,4 @@ def _count(raw: msgspec.Raw) -> int | None:
 
 
 _NOTHING = Requested()
-_NAMES = frozenset((*_LENGTHS, "temperature", "tools"))
+REQUESTED = frozenset((*_LENGTHS, "temperature", "tools"))  # the fields that say it
