@@ -24,6 +24,7 @@ from gateway.ingress.streaming import StreamingSink
 from gateway.ingress.surfaces.surface import Surface
 from gateway.racing.gather import GatheringSink
 from gateway.racing.open_call import Unanswered
+from gateway.racing.prompt import forget_prompt
 from gateway.racing.sink import Sink
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -35,7 +36,10 @@ def answering(surface: Surface) -> Handler:
     async def answer(request: web.Request) -> web.StreamResponse:
         context = request.app[CONTEXT]
         body, origin = await received(request, context)
+        if (turn := context.turnstile.enter()) is not None:
+            await turn
         contents = await understood(body, context.body_work, surface.dialect.requests.prompt, surface.media)
+        del body  # or it would live as long as the answer, though its prompt is forgotten
         asked = surface.read(contents, request.headers.get(HEADER), context.settings)
         if (deadlines := read_deadlines(request.headers)) is not NOTHING:
             asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
@@ -88,7 +92,8 @@ class _Answer:
         journey = self._journey
         if not self._asked.stream:
             return await self._whole()
-        sink = StreamingSink(self._request, journey.call, journey.told, self._keep if self._asked.stores else None)
+        keep = self._keep if self._asked.stores else None
+        sink = StreamingSink(self._request, journey.call, journey.told, keep, self._forget)
         if journey.entry.model.keepalive_s is not None:
             sink.keep_alive(journey.entry.model.keepalive_s)
         try:
@@ -137,6 +142,11 @@ class _Answer:
         winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
         if winner is not None:
             self._context.steering.served(entry.model.name, entry.prefix, winner.deployment, record.cached_tokens)
+
+    def _forget(self, call: Call) -> None:
+        """Let go of the prompt, in every form in which it was to be sent."""
+        for fields in (self._asked.fields, call.fields, *call.wordings.values()):
+            forget_prompt(fields)
 
     async def _keep(self, answer: bytes, deployment: str) -> None:
         """Remember who made the response that ``answer`` begins with, or is; a translated one is kept by nobody."""

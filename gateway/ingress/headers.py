@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from multidict import istr
+
 from gateway.calls import Call
 from gateway.racing.sink import Winner
 
@@ -9,11 +11,26 @@ SERVER = "holeshot"  # and no version of anything: whoever looks for a hole need
 _UPSTREAM = frozenset({"openai-beta", "traceparent", "tracestate"})
 _UPSTREAM_PREFIX = "anthropic-"
 _UPSTREAM_INITIALS = frozenset("aAoOtT")  # of all of them: most headers are told by their first letter
-_REQUEST_ID = "x-request-id"
 _LONGEST_REQUEST_ID = 200  # characters
 _LONGEST_LIST = 2000  # characters: a client chooses how many fields it sends, proxies how long a header may be
+
+# Names as aiohttp keeps them: of any other string it makes one for each answer.
+SERVER_FIELD = istr("server")
+_CALL_ID = istr("x-holeshot-call-id")
+_PROVIDER = istr("x-holeshot-provider")
+_DEPLOYMENT = istr("x-holeshot-deployment")
+_MODE = istr("x-holeshot-mode")
+_LAUNCHED = istr("x-holeshot-launched")
+_DROPPED = istr("x-holeshot-dropped")
+_TTFT_MS = istr("x-holeshot-ttft-ms")
+_OVERHEAD_MS = istr("x-holeshot-overhead-ms")
+_DEADLINE_MET = istr("x-holeshot-deadline-met")
+_UPSTREAM_ID = istr("x-holeshot-upstream-request-id")
+_REQUEST_ID = istr("x-request-id")
+_ANTHROPICS_ID = istr("request-id")
+
 _CLIENT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
-_UPSTREAM_IDS = frozenset({_REQUEST_ID, "request-id"})
+_UPSTREAM_IDS = frozenset({_REQUEST_ID, _ANTHROPICS_ID})
 NARROWED = "x-holeshot-narrowed"  # the limit that refused an extra attempt: budget, usd_per_day, …
 
 
@@ -42,38 +59,38 @@ def request_id(headers: Mapping[str, str]) -> str | None:
 
 def identifying(request_id: str) -> dict[str, str]:
     """Return the response headers by which SDKs of OpenAI and of Anthropic show what a request is called."""
-    return {_REQUEST_ID: request_id, "request-id": request_id}
+    return {_REQUEST_ID: request_id, _ANTHROPICS_ID: request_id}
 
 
 def for_client(winner: Winner) -> dict[str, str]:
     """Return the response headers of an answered call, in lower case: the gateway's own, and what upstream may add."""
     headers = of_answer(winner.call, winner.provider, winner.deployment, winner.launched, winner.exchange.headers)
-    headers["x-holeshot-ttft-ms"] = f"{winner.ttft_ms:.1f}"
-    headers["x-holeshot-overhead-ms"] = f"{winner.overhead_ms:.2f}"
+    headers[_TTFT_MS] = f"{winner.ttft_ms:.1f}"
+    headers[_OVERHEAD_MS] = f"{winner.overhead_ms:.2f}"
     if (deadline_ms := winner.call.deadline_ms) is not None:
-        headers["x-holeshot-deadline-met"] = "true" if winner.ttft_ms <= deadline_ms else "false"
+        headers[_DEADLINE_MET] = "true" if winner.ttft_ms <= deadline_ms else "false"
     return headers
 
 
 def of_answer(call: Call, provider: str, deployment: str, launched: int, upstream: Mapping[str, str]) -> dict[str, str]:
     """Return the response headers that every answered call has; ``upstream`` are those of the provider."""
     request_id = call.request_id or call.id
-    headers = {
-        "x-holeshot-call-id": call.id,
+    headers: dict[str, str] = {
+        _CALL_ID: call.id,
         _REQUEST_ID: request_id,
-        "request-id": request_id,
-        "x-holeshot-provider": provider,
-        "x-holeshot-deployment": deployment,
-        "x-holeshot-mode": call.mode,
-        "x-holeshot-launched": str(launched),
+        _ANTHROPICS_ID: request_id,
+        _PROVIDER: provider,
+        _DEPLOYMENT: deployment,
+        _MODE: call.mode,
+        _LAUNCHED: str(launched),
     }
     if dropped := call.dropped.get(deployment):
-        headers["x-holeshot-dropped"] = _listed(dropped)
+        headers[_DROPPED] = _listed(dropped)
     for name, value in upstream.items():
         if name.startswith(_CLIENT_PREFIXES):
             headers[name] = value
         elif name in _UPSTREAM_IDS:
-            headers["x-holeshot-upstream-request-id"] = value
+            headers[_UPSTREAM_ID] = value
     return headers
 
 

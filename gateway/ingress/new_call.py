@@ -21,6 +21,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str] = {}
     request_id: str | None = None
     explain: bool = False  # the plan is to be explained
+    received_at: float | None = None  # when the body was complete, monotonic seconds; None: now
 
 
 def new_call(
@@ -49,9 +50,10 @@ def new_call(
 ) -> Call:
     """Return the call; ``instead_of`` is the same one as it was for a model that could not answer."""
     services = context.services
+    received_at = services.clock() if origin.received_at is None else origin.received_at
     return Call(
         id=services.new_id() if instead_of is None else instead_of.id,
-        received_at=services.clock() if instead_of is None else instead_of.received_at,
+        received_at=received_at if instead_of is None else instead_of.received_at,
         started_at=services.utc_now() if instead_of is None else instead_of.started_at,
         client=origin.client.name,
         model=model.name,

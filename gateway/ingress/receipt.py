@@ -30,4 +30,5 @@ async def received(request: web.Request, context: Context, takes: Sequence[str] 
         tags=read_tags(request.headers.get("x-holeshot-tags")),
         request_id=request_id,
         explain=is_wanted(request.headers),
+        received_at=context.services.clock(),
     )

@@ -80,7 +80,7 @@ def _complete(context: Context) -> Callable[[web.Request, web.StreamResponse], A
     """Return what completes the head of each answer; one function, as each costs an answer its call."""
 
     async def complete(request: web.Request, response: web.StreamResponse) -> None:
-        response.headers["server"] = headers.SERVER  # aiohttp would tell its version and Python's
+        response.headers[headers.SERVER_FIELD] = headers.SERVER  # aiohttp would tell its version and Python's
         if context.phase is not Phase.SERVING:  # the client is to bring its next request to another gateway
             response.force_close()
             if request.version >= HttpVersion11:

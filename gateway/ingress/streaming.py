@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from aiohttp import HttpVersion11, web
+from multidict import istr
 
 from gateway.calls import Call
 from gateway.errors import ApiError
@@ -14,6 +15,9 @@ from gateway.racing.sink import ClientGone, Forward, Winner
 from providers.errors import UpstreamError
 
 Keep = Callable[[bytes, str], Awaitable[None]]
+Forget = Callable[[Call], None]
+
+_CONTENT_TYPE, _CACHE_CONTROL, _BUFFERING = istr("content-type"), istr("cache-control"), istr("x-accel-buffering")
 
 
 class _Events(web.StreamResponse):
@@ -25,17 +29,26 @@ class _Events(web.StreamResponse):
 class StreamingSink:
     """Writes events to the client's response, which begins with the winner: until then an error can be an error.
 
-    ``keep`` is told, before the answer ends, how it began and which deployment made it.
+    ``keep`` is told, before the answer ends, how it began and which deployment made it; ``forget`` of the call, once
+    nobody will be sent its prompt any more.
     """
 
     streams = True
     understands = False
 
-    def __init__(self, request: web.Request, call: Call, told: Mapping[str, str], keep: Keep | None = None) -> None:
+    def __init__(
+        self,
+        request: web.Request,
+        call: Call,
+        told: Mapping[str, str],
+        keep: Keep | None = None,
+        forget: Forget = lambda _: None,
+    ) -> None:
         self._request = request
         self._call = call
         self._told = told  # headers besides those of the winner, complete when it begins
         self._keep = keep
+        self._forget = forget
         self._beginning = b""
         self._deployment = ""
         self._transport = request.transport
@@ -53,6 +66,8 @@ class StreamingSink:
             self._deployment = winner.deployment
         if self.response is None:
             await self._prepare(headers.for_client(winner))
+        if winner.is_last:
+            self._forget(winner.call)
         return self._forward if self._request.version >= HttpVersion11 else None
 
     async def write(self, block: Block) -> None:
@@ -105,14 +120,15 @@ class StreamingSink:
 
     async def _prepare(self, fields: dict[str, str]) -> None:
         fields.update(self._told)
-        fields["content-type"] = "text/event-stream; charset=utf-8"
-        fields["cache-control"] = "no-cache"
-        fields["x-accel-buffering"] = "no"  # nginx in front would hold the stream back
+        fields[_CONTENT_TYPE] = "text/event-stream; charset=utf-8"
+        fields[_CACHE_CONTROL] = "no-cache"
+        fields[_BUFFERING] = "no"  # nginx in front would hold the stream back
         response = self.response = _Events(headers=fields)
         try:
             await response.prepare(self._request)
         except ConnectionError as error:
             raise ClientGone from error
+        response.headers.clear()  # rendered: two kilobytes that nobody needs for as long as the answer streams
 
     def _forward(self, events: bytes) -> bool:
         """Send events at once as a chunk of HTTP/1.1, unless the client is slow: then somebody has to wait for it.

@@ -31,6 +31,25 @@ _ENDS = frozenset({ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT})
 class Attempt:
     """An upstream request under way, seen by its race as something that may claim, fail or be cut."""
 
+    __slots__ = (
+        "__weakref__",
+        "_line",
+        "_passage",
+        "_race",
+        "_sendings",
+        "_turn",
+        "_watch",
+        "deployment",
+        "exchange",
+        "failed_at",
+        "measurement",
+        "overtaken",
+        "record",
+        "start",
+        "state",
+        "task",
+    )
+
     def __init__(
         self,
         race: "Course[Attempt]",
@@ -184,6 +203,7 @@ class Attempt:
                 self._announce(passage)
             if block.error is not None:
                 raise block.error
+            del block  # what is pushed past this task may be all that follows: nothing is to be kept for so long
             if over:
                 break
         clocks.stop()

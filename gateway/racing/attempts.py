@@ -30,6 +30,11 @@ class Attempts:
         """Those that may answer, or do."""
         return [attempt for attempt in self.all if attempt.state in ACTIVE]
 
+    @property
+    def watched(self) -> bool:
+        """Whether there are losers that are read on."""
+        return any(attempt.state is State.WATCHED for attempt in self.all)
+
     def others(self, attempt: Attempt) -> list[Attempt]:
         """Return who may still bid beside ``attempt``."""
         return [other for other in self.active if other is not attempt and other.state is not State.EMPTY]

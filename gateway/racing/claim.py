@@ -22,7 +22,7 @@ class Claim:
         self._open_call = open_call
         self._overhead_ms: float | None = None
 
-    def winner(self, attempt: Attempt, exchange: Exchange, now: float) -> Winner:
+    def winner(self, attempt: Attempt, exchange: Exchange, now: float, *, is_last: bool) -> Winner:
         """Return what the client is told of ``attempt``, which has won, and whose first token was there at ``now``."""
         open_call = self._open_call
         own_s = (self.planned_at - open_call.call.received_at) + max(0.0, open_call.services.clock() - now)
@@ -35,6 +35,7 @@ class Claim:
             ttft_ms=open_call.since_received_ms(now),
             overhead_ms=self._overhead_ms,
             exchange=exchange,
+            is_last=is_last,
         )
 
     def close(

@@ -16,6 +16,9 @@ _NAMES = {
 }
 
 
+EXPECTED: frozenset[str] = frozenset().union(*_NAMES.values())  # the fields that say it, in any dialect
+
+
 class Expected(msgspec.Struct, frozen=True):
     """What the answer is held against. ``tools`` maps the offered tools to the schema of their arguments, if strict."""
 

@@ -4,7 +4,6 @@ A plan's later launches are timers. A launch that is refused, and every deployme
 a candidate, to replace an attempt that fails.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -48,7 +47,7 @@ class Grid:
         self._loop = loop
         self._began = clock()
         self._timers: list[tuple[Launch, Timer]] = []
-        self._candidates: deque[str] = deque(plan.rest)
+        self._candidates: list[str] = list(plan.rest)  # few: a deque takes 760 bytes
         self._left: int | None = None  # launches still allowed, once the request itself was called wrong
 
     def open(self) -> Iterator[Launch]:
@@ -66,7 +65,7 @@ class Grid:
         """Cancel pending launches; their deployments stay available for failover, before all others."""
         for _, timer in self._timers:
             timer.cancel()
-        self._candidates.extendleft(launch.deployment for launch, _ in reversed(self._timers))
+        self._candidates[:0] = [launch.deployment for launch, _ in self._timers]
         self._timers.clear()
 
     def forget(self) -> None:
@@ -123,7 +122,7 @@ class Grid:
             launch, timer = self._timers.pop(0)
             timer.cancel()
             return launch.deployment
-        return self._candidates.popleft() if self._candidates else None
+        return self._candidates.pop(0) if self._candidates else None
 
     def _next_with_room(self, *, last_resort: bool) -> str | None:
         standing_by, tripped = self._standing_by(), self._plan.tripped
@@ -160,7 +159,7 @@ class Grid:
         Whoever has no place then stands by.
         """
         primary, *others = launches
-        self._candidates.extendleft(reversed([launch.deployment for launch in launches]))
+        self._candidates[:0] = [launch.deployment for launch in launches]
         name = self.next()
         if name is None:
             return ()

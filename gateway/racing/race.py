@@ -39,6 +39,25 @@ class Race:
     ``max_in_flight``.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_attempts",
+        "_claim",
+        "_empty",
+        "_ending",
+        "_failures",
+        "_grid",
+        "_hold",
+        "_over",
+        "_plan",
+        "_wait",
+        "call",
+        "loop",
+        "open_call",
+        "sink",
+        "winner",
+    )
+
     def __init__(
         self,
         open_call: OpenCall,
@@ -52,7 +71,7 @@ class Race:
         self.open_call = open_call
         self.call = open_call.call
         self.sink = sink
-        self.loop = asyncio.get_running_loop()  # asked for once: on Python 3.11 each time costs a system call
+        self.loop = open_call.services.tasks.loop
         self.winner: Attempt | None = None
         services, call = open_call.services, self.call
         self._plan = plan
@@ -141,7 +160,12 @@ class Race:
     async def begin(self, attempt: Attempt, now: float) -> Forward | None:
         """Commit to ``attempt``, which has won, and whose first token was there at ``now``."""
         assert attempt.exchange is not None
-        return await self.sink.begin(self._claim.winner(attempt, attempt.exchange, now))
+        return await self.sink.begin(self._claim.winner(attempt, attempt.exchange, now, is_last=self._is_last(attempt)))
+
+    def _is_last(self, attempt: Attempt) -> bool:
+        """Tell whether nobody else reads the prompt any more, once ``attempt`` has begun to be streamed."""
+        is_own_dialect = attempt.deployment.spoken_to(self.call.dialect) is self.call.dialect
+        return is_own_dialect and not self._attempts.watched
 
     async def alone(self, attempt: Attempt) -> None:
         """Wait until nobody but such empty answers as ``attempt``'s is left running."""

@@ -22,7 +22,7 @@ class Requested(msgspec.Struct, frozen=True):
 
 def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
     """Return what the top level of a body in ``dialect`` says."""
-    if fields.keys().isdisjoint(_NAMES):
+    if fields.keys().isdisjoint(REQUESTED):
         return _NOTHING
     length = next((fields[name] for name in dialect.requests.parameters.answer_limits if name in fields), None)
     max_tokens = None if length is None else _number(length)
@@ -49,6 +49,7 @@ def _count(raw: msgspec.Raw) -> int | None:
 
 
 _NOTHING = Requested()
-_NAMES = frozenset({"temperature", "tools"}).union(
+# The fields that say it, in any dialect.
+REQUESTED = frozenset({"temperature", "tools"}).union(
     *(dialect.requests.parameters.answer_limits for dialect in DIALECTS.values())
 )

@@ -27,6 +27,7 @@ class Winner(msgspec.Struct, frozen=True):
     overhead_ms: float
     exchange: Exchange
     call: Call
+    is_last: bool = False  # once a sink that streams has begun, nobody and nothing needs the prompt any more
 
 
 class Sink(Protocol):

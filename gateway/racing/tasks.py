@@ -11,6 +11,17 @@ class AttemptTasks:
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._in_flight: dict[str, int] = {}  # by deployment
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop they run on, which is the one running when this is first asked for.
+
+        On Python 3.11 asking for the running loop takes a system call each time.
+        """
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
 
     def start(
         self, work: Coroutine[Any, Any, None], deployment: str, loop: asyncio.AbstractEventLoop

@@ -43,6 +43,7 @@ class Client:
         self._versions: Versions = versions
         self._tls = tls or TlsContexts()
         self._proxy = proxy_of(origin.scheme, origin.host)
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the first request
         self._pools: dict[Versions, Pool] = {}
         self._requests = 0  # sent over HTTP/2 where it is not certain
         self._refusals: deque[int] = deque(maxlen=_REFUSALS)  # the numbers of those the server did not begin with
@@ -75,7 +76,9 @@ class Client:
             UpstreamError: connect_error, connect_timeout, disconnected, or invalid_response (no HTTP).
 
         """
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:  # asked for once: on Python 3.11 each time costs a system call
+            loop = self._loop = asyncio.get_running_loop()
         for number in range(1, MAX_TRIES + 1):
             pool = self._pool(loop, request)
             response = await pool.send(request, connect_timeout_s, fresh=request.once or number == MAX_TRIES)
@@ -111,7 +114,9 @@ class Client:
 
     def _open_pool(self, versions: Versions, loop: asyncio.AbstractEventLoop) -> Pool:
         may_share = versions == "2" or (versions == "auto" and self._scheme == "https")
-        dialer = Dialer(self._scheme, self._host, self._port, versions=versions, tls=self._tls, proxy=self._proxy)
+        dialer = Dialer(
+            self._scheme, self._host, self._port, loop=loop, versions=versions, tls=self._tls, proxy=self._proxy
+        )
         pool = self._pools[versions] = Pool(dialer.dial, loop, may_share=may_share)
         return pool
 

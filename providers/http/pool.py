@@ -129,12 +129,13 @@ class Pool:
             self._start_dial()
 
     def gone(self, connection: Connection, *, dropped: bool) -> None:
-        """Forget a connection; replace one that a lost race has cost."""
+        """Forget a connection; replace one that a lost race has cost, unless as many are spare as are kept."""
         self._free.pop(connection, None)
         self._all.discard(connection)
         if dropped and not self._closed:
             self._lost_at = self._loop.time()
-            self._start_dial()
+            if len(self._free) + len(self._dials) - len(self._waiting) < MAX_IDLE:
+                self._start_dial()
 
     def _take(self) -> Connection | None:
         while self._free:

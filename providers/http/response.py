@@ -77,6 +77,7 @@ class Response:
                 name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
                 headers[name] = f"{headers[name]}, {value}" if name in headers else value
             self._headers = headers
+            self._fields = ()
         return self._headers
 
     @property

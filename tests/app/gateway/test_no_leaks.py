@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 
 from gateway.racing.attempt import Attempt
@@ -123,6 +124,17 @@ async def test_calls_leave_nothing_to_the_garbage_collector(serve: Serve, stream
             gc.enable()
     # A loser that is cut in the very moment it is sent may leave its frames behind; hardly one in a hundred is.
     assert left.count("Race") <= 2
+
+
+async def test_an_open_stream_does_not_hold_its_prompt(serve: Serve) -> None:
+    script = [RoleOnly(), Delta("a"), Hang()]
+    async with serve(alpha=script, beta=[Hang()], config=race_of_two()) as stage:
+        stage.prefer("alpha", "beta")
+        async with stage.chat(stream=True, temperature=0.5) as response:
+            assert (await response.content.readuntil(b"\n\n")).startswith(b"data:")
+            held = [each for each in gc.get_objects() if isinstance(each, dict) and "messages" in each]
+            assert not [each for each in held if isinstance(each["messages"], msgspec.Raw)]
+    assert (await stage.call())["temperature"] == 0.5
 
 
 def names(tasks: Iterable[asyncio.Task[Any]]) -> set[str]:

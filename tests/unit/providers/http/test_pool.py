@@ -229,6 +229,18 @@ async def test_where_races_are_lost_a_warm_connection_is_there_though_the_next_c
 
 
 @in_virtual_time
+async def test_a_crowd_of_lost_races_makes_no_more_spares_than_are_kept() -> None:
+    dialling = Dialling(takes_s=0.1)
+    async with pooling(dialling) as pool:
+        crowd = await asyncio.gather(*(asking(pool) for _ in range(2 * MAX_IDLE)))
+        begun = dialling.begun
+        for response in crowd:
+            response.abort()
+        await asyncio.sleep(1)
+        assert dialling.begun - begun == len(pool._free) == MAX_IDLE
+
+
+@in_virtual_time
 async def test_a_crowd_at_the_start_waits_to_see_whether_connections_can_be_shared() -> None:
     dialling = Dialling(takes_s=0.1)
     pool = Pool(dialling.dial, asyncio.get_running_loop(), may_share=True)
