@@ -88,7 +88,7 @@ class Client:
                 raise
             else:
                 return response
-        raise UpstreamError(ErrorKind.DISCONNECTED, "the connection was closed before the answer, again and again")
+        raise UpstreamError(ErrorKind.DISCONNECTED, "the connection was closed before the answer at every try")
 
     async def aclose(self) -> None:
         """Drop all connections."""

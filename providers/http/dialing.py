@@ -153,7 +153,7 @@ class Dialer:
         reason = "Out of memory" if isinstance(error, MemoryError) else getattr(error, "strerror", None) or str(error)
         if out_of_descriptors():
             reason = os.strerror(errno.EMFILE)  # the resolver and OpenSSL report it with other texts
-        return f"no connection to {self._host}:{self._port} for a shortage on the gateway's own machine ({reason})"
+        return f"no connection to {self._host}:{self._port}, as the gateway's machine is short of resources ({reason})"
 
     def _words(self, error: OSError | RuntimeError | ValueError | ProxyRefused | MemoryError) -> str:
         through = "" if self._proxy is None else f" through the proxy {self._proxy.host}:{self._proxy.port}"
