@@ -1,1 +1,1 @@
-"""How LLM providers are reached and what they really send. Knows nothing of the gateway."""
+"""Access to LLM providers, and their wire formats. It does not depend on the gateway."""

@@ -1,19 +1,19 @@
-"""Whether something may be asked that has rate limits and can refuse: a key for a model, or a whole deployment.
+"""The availability of something with rate limits that may refuse requests: a key for a model, or a deployment.
 
     state     meaning
-    READY     may be asked
-    COOLING   rate-limited: left alone until an instant
-    REFUSED   it refuses whoever asks, until somebody mends it: left alone, but for a try now and then
+    READY     requests may be sent
+    COOLING   rate-limited: no requests until an instant
+    REFUSED   it refuses all requests until a person corrects it: no requests, except for a periodic try
 
     event                  in which state   what follows
-    cool(retry_after_s)    any              COOLING, for as long as it asks, within bounds; a longer wait stands
-    (that time passes)     COOLING          REFUSED if it is refused, else READY
-    refuse()               any              refused, and just tried; shows as COOLING while that lasts
+    cool(retry_after_s)    any              COOLING for that time, within limits, or until an earlier, longer wait ends
+    (that time passes)     COOLING          REFUSED if it has refused, else READY
+    refuse()               any              REFUSED, and just tried; after the wait if it is COOLING
     tried()                any              the next try is due after ``try_every_s``
-    answered(), mended()   any              not refused any more; a wait that it asked for still stands
+    answered(), mended()   any              not REFUSED any more; a wait for a rate limit continues
 
-Beside the state stands the headroom, what its rate limit leaves: as it was told last, refilled steadily since. Instants
-are seconds of any one monotonic clock.
+Besides, it keeps the headroom of the rate limit: the last reported value, refilled steadily since. Instants are seconds
+of one monotonic clock.
 """
 
 from enum import Enum, auto
@@ -24,7 +24,7 @@ LONG_AGO_S = float("-inf")
 
 
 class Readiness(Enum):
-    """Whether it may be asked."""
+    """Whether requests may be sent."""
 
     READY = auto()
     COOLING = auto()
@@ -32,16 +32,16 @@ class Readiness(Enum):
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """How long is waited for what. Seconds."""
+    """The waiting times, in seconds."""
 
-    cool_min_s: float  # after a rate limit that does not say how long
-    cool_max_s: float  # at most, whatever it says
-    try_every_s: float  # between tries of what is refused
-    refill_s: float  # until a limit that was used up has come back whole
+    cool_min_s: float  # after a rate limit without a time
+    cool_max_s: float  # the maximum after any rate limit
+    try_every_s: float  # between tries of something that refuses
+    refill_s: float  # until an exhausted limit has refilled completely
 
 
 class Availability:
-    """The state of one of them."""
+    """The state of one key or deployment."""
 
     __slots__ = ("_headroom", "_told_at_s", "_waits", "cooling_until_s", "refused", "tried_at_s")
 
@@ -50,7 +50,7 @@ class Availability:
         self.refused = False
         self.tried_at_s = LONG_AGO_S  # when it was last refused, or tried
         self._waits = waits
-        self._headroom: float | None = None  # None: it was never told
+        self._headroom: float | None = None  # None: it was never reported
         self._told_at_s = LONG_AGO_S
 
     def readiness(self, now_s: float) -> Readiness:
@@ -60,20 +60,20 @@ class Availability:
         return Readiness.REFUSED if self.refused else Readiness.READY
 
     def cooling_s(self, now_s: float) -> float:
-        """Return for how long it is still left alone for its rate limit; 0 if it is not."""
+        """Return how long it still waits for its rate limit, in seconds; 0 if it does not."""
         return max(0.0, self.cooling_until_s - now_s)
 
     def is_due(self, now_s: float) -> bool:
-        """Tell whether it is refused, and to be tried again."""
+        """Whether it is refused, and due for a try."""
         return self.refused and now_s >= self.cooling_until_s and now_s - self.tried_at_s >= self._waits.try_every_s
 
     @property
     def has_told(self) -> bool:
-        """Whether the headroom was ever told."""
+        """Whether a headroom was ever reported."""
         return self._headroom is not None
 
     def headroom(self, now_s: float) -> float:
-        """Return what its rate limit should leave by now, 0 to 1; 1 where it was never told."""
+        """Return the estimated headroom of its rate limit, 0 to 1; 1 if it was never reported."""
         if self._headroom is None or self._headroom >= 1.0:
             return 1.0
         left = self._headroom + (now_s - self._told_at_s) / self._waits.refill_s
@@ -82,19 +82,19 @@ class Availability:
         return min(1.0, left)
 
     def cool(self, retry_after_s: float | None, now_s: float) -> None:
-        """Handle a rate limit that asks to be left alone for ``retry_after_s``."""
+        """Handle a rate limit; ``retry_after_s`` is the time to wait, if it says so."""
         cool_s = min(self._waits.cool_max_s, max(self._waits.cool_min_s, retry_after_s or 0.0))
         self.cooling_until_s = max(self.cooling_until_s, now_s + cool_s)
 
     def refuse(self, now_s: float) -> bool:
-        """Handle a refusal; return whether that is news."""
+        """Handle a refusal; return whether it was not refused before."""
         news = not self.refused
         self.refused = True
         self.tried_at_s = now_s
         return news
 
     def tried(self, now_s: float) -> None:
-        """Note that it is being tried, so that only one request does."""
+        """Note that it is being tried, so that only one request tries it."""
         self.tried_at_s = now_s
 
     def answered(self) -> bool:
@@ -103,9 +103,9 @@ class Availability:
         return refused
 
     def mended(self) -> None:
-        """Handle a new configuration: what was refused may be accepted now."""
+        """Handle a new configuration: requests may be accepted now."""
         self.refused = False
 
     def told(self, headroom: float, now_s: float) -> None:
-        """Store what is left of its rate limit, 0 to 1."""
+        """Store the reported headroom of its rate limit, 0 to 1."""
         self._headroom, self._told_at_s = headroom, now_s

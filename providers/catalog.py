@@ -1,4 +1,4 @@
-"""The vendors known by name, read from ``vendors.toml`` beside this file: a vendor is a row of data, not a class."""
+"""The catalog of vendors, read from ``vendors.toml`` beside this file: a vendor is a row of data, not a class."""
 
 import tomllib
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from providers.dialects.index import DIALECTS, PIVOT
 from providers.quirks import Quirks
 
 Kind = Literal["openai_compatible", "anthropic", "litellm"]
-Auth = Literal["bearer", "api-key", "x-api-key"]  # authorization: Bearer KEY, or the key under one of these names
+Auth = Literal["bearer", "api-key", "x-api-key"]  # authorization: Bearer KEY, or a header of this name with the key
 if TYPE_CHECKING:
     Api = str
-else:  # a configuration is held against the names that there are
+else:  # at run time, configurations are checked against the known names
     Api = Literal[(*DIALECTS, "embeddings", "moderations", "rerank", "audio", "images")]
 
 _USUAL: Mapping[Kind, tuple[Api, ...]] = {
@@ -22,22 +22,22 @@ _USUAL: Mapping[Kind, tuple[Api, ...]] = {
     "anthropic": ("messages",),
     "litellm": ("chat", "embeddings"),
 }
-# A server nobody knows may have any of those that are not raced: only asking it can tell.
+# An unknown server may have any API that is not raced; only a request shows it.
 _UNKNOWN: tuple[Api, ...] = (*_USUAL["openai_compatible"], "moderations", "rerank", "audio", "images")
 
 
 class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What has to be known to send a vendor requests, and to judge what they cost.
+    """What is needed to send requests to a vendor, and to know their cost.
 
-    Paths are relative to the base URL; ``chat_path`` and ``embeddings_path`` may hold ``{model}``.
+    Paths are relative to the base URL; ``chat_path`` and ``embeddings_path`` may contain ``{model}``.
     """
 
     name: str
-    title: str  # as its owner writes it
-    base_url: str | None = None  # None: the user gives it, or litellm knows
-    key_env: tuple[str, ...] = ()  # variables its key is usually found in, the most usual first
+    title: str  # the spelling of the vendor
+    base_url: str | None = None  # None: the user sets it, or litellm knows it
+    key_env: tuple[str, ...] = ()  # the usual environment variables of its key, the most usual first
     kind: Kind = "openai_compatible"
-    apis: tuple[Api, ...] | None = None  # None: what is usual for its kind
+    apis: tuple[Api, ...] | None = None  # None: the usual ones of its kind
     key_required: bool = True
     auth: Auth = "bearer"
     chat_path: str = PIVOT.path
@@ -52,7 +52,7 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def apis_of(vendor: Vendor | None, kind: Kind | None) -> tuple[Api, ...]:
-    """Return the APIs of a vendor, or of a server that is none's, of a ``kind`` (None: the vendor's own)."""
+    """Return the APIs of a vendor, or of an unknown server, of this ``kind`` (None: the vendor's own)."""
     if vendor is None:
         return _UNKNOWN if kind in (None, "openai_compatible") else _USUAL[kind]
     if kind is not None and kind != vendor.kind:
@@ -61,6 +61,6 @@ def apis_of(vendor: Vendor | None, kind: Kind | None) -> tuple[Api, ...]:
 
 
 def load_catalog() -> Mapping[str, Vendor]:
-    """Read the catalog: vendors by name, in the order of the file. Reads the file each time; keep the result."""
+    """Read the catalog: vendors by name, in the order of the file. Each call reads the file, so keep the result."""
     rows = tomllib.loads(files("providers").joinpath("vendors.toml").read_text(encoding="utf-8"))
     return msgspec.convert({name: {"name": name, **row} for name, row in rows.items()}, dict[str, Vendor])

@@ -1,12 +1,12 @@
-"""What is known of vendors' models: prices and abilities, from an extract of litellm's table.
+"""Prices and capabilities of vendors' models, from an extract of litellm's table.
 
-The extract, ``models.json``, says of which version it is and when it was made (requirements/extract_datasheets.py, by
-`make lock`). Base prices only: its surcharges for very long prompts and for caches kept an hour, and its discounts for
-batches, are not applied.
+The extract, ``models.json``, has the version of the table and its own date (requirements/extract_datasheets.py, run by
+`make lock`). Only base prices are used: no surcharges for very long prompts and one-hour caches, no discounts for
+batches.
 
-A flag that is missing there says nothing: of gpt-3.5-turbo it leaves out that pictures are not taken, of many models
-that they know tools. Only what is written as false is a no. Where a row lists the kinds of input (``image``,
-``audio``), the list is whole, so a kind without a flag of its own that is not in it is a no as well.
+A missing flag means unknown: the table does not say that gpt-3.5-turbo takes no images, or that many models support
+tools. Only an explicit false is a no. A row's list of input kinds (``image``, ``audio``) is complete: a kind that is
+not listed and has no flag of its own is a no as well.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,11 +19,11 @@ from providers.prices import Price
 
 _TABLE = Path(__file__).with_name("models.json")
 
-ModelKey = tuple[str, str]  # litellm's name of the vendor, the vendor's name of the model
+ModelKey = tuple[str, str]  # litellm's name for the vendor, the vendor's name for the model
 
 
 class Datasheet(msgspec.Struct, frozen=True):
-    """What one model at one vendor costs and can do."""
+    """The price and the capabilities of one model at one vendor."""
 
     price: Price | None = None  # None: unknown
     capabilities: Capabilities = UNKNOWN
@@ -36,7 +36,7 @@ class _Prices(msgspec.Struct, frozen=True):
     input_cost_per_token: float | None = None
     output_cost_per_token: float | None = None
     cache_read_input_token_cost: float | None = None
-    input_cost_per_token_cache_hit: float | None = None  # the older name of the same, DeepSeek's
+    input_cost_per_token_cache_hit: float | None = None  # the older name, used for DeepSeek
     cache_creation_input_token_cost: float | None = None
     output_cost_per_reasoning_token: float | None = None
 
@@ -48,7 +48,7 @@ class _Prices(msgspec.Struct, frozen=True):
             input_usd=self.input_cost_per_token,
             output_usd=self.output_cost_per_token or 0.0,  # embeddings have no output
             cached_input_usd=self.input_cost_per_token_cache_hit if cached is None else cached,
-            cache_write_usd=self.cache_creation_input_token_cost or None,  # 0: nothing beside the price of input
+            cache_write_usd=self.cache_creation_input_token_cost or None,  # 0: the price of input applies
             reasoning_usd=self.output_cost_per_reasoning_token,
         )
 
@@ -85,7 +85,7 @@ class _Seller(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where the table comes from."""
+    """The source of the table."""
 
     name: str
     version: str
@@ -106,25 +106,25 @@ _abilities_decoder = msgspec.json.Decoder(_Abilities)
 
 
 class DatasheetTable:
-    """A table of models, its rows in litellm's format, kept on disk: it has thousands, a gateway needs a handful.
+    """A table of models with rows in litellm's format. It stays on disk: a gateway needs few of its thousands of rows.
 
-    Each lookup reads the file (1 MB, some 3 ms) and keeps nothing of it, so look up all deployments at once.
+    Each lookup reads the file (1 MB, about 3 ms) and keeps nothing, so look up all deployments at once.
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path  # None: nothing is known of any model
+        self._path = path  # None: an empty table
 
     @classmethod
     def shipped(cls) -> "DatasheetTable":
-        """Return the table that ships with this version."""
+        """Return the table of this release."""
         return cls(_TABLE)
 
     def source(self) -> Source | None:
-        """Return where the table comes from, and of when it is; None of an empty one."""
+        """Return the source and the date of the table; None if it is empty."""
         return _table_decoder.decode(self._path.read_bytes()).source if self._path else None
 
     def look_up(self, models: Iterable[ModelKey]) -> dict[ModelKey, Datasheet]:
-        """Return the datasheet of each ``(litellm_prefix, model)``, ``UNLISTED`` where the table has none.
+        """Return the datasheet of each ``(litellm_prefix, model)``, ``UNLISTED`` if it is not in the table.
 
         Raises:
             OSError, msgspec.DecodeError: the table cannot be read.
@@ -135,12 +135,12 @@ class DatasheetTable:
 
 
 def fields() -> tuple[str, ...]:
-    """Return what is read of a row, by litellm's names."""
+    """Return litellm's names of the fields that are read."""
     return tuple(name for part in (_Seller, _Prices, _Abilities) for name in part.__struct_fields__)
 
 
 def _find(table: Mapping[str, msgspec.Raw], prefix: str, model: str) -> Datasheet:
-    """Return what stands under ``prefix/model``, or under the bare name where that row is this vendor's."""
+    """Return the row of ``prefix/model``, or of the bare name if that row is this vendor's."""
     if (row := table.get(f"{prefix}/{model}")) is not None:
         return _read(row)
     row = table.get(model)
@@ -148,7 +148,7 @@ def _find(table: Mapping[str, msgspec.Raw], prefix: str, model: str) -> Datashee
 
 
 def _sells(row: msgspec.Raw, prefix: str) -> bool:
-    """Tell whether a row's provider is the vendor or one of its lines (``cohere_chat``, ``vertex_ai-llama_models``)."""
+    """Whether a row's provider is the vendor or a branch of it (``cohere_chat``, ``vertex_ai-llama_models``)."""
     try:
         provider = _seller_decoder.decode(row).litellm_provider
     except msgspec.ValidationError:
@@ -157,7 +157,7 @@ def _sells(row: msgspec.Raw, prefix: str) -> bool:
 
 
 def _read(row: msgspec.Raw) -> Datasheet:
-    """Return a row. A half of it that is not of the usual types is unknown, whatever the other half is."""
+    """Read a row. If its prices or its capabilities have unexpected types, only these are unknown."""
     try:
         price = _prices_decoder.decode(row).price()
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""What a provider's error says, in whatever shape: OpenAI's, vLLM's, FastAPI's, an array, plain text, a web page."""
+"""Reads providers' errors in all their shapes: OpenAI's, vLLM's, FastAPI's, an array, plain text, a web page."""
 
 import html
 import re
@@ -25,7 +25,7 @@ _TAG = re.compile(r"<[^>]*>")
 def error_of_response(
     status: int, headers: Mapping[str, str], body: bytes, secrets: Sequence[str], now_s: float
 ) -> UpstreamError:
-    """Return the error a response stands for. ``headers`` have lower-case names; ``now_s`` is Unix time."""
+    """Return the error of a response. ``headers`` have lower-case names; ``now_s`` is Unix time."""
     kind = kind_of_status(status)
     error = _error_object(_decode(body))
     message = _message(error) if error else message_of_text(body)
@@ -36,7 +36,7 @@ def error_of_response(
             retry = _google_retry_delay_s(error)
     return UpstreamError(
         kind,
-        _presentable(message, secrets) or f"answered {status} without saying why",
+        _presentable(message, secrets) or f"answered {status} without a message",
         status=status,
         retry_after_s=retry,
         body=_client_body(error or {"message": message}, secrets) if kind is ErrorKind.BAD_REQUEST else None,
@@ -44,13 +44,13 @@ def error_of_response(
 
 
 def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> UpstreamError:
-    """Return the error in a JSON object sent with status 200: of its own code's kind, ``otherwise`` without one."""
+    """Return the error in a JSON object with status 200. Its kind is that of its code, ``otherwise`` without a code."""
     error = _error_object(_decode(data)) or {}
     status = _status(error)
     kind = otherwise if status is None else kind_of_status(status)
     return UpstreamError(
         kind,
-        _presentable(_message(error), secrets) or "sent an error without saying what it is",
+        _presentable(_message(error), secrets) or "sent an error without a message",
         status=status,
         retry_after_s=_google_retry_delay_s(error),
         body=_client_body(error, secrets) if kind is ErrorKind.BAD_REQUEST else None,
@@ -58,13 +58,13 @@ def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> Up
 
 
 def says_error(answer: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether the top level of a JSON answer says that it is an error."""
+    """Whether a JSON answer is an error, by its top level."""
     error = bytes(answer.get("error", _NULL))
     return error not in _NOTHING or bytes(answer.get("object", _NULL)) == b'"error"'
 
 
 def message_of_text(body: bytes) -> str:
-    """Return what a body that is no JSON error says: of a web page its title, of anything else its text."""
+    """Return the message of a body that is not a JSON error: the title of a web page, or the text."""
     text = body.decode(errors="replace")
     if "<html" in text[:1000].lower() or "<!doctype" in text[:1000].lower():
         title = _TITLE.search(text) or _HEADING.search(text)
@@ -73,8 +73,8 @@ def message_of_text(body: bytes) -> str:
 
 
 def _presentable(message: str, secrets: Sequence[str]) -> str:
-    # Redacted before it is shortened, so that no half of a key survives at the cut.
-    # What does not show could write to the terminal of who reads the log.
+    # Redacted before it is shortened, so that no part of a key is left at the end.
+    # Control characters could write to the terminal in which the log is read.
     message = " ".join("".join(each if each.isprintable() else " " for each in redact(message, secrets)).split())
     return message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 1] + "…"
 
@@ -87,7 +87,7 @@ def _decode(body: bytes) -> Any:
 
 
 def _error_object(answer: Any) -> dict[str, Any] | None:
-    """Return the error of a decoded answer as an object with ``message``, as OpenAI has it; None if there is none."""
+    """Return the error of a decoded answer as an object in OpenAI's shape, with ``message``; None if there is none."""
     if isinstance(answer, list):  # Gemini
         answer = answer[0] if answer else None
     if not isinstance(answer, dict):
@@ -118,7 +118,7 @@ def _openai_error(message: str, source: Mapping[str, Any]) -> dict[str, Any]:
 def _message(error: Mapping[str, Any]) -> str:
     message = error.get("message") or error.get("code") or error.get("type") or ""
     match error.get("metadata"):
-        case {"raw": str(raw)} if raw:  # OpenRouter: what the vendor behind it said
+        case {"raw": str(raw)} if raw:  # OpenRouter: the message of its vendor
             return f"{message}: {raw}"
     return message if isinstance(message, str) else msgspec.json.encode(message).decode()
 
@@ -134,7 +134,7 @@ def _status(error: Mapping[str, Any]) -> int | None:
 
 
 def _google_retry_delay_s(error: Mapping[str, Any]) -> float | None:
-    """Read the delay of a google.rpc.RetryInfo, which Gemini sends instead of a ``retry-after`` header."""
+    """Return the delay in a google.rpc.RetryInfo, which Gemini sends instead of a ``retry-after`` header."""
     for detail in _list(error.get("details")):
         match detail:
             case {"retryDelay": str(delay)}:

@@ -1,26 +1,26 @@
-"""What can go wrong at a provider, as one exception with a kind.
+"""Errors of requests to providers: one exception with a kind.
 
 UpstreamError
 └── its ``kind``
     ├── connect_error, connect_timeout       no connection (DNS, TCP, TLS)
-    ├── local_resources                      no connection, for lack of descriptors, ports or memory on this machine
+    ├── local_resources                      this machine has no more file descriptors, ports or memory
     ├── disconnected                         the connection broke
     ├── ttft_timeout, stall_timeout, total_timeout   a clock of the gateway ran out
-    ├── provider_auth (401, 403), not_found (404)    the operator's to mend
-    ├── no_such_api (404 of a path)          the provider does not speak the dialect it was asked in
+    ├── provider_auth (401, 403), not_found (404)    the operator has to correct the configuration
+    ├── no_such_api (404 of a path)          the provider does not have this API
     ├── rate_limited (429)
     ├── bad_request (400, 413, 422)          the client's own fault
-    ├── server_error (5xx and what fits nowhere else)
+    ├── server_error (5xx, and everything else)
     ├── invalid_response                     HTML, broken JSON, not an event stream
     ├── stream_error                         an error object inside a stream that began well
-    └── upstream_empty, upstream_truncated   ended without an answer, or without its end
+    └── upstream_empty, upstream_truncated   the answer is empty, or incomplete
 """
 
 from enum import StrEnum
 
 
 class ErrorKind(StrEnum):
-    """Why an upstream request failed. The words appear in SQL, metrics and messages."""
+    """Why an upstream request failed. The values appear in SQL, metrics and messages."""
 
     CONNECT_ERROR = "connect_error"
     CONNECT_TIMEOUT = "connect_timeout"
@@ -44,8 +44,8 @@ class ErrorKind(StrEnum):
 class UpstreamError(Exception):
     """A request to a provider failed.
 
-    ``message`` is fit to be shown and stored: secrets are already removed. ``body`` is the provider's own JSON error
-    object, redacted, present only for ``bad_request``, which is returned to the client as it is.
+    ``message`` can be shown and stored: secrets were removed. ``body`` is the provider's own JSON error object,
+    redacted. It exists only for ``bad_request``, where it is returned to the client.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class UpstreamError(Exception):
         self.body = body
 
     def without_frames(self) -> "UpstreamError":
-        """Return itself, free to be kept: its traceback and what it was raised from would keep whoever keeps it."""
+        """Remove the traceback and the causes, which would make reference cycles if it is stored; return it."""
         self.__traceback__ = self.__cause__ = self.__context__ = None
         return self
 
 
 def kind_of_status(status: int) -> ErrorKind:
-    """Return the kind of error an HTTP status (of a response, or inside an error object) stands for."""
+    """Return the kind of error for an HTTP status, of a response or inside an error object."""
     match status:
         case 400 | 413 | 422:
             return ErrorKind.BAD_REQUEST

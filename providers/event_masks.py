@@ -1,6 +1,6 @@
-"""Masking keys in event streams, in all that is no answer: comments, names of events, and the data of errors.
+"""Masks keys in event streams: in comments, names of events, and the data of errors, but not in answers.
 
-What a model says is its own and passes as it came, as nearly every event does; those cost little.
+The model's own text is never changed. Nearly all events need no masking, and cost little.
 """
 
 import re
@@ -11,24 +11,24 @@ import msgspec
 from providers.redaction import redact, redact_json
 from providers.sse import Event
 
-_LONGEST_LINE = 4096  # bytes of a comment or a field: whoever puts more there tells a client nothing
+_LONGEST_LINE = 4096  # bytes of a comment or a field; a longer one has no use for clients, and is removed
 _LONGEST_ERROR = 256 * 1024  # bytes of data
-_LINE_END_BYTES = 4  # of the last line and the blank one
+_LINE_END_BYTES = 4  # at most, of the last line and the blank line
 
 _NAMED = re.compile(rb"event: ?(?![\w.-]*error)[\w.-]+(?:\r\n|\n|\r)data: ?")
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|\Z)")
 _DATA = re.compile(rb"(?:\xef\xbb\xbf)?data(?::|\Z)")
 _NAME = re.compile(rb"(?:\xef\xbb\xbf)?event:")
 _ERROR_NAME = re.compile(rb"error")
-_COMPLAINTS = ("message", "detail", "errors", "msg")  # what vendors call it when they do not call it an error
-_CHOICES = b'"choices"'  # which every chunk of a chat has
+_COMPLAINTS = ("message", "detail", "errors", "msg")  # the text of errors that are not called errors
+_CHOICES = b'"choices"'  # in every chunk of a chat
 _COMPLAINT = re.compile(rb'"(?:%s)"\s*:' % "|".join(_COMPLAINTS).encode())
 
 
 def masked(event: Event, secrets: Sequence[str], *, is_error: bool = False) -> Event:
-    """Return ``event`` without keys in its comments and fields, nor in its data if it is an error's: itself if none.
+    """Return ``event`` with keys masked in its comments and fields, and in its data if it is an error.
 
-    An error's it is by its name, or because ``is_error`` says so.
+    It is an error by its name, or if ``is_error``. Without keys, the same object is returned.
     """
     if not is_error and _is_named_line(event):
         return event
@@ -36,7 +36,7 @@ def masked(event: Event, secrets: Sequence[str], *, is_error: bool = False) -> E
     names = [text for text, _ in lines if _NAME.match(text)]
     is_error = is_error or any(map(_ERROR_NAME.search, names))
     data = _masked_data(event.data, secrets) if is_error and event.data else event.data
-    written = data == event.data  # else it is written in place of the first line of data
+    written = data == event.data  # otherwise it replaces the first line of data
     raw = bytearray()
     for text, end in lines:
         if not _DATA.match(text):
@@ -50,13 +50,13 @@ def masked(event: Event, secrets: Sequence[str], *, is_error: bool = False) -> E
 
 
 def _is_named_line(event: Event) -> bool:
-    """Tell, at little cost, whether an event is a name and a line of data: as most in dialects that have names."""
+    """Whether an event is only a name and one line of data, as most are in dialects with names. This check is fast."""
     head = _NAMED.match(event.raw)
     return head is not None and len(event.raw) - head.end() - len(event.data) <= _LINE_END_BYTES
 
 
 def complains(data: bytes) -> bool:
-    """Tell whether data that adds nothing to an answer says what is wrong, in an object that is no error's by name."""
+    """Whether data that adds nothing to an answer has the text of an error, though it is not called an error."""
     if _CHOICES in data or len(data) > _LONGEST_ERROR or _COMPLAINT.search(data) is None:
         return False
     try:

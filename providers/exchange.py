@@ -1,8 +1,7 @@
-"""The one interface to a provider: send a request, read its answer as server-sent events, abort it.
+"""The interface to all providers: send a request, read its answer as server-sent events, abort it.
 
-``Upstream`` is a provider as the gateway uses it, ``Exchange`` one request under way. However a provider really
-answers (a plain JSON body, another dialect's events, litellm's objects), an exchange yields the bytes of an event
-stream in the dialect it was asked in.
+``Upstream`` is a provider, ``Exchange`` one running request. Whatever a provider sends (a JSON body, another dialect's
+events, litellm's objects), an exchange yields the bytes of an event stream in the dialect of the request.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,23 +21,23 @@ from providers.usage import Usage
 
 
 class Request(MaskedRecord, frozen=True):
-    """What to ask of a provider, in a dialect it speaks. ``fields`` is a body's top level, values still raw JSON."""
+    """A request in a dialect that the provider speaks. ``fields`` is the body's top level, values still raw JSON."""
 
     model: str  # the provider's own name for the model
     fields: Mapping[str, msgspec.Raw]
-    dialect: Dialect = PIVOT  # that of ``fields``, and of the answer
-    drop_params: bool = False  # leave out what the model does not know; the client is told
-    headers: Mapping[str, str] = {}  # already reduced to what may be forwarded
-    own_headers: tuple[tuple[str, str], ...] = ()  # the deployment's own, names in lower case, over all others
-    extra_body: Mapping[str, msgspec.Raw] = {}  # the deployment's own fields, over the client's
-    upstream_stream: bool = True  # False: ask for one JSON body, and present it as a stream
+    dialect: Dialect = PIVOT  # of ``fields`` and of the answer
+    drop_params: bool = False  # leave out parameters that the model does not support; the client is told
+    headers: Mapping[str, str] = {}  # only those that may be forwarded
+    own_headers: tuple[tuple[str, str], ...] = ()  # the deployment's own, which replace all others; names in lower case
+    extra_body: Mapping[str, msgspec.Raw] = {}  # the deployment's own fields, which replace the client's
+    upstream_stream: bool = True  # False: request one JSON body, and present it as a stream
     connect_timeout_s: float = 5.0
-    once: bool = False  # it leaves something behind at the provider: never to be sent again
-    form: Form | None = None  # instead of ``fields``, where an API takes files
+    once: bool = False  # it has side effects at the provider, so it must not be sent again
+    form: Form | None = None  # instead of ``fields``, for APIs with files
     sendings: Sendings = msgspec.field(default_factory=Sendings)  # counted by the upstream as it sends
 
     def shown(self) -> Iterable[tuple[str, object]]:
-        """Return what it asks for, and the names alone of what it sends: the values are the prompt, or secrets."""
+        """Return the fields for its repr; of headers and body only the names, as the values are private."""
         yield "model", self.model
         yield "dialect", self.dialect.name
         yield "fields", list(self.fields)
@@ -48,11 +47,11 @@ class Request(MaskedRecord, frozen=True):
 
 
 class Rest(Protocol):
-    """What is still to come of an answer that is not raced: sound, events, a text. Read by one task."""
+    """The rest of an answer that is not raced (audio, events, text). Read by one task."""
 
     @property
     def ended(self) -> bool:
-        """Whether all of it was read."""
+        """Whether all of it has been read."""
 
     @property
     def usage(self) -> Usage | None:
@@ -60,14 +59,14 @@ class Rest(Protocol):
 
     @property
     def model(self) -> str | None:
-        """What it says has answered, as far as it has."""
+        """The model that answers, if it has been reported."""
 
     @property
     def error(self) -> UpstreamError | None:
-        """The error it has told of; that is among what was read."""
+        """The error it has reported, which is also in the bytes that were read."""
 
     async def read(self) -> bytes:
-        """Return the next bytes as they came, ``b""`` at the end.
+        """Return the next bytes unchanged, ``b""`` at the end.
 
         Raises:
             UpstreamError: the connection broke.
@@ -75,22 +74,22 @@ class Rest(Protocol):
         """
 
     def abort(self) -> None:
-        """Drop the exchange at once, so that the provider sees it now; harmless when it is over."""
+        """Drop the exchange at once, so that the provider notices; without effect after the end."""
 
 
 class Answer(MaskedRecord, frozen=True):
-    """An answer to a request that is not raced (embeddings, moderations, pictures, speech)."""
+    """An answer to a request that is not raced (embeddings, moderations, images, speech)."""
 
     status: int
     headers: Mapping[str, str]
-    body: bytes  # all of it, or how it begins
+    body: bytes  # all of it, or its beginning
     connect_ms: float | None
     headers_ms: float
-    rest: Rest | None = None  # to be read to its end or aborted; None: ``body`` is all
+    rest: Rest | None = None  # must be read to its end or aborted; None: ``body`` is everything
     secrets: Sequence[str] = ()  # as of ``Exchange``
 
     def shown(self) -> Iterable[tuple[str, object]]:
-        """Return its status and how much there is; the key may be in the headers, and the rest is the client's."""
+        """Return the fields for its repr, without values of headers and body, which are private."""
         yield "status", self.status
         yield "headers", list(self.headers)
         yield "body", f"{len(self.body)} bytes"
@@ -98,22 +97,22 @@ class Answer(MaskedRecord, frozen=True):
 
 
 class Exchange(Protocol):
-    """One answer under way. Opened, read and closed by one task."""
+    """One running request and its answer. Opened, read and closed by one task."""
 
     status: int
     headers: Mapping[str, str]  # the provider's response headers, lower-case names
     connect_ms: float | None  # time to connect, DNS and TLS included; None when a kept connection was reused
-    secrets: Sequence[str]  # what must not show up in a message: the key, and the like
+    secrets: Sequence[str]  # must not appear in messages: the key, and the like
 
     @property
     def ended(self) -> bool:
-        """Whether the provider has sent all of it, so that there is nothing to wait for and nothing to abort."""
+        """Whether the provider has sent everything, so that there is nothing to wait for or to abort."""
 
     async def read(self) -> bytes:
-        """Return the next bytes of the event stream, as they came, ``b""`` at its end.
+        """Return the next bytes of the event stream unchanged, ``b""`` at its end.
 
         Raises:
-            UpstreamError: the connection broke, or what arrives is no event stream.
+            UpstreamError: the connection broke, or the body is not an event stream.
 
         """
 
@@ -125,27 +124,27 @@ class Exchange(Protocol):
         """Return the events that end an answer which is ``finishing``, whose own end does not come; drop the rest."""
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
-        """Offer ``listener`` what arrives while ``read`` waits; what it does not want (False), ``read`` returns.
+        """Call ``listener`` with data that arrives while ``read`` waits; data that it refuses (False) goes to ``read``.
 
-        It spares the reader's task from being woken for each event. An exchange that cannot do it leaves it.
+        So the reader's task need not be woken for each event. An exchange that cannot do this ignores the call.
         """
 
     def abort(self) -> None:
-        """Drop the exchange at once, so that the provider sees it now; harmless when it is over or aborted."""
+        """Drop the exchange at once, so that the provider notices; without effect after the end or an abort."""
 
 
 class Upstream(Protocol):
-    """A provider that can be asked. Cancelling a task inside any method aborts its request at the provider."""
+    """A provider. Cancelling a task inside any method aborts its request at the provider."""
 
-    # No parameter of a request in a dialect it speaks is lost: ``losses`` is always empty.
+    # In its own dialects it supports every parameter: ``losses`` is always empty.
     accepts_all_parameters: bool
-    # ``fetch`` reaches the provider: responses that it keeps, and any path below its base URL.
+    # ``fetch`` works: for stored responses, and any path below its base URL.
     can_fetch: bool
-    # Its first request would wait seconds for a library to be imported.
+    # Its first request would wait for seconds while a library is imported.
     needs_warming: bool
 
     async def stream(self, request: Request) -> Exchange:
-        """Ask for an answer in events; return when the response's headers say 2xx.
+        """Request an answer in events; return when the response's headers have arrived with a status of 2xx.
 
         Raises:
             UpstreamError: no connection, or any other status, with its kind, message and ``retry-after``.
@@ -153,15 +152,15 @@ class Upstream(Protocol):
         """
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
-        """Return what of a request, rendered in a ``dialect`` it speaks, this provider would not hear. Asks nobody."""
+        """Return the parts of a request in ``dialect`` that this provider would ignore or refuse. Sends nothing."""
 
     async def send(self, path: str, request: Request) -> Answer:
-        """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun well.
+        """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun.
 
-        What is JSON has been read whole then.
+        A JSON answer has been read completely then.
 
         Raises:
-            UpstreamError: as for ``stream``, and when the answer is an error, or none that ``path`` could have.
+            UpstreamError: as of ``stream``; or the answer is an error, or not one of the API at ``path``.
 
         """
 
@@ -169,17 +168,17 @@ class Upstream(Protocol):
         """Send a request without a body to ``path``, and return the whole JSON answer.
 
         Raises:
-            UpstreamError: as for ``send``; always not_found where it cannot fetch.
+            UpstreamError: as of ``send``; always not_found where it cannot fetch.
 
         """
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
-        """Return the models the provider offers to its key.
+        """Return the models that the provider offers to its key.
 
         Raises:
-            UpstreamError: as for ``send``.
+            UpstreamError: as of ``send``.
 
         """
 
     async def aclose(self) -> None:
-        """Close kept connections. Called once nothing is under way."""
+        """Close kept connections. Called when no request is running."""

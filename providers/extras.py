@@ -1,4 +1,4 @@
-"""What a small installation lacks, and what to type for it."""
+"""Optional dependencies, and the commands that install them."""
 
 from importlib.util import find_spec
 
@@ -6,5 +6,5 @@ LITELLM = "pip install 'holeshot[litellm]'"
 
 
 def has_litellm() -> bool:
-    """Tell whether litellm is installed; it is not imported for it, which takes seconds."""
+    """Whether litellm is installed. It is not imported for this check, which would take seconds."""
     return find_spec("litellm") is not None

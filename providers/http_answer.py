@@ -1,7 +1,7 @@
-"""An answer that is not raced, over HTTP: what is JSON is read whole and judged, of anything else its beginning.
+"""Answers that are not raced, over HTTP: JSON is read completely and checked, of anything else only the beginning.
 
-Sound, pictures and texts are passed on as they come. Their type as declared is what tells them from an error: what is
-declared as JSON, or as nothing in particular and looks like an object, is read to its end first.
+Audio, images and texts are streamed to the client. Their declared type distinguishes them from errors: what is declared
+as JSON, or has no specific type and looks like an object, is read completely first.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from providers.sse import Event, EventSplitter, events
 from providers.usage import Usage
 from providers.whole_answers import reported
 
-_LARGEST_ANSWER_BYTES = 128 * 1024 * 1024  # two thousand embeddings are some 80 MiB
+_LARGEST_ANSWER_BYTES = 128 * 1024 * 1024  # two thousand embeddings are about 80 MiB
 _JSON_ONLY = frozenset({"embeddings", "moderations", "rerank", "messages/count_tokens"})
-_LARGEST_EVENT_BYTES = 32 * 1024 * 1024  # that is held back until it is whole
+_LARGEST_EVENT_BYTES = 32 * 1024 * 1024  # held back until it is complete
 _LONGEST_SILENCE_BYTES = 1024 * 1024  # of comments before the first event
 _EVENTS = "text/event-stream"
 _UNSAID = ("", "text/plain", "binary/octet-stream")
@@ -30,15 +30,15 @@ _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def comes_whole(path: str) -> bool:
-    """Tell whether every answer of the API at ``path`` is one JSON object, so that it may as well come compressed."""
+    """Whether every answer of the API at ``path`` is one JSON object, so that it can be compressed."""
     return path in _JSON_ONLY
 
 
 async def read_beginning(path: str, response: Body, secrets: Sequence[str]) -> tuple[bytes, "HttpRest | None"]:
-    """Return the answer if it comes whole, else its first bytes, and the rest of it.
+    """Return the complete answer if it is JSON, else its first bytes and the rest.
 
     Raises:
-        UpstreamError: it says that it is an error, is empty, or is not what the API at ``path`` answers with.
+        UpstreamError: it is an error, empty, or not an answer of the API at ``path``.
 
     """
     declared = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -50,13 +50,14 @@ async def read_beginning(path: str, response: Body, secrets: Sequence[str]) -> t
     head = await response.read()
     if is_json or (declared in _UNSAID and head.lstrip().startswith(b"{")):
         body = await read_body(response, _LARGEST_ANSWER_BYTES, head)
-        # Whoever transcribes to plain text may still call it JSON.
+        # Some servers declare a transcription in plain text as JSON.
         if not path.startswith("audio/") or body.lstrip().startswith(b"{") or not body.strip():
             _judge(body, secrets, is_json=is_json)
         return body, None
     if declared == _EVENTS:
         return await _read_events(head, response, secrets)
-    if not head and not (declared.startswith("text/") and path.startswith("audio/")):  # silence has no words
+    # The transcription of silence is empty.
+    if not head and not (declared.startswith("text/") and path.startswith("audio/")):
         raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, "answered with an empty body")
     rest = HttpRest(response, None)
     await rest.look_for_end()
@@ -64,31 +65,31 @@ async def read_beginning(path: str, response: Body, secrets: Sequence[str]) -> t
 
 
 class HttpRest:
-    """What is still to come of an answer; each read is passed on as it came, of a stream the events that are whole."""
+    """The rest of an answer. Each read is passed on unchanged; of an event stream only complete events."""
 
     def __init__(self, response: Body, stream: "_Stream | None") -> None:
-        self.ended = False  # all of it was read
+        self.ended = False  # all of it has been read
         self._response = response
         self._stream = stream
         self._broken: UpstreamError | None = None
 
     @property
     def usage(self) -> Usage | None:
-        """The tokens that an event has reported so far."""
+        """The usage from the events so far."""
         return self._stream.usage if self._stream is not None else None
 
     @property
     def model(self) -> str | None:
-        """What an event has said that answers."""
+        """The model from the events so far."""
         return self._stream.model if self._stream is not None else None
 
     @property
     def error(self) -> UpstreamError | None:
-        """The error that an event has told of; it is among what was read."""
+        """The error from an event, which is also in the bytes that were read."""
         return self._stream.error if self._stream is not None else None
 
     async def read(self) -> bytes:
-        """Return the next bytes, ``b""`` at the end, or where none can be passed on yet.
+        """Return the next bytes; ``b""`` at the end, or if none can be passed on yet.
 
         Raises:
             UpstreamError: the connection broke.
@@ -104,14 +105,14 @@ class HttpRest:
         return self.passed_on(data)
 
     def passed_on(self, data: bytes) -> bytes:
-        """Return what of ``data`` and of what came before it can be passed on by now."""
+        """Return the part of ``data``, and of data held back before, that can be passed on now."""
         if self._stream is None:
             return data
         return self._stream.feed(data) + (self._stream.rest() if self.ended else b"")
 
     async def look_for_end(self) -> None:
-        """Learn whether what was read last was all of it, as far as that is known already. Waits for nothing."""
-        # A compressed body has more to give after its connection has none.
+        """Set ``ended`` if it is already known that the last read was the end. Does not wait."""
+        # A compressed body may have more output after the last byte from the connection.
         if isinstance(self._response, Response) and self._response.ended and not self._response.buffered:
             try:
                 self.ended = not await self._response.read()
@@ -119,34 +120,34 @@ class HttpRest:
                 self._broken = error
 
     def abort(self) -> None:
-        """Drop the exchange at once; harmless when it is over."""
+        """Drop the exchange at once; without effect after the end."""
         self._response.abort()
 
 
 class _Stream:
-    """A stream of events on its way: what it tells of tokens and of an error, and its bytes without our keys."""
+    """An event stream that is passed on: its usage and error are noted, and our keys masked."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self.usage: Usage | None = None
         self.model: str | None = None
         self.error: UpstreamError | None = None
-        self.begun = False  # an event that is no comment has come
+        self.begun = False  # there was an event that is not a comment
         self._secrets = secrets
         self._splitter = EventSplitter(tail_limit_bytes=_LARGEST_ANSWER_BYTES)
         self._looks = True
 
     def feed(self, data: bytes) -> bytes:
-        """Return the events that are whole now."""
+        """Return the events that are complete now."""
         if not self._looks or not data:
             return data
         passed = self._seen(self._splitter.feed(data))
-        if self._splitter.held_bytes > _LARGEST_EVENT_BYTES:  # it is not looked into, but passed on all the same
+        if self._splitter.held_bytes > _LARGEST_EVENT_BYTES:  # passed on without being parsed
             self.begun, self._looks = True, False
             passed += self._splitter.tail()
         return passed
 
     def rest(self) -> bytes:
-        """Return what is left at the end."""
+        """Return the incomplete event at the end."""
         return self._seen(self._splitter.rest())
 
     def _seen(self, block: bytes) -> bytes:
@@ -177,7 +178,7 @@ class _Stream:
 
 
 async def _read_events(head: bytes, response: Body, secrets: Sequence[str]) -> tuple[bytes, HttpRest | None]:
-    """Read up to the first event, which may be an error."""
+    """Read until the first event, which may be an error."""
     stream = _Stream(secrets)
     rest = HttpRest(response, stream)
     head = rest.passed_on(head)
@@ -186,12 +187,12 @@ async def _read_events(head: bytes, response: Body, secrets: Sequence[str]) -> t
     if stream.error is not None:
         raise stream.error
     if not stream.begun:
-        raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, "answered with a stream of no events")
+        raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, "answered with an event stream without events")
     return head, rest
 
 
 def _judge(body: bytes, secrets: Sequence[str], *, is_json: bool) -> None:
-    """Raise what a body that may be JSON says of an error; where it is only taken for JSON it may be anything else."""
+    """Raise the error in a body, if there is one. It must be JSON if ``is_json``, else it may be anything."""
     if is_json:
         read_answer(body, secrets)
         return

@@ -1,4 +1,4 @@
-"""One answer over HTTP: the response's body as an event stream, whatever the provider made of it."""
+"""One answer over HTTP: the response's body as an event stream, whatever its format is."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from providers.redaction import redact
 from providers.sse import EventSplitter
 
 _MIB = 1024 * 1024
-_LARGEST_ANSWER_BYTES = 128 * _MIB  # of a whole body; two thousand embeddings are some 80 MiB
+_LARGEST_ANSWER_BYTES = 128 * _MIB  # of a whole body; two thousand embeddings are about 80 MiB
 
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _FIELD = re.compile(rb"(?:data|event|id|retry)?:")
@@ -20,10 +20,10 @@ _BOM_AND_SPACE = b"\xef\xbb\xbf \r\n\t"
 
 
 class HttpExchange:
-    """An ``Exchange`` on a 2xx response. A body that turns out to be JSON is presented as a stream.
+    """The ``Exchange`` of a 2xx response. A JSON body is presented as a stream.
 
-    The declared type is not trusted alone: servers send events as text/plain, and JSON errors as text/event-stream.
-    ``events_of_answer`` presents a whole answer in the provider's dialect as events.
+    The declared type alone does not decide: servers send events as text/plain, and JSON errors as text/event-stream.
+    ``events_of_answer`` converts a whole answer in the provider's dialect into events.
     """
 
     finishing = False  # what it says is passed on as it comes
@@ -41,14 +41,14 @@ class HttpExchange:
 
     @property
     def ended(self) -> bool:
-        """Whether the provider has sent all of it."""
+        """Whether the provider has sent everything."""
         return self._response.ended
 
     async def read(self) -> bytes:
         """Return the next bytes of the event stream, as they came, ``b""`` at its end.
 
         Raises:
-            UpstreamError: the connection broke; or the body is neither events nor an answer in JSON.
+            UpstreamError: the connection broke; or the body is neither an event stream nor a JSON answer.
 
         """
         try:
@@ -62,12 +62,12 @@ class HttpExchange:
         return b""
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
-        """Offer ``listener`` what arrives while ``read`` waits, unless it has to be unpacked first."""
+        """Call ``listener`` with data that arrives while ``read`` waits, unless it has to be decompressed first."""
         if self._is_stream and isinstance(self._response, Response):
             self._response.listener = listener
 
     def abort(self) -> None:
-        """Drop the connection at once; harmless when the response has been read to its end."""
+        """Drop the connection at once; without effect after the end."""
         self._response.abort()
 
     async def _first_events(self) -> bytes:
@@ -85,7 +85,7 @@ class HttpExchange:
 
 
 class TranslatedExchange:
-    """An ``Exchange`` whose events are mended or translated on their way, in the order of the ``translations``."""
+    """An ``Exchange`` whose events are repaired or translated, in the order of the ``translations``."""
 
     def __init__(self, exchange: Exchange, translations: Sequence[Translation]) -> None:
         self.status = exchange.status
@@ -99,14 +99,14 @@ class TranslatedExchange:
 
     @property
     def ended(self) -> bool:
-        """Whether the provider has sent all of it."""
+        """Whether the provider has sent everything."""
         return self._exchange.ended
 
     async def read(self) -> bytes:
-        """Return the next whole events, translated, ``b""`` at the end.
+        """Return the next complete events, translated, ``b""`` at the end.
 
         Raises:
-            UpstreamError: as of the exchange behind it, and where an event cannot be translated.
+            UpstreamError: as of the inner exchange; or an event cannot be translated.
 
         """
         block = b""
@@ -132,14 +132,14 @@ class TranslatedExchange:
         return self._translated(self._splitter.rest())
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
-        """Leave it: what arrives is to be translated first."""
+        """Ignore it: the events have to be translated."""
 
     def abort(self) -> None:
         """Drop the exchange at once."""
         self._exchange.abort()
 
     def _translated(self, block: bytes) -> bytes:
-        """Send ``block`` through all translations; the rest of a stream, which may be empty, ends each in its turn."""
+        """Apply all translations to ``block``; at the end of the stream, end each after the one before it."""
         for translation in self._translations:
             block = translation.feed(block) if block else b""
             if self._over:
@@ -148,7 +148,7 @@ class TranslatedExchange:
 
 
 async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> bytes:
-    """Read a whole body, ``head`` being what was read of it already.
+    """Read a whole body; ``head`` is what has been read of it before.
 
     Raises:
         UpstreamError: it is larger than the limit (invalid_response).
@@ -165,8 +165,8 @@ async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> byte
 
 
 def masked(headers: Mapping[str, str], secrets: Sequence[str]) -> Mapping[str, str]:
-    """Return ``headers`` without our key: a provider may echo it in one that goes on to the client."""
-    together = "\n".join(headers.values())  # a secret holds no line break: it could not be sent
+    """Return ``headers`` with our key masked: a provider may echo it in a header that is forwarded to the client."""
+    together = "\n".join(headers.values())  # no secret contains a line break, as it could not be sent
     if not any(secret in together for secret in secrets):
         return headers
     masked = {name: value for name, value in headers.items() if any(secret in value for secret in secrets)}
@@ -174,6 +174,6 @@ def masked(headers: Mapping[str, str], secrets: Sequence[str]) -> Mapping[str, s
 
 
 def _is_undecided(head: bytes) -> bool:
-    """Whether ``head`` may still become the name of an event's field."""
+    """Whether ``head`` may be the beginning of an event's field name."""
     start = head.lstrip(_BOM_AND_SPACE)
     return not start.startswith(_FIELDS) and any(field.startswith(start) for field in _FIELDS)

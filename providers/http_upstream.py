@@ -1,4 +1,4 @@
-"""A provider that speaks one or more of the dialects over HTTP, with whatever quirks its catalog row names."""
+"""A provider that speaks one or more dialects over HTTP, with the quirks in its catalog row."""
 
 import base64
 import functools
@@ -34,7 +34,7 @@ from providers.redaction import redact
 
 _LARGEST_ERROR_BYTES = 64 * 1024
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
-_HEADS_KEPT = 256  # a path may hold the model's name, and clients may name models ad hoc
+_HEADS_KEPT = 256  # a path may contain the model's name, and clients may name any model
 _TRUE = msgspec.Raw(b"true")
 _FALSE = msgspec.Raw(b"false")
 _INCLUDE_USAGE = msgspec.Raw(b'{"include_usage":true}')
@@ -50,7 +50,7 @@ _options_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class HttpUpstream:
-    """One provider's ``Upstream``. Opens nothing before the first request; the key shows in no repr, error or log."""
+    """One provider's ``Upstream``. It connects at the first request; the key is in no repr, error or log."""
 
     can_fetch = True
     needs_warming = False
@@ -62,16 +62,16 @@ class HttpUpstream:
         base_url: str,
         api_key: str | None,
         auth: Auth = "bearer",
-        headers: Mapping[str, str] | None = None,  # sent with every request; a request's own do not replace them
+        headers: Mapping[str, str] | None = None,  # sent with every request; the client's do not replace them
         query: Mapping[str, str] | None = None,  # Azure's api-version
-        chat_path: str = PIVOT.path,  # may hold {model}
+        chat_path: str = PIVOT.path,  # may contain {model}
         embeddings_path: str = "embeddings",
         models_path: str = "models",
         quirks: Quirks | None = None,
-        secrets: Sequence[str] = (),  # besides the key, what must not show up in a message
+        secrets: Sequence[str] = (),  # must not appear in messages, besides the key
         versions: Versions = "auto",
         tls: TlsContexts | None = None,
-        is_own_url: bool = False,  # the operator's, who may have mistyped it
+        is_own_url: bool = False,  # set by the operator, so it may have a typing error
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.accepts_all_parameters = quirks is None or not quirks.drop
@@ -100,7 +100,7 @@ class HttpUpstream:
         return f"HttpUpstream({self._provider!r}, {str(self._base_url.with_user(None))!r})"
 
     async def stream(self, request: Request) -> Exchange:
-        """Ask for an answer in events; return when the response's headers say 2xx.
+        """Request an answer in events; return when the response's headers have arrived with a status of 2xx.
 
         Raises:
             UpstreamError: no connection, or any other status, with its kind, message and ``retry-after``.
@@ -114,15 +114,15 @@ class HttpUpstream:
         repairs = repaired(self._quirks.repairs) if repaired is not None else ()
         return TranslatedExchange(exchange, repairs) if repairs else exchange
 
-    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:  # noqa: ARG002 - the protocol's: a vendor's models are alike
-        """Return what of a request this vendor would not hear."""
+    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:  # noqa: ARG002 - part of the protocol; here a vendor's models are alike
+        """Return the parts of a request that this vendor would refuse."""
         return losses(fields, self._quirks) if dialect.requests.takes_quirks else ()
 
     async def send(self, path: str, request: Request) -> Answer:
-        """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun well.
+        """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun.
 
         Raises:
-            UpstreamError: as for ``stream``, and when the answer is an error, or none that ``path`` could have.
+            UpstreamError: as of ``stream``; or the answer is an error, or not one of the API at ``path``.
 
         """
         started = perf_counter()
@@ -142,7 +142,7 @@ class HttpUpstream:
             beginning, rest = await read_beginning(path, response, self._secrets)
         finally:
             if rest is None:
-                response.abort()  # harmless after the end; anything else must not go on
+                response.abort()  # without effect after the end; otherwise the provider must stop
         headers = masked(response.headers, self._secrets)
         return Answer(response.status, headers, beginning, response.connect_ms, headers_ms, rest, self._secrets)
 
@@ -150,7 +150,7 @@ class HttpUpstream:
         """Send a request without a body to ``path``, and return the whole JSON answer.
 
         Raises:
-            UpstreamError: as for ``send``.
+            UpstreamError: as of ``send``.
 
         """
         started = perf_counter()
@@ -162,10 +162,10 @@ class HttpUpstream:
         return Answer(response.status, masked(response.headers, self._secrets), answer, response.connect_ms, headers_ms)
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
-        """Return the models the provider offers to this key, every page of its list.
+        """Return the models that the provider offers to this key, from all pages of its list.
 
         Raises:
-            UpstreamError: as for ``send``, and when a body is no list of models.
+            UpstreamError: as of ``send``; or a body is not a list of models.
 
         """
 
@@ -181,26 +181,26 @@ class HttpUpstream:
             raise
 
     async def aclose(self) -> None:
-        """Drop kept connections."""
+        """Close kept connections."""
         await self._client.aclose()
 
     async def _ask(self, head: Head, path: str, request: Request, body: bytes) -> Body:
         fixed = {**self._fixed_headers, **dict(request.own_headers)} if request.own_headers else self._fixed_headers
         asked = {name: value for name, value in request.headers.items() if name.lower() not in fixed}
         sendings = request.sendings
-        sendings.number = 0  # under another key it may have been refused
+        sendings.number = 0  # it may have counted a request with another key, which was refused
         sent = HttpRequest(head, checked(asked) if asked else (), body, once=request.once, sendings=sendings)
         response = await self._client.send(sent, request.connect_timeout_s)
         try:
             return await self._checked(response)
         except UpstreamError as error:
             if error.kind is ErrorKind.NOT_FOUND and path != PIVOT.name and "model" not in error.message:
-                error.kind = ErrorKind.NO_SUCH_API  # the model may be well, and asked in chat
+                error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
             self._name_url(error, path, request.model)
             raise
 
     def _name_url(self, error: UpstreamError, path: str, model: str) -> None:
-        """Say in an error that may be about the path which URL was asked: whoever wrote the base URL can tell then."""
+        """Add the requested URL to an error that may be about the path, so that a wrong base URL is noticed."""
         if error.status not in _NO_SUCH_PATH or "model" in error.message:
             return
         url = self._url(path, model).with_user(None).with_query(None)
@@ -209,7 +209,7 @@ class HttpUpstream:
         error.message = redact(f"{error.message} (asked was {url}{hint})", self._secrets)
 
     async def _checked(self, response: Response) -> Body:
-        """Return a response's body if its status is 2xx, and raise what it says otherwise."""
+        """Return a response's body if its status is 2xx; raise its error otherwise."""
         try:
             body = decoded(response)
             refusal = None if response.status in _SUCCESS else await self._refusal(body)
@@ -224,7 +224,7 @@ class HttpUpstream:
     async def _refusal(self, response: Body) -> UpstreamError:
         status = response.status
         if status < _CLIENT_ERROR:
-            # Not followed: the key must not travel.
+            # Not followed: the key must not be sent elsewhere.
             target = redact(response.headers.get("location", "elsewhere").partition("?")[0], self._secrets)
             message = f"redirects to {target} ({status}); correct its base_url"
             return UpstreamError(ErrorKind.INVALID_RESPONSE, message, status=status)
@@ -237,11 +237,11 @@ class HttpUpstream:
             if not (may_be_array and body.lstrip().startswith(b"[")):
                 read_answer(body, self._secrets)
         finally:
-            response.abort()  # harmless after the end; anything else must not go on
+            response.abort()  # without effect after the end; otherwise the provider must stop
         return body
 
     def _headers(self, api_key: str | None, auth: Auth, own: Mapping[str, str]) -> dict[str, str]:
-        # Some gateways would compress events, and hold them back for it.
+        # Some gateways would compress events, and buffer them for that.
         headers = {"user-agent": "holeshot", "content-type": "application/json", "accept-encoding": "identity"}
         if api_key:
             if auth == "bearer":
@@ -270,9 +270,9 @@ class HttpUpstream:
         query: Mapping[str, str] = _NO_QUERY,
         own: tuple[tuple[str, str], ...] = (),
     ) -> Head:
-        """Return the head of requests for ``path``; ``packed``: the answer may come compressed.
+        """Return the head of requests to ``path``; ``packed``: the answer may be compressed.
 
-        The fields ``own`` are over the provider's.
+        The fields ``own`` replace the provider's.
         """
         url = self._url(path, model).with_query({**self._base_url.query, **self._query, **query})
         headers = {**_COMPRESSED, **dict(own)} if packed else dict(own)
@@ -284,7 +284,7 @@ class HttpUpstream:
 
 
 def streamed_body(request: Request, quirks: Quirks) -> bytes:
-    """Return the body that asks for events, patched at its top level only: messages are never parsed."""
+    """Return the body of a request for events. Only its top level is changed: messages are not parsed."""
     fields = _fields(request, quirks)
     streamed = request.upstream_stream
     fields["stream"] = _TRUE if streamed else _FALSE
@@ -303,7 +303,7 @@ def _fields(request: Request, quirks: Quirks) -> dict[str, msgspec.Raw]:
 
 
 def _with_own(request: Request, fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
-    """Return ``fields`` with what is the deployment's own."""
+    """Return ``fields`` with the deployment's own fields and model."""
     return {**fields, **request.extra_body, "model": msgspec.Raw(msgspec.json.encode(request.model))}
 
 
@@ -312,13 +312,13 @@ def _with_usage(options: msgspec.Raw | None) -> msgspec.Raw:
         return _INCLUDE_USAGE
     try:
         merged = _options_decoder.decode(options)
-    except msgspec.ValidationError:  # null, or nonsense that only its sender can mean
+    except msgspec.ValidationError:  # null, or an invalid value
         return _INCLUDE_USAGE
     return msgspec.Raw(msgspec.json.encode({**merged, "include_usage": _TRUE}))
 
 
 async def _read_at_most(response: Body, limit_bytes: int) -> bytes:
-    """Read the beginning of an error's body, or what there is of it before the connection breaks."""
+    """Read the beginning of an error's body; a broken connection ends it."""
     body = b""
     with suppress(UpstreamError):
         while len(body) < limit_bytes and (data := await response.read()):

@@ -1,15 +1,15 @@
-"""What a provider's keys are called in the ledger: enough to tell them apart, and no secret."""
+"""The names of a provider's keys in the ledger: they distinguish the keys, and are not secret."""
 
 from collections.abc import Sequence
 
-SHOWN_CHARS = 4  # a key's last ones, as vendors' own consoles show them
-SHORTEST_CHARS = 16  # of a shorter key, four would be too large a part
+SHOWN_CHARS = 4  # the last characters of a key, which vendors' consoles show too
+SHORTEST_CHARS = 16  # for shorter keys, four characters are too many
 
 
 def key_names(keys: Sequence[str], own: Sequence[str | None] = ()) -> tuple[str, ...]:
-    """Return a name for each of ``keys``: its ``own``, else its last four characters, else its place: ``#2``.
+    """Return a name for each of ``keys``: its ``own``, else its last four characters, else its number: ``#2``.
 
-    Where two would get the same name, it is each one's place.
+    Keys that would get the same name get their numbers.
     """
     names = [_name(key, named) for key, named in zip(keys, own or (None,) * len(keys), strict=True)]
     return tuple(

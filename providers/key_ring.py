@@ -1,9 +1,8 @@
-"""Several keys of one provider behind one ``Upstream``: each request goes out under the key with the most room left.
+"""Several keys of one provider as one ``Upstream``: each request uses the key with the most headroom.
 
-Limits are the provider's, per key and model, and for what is not raced per API. What a key's headroom was refills
-steadily, over a minute, to all of it again; a key that answered 429 is left alone as long as it asked; a key that is
-refused is left alone but for a try each minute. None of that is waited for: the next key is asked at once, and only
-when none is left the caller hears of it.
+Limits are the provider's, per key and model, and per API for requests that are not raced. Headroom is assumed to refill
+steadily within a minute. After a 429 a key is not used for the time that the provider asks for; a refused key is tried
+once a minute. No request waits: the next key is used at once, and only when no key is left the caller gets the error.
 """
 
 import time
@@ -26,11 +25,11 @@ from providers.sendings import Sendings
 
 REFILL_S = 60.0  # limits are per minute
 COOL_S = 0.5  # after a 429 without retry-after
-TRY_REFUSED_EVERY_S = 60.0  # a key is mended by hand, if at all
-_STEPS = 20  # headroom is compared in twentieths: nearly alike is alike, or a burst would all go to one key
-_MOST_MODELS = 1000  # per key; a client may name any
+TRY_REFUSED_EVERY_S = 60.0  # only a person can correct a key
+_STEPS = 20  # headroom is compared in twentieths: with small differences a burst would go to one key
+_MOST_MODELS = 1000  # per key; clients may name any model
 _UNAUTHORIZED = 401
-# As long as a key asks to be left alone it is: another one is asked meanwhile.
+# A key rests for as long as its 429 says: another one is used meanwhile.
 _WAITS = Waits(cool_min_s=COOL_S, cool_max_s=inf, try_every_s=TRY_REFUSED_EVERY_S, refill_s=REFILL_S)
 
 _T = TypeVar("_T")
@@ -46,8 +45,8 @@ class _Key:
         self.name = name  # in the ledger
         self.upstream = upstream
         self.in_flight = 0
-        self.turn = 0  # of the ring, when it was last asked
-        self.everywhere = Availability(_WAITS)  # for what holds for all models: a key that is not known
+        self.turn = 0  # the ring's number of its last request
+        self.everywhere = Availability(_WAITS)  # for all models: an unknown key is refused for all
         self._models: dict[str, Availability] = {}
 
     def at(self, model: str) -> Availability:
@@ -67,27 +66,27 @@ class _Key:
         return all(each.readiness(now_s) is Readiness.READY for each in self.both(model))
 
     def may_be_asked(self, model: str, now_s: float) -> bool:
-        """Tell whether it is ready, or refused and to be tried again."""
+        """Whether it is ready, or refused and due for a try."""
         return all(each.readiness(now_s) is Readiness.READY or each.is_due(now_s) for each in self.both(model))
 
     def tried(self, model: str, now_s: float) -> None:
-        """Note that a refused key is being tried, so that only one request does."""
+        """Note that a refused key is being tried, so that only one request tries it."""
         for each in self.both(model):
             each.tried(now_s)
 
     def answered(self, model: str, headers: Mapping[str, str], now_s: float) -> None:
-        """Handle an answer: the key is good, and this is left."""
+        """Handle an answer: the key is valid, and the headers report its headroom."""
         for each in self.both(model):
             each.answered()
         if (left := headroom(headers)) is not None:
             self.at(model).told(left, now_s)
 
     def failed(self, model: str, error: UpstreamError, now_s: float) -> bool:
-        """Handle a failure; return whether another key may fare better."""
+        """Handle a failure; return whether another key may succeed."""
         if error.kind is ErrorKind.RATE_LIMITED:
             self.at(model).cool(error.retry_after_s, now_s)
             return True
-        if error.kind is ErrorKind.PROVIDER_AUTH:  # 403 may be about the model alone
+        if error.kind is ErrorKind.PROVIDER_AUTH:  # a 403 may be about this model only
             (self.everywhere if error.status == _UNAUTHORIZED else self.at(model)).refuse(now_s)
             return True
         return False
@@ -100,9 +99,9 @@ class KeyRing:
         self,
         provider: str,
         keys: Sequence[str],
-        opened: Callable[[str], Upstream],  # makes the upstream of one key
+        opened: Callable[[str], Upstream],  # opens the upstream of one key
         *,
-        names: Sequence[str | None] = (),  # of the keys, where the operator gave them any
+        names: Sequence[str | None] = (),  # of the keys, if set by the operator
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._provider = provider
@@ -118,14 +117,14 @@ class KeyRing:
         return f"KeyRing({self._provider!r}, {len(self._keys)} keys)"
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
-        """Return what of a request the provider would not hear, under whichever key."""
+        """Return the parts of a request that the provider would refuse, with any key."""
         return self._keys[0].upstream.losses(dialect, model, fields)
 
     async def stream(self, request: Request) -> Exchange:
-        """Ask under the best key, and under the next where one is rate-limited or refused.
+        """Request an answer with the best key, and with the next one if that is rate-limited or refused.
 
         Raises:
-            UpstreamError: no key was left, with the least ``retry-after``; or what has nothing to do with keys.
+            UpstreamError: no key is left, with the least ``retry-after``; or an error that is not about keys.
 
         """
         exchange, key = await self._ask(request.model, lambda upstream: upstream.stream(request), request.sendings)
@@ -138,23 +137,23 @@ class KeyRing:
         )
 
     async def send(self, path: str, request: Request) -> Answer:
-        """Post under the best key, and under the next where one is rate-limited or refused.
+        """Post with the best key, and with the next one if that is rate-limited or refused.
 
         Raises:
             UpstreamError: as for ``stream``.
 
         """
-        model = f"{request.model} ({path})"  # a key that may not do this with the model may still have its answers
+        model = f"{request.model} ({path})"  # a key that is refused here may still be valid for this model's answers
         answer, key = await self._ask(model, lambda upstream: upstream.send(path, request), request.sendings)
         self._over(key)
         key.answered(model, answer.headers, self._clock())
         return msgspec.structs.replace(answer, headers=self._headers(model, answer.headers))
 
     async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
-        """Send a request without a body under one key after the other: what one's account keeps, others do not know.
+        """Send a request without a body with one key after the other, as stored objects belong to one account.
 
         Raises:
-            UpstreamError: as for ``send``; always not_found where the keys' upstreams cannot fetch.
+            UpstreamError: as of ``send``; always not_found where the keys' upstreams cannot fetch.
 
         """
         unknown: UpstreamError | None = None
@@ -169,7 +168,7 @@ class KeyRing:
         raise unknown
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
-        """Return the models offered to the best key, or the next where one is rate-limited or refused.
+        """Return the models offered to the best key, or to the next one if that is rate-limited or refused.
 
         Raises:
             UpstreamError: as for ``stream``.
@@ -180,14 +179,14 @@ class KeyRing:
         return listing
 
     async def aclose(self) -> None:
-        """Close every key's connections."""
+        """Close the connections of all keys."""
         for key in self._keys:
             await key.upstream.aclose()
 
     async def _ask(
         self, model: str, ask: Callable[[Upstream], Awaitable[_T]], sendings: Sendings | None = None
     ) -> tuple[_T, _Key]:
-        """Return the first answer, and the key it was given to, which stays in flight."""
+        """Return the first answer and its key, whose request stays in flight."""
         last: UpstreamError | None = None
         for key in self._order(model):
             key.tried(model, self._clock())
@@ -204,7 +203,7 @@ class KeyRing:
         raise self._none_left(model, last) from last
 
     def _order(self, model: str) -> Iterator[_Key]:
-        """Yield each key that may be asked, once, the best first, as it is when the one before it has failed."""
+        """Yield each usable key once, the best first; the order is decided again after each failure."""
         asked: set[int] = set()
         while True:
             now_s = self._clock()
@@ -222,14 +221,14 @@ class KeyRing:
 
     @staticmethod
     def _rank(key: _Key, model: str, now_s: float) -> tuple[bool, int, int, int]:
-        """Return what the best key has the least of: a refused one that is due is tried first, or it never would be."""
+        """Return the sort key, the least first. A refused key that is due is first: otherwise it would not be tried."""
         return not key.refused(model), -round(key.at(model).headroom(now_s) * _STEPS), key.in_flight, key.turn
 
     def _over(self, key: _Key) -> None:
         key.in_flight -= 1
 
     def _headers(self, model: str, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Return a response's headers with what the ring has left in place of what one key has."""
+        """Return a response's headers with the headroom of the ring instead of one key's."""
         if not any(key.at(model).has_told for key in self._keys):
             return headers
         now_s, count = self._clock(), len(self._keys)
@@ -243,7 +242,7 @@ class KeyRing:
 
     def _none_left(self, model: str, last: UpstreamError | None) -> UpstreamError:
         now_s = self._clock()
-        # One that was limited for less time than asking the others took is still no refused key.
+        # A key whose rate limit has ended in the meantime is not a refused key.
         waits_s = [key.at(model).cooling_s(now_s) for key in self._keys if not key.refused(model)]
         said = f"; the last one asked: {last.message}" if last is not None else ""
         if waits_s:

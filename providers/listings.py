@@ -1,8 +1,8 @@
-"""What a provider's own list says of its models: every shape of ``GET /models`` we know, read into one record.
+"""Reads providers' lists of models: all known formats of ``GET /models``, into one record.
 
-Lists begin like OpenAI's (``{"data": [{"id": …}]}``, or the bare array Together sends) and differ in everything beyond:
-OpenRouter, Novita, DeepInfra, Together and SambaNova tell prices, each in a unit of its own; Groq, Mistral, vLLM,
-Fireworks and llama.cpp tell the context, each under a name of its own; Anthropic sends pages.
+Lists have OpenAI's basic format (``{"data": [{"id": …}]}``, or the bare array of Together) and differ in all details:
+OpenRouter, Novita, DeepInfra, Together and SambaNova have prices, in different units; Groq, Mistral, vLLM, Fireworks
+and llama.cpp have the context length, under different names; Anthropic sends pages.
 """
 
 import math
@@ -17,13 +17,13 @@ from providers.errors import ErrorKind, UpstreamError
 
 ListedKind = Literal["chat", "embedding", "rerank", "audio", "image", "video", "moderation"]
 
-MOST_PAGES = 20  # of a list that says each time that there is more
-_LARGEST_PRICE_USD = 0.01  # per token; what is above it was meant in another unit
+MOST_PAGES = 20  # of one list
+_LARGEST_PRICE_USD = 0.01  # per token; a higher price has another unit
 _PER_MILLION = 1e-6
 _NOVITA_UNIT = 1e-10  # a ten-thousandth of a dollar, per million tokens
 _ABSENT: Mapping[str, Any] = {}
 
-_KINDS: Mapping[str, ListedKind] = {  # the words lists use
+_KINDS: Mapping[str, ListedKind] = {  # the words in lists
     "chat": "chat",
     "language": "chat",
     "code": "chat",
@@ -42,18 +42,18 @@ _KINDS: Mapping[str, ListedKind] = {  # the words lists use
     "moderation": "moderation",
 }
 _CONTEXT = ("context_length", "context_window", "max_context_length", "max_model_len", "context_size")
-_INPUT = ("max_input_tokens", "inputTokenLimit", "input_token_limit")  # of the prompt alone, which is what has to fit
+_INPUT = ("max_input_tokens", "inputTokenLimit", "input_token_limit")  # of the prompt alone
 _OUTPUT = ("max_output_tokens", "max_completion_tokens", "max_output_length", "outputTokenLimit")
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """One model of a provider's list, as far as it is told. None: not told."""
+    """One model of a provider's list. None: not in the list."""
 
-    id: str  # what a request names
-    name: str | None = None  # as it is shown to people
+    id: str  # its name in requests
+    name: str | None = None  # its display name
     created_s: int | None = None  # Unix time
     owner: str | None = None
-    parent: str | None = None  # the model this one is an adapter of
+    parent: str | None = None  # the base model of an adapter
     kind: ListedKind | None = None
     context_tokens: int | None = None
     max_output_tokens: int | None = None
@@ -68,12 +68,12 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def vision(self) -> bool | None:
-        """Whether it takes images."""
+        """Whether it accepts images."""
         return None if self.input_modalities is None else "image" in self.input_modalities
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """A provider's whole list, and the headers it came with (of the last page, names in lower case)."""
+    """A provider's whole list, and the headers of its last page (names in lower case)."""
 
     models: tuple[Listed, ...]
     headers: Mapping[str, str] = {}
@@ -83,10 +83,10 @@ ReadPage = Callable[[Mapping[str, str]], Awaitable[tuple[bytes, Mapping[str, str
 
 
 async def read_pages(read_page: ReadPage) -> Listing:
-    """Return the list behind ``read_page``, which takes a query and returns a body and its headers.
+    """Return the list from ``read_page``, which takes a query and returns a body and its headers.
 
     Raises:
-        UpstreamError: as ``read_page``; or a body is no list of models (invalid_response).
+        UpstreamError: as of ``read_page``; or a body is not a list of models (invalid_response).
 
     """
     models: dict[str, Listed] = {}
@@ -97,32 +97,32 @@ async def read_pages(read_page: ReadPage) -> Listing:
         known = len(models)
         models |= {model.id: model for model in read_listing(body)}
         following = next_page(body)
-        if following is None or len(models) == known:  # a list that does not move on would go on for ever
+        if following is None or len(models) == known:  # a page without new models would lead to an endless loop
             break
         query = following
     return Listing(tuple(models.values()), headers)
 
 
 def read_listing(body: bytes) -> list[Listed]:
-    """Return the models of a list, or of one page of it, in its order; rows without a name are left out.
+    """Return the models of a list, or of one of its pages, in its order; rows without a name are left out.
 
     Raises:
-        UpstreamError: it is no list of models (invalid_response).
+        UpstreamError: it is not a list of models (invalid_response).
 
     """
     answer = _decoded(body)
     rows = answer
     if isinstance(answer, dict):
         rows = next((answer[key] for key in ("data", "models") if key in answer), None)
-        if isinstance(rows, dict):  # OpenRouter's answer about one model and its endpoints
+        if isinstance(rows, dict):  # OpenRouter: one model and its endpoints
             rows = [rows]
     if not isinstance(rows, list):
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "its list of models is none")
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "its list of models has an unknown format")
     return [_listed(row, name) for row in rows if isinstance(row, dict) and (name := _name_in(row))]
 
 
 def next_page(body: bytes) -> Mapping[str, str] | None:
-    """Return the query that asks for the page after this one, None when it is the last."""
+    """Return the query for the next page, None if this is the last one."""
     answer = _decoded(body)
     if not isinstance(answer, dict):
         return None
@@ -141,7 +141,7 @@ def _decoded(body: bytes) -> Any:
 
 
 def _name_in(row: Mapping[str, Any]) -> str | None:
-    """Return what requests name the model by; Gemini lists ``models/NAME`` and takes both."""
+    """Return the model's name in requests; Gemini lists ``models/NAME`` and accepts both."""
     name = _text(row, "id", "name", "model")
     return name.removeprefix("models/") if name else None
 
@@ -201,7 +201,7 @@ def _kind(row: Mapping[str, Any], gives: tuple[str, ...] | None) -> ListedKind |
 
 
 def _context_tokens(row: Mapping[str, Any]) -> int | None:
-    meta = _object(row, "meta")  # llama.cpp: what it was started with, else what the model was trained with
+    meta = _object(row, "meta")  # llama.cpp: the configured context length, else the model's
     return _least(
         _count(row, *_CONTEXT),
         _count(_object(row, "top_provider"), "context_length"),
@@ -211,7 +211,7 @@ def _context_tokens(row: Mapping[str, Any]) -> int | None:
 
 
 def _quantization(row: Mapping[str, Any]) -> str | None:
-    """Return how its weights are stored; None where it is not told, or not the same at all of its endpoints."""
+    """Return the quantization of its weights; None if unknown, or different among its endpoints."""
     told = [_text(row, "quantization", "precision", "dtype") or _text(_object(row, "meta"), "ftype")]
     if not told[0] and isinstance(endpoints := row.get("endpoints"), list):
         told = [_text(endpoint, "quantization") for endpoint in endpoints if isinstance(endpoint, dict)]
@@ -221,7 +221,7 @@ def _quantization(row: Mapping[str, Any]) -> str | None:
 
 
 def _prices(row: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Return US dollars per token of input and of output."""
+    """Return the prices in US dollars per token of input and of output."""
     pricing = _object(row, "pricing")
     if "prompt" in pricing:  # OpenRouter, SambaNova: per token, as text
         return _price(pricing.get("prompt"), 1), _price(pricing.get("completion"), 1)
@@ -240,7 +240,7 @@ def _prices(row: Mapping[str, Any]) -> tuple[float | None, float | None]:
 
 
 def _price(value: Any, unit: float) -> float | None:
-    """Return a price in dollars per token; -1, as OpenRouter says of its router, is none."""
+    """Return a price in dollars per token; None for -1, which OpenRouter has for its router."""
     try:
         price = float(value) * unit
     except (TypeError, ValueError):
@@ -249,7 +249,7 @@ def _price(value: Any, unit: float) -> float | None:
 
 
 def _modalities(row: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-    """Return what it takes and what it gives."""
+    """Return its kinds of input and of output."""
     architecture = _object(row, "architecture")  # OpenRouter
     takes = _words(architecture, "input_modalities") or _words(row, "input_modalities")
     gives = _words(architecture, "output_modalities") or _words(row, "output_modalities")
@@ -273,7 +273,7 @@ def _takes_images(row: Mapping[str, Any]) -> bool | None:
 
 
 def _able(row: Mapping[str, Any], flags: tuple[str, ...], words: tuple[str, ...]) -> bool | None:
-    """Return whether it can do something, told by a flag or by a word in one of its lists."""
+    """Return whether it has an ability, by a flag or by a word in one of its lists."""
     capabilities = _object(row, "capabilities")
     for flag in flags:
         told = row.get(f"supports_{flag}", capabilities.get(flag))
@@ -281,7 +281,7 @@ def _able(row: Mapping[str, Any], flags: tuple[str, ...], words: tuple[str, ...]
         if isinstance(told, bool):
             return told
     for source, key, whole in (
-        (row, "supported_parameters", True),  # OpenRouter: what is not among them is refused
+        (row, "supported_parameters", True),  # OpenRouter: parameters that are not listed are refused
         (row, "supported_features", True),
         (row, "features", False),  # Novita
         (_object(row, "metadata"), "tags", False),  # DeepInfra

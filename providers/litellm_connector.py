@@ -1,7 +1,7 @@
-"""The connections litellm's clients make: aiohttp's, but dropped where aiohttp would close them.
+"""The connections of litellm's clients: aiohttp's, but aborted where aiohttp would close them.
 
-Over TLS a closed connection says goodbye and waits for the answer, which an origin gives when it next writes: until
-then a cancelled call would run on, unseen and paid for. Importing this needs aiohttp's client.
+Over TLS, closing waits for the origin's close_notify, which it sends when it next writes: until then a cancelled call
+would continue, and be billed. Importing this module requires aiohttp's client.
 """
 
 import asyncio
@@ -13,16 +13,16 @@ from aiohttp.client_proto import ResponseHandler
 
 
 class _DroppedHandler(ResponseHandler):
-    """One connection; whoever closes it, before its headers or in the middle, aborts it."""
+    """One connection. Closing it, before the headers or later, aborts it."""
 
     def close(self) -> None:
         self.abort()
 
 
 class DroppingConnector(TCPConnector):
-    """A connector whose connections end in a TCP reset."""
+    """A connector whose connections end with a TCP reset."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         dropped = functools.partial(_DroppedHandler, loop=asyncio.get_running_loop())
-        self._factory = dropped  # type: ignore[assignment]  # a handler all the same: partials are invariant
+        self._factory = dropped  # type: ignore[assignment]  # it is a handler; partials are invariant

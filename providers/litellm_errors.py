@@ -1,4 +1,4 @@
-"""Litellm's exceptions read back into what the provider said. Importing this needs litellm's own dependencies."""
+"""Converts litellm's exceptions into the provider's errors. Importing this module requires litellm's dependencies."""
 
 import ast
 import re
@@ -24,18 +24,18 @@ _WRAPPING = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_NO_CREDENTIALS = frozenset({  # of botocore and google-auth, which are there only where they are used
+_NO_CREDENTIALS = frozenset({  # exceptions of botocore and google-auth, which are optional
     "DefaultCredentialsError", "NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "RefreshError",
 })  # fmt: skip
-_PACKAGES = {"google": "google-auth"}  # where the package is named otherwise than the module
+_PACKAGES = {"google": "google-auth"}  # packages whose name differs from the module's
 
 
 def upstream_error(error: Exception, secrets: Sequence[str], now_s: float, *, opened: bool) -> UpstreamError:
-    """Return what went wrong, as the kinds of ``providers.errors`` have it.
+    """Return the error with a kind of ``providers.errors``.
 
     ``opened`` tells whether the answer had begun; ``now_s`` is Unix time.
     """
-    original = getattr(error, "original_exception", None) or error  # litellm wraps what breaks a stream
+    original = getattr(error, "original_exception", None) or error  # litellm wraps errors inside streams
     message = _WRAPPING.sub("", str(getattr(original, "message", original)))
     for link in _chain(original):
         if isinstance(link, ImportError):
@@ -50,7 +50,7 @@ def upstream_error(error: Exception, secrets: Sequence[str], now_s: float, *, op
         return UpstreamError(kind, redact(message, secrets))
     status = getattr(original, "status_code", None)
     if type(original).__name__ == "UnsupportedParamsError":
-        status = _BAD_REQUEST  # at times it says 500
+        status = _BAD_REQUEST  # sometimes its status is 500
         message += " drop_params: true at the deployment leaves it out."
     headers = getattr(original, "litellm_response_headers", None) or getattr(original, "headers", None) or {}
     told = error_of_response(
@@ -66,7 +66,7 @@ def upstream_error(error: Exception, secrets: Sequence[str], now_s: float, *, op
 
 
 def _transport_failure(error: BaseException, *, opened: bool) -> ErrorKind | None:
-    """Return the kind of a failure below HTTP, which litellm shows as a status 500 or 408; None for a real answer."""
+    """Return the kind of a failure without an HTTP response, for which litellm has status 500 or 408; else None."""
     links = tuple(_chain(error))
     if not opened and any(isinstance(link, OSError | MemoryError) and is_shortage(link) for link in links):
         return ErrorKind.LOCAL_RESOURCES
@@ -80,13 +80,13 @@ def _transport_failure(error: BaseException, *, opened: bool) -> ErrorKind | Non
                 return ErrorKind.STALL_TIMEOUT if opened else ErrorKind.TTFT_TIMEOUT
             case aiohttp.ClientPayloadError() | ConnectionError() | httpx.TransportError():
                 return ErrorKind.DISCONNECTED
-    # Litellm's name for all it has no other name for: in a stream, the provider's error.
+    # Litellm's class for all other errors; inside a stream, the provider's error.
     unnamed = type(error).__name__ == "APIConnectionError"
     return (ErrorKind.STREAM_ERROR if opened else ErrorKind.DISCONNECTED) if unnamed else None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and what caused it, the outermost first."""
+    """Yield the error and its causes, the outermost first."""
     link: BaseException | None = error
     for _ in range(_LONGEST_CHAIN):
         if link is None:
@@ -96,7 +96,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _body(message: str) -> bytes:
-    """Return the provider's body out of litellm's message about it, or the message without litellm's wrapping."""
+    """Return the provider's body from litellm's message, or the message without litellm's additions."""
     if (printed := _BODY.search(message)) is not None:
         try:
             body = ast.literal_eval(printed[0])

@@ -1,4 +1,4 @@
-"""One answer from litellm as an ``Exchange``: its chunks as OpenAI's events, read by one task and taken by another."""
+"""One answer from litellm as an ``Exchange``: its chunks as OpenAI's events, passed from one task to another."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -12,15 +12,15 @@ DONE = b"data: [DONE]\n\n"
 
 
 class PumpedExchange:
-    """An ``Exchange`` fed by the task that reads litellm's stream."""
+    """An ``Exchange`` that is filled by the task that reads litellm's stream."""
 
     finishing = False  # what it says is passed on as it comes
 
     def __init__(self) -> None:
         self.status = 200
-        self.secrets: Sequence[str] = ()  # what litellm says of errors is redacted before it gets here
+        self.secrets: Sequence[str] = ()  # errors from litellm have been redacted already
         self.headers: Mapping[str, str] = {}
-        self.connect_ms: float | None = None  # litellm does not tell
+        self.connect_ms: float | None = None  # litellm does not report it
         self._pump: asyncio.Task[None] | None = None
         self._opened = asyncio.Event()
         self._arrived = asyncio.Event()
@@ -30,11 +30,11 @@ class PumpedExchange:
 
     @property
     def ended(self) -> bool:
-        """Whether the provider has sent all of it."""
+        """Whether the provider has sent everything."""
         return self._ended
 
     async def read(self) -> bytes:
-        """Return what has arrived since the last read, waiting for more if nothing has, ``b""`` at the end."""
+        """Return everything since the last read, waiting if there is nothing; ``b""`` at the end."""
         try:
             await self._arrived.wait()
         except asyncio.CancelledError:
@@ -53,10 +53,10 @@ class PumpedExchange:
         return b""
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
-        """Leave it: litellm's own cost per chunk is a hundred times that of waking a task."""
+        """Ignore it: litellm's own cost per chunk is a hundred times that of waking a task."""
 
     def abort(self) -> None:
-        """Cancel the reading task, which closes the connection; harmless when it is over or aborted."""
+        """Cancel the reading task, which closes the connection; without effect after the end or an abort."""
         if self._pump is not None:
             self._pump.cancel()
         self._blocks.clear()
@@ -66,7 +66,7 @@ class PumpedExchange:
         """Wait for the response's headers.
 
         Raises:
-            UpstreamError: there were none.
+            UpstreamError: no response.
 
         """
         await self._opened.wait()
@@ -74,7 +74,7 @@ class PumpedExchange:
             raise self._error
 
     def owned_by(self, pump: asyncio.Task[None]) -> None:
-        """Name the task that fills this exchange; its cancellation closes the connection."""
+        """Set the task that fills this exchange; cancelling it closes the connection."""
         self._pump = pump
 
     def open(self, headers: Mapping[str, str]) -> None:
@@ -83,13 +83,13 @@ class PumpedExchange:
         self._opened.set()
 
     def put(self, block: bytes) -> None:
-        """Add bytes of the event stream; none at all would be its end to who reads."""
+        """Add bytes of the event stream. Empty ones are ignored: for the reader they would be the end."""
         if block:
             self._blocks.append(block)
             self._arrived.set()
 
     def end(self, error: UpstreamError | None = None) -> None:
-        """Note the end of the stream; what was put before can still be read."""
+        """Note the end of the stream; the bytes before it can still be read."""
         if self._ended:
             return
         self._ended = True
@@ -99,10 +99,10 @@ class PumpedExchange:
 
 
 def event(response: Any, chunk: Any) -> bytes:
-    """Return one of litellm's chunks as an event, without what litellm made up.
+    """Return one of litellm's chunks as an event, without litellm's own additions.
 
-    Usage comes with an idle choice, which OpenAI leaves out, with a price of litellm's own, and also when the provider
-    told of none. A finish reason comes at the end of every stream, whatever ended it.
+    Litellm adds an empty choice and a price to usage, and sends usage even if the provider did not. It also sends a
+    finish reason at the end of every stream, however that ended.
 
     Raises:
         UpstreamError: the provider's stream ended without a finish reason.
@@ -125,6 +125,6 @@ def event(response: Any, chunk: Any) -> bytes:
 
 
 def _finished(response: Any) -> bool:
-    """Tell whether the provider has sent a finish reason; what litellm does not track is taken to be the provider's."""
+    """Whether the provider has sent a finish reason; assumed where litellm does not track it."""
     names = ("received_finish_reason", "intermittent_finish_reason")
     return any(getattr(response, name, "") is not None for name in names)

@@ -1,4 +1,4 @@
-"""What of a chat request a model behind litellm hears: which fields litellm is handed, and which the model knows."""
+"""The parts of a chat request that reach a model behind litellm: fields that litellm accepts and the model supports."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,8 +7,8 @@ import msgspec
 
 from providers.dialects.wording import Loss
 
-# What a client may set. Litellm takes its own parameters by keyword too, addresses and credentials among them: those
-# come from the configuration (``extra_body``) or not at all.
+# Fields that a client may set. Litellm's own parameters, such as addresses and credentials, are keywords too: these can
+# only be set in the configuration (``extra_body``).
 _CHAT_FIELDS = frozenset({
     "audio",
     "frequency_penalty",
@@ -39,13 +39,13 @@ _CHAT_FIELDS = frozenset({
     "verbosity",
     "web_search_options",
 })  # fmt: skip
-_OURS = frozenset({"model", "stream", "stream_options"})  # asked by the exchange itself
-_UNLISTED = frozenset({"messages", "top_k"})  # litellm's lists leave out what every model takes, or is sent as it is
-# What never changes an answer: labels, and what is about cost and speed.
+_OURS = frozenset({"model", "stream", "stream_options"})  # set by the exchange itself
+_UNLISTED = frozenset({"messages", "top_k"})  # supported, but not in litellm's lists
+# Fields that do not affect the answer: labels, and those about cost and speed.
 _HINTS = frozenset({
     "metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "user",
 })  # fmt: skip
-# What the API takes a field that is left out for: to say it is to say nothing.
+# The API's defaults: a field with its default value is not a loss.
 _DEFAULTS: Mapping[str, Any] = {
     "frequency_penalty": 0,
     "function_call": "auto",
@@ -71,33 +71,33 @@ _DEFAULTS: Mapping[str, Any] = {
 _LONGEST_DEFAULT_BYTES = 32
 _MARKER = b'"cache_control"'
 _KEEP_MARKERS = frozenset({"anthropic", "bedrock", "databricks", "gemini", "vertex_ai"})
-_MOST_MODELS = 1000  # a client may name any; what is known of them is learnt again when there are more
+_MOST_MODELS = 1000  # clients may name any; with more of them, the cache is cleared
 
 
 class Hearing:
-    """What the models of one provider behind litellm hear, as far as litellm knows, once it is imported."""
+    """The fields that the models of one provider support according to litellm, once it is imported."""
 
     def __init__(self, prefix: str, imported: Callable[[], Any | None]) -> None:
         self._prefix = prefix
-        self._imported = imported  # the litellm module, None for as long as it is not there
+        self._imported = imported  # the litellm module, None until it is imported
         self._lists: dict[str, frozenset[str] | None] = {}
 
     def losses(self, model: str, fields: Mapping[str, msgspec.Raw]) -> tuple[Loss, ...]:
-        """Return what of ``fields`` would not be heard, in their order."""
+        """Return the losses among ``fields``, in their order."""
         lost = []
         for name, raw in fields.items():
             if name in _OURS or _says_nothing(name, raw):
                 continue
             if name not in _CHAT_FIELDS:
-                lost.append(Loss(name, "litellm has no such field", hint=name in _HINTS))
+                lost.append(Loss(name, "litellm does not support it", hint=name in _HINTS))
             elif not self._takes(model, name):
-                lost.append(Loss(name, f"litellm has no such field for {model}", hint=name in _HINTS))
+                lost.append(Loss(name, f"litellm does not support it for {model}", hint=name in _HINTS))
         if self._prefix not in _KEEP_MARKERS and _MARKER in bytes(fields.get("messages", b"")):
             lost.append(Loss("messages[].content[].cache_control", "the provider has no cache markers", hint=True))
         return tuple(lost)
 
     def spoken(self, model: str, fields: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
-        """Return what litellm is handed of ``fields``, decoded: without what it would refuse though it says nothing."""
+        """Return the decoded fields for litellm, without defaults that it would refuse."""
         spoken = {}
         for name, raw in fields.items():
             if name not in _CHAT_FIELDS or bytes(raw) == b"null":
@@ -106,9 +106,9 @@ class Hearing:
             if listed is None or name in listed or name in _UNLISTED:
                 spoken[name] = msgspec.json.decode(raw)
             elif name == "max_completion_tokens" and "max_tokens" in listed:
-                spoken["max_tokens"] = msgspec.json.decode(raw)  # the same, by its older name
+                spoken["max_tokens"] = msgspec.json.decode(raw)  # its older name
             elif not _says_nothing(name, raw) and name not in _HINTS:
-                spoken[name] = msgspec.json.decode(raw)  # litellm refuses it, or leaves it out when it may
+                spoken[name] = msgspec.json.decode(raw)  # litellm refuses it, or drops it if allowed
         return spoken
 
     def _takes(self, model: str, name: str) -> bool:
@@ -118,7 +118,7 @@ class Hearing:
         return name == "max_completion_tokens" and "max_tokens" in listed
 
     def _list(self, model: str) -> frozenset[str] | None:
-        """Return the names litellm knows for a model, None when nothing is known."""
+        """Return the names of a model's parameters according to litellm, None if unknown."""
         litellm = self._imported()
         if litellm is None:
             return None
@@ -134,7 +134,7 @@ class Hearing:
 
 
 def _says_nothing(name: str, raw: msgspec.Raw) -> bool:
-    """Tell whether a field is null, or as it would be if it were left out."""
+    """Whether a field is null or has its default value."""
     text = bytes(raw)
     if text == b"null":
         return True

@@ -1,7 +1,7 @@
-"""Providers that are not OpenAI-compatible, spoken to through litellm, which is imported when first used.
+"""Providers that are not OpenAI-compatible, called through litellm, which is imported at its first use.
 
-Importing litellm takes seconds and some 165 MB, its first call half a second more: ``LiteLLM.warm_up`` has both done in
-a thread before such a deployment enters a race. ``LiteLLM`` is what a process shares of it, made and closed by the app;
+Importing litellm takes seconds and about 165 MB, its first call half a second more: ``LiteLLM.warm_up`` does both in a
+thread before such a deployment enters a race. ``LiteLLM`` is shared by a process, and created and closed by the app;
 ``LiteLLMUpstream`` is one provider.
 """
 
@@ -31,15 +31,15 @@ from providers.shortage import is_shortage, out_of_descriptors
 
 _EMBEDDING_FIELDS = frozenset({"dimensions", "encoding_format", "input", "user"})
 
-# The gateway's clocks end an attempt long before; litellm's own default is 6,000 s. It has one clock for everything
-# and does not say when it is connected, so a request's connect_timeout_s cannot be kept here.
+# The gateway's timeouts end an attempt long before; litellm's default is 6,000 s. Litellm has a single timeout and does
+# not report when it is connected, so a request's connect_timeout_s cannot be applied here.
 _TIMEOUT_S = 600.0
 _BAD_REQUEST = 400
 _PROVIDER_HEADER = "llm_provider-"  # litellm's prefix on the provider's own headers
 
 
 class LiteLLM:
-    """The litellm library as one process uses it: imported once, in a thread, quiet and without telephoning home."""
+    """The litellm library in one process: imported once, in a thread, without log output and without telemetry."""
 
     def __init__(self) -> None:
         self._loading: asyncio.Task[Any] | None = None
@@ -47,29 +47,29 @@ class LiteLLM:
 
     @property
     def imported(self) -> Any | None:
-        """The library, None as long as it is not there."""
+        """The library, None until it is imported."""
         loading = self._loading
         if loading is None or not loading.done() or loading.cancelled() or loading.exception() is not None:
             return None
         return loading.result()
 
     def serves(self, prefix: str) -> None:
-        """Note a provider, so that warming up includes what litellm loads for it alone."""
+        """Add a provider, so that ``warm_up`` includes the modules that litellm loads for it."""
         self._prefixes.add(prefix)
 
     async def module(self) -> Any:
-        """Return the imported library. Whoever is cancelled while it loads does not stop it for the others."""
+        """Return the imported library. Cancelling one caller while it loads does not affect the others."""
         if self._loading is None or (self._loading.done() and self._loading.exception() is not None):
             self._loading = asyncio.create_task(asyncio.to_thread(_import_litellm), name="import-litellm")
         return await asyncio.shield(self._loading)
 
     async def warm_up(self) -> None:
-        """Import the library and make it build, outside of the event loop, what its first call would wait for."""
+        """Import the library and do the work of its first call, outside of the event loop."""
         litellm = await self.module()
         await asyncio.to_thread(_rehearse, litellm, frozenset(self._prefixes))
 
     async def aclose(self) -> None:
-        """Close the connections litellm keeps. Called once no upstream has anything under way."""
+        """Close litellm's kept connections. Called when no request is running."""
         if self._loading is None:
             return
         try:
@@ -82,7 +82,7 @@ class LiteLLM:
 
 
 class LiteLLMUpstream:
-    """One provider behind litellm, as an ``Upstream``. The key shows in no repr, error or log."""
+    """One provider behind litellm, as an ``Upstream``. The key is in no repr, error or log."""
 
     accepts_all_parameters = False
     can_fetch = False
@@ -94,10 +94,10 @@ class LiteLLMUpstream:
         *,
         provider: str,
         litellm_prefix: str,  # litellm's name for the provider: anthropic, bedrock
-        api_key: str | None = None,  # None: litellm finds the credentials (AWS, Google) where they usually are
+        api_key: str | None = None,  # None: litellm finds the credentials (AWS, Google) in their usual places
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,  # sent with every request
-        secrets: Sequence[str] = (),  # besides the key, what must not show up in a message
+        secrets: Sequence[str] = (),  # must not appear in messages, besides the key
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._litellm = litellm
@@ -116,24 +116,24 @@ class LiteLLMUpstream:
         return f"LiteLLMUpstream({self._provider!r}, {self._prefix!r})"
 
     async def warm_up(self) -> None:
-        """Pay for the import and the first call before a race has to."""
+        """Do the import and the work of the first call before a race needs them."""
         await self._litellm.warm_up()
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
-        """Return what of a request this provider would not hear; of its models, once litellm has been imported."""
+        """Return the losses of a request at this provider; those of its models only once litellm is imported."""
         if dialect is not CHAT:
-            return (Loss("model", f"{self._provider} is asked in chat completions only"),)
+            return (Loss("model", f"{self._provider} supports chat completions only"),)
         return self._hearing.losses(model, fields)
 
     async def stream(self, request: Request) -> Exchange:
-        """Ask for a chat completion; return when litellm has the response's headers.
+        """Request a chat completion; return when litellm has the response's headers.
 
         Raises:
             UpstreamError: no connection, or any status but 2xx.
 
         """
         if request.dialect is not CHAT:
-            message = f"provider {self._provider!r} is asked in chat completions, not in {request.dialect.name}"
+            message = f"provider {self._provider!r} supports chat completions, not {request.dialect.name}"
             raise UpstreamError(ErrorKind.NOT_FOUND, message, status=404)
         litellm = await self._module()
         self._refuse_losses(request)
@@ -155,10 +155,10 @@ class LiteLLMUpstream:
         return exchange
 
     async def send(self, path: str, request: Request) -> Answer:
-        """Ask for embeddings (``path`` is ``embeddings``) and return the whole answer.
+        """Request embeddings (``path`` is ``embeddings``) and return the whole answer.
 
         Raises:
-            UpstreamError: as for ``stream``.
+            UpstreamError: as of ``stream``.
 
         """
         if path != "embeddings":
@@ -181,17 +181,17 @@ class LiteLLMUpstream:
         body = response.model_dump_json(exclude_none=True).encode()
         return Answer(200, _headers(response), body, connect_ms=None, headers_ms=headers_ms, secrets=self._secrets)
 
-    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:  # noqa: ARG002 - the protocol's
-        """Refuse: litellm sends completions and embeddings.
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:  # noqa: ARG002 - part of the protocol
+        """Refuse: litellm only sends completions and embeddings.
 
         Raises:
             UpstreamError: always, not_found.
 
         """
-        raise UpstreamError(ErrorKind.NOT_FOUND, f"provider {self._provider!r} keeps nothing", status=404)
+        raise UpstreamError(ErrorKind.NOT_FOUND, f"provider {self._provider!r} stores nothing", status=404)
 
-    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:  # noqa: ARG002 - the protocol's
-        """Refuse: litellm knows of the lists of a few providers only, and blocks while it asks.
+    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:  # noqa: ARG002 - part of the protocol
+        """Refuse: litellm lists the models of few providers only, and blocks meanwhile.
 
         Raises:
             UpstreamError: always, not_found.
@@ -201,24 +201,24 @@ class LiteLLMUpstream:
         raise UpstreamError(ErrorKind.NOT_FOUND, message, status=404)
 
     async def aclose(self) -> None:
-        """End what is still under way, and wait until it is."""
+        """Cancel all running requests, and wait for their end."""
         for pump in self._pumps:
             pump.cancel()
         if self._pumps:
             await asyncio.wait(self._pumps)
 
     async def _pump(self, litellm: Any, arguments: dict[str, Any], exchange: PumpedExchange) -> None:
-        """Ask, then put what comes into the exchange.
+        """Send the request, then put the answer into the exchange.
 
-        Always inside litellm's own reading, never waiting for the reader: a cancellation is then raised where litellm
-        awaits the connection and closes it at once, which its ``aclose`` does not do. What the reader has not taken
-        yet is kept, at most one answer.
+        It always waits inside litellm's own read, never for the reader of the exchange: so a cancellation is raised
+        where litellm awaits the connection, which closes it at once; litellm's ``aclose`` does not. Unread data is
+        kept, at most one answer.
         """
         opened = False
         try:
             response = await litellm.acompletion(**arguments)
             if (fetch := getattr(response, "fetch_stream", None)) is not None:
-                await fetch()  # for some providers litellm sends nothing before the stream is read
+                await fetch()  # for some providers litellm sends the request only when the stream is read
             opened = True
             exchange.open(_headers(response))
             if arguments.get("stream"):
@@ -242,11 +242,11 @@ class LiteLLMUpstream:
         except (ImportError, OSError) as error:
             if not (is_shortage(error) or out_of_descriptors()):
                 raise
-            message = f"litellm could not be loaded for a shortage on the gateway's own machine ({error})"
+            message = f"litellm could not be loaded, as the gateway's machine is short of resources ({error})"
             raise UpstreamError(ErrorKind.LOCAL_RESOURCES, message) from None
 
     def _refuse_losses(self, request: Request) -> None:
-        """Refuse what would go unheard: the planner keeps such calls away once litellm is imported, not before."""
+        """Refuse a request with losses. Before litellm is imported, the planner does not know them."""
         lost = [] if request.drop_params else self._hearing.losses(request.model, request.fields)
         if told := "; ".join(f"{loss.field} ({loss.reason})" for loss in lost if not loss.hint):
             message = f"provider {self._provider!r} does not support {told}; drop_params: true leaves it out"
@@ -267,19 +267,19 @@ class LiteLLMUpstream:
             arguments["api_key"] = self._api_key
         if self._base_url:
             arguments["api_base"] = self._base_url
-        passed = {name: value for name, value in request.headers.items() if value.isascii()}  # the rest cannot be sent
+        passed = {name: value for name, value in request.headers.items() if value.isascii()}  # others cannot be sent
         if headers := {**passed, **self._headers, **dict(request.own_headers)}:
             arguments["extra_headers"] = headers
         return arguments
 
     def _error(self, error: Exception, *, opened: bool) -> UpstreamError:
-        from providers.litellm_errors import upstream_error  # noqa: PLC0415  # needs what comes with litellm
+        from providers.litellm_errors import upstream_error  # noqa: PLC0415  # needs litellm's dependencies
 
         return upstream_error(error, self._secrets, self._wall_clock(), opened=opened)
 
 
 def _headers(response: Any) -> dict[str, str]:
-    """Return the provider's response headers, as far as litellm passes them on."""
+    """Return the provider's response headers that litellm passes on."""
     passed = (getattr(response, "_hidden_params", None) or {}).get("additional_headers") or {}
     return {
         str(name).lower().removeprefix(_PROVIDER_HEADER): str(value)
@@ -289,24 +289,25 @@ def _headers(response: Any) -> dict[str, str]:
 
 
 def _import_litellm() -> Any:
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it downloads its price table
-    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # else it reads a .env file into the environment
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # otherwise it downloads its price table
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # otherwise it loads a .env file into the environment
     litellm: Any = importlib.import_module("litellm")
-    litellm.suppress_debug_info = True  # else hints go to standard output
+    litellm.suppress_debug_info = True  # otherwise it prints hints to standard output
     litellm.telemetry = False
-    litellm.DEFAULT_MAX_RETRIES = 0  # embeddings take a max_retries of 0 for none given
+    litellm.DEFAULT_MAX_RETRIES = 0  # for embeddings, a max_retries of 0 counts as not set
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # its errors are raised, and logged by the gateway
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # its errors are raised, and the gateway logs them
     importlib.import_module("providers.litellm_errors")
     clients: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
-    clients.TCPConnector = importlib.import_module("providers.litellm_connector").DroppingConnector  # by which all dial
+    # All of litellm's clients use this class.
+    clients.TCPConnector = importlib.import_module("providers.litellm_connector").DroppingConnector
     return litellm
 
 
 def _rehearse(litellm: Any, prefixes: Iterable[str]) -> None:
-    """Run a whole call that is answered inside litellm, and load each provider's module: nothing is sent."""
+    """Run a call that litellm answers itself, and load each provider's module. Nothing is sent."""
     for prefix in prefixes:
-        with contextlib.suppress(Exception):  # what is wrong with a provider is said when it is asked
+        with contextlib.suppress(Exception):  # errors of a provider are reported at its first request
             litellm.get_supported_openai_params("unknown", custom_llm_provider=prefix)
     messages = [{"role": "user", "content": "Hello"}]
     for _ in litellm.completion(

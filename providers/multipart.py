@@ -1,7 +1,7 @@
-"""A multipart form as its sender wrote it, and the same form as one deployment is sent it: its model's name put in.
+"""Multipart forms: reading a client's form, and writing it for one deployment, with the deployment's model name.
 
-Which model is asked decides what a call costs and whether it is allowed at all, so that nobody may read another one out
-of the form than is read here: what servers are known to read differently is refused, or not passed on.
+The model decides the cost of a call, and whether it is allowed. So no server may find another model in the form than
+this parser does: forms that servers parse differently are refused, or the differences are removed.
 """
 
 import re
@@ -13,46 +13,46 @@ from providers.dialects.wording import Malformed
 from providers.masked_record import MaskedRecord
 
 _MAX_PARTS = 1000
-_LONGEST_VALUE_BYTES = 64 * 1024  # of a field that is read here: names, options, JSON of a few lines
-_LONGEST_HEAD_BYTES = 16 * 1024  # a part's headers: a name and a file's
+_LONGEST_VALUE_BYTES = 64 * 1024  # of a field that is read here, such as a name or an option
+_LONGEST_HEAD_BYTES = 16 * 1024  # of a part's headers
 _LONGEST_BOUNDARY = 200  # characters; the standard allows 70
 _KIND = "multipart/form-data"
 _DISPOSITION = b"content-disposition"
 _FORM_DATA = b"form-data"
-# One parameter after the other, so that nothing inside a quoted file name is taken for one.
+# Parameters are matched one after the other, so that none is found inside a quoted file name.
 _PARAMETER = re.compile(r'\s*;\s*([\w*.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s"]*))', re.DOTALL)
 _BREAKS = frozenset(b"\r\n\0")
 _TOKEN = re.compile(rb"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Where in the body one part lies."""
+    """The position of one part in the body."""
 
     name: str
-    at: int  # its delimiter
+    at: int  # the beginning of its delimiter
     content: int
-    end: int  # of the content: the line end before the next delimiter
+    end: int  # the end of its content: the line end before the next delimiter
 
     @property
     def next_at(self) -> int:
-        """Where the next delimiter is."""
+        """The position of the next delimiter."""
         return self.end + 2
 
 
 class Form(MaskedRecord, frozen=True):
-    """A form; every byte of its parts that is not to be changed stays as it came."""
+    """A form. Parts that are not changed keep all their bytes."""
 
     boundary: bytes
     body: bytes
     parts: tuple[Part, ...]
 
     def shown(self) -> Iterable[tuple[str, object]]:
-        """Return its size; what is in it is the client's."""
+        """Return the fields for its repr, without the content, which is private."""
         yield "body", f"{len(self.parts)} parts, {len(self.body)} bytes"
 
     @property
     def content_type(self) -> str:
-        """What a request with this form declares: one boundary, whatever else its sender wrote there."""
+        """The content-type of a request with this form, with the boundary as its only parameter."""
         boundary = self.boundary.decode()
         return f"{_KIND}; boundary={boundary if _TOKEN.fullmatch(self.boundary) else _quoted(boundary)}"
 
@@ -62,10 +62,10 @@ class Form(MaskedRecord, frozen=True):
         return frozenset(part.name for part in self.parts)
 
     def text(self, name: str) -> str | None:
-        """Return the text of the field ``name``, of the first of them; None where there is none.
+        """Return the text of the first field ``name``; None if there is none.
 
         Raises:
-            Malformed: it is no text, or far too long for one.
+            Malformed: it is not text, or too long.
 
         """
         part = next((part for part in self.parts if part.name == name), None)
@@ -87,9 +87,9 @@ class Form(MaskedRecord, frozen=True):
         return _read(self.boundary, body)
 
     def rendered(self, model: str, extra: Mapping[str, msgspec.Raw]) -> bytes:
-        """Return the body that asks ``model``, with ``extra`` fields in place of the sender's own.
+        """Return the body for ``model``; the fields ``extra`` replace the client's.
 
-        Every part called ``model`` gets the name: a server may heed any of them.
+        Every part with the name ``model`` gets it: a server may use any of them.
         """
         edits = [(part.at, part.next_at, b"") for part in self.parts if part.name in extra and part.name != "model"]
         named = [(part.content, part.end, model.encode()) for part in self.parts if part.name == "model"]
@@ -121,10 +121,10 @@ def _quoted(text: str) -> str:
 
 
 def read_form(content_type: str, body: bytes) -> Form:
-    """Return a ``multipart/form-data`` body, found through; what stands before and after its parts is left out.
+    """Parse a ``multipart/form-data`` body; data before and after its parts is left out.
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is not a valid form.
 
     """
     return _read(_boundary_of(content_type), body)
@@ -134,7 +134,7 @@ def _read(boundary: bytes, body: bytes) -> Form:
     delimiter = b"--" + boundary
     start = 0 if body.startswith(delimiter) else body.find(b"\r\n" + delimiter) + 2
     if start == 1:
-        raise Malformed("the body has no part: is it the one its content-type's boundary belongs to?")
+        raise Malformed("the body has no part: does its boundary match the content-type?")
     at = start
     parts: list[Part] = []
     while not body.startswith(b"--", after := at + len(delimiter)):
@@ -152,7 +152,7 @@ def _read(boundary: bytes, body: bytes) -> Form:
         if len(parts) > _MAX_PARTS:
             raise Malformed(f"the form has more than {_MAX_PARTS} parts")
         at = end + 2
-    # Servers that end lines with one character alone would find parts in others, and in what stands around these.
+    # Servers that accept a single CR or LF as a line end would find more parts.
     whole = body.startswith(b"\r\n", after + 2) and len(body) == after + 4
     if start or not whole:
         body = b"".join([memoryview(body)[start : after + 2], b"\r\n"])
@@ -172,10 +172,10 @@ def _boundary_of(content_type: str) -> bytes:
 
 
 def _name(head: bytes) -> str:
-    """Return the name in a part's headers.
+    """Return the name from a part's headers.
 
     Raises:
-        Malformed: there is none, or there may be two: servers do not agree on which of them counts.
+        Malformed: there is none, or more than one, of which servers use different ones.
 
     """
     dispositions = []
@@ -199,8 +199,8 @@ def _parameters(text: str, name: str) -> list[str]:
     """Return every value of a header's parameter ``name``.
 
     Raises:
-        Malformed: ``text`` is more, or less, than a header's parameters; or one is ``name*`` or ``name*0``, which some
-            servers read as the same and forms must not use.
+        Malformed: ``text`` is not a list of parameters; or it has ``name*`` or ``name*0``, which some servers read as
+            ``name``, and which are forbidden in forms.
 
     """
     values, at = [], 0
@@ -209,14 +209,14 @@ def _parameters(text: str, name: str) -> list[str]:
         written, star, _ = found[1].lower().partition("*")
         if written == name:
             if star:
-                raise Malformed(f"the form writes {name}* where it must be {name}")
+                raise Malformed(f"the form has {name}*, which is not allowed: use {name}")
             values.append(found[2] if found[2] is not None else found[3])
     if text[at:].strip(" \t;"):
-        raise Malformed("a header of the form is not written as headers are: is a quote missing?")
+        raise Malformed("a header of the form is invalid: is a quote missing?")
     return values
 
 
 def _written(raw: msgspec.Raw) -> bytes:
-    """Return a JSON value as a form says it: texts bare, anything else as JSON."""
+    """Return a JSON value in the format of a form: strings without quotes, anything else as JSON."""
     value = msgspec.json.decode(raw)
     return value.encode() if isinstance(value, str) else bytes(raw)

@@ -1,4 +1,4 @@
-"""From a vendor's row and what the user says of it to the upstream that reaches it."""
+"""Opens the upstream of a provider, from its vendor's row in the catalog and the user's settings."""
 
 from collections.abc import Mapping, Sequence
 
@@ -29,13 +29,13 @@ def open_upstream(
     versions: Versions = "auto",
     secrets: Sequence[str] = (),
 ) -> Upstream:
-    """Return the upstream of provider ``name``; what is None is as the vendor's row says. Opens no connection yet.
+    """Return the upstream of provider ``name``; None means the value in the vendor's row. Does not connect yet.
 
-    Of several ``api_keys`` each has its own connections and its own rate limits; ``key_names`` is what the ledger calls
-    them, None where the operator gave no name.
-    ``litellm`` is what the process shares of that library; it is imported only when such a provider is used.
-    ``tls`` gives the contexts all providers share: making one costs 18 ms.
-    ``secrets``, besides the keys and the values of ``headers``, must not show up in a message.
+    Each of several ``api_keys`` has its own connections and rate limits; ``key_names`` are their names in the ledger,
+    None where the operator set none.
+    ``litellm`` is shared by the process; the library is imported only when such a provider is used.
+    ``tls`` has the contexts that all providers share: making one costs 18 ms.
+    ``secrets`` must not appear in messages, nor may the keys and the values of ``headers``.
 
     Raises:
         ValueError: an OpenAI-compatible provider without a base URL.

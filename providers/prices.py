@@ -1,4 +1,4 @@
-"""What tokens cost, and what a call comes to at that."""
+"""Prices of tokens, and the cost of a call."""
 
 import msgspec
 
@@ -8,9 +8,9 @@ class Price(msgspec.Struct, frozen=True):
 
     input_usd: float
     output_usd: float
-    cached_input_usd: float | None = None  # read from the prompt cache; None: as input_usd, as far as is known
-    cache_write_usd: float | None = None  # written to it; None: as input_usd
-    reasoning_usd: float | None = None  # None: as output_usd
+    cached_input_usd: float | None = None  # read from the prompt cache; None: unknown, input_usd is used
+    cache_write_usd: float | None = None  # written to the prompt cache; None: input_usd
+    reasoning_usd: float | None = None  # None: output_usd
 
 
 def cost_usd(
@@ -22,10 +22,10 @@ def cost_usd(
     cache_write_tokens: int | None = None,
     reasoning_tokens: int | None = None,
 ) -> float | None:
-    """Return all tokens at their prices, in US dollars; None where the price, or the count of either side, is unknown.
+    """Return the cost in US dollars; None if the price, the prompt tokens or the completion tokens are unknown.
 
     ``cached_tokens`` and ``cache_write_tokens`` are parts of ``prompt_tokens``, ``reasoning_tokens`` of
-    ``completion_tokens``, as OpenAI counts. More of a part than of the whole is a miscount: it is taken as the whole.
+    ``completion_tokens``, as in OpenAI's counts. A part that is larger than the whole is reduced to that.
     """
     if price is None or prompt_tokens is None or completion_tokens is None:
         return None
@@ -43,9 +43,9 @@ def cost_usd(
 
 
 def cache_saved_usd(price: Price | None, prompt_tokens: int | None, cached_tokens: int | None) -> float | None:
-    """Return what reading ``cached_tokens`` from the prompt cache saved, in US dollars; None where it is unknown.
+    """Return how much reading ``cached_tokens`` from the prompt cache saved, in US dollars; None if unknown.
 
-    What writing them had cost beyond the price of input is not taken off: another call paid it.
+    The cost of writing them to the cache is not subtracted: another call paid it.
     """
     if price is None or price.cached_input_usd is None or cached_tokens is None:
         return None

@@ -1,7 +1,7 @@
-"""How a vendor's chat API departs from OpenAI's, as data, and the shaping of a request to it.
+"""How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it.
 
-A row of the catalog names parameters the vendor rejects or calls otherwise, so that one client body can be sent to all.
-Bodies are handled at their top level, values staying raw JSON: a long prompt raced three ways is never parsed for it.
+A row of the catalog lists parameters that the vendor rejects or renames, so that one client request can be sent to all.
+Only the top level of bodies is read, values stay raw JSON: a long prompt is not parsed for each vendor.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ import msgspec
 from providers.dialects.wording import Loss
 
 _NOTHING = (b"null",)
-_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # what asks for nothing, as JSON writes it
+_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
     "frequency_penalty": (b"null", b"0", b"0.0"),
     "logit_bias": (b"null", b"{}"),
     "logprobs": (b"null", b"false"),
@@ -23,7 +23,8 @@ _DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # what asks for nothing, as JSON
     "store": (b"null", b"false"),
     "top_logprobs": (b"null", b"0"),
 }
-_HINTS = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "service_tier", "user"})  # no answer changes
+# They do not affect the answer.
+_HINTS = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "service_tier", "user"})
 _DEVELOPER = b'"developer"'
 _SYSTEM = msgspec.Raw(b'"system"')
 _CALLS, _SIGNED = b'"tool_calls"', b'"thought_signature"'
@@ -33,21 +34,21 @@ _messages_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
 class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to change in a request to this vendor, and what to mend in its answers. The default changes nothing."""
+    """Changes to requests to this vendor, and repairs of its answers. The default changes nothing."""
 
-    drop: frozenset[str] = frozenset()  # parameters the vendor answers with an error
-    rename: Mapping[str, str] = {}  # OpenAI's name to the vendor's: max_completion_tokens -> max_tokens
-    usage_option: Literal["stream_options", "none"] = "stream_options"  # none: usage comes unasked, asking is an error
-    system_role: bool = False  # the vendor has no developer role: such messages go out as system
-    takes_thoughts: bool = False  # a model's reasoning_content is wanted back, and may be missed; others refuse it
-    unsigned_call: str | None = None  # a thought signature for calls of another's model: it refuses those without
-    repairs: frozenset[Literal["tool_index"]] = frozenset()  # what is missing in its streamed chunks
+    drop: frozenset[str] = frozenset()  # parameters that the vendor answers with an error
+    rename: Mapping[str, str] = {}  # from OpenAI's name to the vendor's: max_completion_tokens -> max_tokens
+    usage_option: Literal["stream_options", "none"] = "stream_options"  # none: usage is sent, requesting it an error
+    system_role: bool = False  # the vendor has no developer role: such messages are sent as system
+    takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; other vendors refuse it
+    unsigned_call: str | None = None  # a thought signature for other vendors' tool calls: it refuses those without
+    repairs: frozenset[Literal["tool_index"]] = frozenset()  # repairs of its streamed chunks
 
 
 def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> dict[str, msgspec.Raw]:
-    """Return the client's ``fields`` as the vendor takes them; always a new dictionary.
+    """Return the client's ``fields`` adapted to the vendor; always a new dictionary.
 
-    Where the client sent both OpenAI's name of a parameter and the vendor's, the vendor's is kept.
+    If the client sent a parameter under both OpenAI's name and the vendor's, the vendor's is kept.
     """
     shaped = {name: value for name, value in fields.items() if name not in quirks.drop and name not in quirks.rename}
     for name, vendor_name in quirks.rename.items():
@@ -63,21 +64,21 @@ def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> dict[str, msgspe
 
 
 def losses(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> tuple[Loss, ...]:
-    """Return what the client asked for and this vendor will not hear, in the client's order.
+    """Return the parameters that the client sent and this vendor does not support, in the client's order.
 
-    A value that is the API's default asks for nothing; ``stream_options`` is not missed where usage comes unasked.
+    A default value is not a loss, nor is ``stream_options`` where usage is always sent.
     """
     if quirks.drop.isdisjoint(fields):
         return ()
     return tuple(
-        Loss(name, "this provider does not take it", hint=name in _HINTS)
+        Loss(name, "this provider does not support it", hint=name in _HINTS)
         for name, value in fields.items()
         if name in quirks.drop and bytes(value) not in _DEFAULTS.get(name, _NOTHING)
     )
 
 
 def _without_developer_role(messages: msgspec.Raw) -> msgspec.Raw:
-    """Return ``messages`` with developer messages as system ones; what is no list of objects is left to the vendor."""
+    """Return ``messages`` with developer messages as system messages; the vendor refuses what is not a list."""
     raw = bytes(messages)
     if _DEVELOPER not in raw:
         return messages
@@ -92,9 +93,9 @@ def _without_developer_role(messages: msgspec.Raw) -> msgspec.Raw:
 
 
 def _with_signed_calls(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
-    """Return ``messages`` with ``signature`` at calls that have none, of several at once the first, as Gemini signs.
+    """Return ``messages`` with ``signature`` added to tool calls without one; of parallel calls only to the first.
 
-    What is no list of objects is left to the vendor.
+    Gemini signs calls like this. The vendor refuses what is not a list of objects.
     """
     raw = bytes(messages)
     if _CALLS not in raw:

@@ -1,8 +1,8 @@
-"""What a provider says of its rate limits: how long it asks to be left alone, and how much is left before it will.
+"""Reads a provider's rate limits: the time to wait after a 429, and the headroom before the next one.
 
-Vendors say the first in many ways: ``retry-after`` in seconds or as an HTTP date, ``retry-after-ms``, and per limited
-resource the time until it is full again, as a duration (OpenAI, Groq: ``1m2s``), an RFC 3339 instant (Anthropic) or a
-Unix time (OpenRouter, in milliseconds).
+Vendors send the first in many formats: ``retry-after`` in seconds or as an HTTP date, ``retry-after-ms``, and per limit
+the time of its reset, as a duration (OpenAI, Groq: ``1m2s``), an RFC 3339 instant (Anthropic) or a Unix time
+(OpenRouter, in milliseconds).
 """
 
 import math
@@ -11,19 +11,19 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-LONGEST_BELIEVED_S = 60.0  # daily quotas name hours; a deployment is asked again each minute all the same
+LONGEST_BELIEVED_S = 60.0  # daily quotas send hours; a deployment is tried again every minute nevertheless
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 _UNIT_SECONDS = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
-_UNIX_S = 1e9  # larger numbers of seconds are instants,
-_UNIX_MS = 1e12  # larger ones still are instants in milliseconds
+_UNIX_S = 1e9  # larger numbers of seconds are instants
+_UNIX_MS = 1e12  # even larger ones are instants in milliseconds
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
-    """Return the seconds to wait, 0 to 60, or None when nothing is said.
+    """Return the seconds to wait, 0 to 60, or None if the provider does not say.
 
-    ``headers`` have lower-case names; ``now_s`` is Unix time. An explicit ``retry-after`` counts before the reset times
-    of single limits; of those, the latest among the exhausted ones, or the soonest when none is marked as exhausted.
+    ``headers`` have lower-case names; ``now_s`` is Unix time. An explicit ``retry-after`` has priority over the reset
+    times of single limits; of those, the latest of the exhausted ones counts, or the soonest if none is exhausted.
     """
     if (delay := _milliseconds(headers.get("retry-after-ms"))) is not None:
         return _believable(delay)
@@ -43,10 +43,10 @@ def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
 
 
 def headroom(headers: Mapping[str, str]) -> float | None:
-    """Return the share of the scarcest limit that is left, 0 to 1, or None when no limit is named with what remains.
+    """Return the remaining share of the scarcest limit, 0 to 1, or None if no limit is sent with what remains of it.
 
     ``headers`` have lower-case names: OpenAI's ``x-ratelimit-remaining-requests`` and ``-tokens`` with ``-limit-``,
-    Anthropic's ``anthropic-ratelimit-input-tokens-remaining`` with ``-limit``, and those of whoever follows either.
+    Anthropic's ``anthropic-ratelimit-input-tokens-remaining`` with ``-limit``, and other vendors' in either format.
     """
     least: float | None = None
     for name, text in headers.items():
@@ -61,7 +61,7 @@ def headroom(headers: Mapping[str, str]) -> float | None:
 
 
 def parse_delay_s(text: str) -> float | None:
-    """Return a duration like ``34s`` or ``1m2.5s`` in seconds, 0 to 60, or None when it is none."""
+    """Return a duration like ``34s`` or ``1m2.5s`` in seconds, 0 to 60, or None if it is not one."""
     delay = _duration_s(text.strip())
     return None if delay is None else _believable(delay)
 
@@ -101,7 +101,7 @@ def _milliseconds(text: str | None) -> float | None:
 
 
 def _leading(text: str) -> float | None:
-    """Return the number a value begins with: ``100, 100;w=60`` names its window behind it."""
+    """Return the number at the beginning of a value: in ``100, 100;w=60`` the window follows."""
     return _number(text.partition(",")[0].partition(";")[0])
 
 

@@ -1,4 +1,4 @@
-"""Removing secrets from what providers say, so that it may be shown and stored."""
+"""Removes secrets from providers' texts, so that these can be shown and stored."""
 
 import re
 from collections.abc import Iterable
@@ -6,8 +6,8 @@ from typing import Any
 
 MASK = "***"
 
-# What a key looks like even when it is not one of those we send: a provider may echo another, or half of one, and a
-# client's (hs-…) reaches us only.
+# The format of keys in general: a provider may echo another key than ours, or a part of one. A client's key
+# (hs-…) is never sent to providers.
 _PREFIXES = ("hs-", "sk-", "gsk_", "csk-", "xai-", "nvapi-", "pplx-", "fw_", "hf_", "r8_", "tgp_", "AIza")
 _KEY_SHAPES = re.compile(
     rf"""(?P<lead>\b(?:Bearer|Basic|bearer|basic)\s+|[?&](?:api[-_]?key|key|token)=)[^\s"'&<>]+
@@ -16,12 +16,12 @@ _KEY_SHAPES = re.compile(
     """,
     re.VERBOSE,
 )
-# Keys of local servers may be "x" or "ollama"; masking every such word would make messages unreadable.
+# Keys of local servers may be "x" or "ollama"; masking such words would make messages unreadable.
 _SHORTEST_SECRET = 6
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return ``text`` with every one of ``secrets``, and whatever else looks like a key, replaced by ``***``."""
+    """Return ``text`` with all ``secrets``, and everything else that looks like a key, replaced by ``***``."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, MASK)
@@ -29,7 +29,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def redact_word(word: str, secrets: Iterable[str] = ()) -> str:
-    """Return what ``redact`` does, sooner where ``word`` is made of letters, digits, - and _ alone, as ids are."""
+    """Redact ``word``; faster than ``redact`` for an id of letters, digits, - and _."""
     is_plain = word.isascii() and ("_" + word.replace("-", "_")).isidentifier()
     if not is_plain or word.startswith(_PREFIXES) or any(secret in word for secret in secrets):
         return redact(word, secrets)
@@ -37,7 +37,7 @@ def redact_word(word: str, secrets: Iterable[str] = ()) -> str:
 
 
 def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:
-    """Return a decoded JSON ``value`` with the strings in it redacted, keys included."""
+    """Return a decoded JSON ``value`` with its strings redacted, names of fields included."""
     known = tuple(secrets)
     match value:
         case str():

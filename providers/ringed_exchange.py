@@ -1,4 +1,4 @@
-"""An exchange under one of several keys: as the key's own, but that the ring hears when it is over."""
+"""An exchange with one of several keys, which notifies the key ring of its end."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,7 +15,7 @@ class RingedExchange:
         headers: Mapping[str, str],
         *,
         failed: Callable[[UpstreamError], object],
-        over: Callable[[], None],  # called once
+        over: Callable[[], None],  # called once, at the end
     ) -> None:
         self.status = exchange.status
         self.headers = headers
@@ -27,14 +27,14 @@ class RingedExchange:
 
     @property
     def ended(self) -> bool:
-        """Whether the provider has sent all of it."""
+        """Whether the provider has sent everything."""
         return self._exchange.ended
 
     async def read(self) -> bytes:
         """Return the next bytes of the event stream, ``b""`` at its end.
 
         Raises:
-            UpstreamError: as the key's own exchange does.
+            UpstreamError: as of the inner exchange.
 
         """
         try:
@@ -61,11 +61,11 @@ class RingedExchange:
         return self._exchange.conclude()
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
-        """Offer ``listener`` what arrives while ``read`` waits."""
+        """Call ``listener`` with data that arrives while ``read`` waits."""
         self._exchange.offer_to(listener)
 
     def abort(self) -> None:
-        """Drop the exchange at once; harmless when it is over or aborted."""
+        """Drop the exchange at once; without effect after the end or an abort."""
         self._end()
         self._exchange.abort()
 

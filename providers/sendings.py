@@ -1,17 +1,17 @@
-"""How a request was sent, known at any time: also of one that was given up before anything came back."""
+"""How often a request was sent and with which key, also if it was dropped before any response."""
 
 
 class Sendings:
-    """How often one request was written to a connection, and under which key, as told by whoever does it."""
+    """How often one request was written to a connection, and with which key; set by the upstream."""
 
     __slots__ = ("is_known", "key_name", "number")
 
     def __init__(self) -> None:
         self.number = 0
-        self.key_name: str | None = None  # of the last, by ``key_names``; None where the provider has only one
-        self.is_known = True  # litellm does not tell until it has the answer's headers
+        self.key_name: str | None = None  # of the last key, by ``key_names``; None if the provider has only one key
+        self.is_known = True  # with litellm, only once the answer's headers have arrived
 
     @property
     def times(self) -> int | None:
-        """How often it was sent; more than once where a kept connection was lost with it. None: nobody knows."""
+        """How often it was sent; more than once if a kept connection was lost. None: unknown."""
         return self.number if self.is_known else None

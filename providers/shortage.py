@@ -1,4 +1,4 @@
-"""A shortage on this machine, of descriptors, ports or memory, told from a failure of whom it keeps us from asking."""
+"""Detects a shortage of file descriptors, ports or memory on this machine, which is not the provider's failure."""
 
 import errno
 import os
@@ -6,12 +6,12 @@ import socket
 import ssl
 
 _LACKING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
-# What a resolver or OpenSSL makes of a file that it cannot open does not say so: "no such name", "not trusted".
+# A resolver or OpenSSL that cannot open a file reports another error: "no such name", "not trusted".
 _VAGUE = (socket.gaierror, ssl.SSLError)
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Tell whether ``error``, met just now while connecting, is this machine's own."""
+    """Whether ``error``, which was just raised while connecting, is caused by this machine."""
     if isinstance(error, MemoryError):
         return True
     if not isinstance(error, OSError):
@@ -22,7 +22,7 @@ def is_shortage(error: BaseException) -> bool:
 
 
 def out_of_descriptors() -> bool:
-    """Tell whether not one descriptor can be had at this instant."""
+    """Whether no file descriptor can be opened at this moment."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Server-sent events as bytes: where the last whole event of a read ends, and what the events of a block say.
+"""Server-sent events as bytes: finding the end of the last complete event of a read, and splitting a block into events.
 
-Line ends are LF, CRLF and CR, as the WHATWG specification has it, and nothing else: ``str.splitlines`` would also break
-on U+2028, which is legal inside JSON.
+Line ends are LF, CRLF and CR, by the WHATWG specification, and nothing else: ``str.splitlines`` would also split at
+U+2028, which is legal inside JSON.
 """
 
 import re
@@ -15,15 +15,15 @@ _MIB = 1024 * 1024
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
-# Atomic groups keep CR and LF of one CRLF together. A CR at the very end may be half a CRLF: it is not counted yet.
+# Atomic groups keep a CRLF together. A CR at the end may be the first half of a CRLF, so it does not count yet.
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r(?!\Z))")
 _LONGEST_BLANK_LINE_BYTES = 4
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One event. ``raw`` is as it came, terminator included; ``data`` its data lines joined, empty for a comment.
+    """One event. ``raw`` are its bytes, with the blank line; ``data`` its data lines joined, empty for a comment.
 
-    ``is_one_line``: it is known to be a line of data and nothing else.
+    ``is_one_line``: it is known to be only one line of data.
     """
 
     raw: bytes
@@ -32,9 +32,9 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventSplitter:
-    """Cuts a stream of reads into blocks of whole events, keeping the unfinished tail.
+    """Splits a stream of reads into blocks of complete events, and keeps the incomplete rest.
 
-    A read of whole events is returned as it is, uncopied. Where lines end in bare CR, an event is known to be whole
+    A read of complete events is returned without a copy. If lines end with CR alone, an event is known to be complete
     only when the next one begins.
     """
 
@@ -43,7 +43,7 @@ class EventSplitter:
         self._tail_limit_bytes = tail_limit_bytes
 
     def feed(self, data: bytes) -> bytes:
-        """Return everything up to the end of the last whole event, ``b""`` when none is whole yet.
+        """Return everything up to the end of the last complete event, ``b""`` if there is none yet.
 
         Raises:
             UpstreamError: one event is larger than the limit (invalid_response).
@@ -57,7 +57,7 @@ class EventSplitter:
             tail += data[end:]
             block = data[:end]
         else:
-            # A blank line may have begun in the tail; what lies before has been searched already.
+            # A blank line may have begun in the tail; everything before has been searched already.
             searched = max(0, len(tail) - _LONGEST_BLANK_LINE_BYTES + 1)
             tail += data
             end = _end_of_last_event(tail, searched)
@@ -70,28 +70,28 @@ class EventSplitter:
 
     @property
     def held_bytes(self) -> int:
-        """How long the unfinished tail is."""
+        """The length of the incomplete tail."""
         return len(self._tail)
 
     def tail(self) -> bytes:
-        """Return the unfinished tail as it is, and forget it."""
+        """Return the incomplete tail unchanged, and forget it."""
         tail = bytes(self._tail)
         self._tail.clear()
         return tail
 
     @property
     def holds_back(self) -> bool:
-        """Whether there is an unfinished tail."""
+        """Whether there is an incomplete tail."""
         return bool(self._tail)
 
     def rest(self) -> bytes:
-        """Return what is left when the stream has ended, closed by the blank line it lacks; ``b""`` if nothing."""
+        """Return the tail at the end of the stream, with the missing blank line; ``b""`` if there is none."""
         tail = self.tail()
         return tail.rstrip(b"\r\n") + b"\n\n" if tail.strip() else b""
 
 
 def events(block: bytes) -> list[Event]:
-    """Split a block into its events; their ``raw`` concatenate to the block. A last one may lack its blank line."""
+    """Split a block into its events; their ``raw`` joined are the block. The last one may lack its blank line."""
     blank_line = b"\r\n\r\n" if b"\r" in block else b"\n\n"
     found = []
     parts = block.split(blank_line)
@@ -99,7 +99,7 @@ def events(block: bytes) -> list[Event]:
     for part in parts:
         # Nearly every event is one line, "data: {...}".
         if part.startswith(b"data: ") and b"\n" not in part and b"\r" not in part:
-            found.append(Event(part + blank_line, part[6:], True))  # noqa: FBT003  # by position: a name costs more
+            found.append(Event(part + blank_line, part[6:], True))  # noqa: FBT003  # by position: a keyword costs more
         else:
             found += _events_with_any_line_ends(part + blank_line)
     if unfinished:

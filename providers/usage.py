@@ -1,4 +1,4 @@
-"""The tokens a provider says a call took, under the names and habits different vendors have for them."""
+"""Reads the token counts of a call, in the different forms of the vendors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,21 +7,21 @@ import msgspec
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
-    """Token counts as reported; ``None`` where the provider does not say."""
+    """Token counts as reported; ``None`` if not reported."""
 
-    prompt_tokens: int | None = None  # cached and written ones included
-    completion_tokens: int | None = None  # reasoning included
+    prompt_tokens: int | None = None  # includes tokens read from the cache and written to it
+    completion_tokens: int | None = None  # includes reasoning
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None  # read from the prompt cache
-    cache_write_tokens: int | None = None  # written to it
+    cache_write_tokens: int | None = None  # written to the prompt cache
 
 
 def usage_of(reported: Mapping[str, Any]) -> Usage:
     """Read a ``usage`` object.
 
-    OpenAI counts reasoning within ``completion_tokens``. xAI leaves it out, Gemini's OpenAI surface even of the
-    details; there ``total_tokens`` tells: what it has beyond prompt and completion is reasoning, when it is the
-    reasoning reported, or when neither reasoning nor tokens of a cache are.
+    OpenAI includes reasoning in ``completion_tokens``. xAI does not, and Gemini's OpenAI API does not even report it.
+    There ``total_tokens`` decides: what exceeds prompt and completion is reasoning, if it equals the reported
+    reasoning, or if neither reasoning nor cached tokens are reported.
     """
     prompt = _count(reported.get("prompt_tokens"))
     completion = _count(reported.get("completion_tokens"))
@@ -33,7 +33,7 @@ def usage_of(reported: Mapping[str, Any]) -> Usage:
     if isinstance(details := reported.get("prompt_tokens_details"), dict):
         cached = _count(details.get("cached_tokens"))
         written = _count(details.get("cache_write_tokens"))
-        if written is None:  # Anthropic's word, as Alibaba passes it on
+        if written is None:  # Anthropic's name, which Alibaba uses too
             written = _count(details.get("cache_creation_input_tokens"))
     if cached is None:
         cached = _count(reported.get("prompt_cache_hit_tokens"))  # DeepSeek
@@ -46,7 +46,7 @@ def usage_of(reported: Mapping[str, Any]) -> Usage:
 
 
 def completed(usage: Usage, earlier: Usage) -> Usage:
-    """Return ``usage``, and what it does not say of the prompt as an earlier report had it: Messages says it once."""
+    """Return ``usage``; if it has no prompt tokens, with those of an earlier report: Messages sends them only once."""
     if usage.prompt_tokens is not None or earlier.prompt_tokens is None:
         return usage
     return msgspec.structs.replace(
@@ -58,7 +58,7 @@ def completed(usage: Usage, earlier: Usage) -> Usage:
 
 
 def _count(value: object) -> int | None:
-    if type(value) is int or type(value) is float:  # what JSON has for numbers; a bool is none
+    if type(value) is int or type(value) is float:  # the types of JSON numbers; a bool is not one
         return int(value) if value >= 0 else None
     return None
 

@@ -1,4 +1,4 @@
-"""What an answer that is not raced reports of itself: embeddings, transcripts and pictures say it alike."""
+"""Reads the usage and the model of answers that are not raced: embeddings, transcriptions, images."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from providers.usage import Usage, usage_of
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """None: it does not say."""
+    """What an answer reports; None: not reported."""
 
     usage: Usage | None = None
-    model: str | None = None  # as the provider says it: it may be anything
+    model: str | None = None  # unchecked, from the provider
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -19,11 +19,11 @@ class _Answer(msgspec.Struct, frozen=True):
     model: Any = None
 
 
-_answers = msgspec.json.Decoder(_Answer)  # which passes over vectors and pictures without making anything of them
+_answers = msgspec.json.Decoder(_Answer)  # it skips vectors and images without decoding them
 
 
 def reported(answer: bytes) -> Reported:
-    """Return what a JSON answer, or one event's data, reports: its tokens, and what has answered."""
+    """Return what a JSON answer, or one event's data, reports: its usage and its model."""
     try:
         found = _answers.decode(answer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -32,7 +32,7 @@ def reported(answer: bytes) -> Reported:
 
 
 def _usage(said: dict[str, Any]) -> Usage | None:
-    """Return the tokens. OpenAI's newer APIs say ``input_tokens``; embedders that have only a total count the input."""
+    """Return the token counts. OpenAI's newer APIs have ``input_tokens``; a total alone is that of the input."""
     for name, newer in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")):
         if name not in said and newer in said:
             said[name] = said[newer]

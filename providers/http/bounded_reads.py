@@ -1,4 +1,4 @@
-"""Reading from a connection by pieces of a bounded size; a loop would hand over a quarter of a megabyte at once."""
+"""Reads of limited size from a connection; an event loop would deliver up to a quarter of a megabyte at once."""
 
 import asyncio
 from typing import Protocol
@@ -7,34 +7,34 @@ from providers.http.limits import READ_BYTES
 
 
 class Reader(Protocol):
-    """The protocol proper of a connection."""
+    """The protocol of a connection."""
 
     def data_received(self, data: bytes) -> None:
-        """Take what was read."""
+        """Process data that was read."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take the end of the connection."""
+        """Process the end of the connection."""
 
     def pause_writing(self) -> None:
-        """Write no more for now."""
+        """Stop writing for now."""
 
     def resume_writing(self) -> None:
-        """Write on."""
+        """Continue writing."""
 
 
 class BoundedReads(asyncio.BufferedProtocol):
-    """Stands before ``reader`` from when it has once fallen behind: every read costs a little more this way."""
+    """Wraps ``reader`` once that has fallen behind for the first time, as each read costs a little more this way."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._buffer = memoryview(bytearray(READ_BYTES))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Return where to read into."""
+        """Return the buffer to read into."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass on what was read."""
+        """Pass the data on."""
         self._reader.data_received(bytes(self._buffer[:nbytes]))
 
     def connection_lost(self, exc: Exception | None) -> None:

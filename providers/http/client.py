@@ -1,4 +1,4 @@
-"""The client of one origin: requests in, responses out, over whichever protocol the origin and its operator like."""
+"""The client of one origin: sends requests and returns responses, over HTTP/1.1 or HTTP/2."""
 
 import asyncio
 from collections import deque
@@ -14,12 +14,12 @@ from providers.http.pool import Pool
 from providers.http.proxies import proxy_of
 from providers.http.response import Response, Unsent
 
-# An origin that refuses a tenth of what HTTP/2 sends is spoken to in HTTP/1.1 for a while: each costs a round trip.
+# An origin that refuses a tenth of the HTTP/2 requests gets HTTP/1.1 for a while, as each refusal costs a round trip.
 _REFUSALS, _OF_REQUESTS, _AVOIDED_S = 10, 100, 600.0
 
 
 class Client:
-    """Sends requests to one origin. Opens nothing before the first, and belongs to the event loop of that one."""
+    """Sends requests to one origin. It connects at the first request, and belongs to the event loop of that."""
 
     def __init__(
         self,
@@ -29,14 +29,14 @@ class Client:
         versions: Versions = "auto",
         tls: TlsContexts | None = None,
     ) -> None:
-        """Speak to ``origin`` (only its scheme, host and port count), sending ``headers`` with each request.
+        """Send requests to ``origin`` (only its scheme, host and port matter), each with ``headers``.
 
         Raises:
-            ValueError: the origin is none, a header cannot be sent, or the environment names an unusable proxy.
+            ValueError: the origin is invalid, a header cannot be sent, or the environment names an unusable proxy.
 
         """
         if origin.scheme not in {"http", "https"} or origin.host is None or origin.port is None:
-            raise ValueError(f"{origin} is no http:// or https:// URL")
+            raise ValueError(f"{origin} is not an http:// or https:// URL")
         self._scheme, self._host, self._port = origin.scheme, origin.raw_host or origin.host, origin.port
         self._authority = origin.raw_authority.rpartition("@")[2]
         self._headers = dict(headers)
@@ -45,32 +45,32 @@ class Client:
         self._proxy = proxy_of(origin.scheme, origin.host)
         self._loop: asyncio.AbstractEventLoop | None = None  # of the first request
         self._pools: dict[Versions, Pool] = {}
-        self._requests = 0  # sent over HTTP/2 where it is not certain
-        self._refusals: deque[int] = deque(maxlen=_REFUSALS)  # the numbers of those the server did not begin with
+        self._requests = 0  # sent over HTTP/2, while the choice of protocol is ours
+        self._refusals: deque[int] = deque(maxlen=_REFUSALS)  # the numbers of requests that the server refused
         self._http1_until = 0.0
         checked(self._headers)
 
     def head(self, method: str, target: str, headers: Mapping[str, str]) -> Head:
-        """Return the unchanging part of a request for ``target``, a path with its query. Keep it.
+        """Return the constant part of requests for ``target``, a path with its query. Keep it for later requests.
 
         ``headers`` replace those of the client.
 
         Raises:
-            ValueError: something in it could split the request.
+            ValueError: a part of it could split the request.
 
         """
-        proxy = self._proxy if self._scheme == "http" else None  # over TLS the tunnel has asked it
+        proxy = self._proxy if self._scheme == "http" else None  # over TLS, the CONNECT request has asked the proxy
         headers = {**self._headers, **headers}
         if proxy is not None and proxy.authorization is not None:
             headers["proxy-authorization"] = proxy.authorization
         return Head(method, self._scheme, self._authority, target, headers, absolute=proxy is not None)
 
     async def send(self, request: Request, connect_timeout_s: float) -> Response:
-        """Send a request and return its response once its headers are in, whatever its status. The caller ends it.
+        """Send a request; return its response, of any status, once its headers are there. The caller ends the response.
 
-        A request the server did not begin with is sent again, at last over a connection made for it: where a server
-        reloads, one kept connection after another turns out to be gone. What is to be sent only ``once`` gets a new
-        connection, for nobody can be sure. Redirects are not followed: a key must not travel.
+        A request that the server did not begin to process is sent again, the last time over a new connection: when a
+        server reloads, all kept connections turn out to be closed. A request that may be sent only ``once`` gets a new
+        connection from the start. Redirects are not followed: the key must not be sent elsewhere.
 
         Raises:
             UpstreamError: connect_error, connect_timeout, disconnected, or invalid_response (no HTTP).
@@ -91,7 +91,7 @@ class Client:
                 raise
             else:
                 return response
-        raise UpstreamError(ErrorKind.DISCONNECTED, "the connection was closed before the answer, again and again")
+        raise UpstreamError(ErrorKind.DISCONNECTED, "the connection was closed before the answer at every try")
 
     async def aclose(self) -> None:
         """Drop all connections."""
@@ -99,7 +99,7 @@ class Client:
             await pool.aclose()
 
     def _pool(self, loop: asyncio.AbstractEventLoop, request: Request) -> Pool:
-        """Return the connections to use: of HTTP/1.1 for a body that HTTP/2 would make wait for window upon window."""
+        """Return the pool to use: HTTP/1.1's for a body that would wait for many flow control windows of HTTP/2."""
         versions = self._versions
         pool = self._pools.get(versions)
         if pool is None:
@@ -121,9 +121,9 @@ class Client:
         return pool
 
     def _refused(self, pool: Pool, now_s: float) -> None:
-        """Learn from a request the server did not begin with."""
+        """Learn from a request that the server did not begin to process."""
         if pool.version != "2":
-            pool.drop_idle()  # the other idle connections are as old as the one that was gone
+            pool.drop_idle()  # the other idle connections are as old as the closed one
             return
         self._refusals.append(self._requests)
         if len(self._refusals) == _REFUSALS and self._requests - self._refusals[0] < _OF_REQUESTS:

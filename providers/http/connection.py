@@ -1,4 +1,4 @@
-"""What the pool knows of a connection, whichever protocol it speaks."""
+"""A connection as the pool sees it, over either protocol."""
 
 from typing import Protocol
 
@@ -7,35 +7,35 @@ from providers.http.response import Response
 
 
 class Owner(Protocol):
-    """Who keeps a connection, and is told what becomes of it."""
+    """The owner of connections, which is notified of their state."""
 
     def freed(self, connection: "Connection") -> None:
-        """Hear that ``connection`` has room for a request again."""
+        """Be notified that ``connection`` has room for a request again."""
 
     def wearing(self, connection: "Connection") -> None:
-        """Hear that ``connection`` will soon take no more requests: another may be made ready. Once per connection."""
+        """Be notified, once, that ``connection`` will soon accept no more requests, so that a new one can be opened."""
 
     def gone(self, connection: "Connection", *, dropped: bool) -> None:
-        """Hear that ``connection`` takes no more requests. Once; ``dropped``: it was given up for a lost exchange."""
+        """Be notified, once, that ``connection`` accepts no more requests; ``dropped``: because of a lost exchange."""
 
 
 class Connection(Protocol):
-    """An established connection. ``room`` is how many more requests it takes now: 1 or 0 over HTTP/1.1."""
+    """An established connection. ``room`` is how many more requests it accepts now: 1 or 0 over HTTP/1.1."""
 
     version: str  # "1.1" or "2"
-    connect_ms: float | None  # what it took to be made, for the first response; None when no request waited for it
+    connect_ms: float | None  # the time to connect, for the first response; None if no request waited for it
     room: int
     streams: int  # exchanges under way
-    idle_since: float  # the loop's time at which its last exchange ended
+    idle_since: float  # the time of the event loop when its last exchange ended
 
     def send(self, request: Request) -> Response:
-        """Send ``request``; the response is still to come. Call it only while there is room."""
+        """Send ``request`` and return the response before it arrives. Call it only while there is room."""
 
     def alive(self) -> bool:
-        """Whether it may be used: not closed by the other side, as far as is known."""
+        """Whether it can be used: the other side has not closed it, as far as is known."""
 
     def takes(self, size: int) -> bool:
-        """Whether a body of ``size`` bytes leaves without waiting for the server to open a window."""
+        """Whether a body of ``size`` bytes can be sent without waiting for the server to open a window."""
 
     def close(self) -> None:
-        """Drop it at once, and whatever runs on it."""
+        """Drop it at once, with all its exchanges."""

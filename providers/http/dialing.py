@@ -1,4 +1,4 @@
-"""Making connections: names, both IP families, TLS and what it negotiates, and proxies."""
+"""Opening connections: name resolution, both IP families, TLS with ALPN, and proxies."""
 
 import asyncio
 import errno
@@ -24,15 +24,15 @@ from providers.shortage import is_shortage, out_of_descriptors
 Versions = Literal["auto", "1.1", "2"]
 
 _DNS_CACHE_S = 30.0
-_NEXT_ADDRESS_S = 0.25  # RFC 8305: how long one address may take before the next is tried beside it
+_NEXT_ADDRESS_S = 0.25  # RFC 8305: after this, the next address is tried in parallel
 _OFFERED = {"auto": ["h2", "http/1.1"], "1.1": ["http/1.1"], "2": ["h2"]}
 
 
 class TlsContexts:
-    """TLS contexts that trust the system's authorities, or those of SSL_CERT_FILE.
+    """TLS contexts that trust the system's certificate authorities, or those in SSL_CERT_FILE.
 
-    One for each choice of protocols: what ALPN offers belongs to the context. Each costs 18 ms, so they are made when
-    first used, and shared by all providers.
+    There is one for each list of protocols, since ALPN is configured per context. Each costs 18 ms, so they are made at
+    their first use, and shared by all providers.
     """
 
     def __init__(self, make: Callable[[], ssl.SSLContext] = ssl.create_default_context) -> None:
@@ -43,7 +43,7 @@ class TlsContexts:
         """Return the context that offers ``versions``.
 
         Raises:
-            OSError: it cannot be made for lack of descriptors. Python would make one that trusts nobody, for ever.
+            OSError: it cannot be made for lack of file descriptors. Python would make one that trusts no authority.
 
         """
         context = self._made.get(versions)
@@ -57,7 +57,7 @@ class TlsContexts:
 
 
 class Dialer:
-    """Makes connections to one origin."""
+    """Opens connections to one origin."""
 
     def __init__(
         self,
@@ -81,11 +81,11 @@ class Dialer:
         self._resolved_at = -_DNS_CACHE_S
 
     async def dial(self, owner: Owner, timeout_s: float) -> Connection:
-        """Return a connection of ``owner``.
+        """Open a connection for ``owner``.
 
         Raises:
-            UpstreamError: connect_error; connect_timeout after ``timeout_s`` for names, TCP and TLS together; or
-                local_resources, for lack of descriptors, ports or memory here.
+            UpstreamError: connect_error; connect_timeout after ``timeout_s`` for name resolution, TCP and TLS together;
+                or local_resources, if this machine has no more file descriptors, ports or memory.
 
         """
         deadline = _Deadline(asyncio.current_task(self._loop))
@@ -123,7 +123,7 @@ class Dialer:
                 transport.abort()
                 raise
             assert inner is not None
-            choice.connection_made(inner)  # start_tls leaves that to its caller
+            choice.connection_made(inner)  # the caller of start_tls has to do that
         if choice.connection is None:
             raise ConnectionError("it does not speak HTTP/2, which http_version: 2 demands")
         return choice.connection
@@ -134,7 +134,7 @@ class Dialer:
         factory: Callable[[], asyncio.Protocol],
         secure: ssl.SSLContext | None,
     ) -> asyncio.Transport:
-        """Connect to the origin, or to the proxy before it."""
+        """Connect to the origin, or to its proxy."""
         host = self._proxy.host if self._proxy is not None else self._host
         if self._proxy is not None and self._scheme == "http" and self._proxy.scheme == "https":
             secure = self._tls.offering("1.1")
@@ -167,8 +167,8 @@ class Dialer:
     def _lacking(self, error: BaseException) -> str:
         reason = "Out of memory" if isinstance(error, MemoryError) else getattr(error, "strerror", None) or str(error)
         if out_of_descriptors():
-            reason = os.strerror(errno.EMFILE)  # the resolver and OpenSSL call it by other names
-        return f"no connection to {self._host}:{self._port} for a shortage on the gateway's own machine ({reason})"
+            reason = os.strerror(errno.EMFILE)  # the resolver and OpenSSL report it with other texts
+        return f"no connection to {self._host}:{self._port}, as the gateway's machine is short of resources ({reason})"
 
     def _words(self, error: OSError | RuntimeError | ValueError | ProxyRefused | MemoryError) -> str:
         through = "" if self._proxy is None else f" through the proxy {self._proxy.host}:{self._proxy.port}"
@@ -177,7 +177,7 @@ class Dialer:
                 return f"the proxy answered {error}"
             case ssl.SSLCertVerificationError():
                 return f"its certificate is not trusted ({error}); name a private CA in SSL_CERT_FILE"
-            case socket.gaierror() | UnicodeError():  # no such name; or none at all, by the rules of IDNA
+            case socket.gaierror() | UnicodeError():  # an unknown name, or one that IDNA does not allow
                 host = self._proxy.host if self._proxy is not None else self._host
                 return f"the name {host} does not resolve"
             case _:
@@ -205,7 +205,7 @@ class _Deadline:
 
 
 class _Choice(asyncio.Protocol):
-    """What stands in until TLS says which protocol is spoken."""
+    """A protocol that takes the place of HTTP/1.1 and HTTP/2 until ALPN has chosen one."""
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, versions: Versions) -> None:
         self.connection: Http1Connection | Http2Connection | None = None
@@ -213,11 +213,11 @@ class _Choice(asyncio.Protocol):
         self._loop = loop
         self._versions = versions
         self._began = perf_counter()
-        self._early = bytearray()  # start_tls may deliver before it returns
+        self._early = bytearray()  # start_tls may deliver data before it returns
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Choose."""
-        stream = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
+        """Choose the protocol."""
+        stream = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
         secure = transport.get_extra_info("ssl_object")
         spoken = secure.selected_alpn_protocol() if secure is not None else None
         http2 = spoken == "h2" or (secure is None and self._versions == "2")
@@ -232,7 +232,7 @@ class _Choice(asyncio.Protocol):
             self.connection.data_received(bytes(self._early))
 
     def data_received(self, data: bytes) -> None:
-        """Keep what comes before the choice."""
+        """Keep data that arrives before the choice."""
         self._early += data
 
 

@@ -1,4 +1,4 @@
-"""Bodies that come compressed, whether asked for or not: gzip and deflate, a bounded piece at a time."""
+"""Decompression of bodies, requested or not: gzip and deflate, in pieces of limited size."""
 
 import asyncio
 import zlib
@@ -9,19 +9,19 @@ from providers.http.limits import READ_BYTES, WHOLE_READ_BYTES
 from providers.http.response import Response
 
 ACCEPTED = "gzip, deflate"
-_MEMBERS = 100  # compressed streams one after the other in one body; each costs a copy of what follows it
+_MEMBERS = 100  # concatenated compressed streams in one body; each costs a copy of the rest
 _GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
-_ZLIB_METHOD = 8  # in the first byte of a zlib stream; "deflate" without one is sent by mistake, and often
+_ZLIB_METHOD = 8  # in the first byte of a zlib stream; many servers send "deflate" without that header
 
 
 class Decoded:
-    """A response whose body is unpacked as it is read."""
+    """A response whose body is decompressed as it is read."""
 
     def __init__(self, response: Response, encoding: str) -> None:
-        """Unpack ``encoding``, the response's content-encoding.
+        """Decompress ``encoding``, the response's content-encoding.
 
         Raises:
-            UpstreamError: it is none that was offered (invalid_response).
+            UpstreamError: this encoding was not offered (invalid_response).
 
         """
         if encoding not in {"gzip", "x-gzip", "deflate"}:
@@ -31,32 +31,32 @@ class Decoded:
         self.connect_ms = response.connect_ms
         self._response = response
         self._deflate = encoding == "deflate"
-        self._decompressor: zlib._Decompress | None = None  # None: nothing of the body has come
+        self._decompressor: zlib._Decompress | None = None  # None before the first byte
         self._members = 0
-        self._packed = b""  # what is to be unpacked next
-        self._most = READ_BYTES  # of one piece: a few kilobytes can unpack to gigabytes
-        self._full = False  # the last piece was as large as pieces get: there may be more, even without more input
+        self._packed = b""  # compressed input for the next read
+        self._most = READ_BYTES  # of one piece: a few kilobytes can decompress to gigabytes
+        self._full = False  # the last piece had the maximal size: there may be more output without more input
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The response's."""
+        """The response's headers."""
         return self._response.headers
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the body has ended."""
         return self._response.ended
 
     async def read(self) -> bytes:
-        """Return the next bytes, unpacked, ``b""`` at the end.
+        """Return the next decompressed bytes, ``b""`` at the end.
 
         Raises:
-            UpstreamError: as of the response; or the body is broken (invalid_response).
+            UpstreamError: as of the response; or the body cannot be decompressed (invalid_response).
 
         """
         while True:
             if self._packed or self._full:
-                await asyncio.sleep(0)  # a body that unpacks to very much is not to hold up the others
+                await asyncio.sleep(0)  # a body that decompresses to gigabytes must not block the event loop
             elif not (packed := await self._response.read()):
                 return self._rest()
             else:
@@ -72,7 +72,7 @@ class Decoded:
                 return data
 
     def expect_all(self) -> None:
-        """Say that the reader takes all of the body as it comes."""
+        """Declare that the reader will read all of the body without pauses."""
         self._most = WHOLE_READ_BYTES
         self._response.expect_all()
 
@@ -81,7 +81,7 @@ class Decoded:
         self._response.abort()
 
     def _decompressor_for(self, packed: bytes) -> "zlib._Decompress":
-        """Return the decompressor that goes on with ``packed``: a new one at the beginning, and after each end."""
+        """Return the decompressor for ``packed``: the current one, or a new one at the beginning and after each end."""
         if self._decompressor is None or self._decompressor.eof:
             self._members += 1
             if self._members > _MEMBERS:
@@ -102,7 +102,7 @@ Body = Response | Decoded
 
 
 def decoded(response: Response) -> Body:
-    """Return ``response`` with its body as it was before its content-encoding.
+    """Return ``response`` with its body decompressed.
 
     Raises:
         UpstreamError: it is compressed in a way that was not offered.

@@ -1,9 +1,9 @@
-"""HTTP/2's frames (RFC 9113, sections 4, 6 and 7): their kinds, flags and error codes, and how ours are written."""
+"""HTTP/2's frames (RFC 9113, sections 4, 6 and 7): their types, flags and error codes, and how ours are encoded."""
 
 from enum import IntEnum
 from struct import Struct
 
-MAX_FRAME_BYTES = 16_384  # the default, which we leave: every server may send it, and no larger one
+MAX_FRAME_BYTES = 16_384  # the default, which we do not change: servers may send no larger frame
 MAX_WINDOW_BYTES = 2**31 - 1
 MAX_STREAM_ID = 2**31 - 1
 PING_BYTES = 8
@@ -14,7 +14,7 @@ HEADER = Struct(">IBI")  # length (24 bits) and kind (8); flags; stream
 LONG = Struct(">I")
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-# Flags; the same bit means another thing on another kind.
+# Flags; the meaning of a bit depends on the type of frame.
 END_STREAM = 0x1
 ACK = 0x1
 END_HEADERS = 0x4
@@ -23,7 +23,7 @@ PRIORITIZED = 0x20
 
 
 class Kind(IntEnum):
-    """What a frame is."""
+    """The type of a frame."""
 
     DATA = 0x0
     HEADERS = 0x1
@@ -57,7 +57,7 @@ class Code(IntEnum):
 
 
 class ConnectionFault(Exception):
-    """The server broke the protocol in a way that ends the connection."""
+    """A connection error: the server violated the protocol, and the connection ends."""
 
     def __init__(self, code: Code, problem: str) -> None:
         super().__init__(problem)
@@ -66,7 +66,7 @@ class ConnectionFault(Exception):
 
 
 class StreamFault(Exception):
-    """The server broke the protocol in a way that ends one exchange."""
+    """A stream error: the server violated the protocol, and one exchange ends."""
 
     def __init__(self, code: Code, problem: str) -> None:
         super().__init__(problem)
@@ -75,7 +75,7 @@ class StreamFault(Exception):
 
 
 def code_name(code: int) -> str:
-    """Return a code as messages name it; servers may send ones that no RFC knows."""
+    """Return the name of an error code for messages; servers may send unknown codes."""
     try:
         return Code(code).name
     except ValueError:
@@ -88,7 +88,7 @@ def frame(kind: Kind, flags: int, stream_id: int, payload: bytes = b"") -> bytes
 
 
 def headers(stream_id: int, block: bytes, max_frame_bytes: int, *, end: bool) -> bytes:
-    """Return a request's header block, as HEADERS and as many CONTINUATIONs as it takes."""
+    """Return a request's header block as one HEADERS frame, and CONTINUATION frames if it is too long for that."""
     flags = END_STREAM if end else 0
     if len(block) <= max_frame_bytes:
         return HEADER.pack(len(block) << 8 | Kind.HEADERS, flags | END_HEADERS, stream_id) + block
@@ -110,15 +110,15 @@ def window_update(stream_id: int, size: int) -> bytes:
 
 
 def goaway(code: Code) -> bytes:
-    """Return a GOAWAY. Its last stream is 0: a server opens none to us."""
+    """Return a GOAWAY. Its last stream is 0, as servers open no streams to us."""
     return frame(Kind.GOAWAY, 0, 0, LONG.pack(0) + LONG.pack(code))
 
 
 def unpadded(payload: bytes, flags: int) -> bytes:
-    """Return what a DATA or HEADERS frame holds.
+    """Return the content of a DATA or HEADERS frame, without padding.
 
     Raises:
-        ConnectionFault: there is more padding than frame.
+        ConnectionFault: the padding is longer than the frame.
 
     """
     if not flags & PADDED:
@@ -131,6 +131,6 @@ def unpadded(payload: bytes, flags: int) -> bytes:
 
 
 def number(payload: bytes, at: int = 0) -> int:
-    """Return the 31-bit number at ``at``: a stream, or a window's increment. The bit above it is reserved."""
+    """Return the 31-bit number at ``at``: a stream id or a window increment. The highest bit is reserved."""
     value: int = LONG.unpack_from(payload, at)[0]
     return value & MAX_WINDOW_BYTES

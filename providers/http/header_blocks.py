@@ -1,22 +1,22 @@
-"""Header blocks (RFC 7541): how a request's is written, and what a response's must look like (RFC 9113, section 8).
+"""Header blocks (RFC 7541): encoding those of requests, and checking those of responses (RFC 9113, section 8).
 
-Our requests are plain literals that use no dynamic table, so that what is the same for every call to a provider is
-written once. Servers use one as they like, of the size that all connections begin with: each block of theirs must be
-read, also one that nobody waits for, or the next could not be.
+Our requests use literals and no dynamic table, so the part that is the same for every call to a provider is encoded
+once. Servers may use a dynamic table of the default size. So every block of theirs must be decoded, also of a response
+that was dropped: otherwise the next block could not be decoded.
 """
 
 from collections.abc import Sequence
 
-from jh2 import _hazmat as hpack  # type: ignore[import-untyped]  # ships its types without the marker
+from jh2 import _hazmat as hpack  # type: ignore[import-untyped]  # has types, but no py.typed
 
 from providers.http.frames import Code, ConnectionFault, StreamFault
 from providers.http.limits import HEAD_BYTES, HEAD_FIELDS
 from providers.http.message import Head, Request
 from providers.http.response import Field
 
-EMPTY_TABLE = b"\x20"  # before our first block on a connection: whatever table the server offers, we use none
+EMPTY_TABLE = b"\x20"  # sent before our first block on a connection: we use no dynamic table
 
-# Where RFC 7541, appendix A, has the names that requests use.
+# The indices of header names in requests, from RFC 7541, appendix A.
 _INDEX_OF_NAME = {
     b":authority": 1,
     b":method": 2,
@@ -46,15 +46,15 @@ _INDEX_OF_FIELD = {
     (b":scheme", b"http"): 6,
     (b":scheme", b"https"): 7,
 }
-# Whoever passes the request on keeps these out of tables, too: a table can be probed for what it holds.
+# Proxies must not index these either: the contents of a dynamic table can be probed.
 _SECRETS = frozenset({b"api-key", b"authorization", b"cookie", b"proxy-authorization", b"x-api-key", b"x-goog-api-key"})
-# They mean something to one connection, and HTTP/2 has its own ways of saying it.
+# Headers about the connection, which HTTP/2 forbids.
 _CONNECTION_FIELDS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
 _NEVER_SENT = _CONNECTION_FIELDS | {b"content-length", b"host", b"http2-settings", b"te"}
 
 _TOKEN = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
 _STATUS_DIGITS = 3
-_SWITCHING = 101  # an answer to an upgrade, of which HTTP/2 has none
+_SWITCHING = 101  # the answer to an upgrade, which HTTP/2 does not have
 _NO_CONTENT, _NOT_MODIFIED = 204, 304
 
 _LITERAL, _SECRET = 0x00, 0x10  # without indexing; never indexed
@@ -105,7 +105,7 @@ def _string(text: bytes) -> bytes:
 
 
 def _integer(value: int, first: int, most: int) -> bytes:
-    """Return ``value`` after the bits of ``first``, in a first byte that has room up to ``most``."""
+    """Encode an integer: ``value`` follows the bits of ``first``, in a first byte that has room up to ``most``."""
     if value < most:
         return bytes((first | value,))
     digits = bytearray((first | most,))
@@ -118,15 +118,15 @@ def _integer(value: int, first: int, most: int) -> bytes:
 
 
 def decoder() -> "hpack.Decoder":
-    """Return the decoder of one connection; its dynamic table has the size that all begin with, 4 KiB."""
+    """Return the decoder of one connection; its dynamic table has the default size, 4 KiB."""
     return hpack.Decoder(HEAD_BYTES)
 
 
 def decoded(decoder: "hpack.Decoder", block: bytes) -> list[Field]:
-    """Return the fields of a response's block.
+    """Decode a response's block into its fields.
 
     Raises:
-        ConnectionFault: it is no header block, it wants what no table holds, or it has too many fields.
+        ConnectionFault: it is not a valid header block, refers to entries that no table has, or has too many fields.
 
     """
     _measure(block)
@@ -139,10 +139,10 @@ def decoded(decoder: "hpack.Decoder", block: bytes) -> list[Field]:
 
 
 def _measure(block: bytes) -> None:
-    """Check that the block ends where its last field does.
+    """Check that the block ends with its last field.
 
-    The decoder panics on an integer that is cut off: Rust's word for a crash, which writes to stderr and which no
-    ``except Exception`` catches. It also takes what RFC 7541, section 4.2, forbids: a resized table after a field.
+    The decoder, which is written in Rust, panics at a truncated integer: it writes to stderr and raises what ``except
+    Exception`` does not catch. It also accepts a resized table after a field, which RFC 7541, section 4.2, forbids.
     """
     at, end, fields = 0, len(block), 0
     try:
@@ -186,7 +186,7 @@ def _integer_end(block: bytes, at: int, most: int) -> int:
 
 def _integer_at(block: bytes, at: int, most: int) -> tuple[int, int]:
     value, shift = most, 0
-    while shift < 28:  # noqa: PLR2004 - four bytes hold more than a block
+    while shift < 28:  # noqa: PLR2004 - four bytes encode more than the length of a block
         at += 1
         value += (block[at] & _SEVEN_BITS) << shift
         if block[at] <= _SEVEN_BITS:
@@ -200,7 +200,7 @@ def _unreadable(problem: str) -> ConnectionFault:
 
 
 def response_head(fields: Sequence[Field], method: str) -> tuple[int, int | None]:
-    """Return the status, and how long the body will be if the head says so. ``fields`` begin with ``:status``.
+    """Return the status, and the length of the body if known. ``fields`` begin with ``:status``.
 
     Raises:
         StreamFault: HTTP/2 does not allow such a head.
@@ -210,15 +210,15 @@ def response_head(fields: Sequence[Field], method: str) -> tuple[int, int | None
         raise StreamFault(Code.PROTOCOL_ERROR, "a response without a status")
     digits = fields[0][1]
     if len(digits) != _STATUS_DIGITS or not digits.isdigit() or digits < b"100" or digits == b"%d" % _SWITCHING:
-        raise StreamFault(Code.PROTOCOL_ERROR, "a status that is none")
+        raise StreamFault(Code.PROTOCOL_ERROR, "an invalid status")
     status = int(digits)
     check_regular(fields[1:])
     lengths = {value for name, value in fields if name == b"content-length"}
     if not lengths or method == "HEAD" or status in {_NO_CONTENT, _NOT_MODIFIED}:
         return status, None
     length = lengths.pop()
-    if lengths or not length.isdigit() or len(length) > 18:  # noqa: PLR2004 - digits of a 64-bit number
-        raise StreamFault(Code.PROTOCOL_ERROR, "a content-length that is none")
+    if lengths or not length.isdigit() or len(length) > 18:  # noqa: PLR2004 - the digits of a 64-bit number
+        raise StreamFault(Code.PROTOCOL_ERROR, "an invalid content-length")
     return status, int(length)
 
 
@@ -231,7 +231,7 @@ def check_regular(fields: Sequence[Field]) -> None:
     """
     names = [name for name, _ in fields]
     if b"".join(names).translate(None, _TOKEN) or b"" in names:
-        raise StreamFault(Code.PROTOCOL_ERROR, "a header field whose name is none")
+        raise StreamFault(Code.PROTOCOL_ERROR, "a header field with an invalid name")
     if not _CONNECTION_FIELDS.isdisjoint(names):
         raise StreamFault(Code.PROTOCOL_ERROR, "a header field of HTTP/1.1's connections")
     values = b"".join([value for _, value in fields])

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: httptools finds the parts of a message, this file decides what they mean."""
+"""One HTTP/1.1 connection: httptools parses messages, this file handles their parts."""
 
 import asyncio
 from typing import cast
@@ -14,57 +14,57 @@ from providers.http.response import Field, Response, Unsent
 from providers.redaction import redact
 
 _OVERSIZED = f"more than {HEAD_BYTES // 1024} KiB or {HEAD_FIELDS} fields of head"
-_COPIED_BYTES = 64 * 1024  # a body up to this is joined to its head: one write, and one record over TLS
-_FIRST_STATUS, _FIRST_FINAL_STATUS = 100, 200  # between them are what is not the response proper
+_COPIED_BYTES = 64 * 1024  # a body up to this is sent with its head in one write, and over TLS in one record
+_FIRST_STATUS, _FIRST_FINAL_STATUS = 100, 200  # interim responses have a status between these
 
 
 class _Fault(Exception):
-    """The server sends what it must not; raised to the parser, which stops there."""
+    """The server violates the protocol. Raised inside a callback of the parser, which stops then."""
 
 
 class Http1Connection(asyncio.Protocol):
-    """A connection that carries one exchange at a time. A dropped exchange costs the connection."""
+    """A connection with one exchange at a time. Dropping an exchange closes the connection."""
 
     version = "1.1"
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, connect_ms: float | None) -> None:
         self.room = 0
         self.streams = 0
-        self.connect_ms = connect_ms  # for the first response; none of the later ones waited for it
+        self.connect_ms = connect_ms  # for the first response; later ones did not wait for the connection
         self.idle_since = loop.time()
         self._owner = owner
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._response: Response | None = None
         self._parser: HttpResponseParser | None = None
-        self._told = False  # its owner knows that it is gone
+        self._told = False  # its owner was notified that it is gone
         self._paused = False
-        self._bounded = False  # it reads little at a time, for its reader has once fallen behind
-        # Of the response under way:
+        self._bounded = False  # reads are limited, since its reader has fallen behind before
+        # Of the current response:
         self._fields: list[Field] = []
         self._pieces: list[bytes] = []
-        self.on_body = self._pieces.append  # httptools calls it for each chunk, which are as many as tokens
+        self.on_body = self._pieces.append  # called by httptools for each chunk, so about once per token
         self._complete = False
         self._interim = 0
         self._keep_alive = False
-        self._unproductive = 0  # bytes since anything of the body came: head, trailers, chunk extensions
+        self._unproductive = 0  # bytes since the last part of the body: head, trailers, chunk extensions
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Become ready."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
+        """Begin to accept requests."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
         self._parser = HttpResponseParser(self)
         self.room = 1
 
     def alive(self) -> bool:
-        """Whether it may be used."""
+        """Whether it can be used."""
         return self._transport is not None and not self._transport.is_closing()
 
-    def takes(self, size: int) -> bool:  # noqa: ARG002 - the other protocol has windows
-        """Return True: nothing holds a body back but the network."""
+    def takes(self, size: int) -> bool:  # noqa: ARG002 - HTTP/2 needs it
+        """Return True: HTTP/1.1 has no flow control of its own."""
         return True
 
     def send(self, request: Request) -> Response:
-        """Send ``request``; the response is still to come."""
+        """Send ``request`` and return the response before it arrives."""
         assert self._transport is not None
         response = self._response = Response(self, self._loop, self.connect_ms)
         self.connect_ms = None
@@ -83,29 +83,29 @@ class Http1Connection(asyncio.Protocol):
             self._transport.write(body)
         return response
 
-    def taken(self, response: Response, size: int) -> None:  # noqa: ARG002 - the interface's; there are no windows
-        """Read on, if the reader had fallen behind and has caught up."""
+    def taken(self, response: Response, size: int) -> None:  # noqa: ARG002 - HTTP/2 needs it
+        """Resume reading, if it was paused because the reader had fallen behind."""
         if self._paused and response.buffered <= BUFFERED_BYTES // 2 and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
 
     def widen(self, response: Response) -> None:
-        """Leave it: there are no windows."""
+        """Do nothing: there are no flow control windows."""
 
     def drop(self, response: Response) -> None:  # noqa: ARG002 - there is only one
-        """Abort the connection: over TLS a mere close would let the server run on unseen."""
+        """Abort the connection: after a TLS close the server might continue to generate."""
         self._response = None
         self._give_up(dropped=True)
 
     def close(self) -> None:
-        """Abort the connection, and what runs on it."""
-        self._fail(UpstreamError(ErrorKind.DISCONNECTED, "the connection was given up"))
+        """Abort the connection and its exchange."""
+        self._fail(UpstreamError(ErrorKind.DISCONNECTED, "the connection was closed by the gateway"))
 
     def data_received(self, data: bytes) -> None:
-        """Take what the server sends."""
+        """Process data from the server."""
         response = self._response
         if response is None or self._parser is None:
-            self._give_up()  # nobody asked: the next response would not be the next request's
+            self._give_up()  # unrequested data: it would be taken for the response to the next request
             return
         problem = None
         self._unproductive += len(data)
@@ -114,7 +114,7 @@ class Http1Connection(asyncio.Protocol):
         except HttpParserUpgrade:
             problem = "it switched protocols"
         except HttpParserError as error:
-            problem = str(error.__context__ or error)  # a fault of ours comes wrapped
+            problem = str(error.__context__ or error)  # the parser wraps a _Fault
         pieces = self._pieces
         if pieces:
             self._unproductive = 0
@@ -134,13 +134,13 @@ class Http1Connection(asyncio.Protocol):
                 self._transport.set_protocol(BoundedReads(self))
 
     def on_message_begin(self) -> None:
-        """Begin a message, of which there should be one, and 1xx before it."""
+        """Begin a message: an interim response, or the one response."""
         if self._complete:
-            raise _Fault("another response, which nobody asked for")  # its body is not this one's
+            raise _Fault("a second response to one request")  # its body must not be added to this one's
         self._fields = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a field of the head; trailers come here too, and are nobody's."""
+        """Take a field of the head, or of the trailers, which are ignored."""
         if len(self._fields) == HEAD_FIELDS:
             raise _Fault(_OVERSIZED)
         self._fields.append((name, value))
@@ -159,15 +159,15 @@ class Http1Connection(asyncio.Protocol):
             return
         self._interim += 1
         if status < _FIRST_STATUS or self._interim > INTERIM_RESPONSES:
-            raise _Fault(f"{self._interim} responses before the one asked for, the last with status {status}")
+            raise _Fault(f"{self._interim} interim responses, the last with status {status}")
 
     def on_message_complete(self) -> None:
-        """End the response; a 1xx is none."""
+        """End the response, unless it is an interim one."""
         if self._response is not None and self._response.status:
             self._complete = True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take the end of the connection, which may also be the end of a response that has no other."""
+        """Process the end of the connection, which also ends a response without a length."""
         response = self._response
         self._transport = self._parser = None
         if response is not None and response.status and self._ends_with_connection and exc is None:
@@ -190,7 +190,7 @@ class Http1Connection(asyncio.Protocol):
         return UpstreamError(ErrorKind.DISCONNECTED, "the connection was closed before the answer")
 
     def _finish(self, response: Response, *, reusable: bool) -> None:
-        """End ``response``, and be ready for the next if the server is, too."""
+        """End ``response``, and accept the next request if the server keeps the connection open."""
         self._response = None
         self.streams = 0
         self._complete = False
@@ -224,4 +224,4 @@ class Http1Connection(asyncio.Protocol):
 
 
 def _no_http(problem: str) -> UpstreamError:
-    return UpstreamError(ErrorKind.INVALID_RESPONSE, redact(f"its answer is no HTTP ({problem})"))
+    return UpstreamError(ErrorKind.INVALID_RESPONSE, redact(f"its answer is not HTTP ({problem})"))

@@ -1,7 +1,7 @@
-"""One HTTP/2 connection, client side: its exchanges, how they begin, end and are lost, and its own beginning and end.
+"""One HTTP/2 connection, client side: how it and its exchanges begin and end.
 
-Many exchanges share it, and one that is dropped costs a single frame. All that one read gives rise to leaves in one
-write. RFC 9113 is the law; ``limits.py`` says what a server may make us hold or do.
+Many exchanges share it, and dropping one costs a single frame. All frames that one read causes are sent in one write.
+It follows RFC 9113; ``limits.py`` has the limits on what a server can make us store or do.
 """
 
 import asyncio
@@ -22,21 +22,21 @@ from providers.http.message import Request
 from providers.http.response import Response, Unsent
 from providers.redaction import redact
 
-_PROGRESS_BYTES = 256  # of a body; windows that open by less at a time get nobody anywhere
+_PROGRESS_BYTES = 256  # of a body; smaller increments of a window do not count as progress
 
 
 class Http2Connection(asyncio.Protocol):
-    """A connection that carries several exchanges at a time, and outlives those that are dropped."""
+    """A connection with several exchanges at a time, which stays open when one of them is dropped."""
 
     version = "2"
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, connect_ms: float | None) -> None:
         self.room = 0
         self.streams = 0
-        self.connect_ms = connect_ms  # for the first response; none of the later ones waited for it
+        self.connect_ms = connect_ms  # for the first response; later ones did not wait for the connection
         self.idle_since = loop.time()
         self.closed = False
-        self.next_id = 1  # of the next stream
+        self.next_id = 1  # the id of the next stream
         self._owner = owner
         self._loop = loop
         self._transport: asyncio.Transport | None = None
@@ -44,30 +44,30 @@ class Http2Connection(asyncio.Protocol):
         self._settings = PeerSettings()
         self._bodies = Bodies(self._settings, self.write)
         self._receiving = Receiving(self, self._streams, self._settings, self._bodies)
-        self._reading = False  # then what is written waits in ``_out`` for the end of the read
+        self._reading = False  # while reading, frames wait in ``_out`` for the end of the read
         self._out: list[bytes] = []
-        self._kept = False  # it has carried an exchange, or was made before it was needed
-        self._retired = False  # it takes no more requests, and its owner knows
-        self._resets = 0  # of ours
-        self._goaway: int | None = None  # the code of the server's, where that is an error
-        self._silence: asyncio.TimerHandle | None = None  # runs while a PING of ours is under way
+        self._kept = False  # it has had an exchange, or was opened in advance
+        self._retired = False  # it accepts no more requests, and its owner was notified
+        self._resets = 0  # RST_STREAMs that we sent
+        self._goaway: int | None = None  # the server's error code
+        self._silence: asyncio.TimerHandle | None = None  # runs until our PING is answered
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Become ready: nobody has to wait for the server's SETTINGS."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
+        """Begin to accept requests, without waiting for the server's SETTINGS."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
         self._transport.write(hello())
         self.room = self._settings.streams
 
     def alive(self) -> bool:
-        """Whether it may be used."""
+        """Whether it can be used."""
         return not self._retired and self._transport is not None and not self._transport.is_closing()
 
     def takes(self, size: int) -> bool:
-        """Whether a body of ``size`` bytes leaves without waiting for the server to open a window."""
+        """Whether a body of ``size`` bytes can be sent without waiting for the server to open a window."""
         return size <= min(self._bodies.window, self._settings.initial_window)
 
     def send(self, request: Request) -> Response:
-        """Send ``request``; the response is still to come."""
+        """Send ``request`` and return the response before it arrives."""
         stream_id = self.next_id
         stream = Stream(self, self._loop, stream_id, request.head.method, self.connect_ms)
         if not self.alive():
@@ -94,12 +94,12 @@ class Http2Connection(asyncio.Protocol):
         return stream.response
 
     def close(self) -> None:
-        """Abort the connection, and what runs on it."""
+        """Abort the connection and all its exchanges."""
         self._shut(Code.NO_ERROR)
-        self._fail_all(lambda _: UpstreamError(ErrorKind.DISCONNECTED, "the connection was given up"))
+        self._fail_all(lambda _: UpstreamError(ErrorKind.DISCONNECTED, "the connection was closed by the gateway"))
 
     def data_received(self, data: bytes) -> None:
-        """Take what the server sends."""
+        """Process data from the server."""
         if self.closed:
             return
         if self._silence is not None:
@@ -118,51 +118,51 @@ class Http2Connection(asyncio.Protocol):
             self._answer()
 
     def pause_writing(self) -> None:
-        """Hold bodies back; what is short goes out all the same."""
+        """Pause request bodies; other frames are short, and still sent."""
         self._bodies.paused = True
 
     def resume_writing(self) -> None:
-        """Go on with the bodies."""
+        """Resume request bodies."""
         self._bodies.paused = False
         if not self.closed:
             self._bodies.go_on()
 
     def eof_received(self) -> None:
-        """Take the end of what the server sends, which is the end of all."""
+        """Process the end of the server's data, which ends the connection."""
         self._lose(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take the end of the connection."""
+        """Process the end of the connection."""
         self._lose(exc)
         self._transport = None
 
     def write(self, data: bytes) -> None:
-        """Send ``data``: now, or with all else that this read gives rise to."""
+        """Send ``data``: now, or while reading, together with all other frames of this read."""
         if self._reading:
             self._out.append(data)
-        elif self._transport is not None and not self._transport.is_closing():  # uvloop's raises when it is closed
+        elif self._transport is not None and not self._transport.is_closing():  # uvloop raises when it is closed
             self._transport.write(data)
 
     def credit(self, stream: Stream) -> None:
-        """Open the window of ``stream`` by what its reader has taken."""
+        """Open the window of ``stream`` by the number of bytes that its reader has read."""
         self.write(frames.window_update(stream.id, stream.taken_bytes))
         stream.window += stream.taken_bytes
         stream.taken_bytes = 0
 
     def cancel(self, stream: Stream) -> None:
-        """Reset a stream whose response nobody wants any more."""
+        """Reset a stream whose response was dropped."""
         if stream.id in self._streams:
             self._reset(stream, Code.CANCEL)
 
     def end(self, stream: Stream) -> None:
         """End an exchange whose response is complete."""
-        if stream.body is not None:  # the server has heard enough
+        if stream.body is not None:  # the server answered without reading the whole body
             self.write(frames.reset(stream.id, Code.NO_ERROR))
         stream.response.end()
         self._forget(stream)
 
     def refute(self, stream: Stream, fault: StreamFault, *, ended: bool) -> None:
-        """End an exchange in which the server broke the protocol; ``ended``: it has nothing more to say in it."""
+        """End an exchange after a stream error; ``ended``: the server has ended its side already."""
         stream.response.fail(_no_http(fault))
         if not ended:
             self._reset(stream, fault.code)
@@ -172,7 +172,7 @@ class Http2Connection(asyncio.Protocol):
         self._forget(stream)
 
     def was_reset(self, stream: Stream, code: int) -> None:
-        """End an exchange that the server has reset."""
+        """End an exchange that the server reset."""
         if code == Code.REFUSED_STREAM and not stream.begun:
             stream.response.fail(Unsent("the provider refused the stream"))
         else:
@@ -182,28 +182,28 @@ class Http2Connection(asyncio.Protocol):
         self._forget(stream)
 
     def resettle(self) -> None:
-        """Have as much room as the server's new SETTINGS allow."""
+        """Update ``room`` after new SETTINGS from the server."""
         before = self.room
         self._make_room()
         if self.room > before == 0:
             self._owner.freed(self)
 
     def go_away(self, last_id: int, code: int) -> None:
-        """Take no more requests; the exchanges that the server has begun with go on."""
+        """Accept no more requests after a GOAWAY; exchanges that the server began to process continue."""
         if code != Code.NO_ERROR:
             self._goaway = code
         self._retire()
         for stream in list(self._streams.values()):
             if stream.id > last_id:
-                stream.response.fail(self._loss(stream, None) if stream.begun else Unsent("the provider goes away"))
+                stream.response.fail(self._loss(stream, None) if stream.begun else Unsent("the provider sent GOAWAY"))
                 self._forget(stream)
-            elif last_id != frames.MAX_STREAM_ID:  # which would say nothing yet
+            elif last_id != frames.MAX_STREAM_ID:  # the maximal id only announces a second GOAWAY
                 stream.may_resend = False
         if not self.streams:
             self._shut(Code.NO_ERROR)
 
     def _answer(self) -> None:
-        """Write what the frames of one read gave rise to, and what bodies may go now."""
+        """Send the frames that one read has caused, and the parts of bodies that can be sent now."""
         out = b"".join(self._out)
         self._out.clear()
         if not self._receiving.widened:
@@ -224,7 +224,7 @@ class Http2Connection(asyncio.Protocol):
         self._forget(stream)
 
     def _forget(self, stream: Stream) -> None:
-        """Have one exchange less."""
+        """Forget an exchange that has ended."""
         del self._streams[stream.id]
         if stream.body is not None:
             self._bodies.stop(stream)
@@ -241,14 +241,14 @@ class Http2Connection(asyncio.Protocol):
         self.room = 0 if self._retired else max(0, self._settings.streams - self.streams)
 
     def _retire(self) -> None:
-        """Take no more requests."""
+        """Accept no more requests."""
         self.room = 0
         if not self._retired:
             self._retired = True
             self._owner.gone(self, dropped=False)
 
     def _shut(self, code: Code) -> None:
-        """Say goodbye and abort: over TLS a mere close would wait for the server."""
+        """Send GOAWAY and abort: a TLS close would wait for the server."""
         if not self.closed:
             self._reading = False
             self.write(b"".join(self._out) + frames.goaway(code))
@@ -264,9 +264,9 @@ class Http2Connection(asyncio.Protocol):
             self._transport.abort()
 
     def _fall_silent(self) -> None:
-        """Give up a connection on which nothing came back, not even the answer to a PING."""
+        """Give up a connection on which nothing arrives, not even the answer to a PING."""
         self._silence = None
-        self._lose(TimeoutError("it has fallen silent"))
+        self._lose(TimeoutError("nothing arrived, not even the answer to a PING"))
 
     def _lose(self, exc: Exception | None) -> None:
         if not self.closed:
@@ -283,7 +283,7 @@ class Http2Connection(asyncio.Protocol):
             stream.response.fail(error(stream))
 
     def _loss(self, stream: Stream, exc: Exception | None) -> UpstreamError | Unsent:
-        """Return what the end of the connection means for an exchange."""
+        """Return the error of an exchange whose connection has ended."""
         if self._goaway is not None:
             message = f"the provider gave up the connection ({frames.code_name(self._goaway)})"
         elif stream.begun:
@@ -298,4 +298,4 @@ class Http2Connection(asyncio.Protocol):
 
 
 def _no_http(fault: ConnectionFault | StreamFault) -> UpstreamError:
-    return UpstreamError(ErrorKind.INVALID_RESPONSE, redact(f"its answer is no HTTP/2 ({fault.problem})"))
+    return UpstreamError(ErrorKind.INVALID_RESPONSE, redact(f"its answer is not valid HTTP/2 ({fault.problem})"))

@@ -1,4 +1,4 @@
-"""The request bodies under way on one HTTP/2 connection: they take turns within the server's windows."""
+"""The request bodies being sent on one HTTP/2 connection: they take turns, within the server's windows."""
 
 from collections import deque
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from providers.http.frames import (
 from providers.http.http2_settings import PeerSettings
 from providers.http.http2_stream import Stream
 
-_TURN_BYTES = 64 * 1024  # of one body before the next has its turn; joined to one write
+_TURN_BYTES = 64 * 1024  # of one body before the next one's turn; joined to one write
 
 
 class Bodies:
-    """Sends bodies as far as the windows, and the transport's buffer, have room. ``window`` is the connection's."""
+    """Sends bodies as far as the windows and the transport's buffer allow. ``window`` is the connection's."""
 
     __slots__ = ("_ready", "_settings", "_write", "paused", "window")
 
@@ -29,10 +29,10 @@ class Bodies:
         self.paused = False
         self._settings = settings
         self._write = write
-        self._ready: deque[Stream] = deque()  # those with a body left, and room in their own window
+        self._ready: deque[Stream] = deque()  # streams with more to send, and room in their own window
 
     def start(self, stream: Stream, head: bytes, body: bytes | None) -> None:
-        """Send a request: its head now, of its body what may go."""
+        """Send a request: its head, and as much of its body as possible."""
         stream.send_window = self._settings.initial_window
         if not body:
             self._write(head)
@@ -43,40 +43,40 @@ class Bodies:
         self.go_on(head)
 
     def stop(self, stream: Stream) -> None:
-        """Send no more of a body."""
+        """Stop sending a body."""
         stream.body = None
         if stream in self._ready:
             self._ready.remove(stream)
 
     def widen(self, size: int) -> None:
-        """Take the server's word that the connection has room for ``size`` more bytes.
+        """Widen the connection's window by ``size`` bytes, after a WINDOW_UPDATE.
 
         Raises:
-            ConnectionFault: it is no word, or no window is as large.
+            ConnectionFault: the size is 0, or the window becomes too large.
 
         """
         if not size:
-            raise ConnectionFault(Code.PROTOCOL_ERROR, "a window that opens by nothing")
+            raise ConnectionFault(Code.PROTOCOL_ERROR, "a WINDOW_UPDATE of zero bytes")
         self.window += size
         if self.window > MAX_WINDOW_BYTES:
             raise ConnectionFault(Code.FLOW_CONTROL_ERROR, "a connection's window that is too large")
 
     def widen_stream(self, stream: Stream, size: int) -> None:
-        """Take the server's word that ``stream`` has room for ``size`` more bytes.
+        """Widen the window of ``stream`` by ``size`` bytes, after a WINDOW_UPDATE.
 
         Raises:
-            StreamFault: it is no word, or no window is as large.
+            StreamFault: the size is 0, or the window becomes too large.
 
         """
         if not size:
-            raise StreamFault(Code.PROTOCOL_ERROR, "a window that opens by nothing")
+            raise StreamFault(Code.PROTOCOL_ERROR, "a WINDOW_UPDATE of zero bytes")
         self.change_window(stream, size)
 
     def change_window(self, stream: Stream, size: int) -> None:
-        """Make a stream's window larger by ``size``, or smaller: it may become negative.
+        """Change a stream's window by ``size``, which may be negative, as may the window.
 
         Raises:
-            StreamFault: no window is as large.
+            StreamFault: the window becomes too large.
 
         """
         stream.send_window += size
@@ -86,7 +86,7 @@ class Bodies:
             self._ready.append(stream)
 
     def go_on(self, before: bytes = b"") -> int:
-        """Send ``before``, and what may go now; return how much of bodies that was."""
+        """Send ``before``, and as much of bodies as possible; return the number of their bytes."""
         pieces: list[bytes | memoryview] = [before] if before else []
         sent = batch = 0
         while self._ready and self.window > 0 and not self.paused:
@@ -95,7 +95,7 @@ class Bodies:
             sent += size
             batch += size
             if batch >= _TURN_BYTES:
-                self._write(b"".join(pieces))  # which may pause us
+                self._write(b"".join(pieces))  # may call pause_writing
                 pieces.clear()
                 batch = 0
         if pieces:
@@ -105,7 +105,7 @@ class Bodies:
     def _take_turn(self, stream: Stream, pieces: list[bytes | memoryview]) -> int:
         """Add the next frames of a body to ``pieces``."""
         body, begin = stream.body, stream.sent
-        if body is None or stream.send_window <= 0:  # the server may have taken back what it gave
+        if body is None or stream.send_window <= 0:  # the server may have reduced the window
             return 0
         size = min(len(body) - begin, stream.send_window, self.window, _TURN_BYTES)
         end = begin + size

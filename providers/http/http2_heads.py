@@ -1,4 +1,4 @@
-"""Header blocks as they arrive: a HEADERS frame and its CONTINUATIONs become one list of fields."""
+"""Incoming header blocks: a HEADERS frame and its CONTINUATION frames become one list of fields."""
 
 from providers.http import header_blocks
 from providers.http.frames import END_HEADERS, END_STREAM, PRIORITIZED, Code, ConnectionFault, unpadded
@@ -9,7 +9,7 @@ _PRIORITY_BYTES = 5
 
 
 class Heads:
-    """The header blocks of one connection, one at a time. ``stream_id`` is whose block is open, 0: none."""
+    """The header blocks of one connection, one at a time. ``stream_id`` is that of the open block, 0 for none."""
 
     __slots__ = ("_block", "_continuations", "_decoder", "ends_stream", "stream_id")
 
@@ -21,10 +21,10 @@ class Heads:
         self._decoder = header_blocks.decoder()
 
     def begin(self, stream_id: int, flags: int, payload: bytes) -> list[Field] | None:
-        """Take a HEADERS frame; return the fields unless more frames follow.
+        """Add a HEADERS frame; return the fields unless more frames follow.
 
         Raises:
-            ConnectionFault: it cannot be read, or is too large.
+            ConnectionFault: it cannot be decoded, or is too large.
 
         """
         block = unpadded(payload, flags)
@@ -41,14 +41,14 @@ class Heads:
         return None
 
     def go_on(self, stream_id: int, flags: int, payload: bytes) -> list[Field] | None:
-        """Take a CONTINUATION frame; return the fields unless more frames follow.
+        """Add a CONTINUATION frame; return the fields unless more frames follow.
 
         Raises:
-            ConnectionFault: nothing is to be continued, it cannot be read, or is too large.
+            ConnectionFault: no block is open, it cannot be decoded, or is too large.
 
         """
         if stream_id != self.stream_id or not stream_id:
-            raise ConnectionFault(Code.PROTOCOL_ERROR, "a CONTINUATION of nothing")
+            raise ConnectionFault(Code.PROTOCOL_ERROR, "a CONTINUATION without an open header block")
         self._continuations += 1
         if self._continuations > HTTP2_CONTINUATIONS or len(self._block) + len(payload) > HEAD_BYTES:
             raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "a header block that does not end")

@@ -1,6 +1,6 @@
-"""What arrives on an HTTP/2 connection: it is cut into frames, and each frame has its consequence.
+"""Incoming data of an HTTP/2 connection: it is split into frames, and each frame is processed.
 
-Whoever does what RFC 9113 forbids, or more than ``limits.py`` allows, raises a fault.
+What RFC 9113 forbids, and what exceeds ``limits.py``, raises a fault.
 """
 
 from typing import Protocol
@@ -14,16 +14,16 @@ from providers.http.http2_stream import Stream
 from providers.http.limits import HTTP2_CONNECTION_BYTES, HTTP2_USELESS_FRAMES
 from providers.http.response import Field
 
-_GOAWAY_BYTES = 8  # at least; words for people may follow
+_GOAWAY_BYTES = 8  # at least; debug data may follow
 _OF_THE_CONNECTION = frozenset({Kind.SETTINGS, Kind.PING, Kind.GOAWAY})
 _OF_A_STREAM = frozenset({Kind.DATA, Kind.HEADERS, Kind.CONTINUATION, Kind.RST_STREAM, Kind.WINDOW_UPDATE})
 
 
 class Exchanges(Protocol):
-    """The connection, as what arrives changes it."""
+    """The connection, as far as incoming frames affect it."""
 
     closed: bool
-    next_id: int  # of the next stream; those below have been opened
+    next_id: int  # the id of the next stream; all odd ids below were used
 
     def write(self, data: bytes) -> None:
         """Send ``data``."""
@@ -32,42 +32,42 @@ class Exchanges(Protocol):
         """End an exchange whose response is complete."""
 
     def refute(self, stream: Stream, fault: StreamFault, *, ended: bool) -> None:
-        """End an exchange in which the server broke the protocol; ``ended``: it has nothing more to say in it."""
+        """End an exchange after a stream error; ``ended``: the server has ended its side already."""
 
     def was_reset(self, stream: Stream, code: int) -> None:
-        """End an exchange that the server has reset."""
+        """End an exchange that the server reset."""
 
     def resettle(self) -> None:
-        """Do what new SETTINGS demand of the number of streams."""
+        """Apply new SETTINGS to the number of streams."""
 
     def go_away(self, last_id: int, code: int) -> None:
-        """Take no more requests, and forget those that the server has not begun with."""
+        """Accept no more requests, and end those that the server did not begin to process."""
 
 
 class Receiving:
-    """The receiving side of one connection. ``streams`` is the connection's own."""
+    """The receiving side of one connection. ``streams`` is the connection's own dictionary."""
 
     def __init__(
         self, connection: Exchanges, streams: dict[int, Stream], settings: PeerSettings, bodies: Bodies
     ) -> None:
-        self.useless = 0  # frames in a row that achieved nothing
-        self.widened = False  # bodies may have become able to go on
-        self.orphan_bytes = 0  # what the server may still send for streams that we reset
+        self.useless = 0  # consecutive frames without progress
+        self.widened = False  # request bodies may be able to continue
+        self.orphan_bytes = 0  # that the server may still send on streams that we reset
         self._connection = connection
         self._streams = streams
         self._settings = settings
         self._bodies = bodies
         self._heads = Heads()
-        self._rest = b""  # the beginning of a frame
-        self._greeted = False  # the server's SETTINGS have come
-        self._untold_bytes = 0  # received and not yet given back to the connection's window
-        self._unread_acks = 0  # of ours, while the server reads nothing
+        self._rest = b""  # an incomplete frame
+        self._greeted = False  # the server's SETTINGS have arrived
+        self._untold_bytes = 0  # received, and not yet added to the connection's window again
+        self._unread_acks = 0  # our acknowledgements since the server has last read anything
 
     def read(self, data: bytes) -> None:
-        """Act on the frames in ``data``, and keep an incomplete one for the next time.
+        """Process the frames in ``data``, and keep an incomplete one for the next call.
 
         Raises:
-            ConnectionFault: the connection is to be dropped.
+            ConnectionFault: the connection must be dropped.
 
         """
         if self._rest:
@@ -84,7 +84,7 @@ class Receiving:
             if after > end:
                 break
             at = after
-            # Nearly all frames are pieces of a body that end nothing: 0 is DATA.
+            # Nearly all frames are DATA (0) without flags.
             if not (word & 0xFF or flags or heads.stream_id) and size:
                 stream = stream_of(stream_id)
                 if stream is not None and stream.plain and stream.window >= size:
@@ -113,10 +113,10 @@ class Receiving:
         elif kind in _OF_A_STREAM:
             self._act_on_stream(kind, flags, stream_id, payload)
         elif kind == Kind.PUSH_PROMISE:
-            raise ConnectionFault(Code.PROTOCOL_ERROR, "a push, which was not allowed")
-        # What is left is PRIORITY, and what later RFCs may bring.
+            raise ConnectionFault(Code.PROTOCOL_ERROR, "a PUSH_PROMISE, although push is disabled")
+        # The others are PRIORITY, and unknown types, which must be ignored.
         if self.useless > HTTP2_USELESS_FRAMES:
-            raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "a flood of frames that achieve nothing")
+            raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "a flood of frames without progress")
 
     def _act_on_connection(self, kind: int, flags: int, payload: bytes) -> None:
         if kind == Kind.SETTINGS:
@@ -137,8 +137,8 @@ class Receiving:
             self.widened = True
             return
         if not stream_id & 1 or stream_id >= self._connection.next_id:
-            raise ConnectionFault(Code.PROTOCOL_ERROR, f"{Kind(kind).name} of a stream that nobody opened")
-        stream = self._streams.get(stream_id)  # None: it has ended, perhaps by us, without the server knowing yet
+            raise ConnectionFault(Code.PROTOCOL_ERROR, f"{Kind(kind).name} of a stream that was never opened")
+        stream = self._streams.get(stream_id)  # None: it has ended; the server may not know that yet
         match kind:
             case Kind.DATA:
                 self._on_data(stream, flags, payload)
@@ -156,7 +156,7 @@ class Receiving:
         self._count(size)
         data = frames.unpadded(payload, flags)
         if stream is None:
-            self.useless -= bool(size)  # it is bounded by its bytes
+            self.useless -= bool(size)  # data is limited by its bytes, so it does not count as a frame without progress
             self.orphan_bytes -= size
             if self.orphan_bytes < 0:
                 raise ConnectionFault(Code.STREAM_CLOSED, "more for a stream that has ended")
@@ -174,10 +174,10 @@ class Receiving:
             if ended:
                 self._connection.end(stream)
             elif size > len(data):
-                stream.taken(stream.response, size - len(data))  # nobody else will take the padding
+                stream.taken(stream.response, size - len(data))  # the reader does not see padding
 
     def _on_fields(self, stream: Stream | None, fields: list[Field] | None) -> None:
-        if stream is None or fields is None:  # None: more frames follow
+        if stream is None or fields is None:  # fields are None if more frames follow
             return
         self.useless = 0
         ended = self._heads.ends_stream
@@ -210,10 +210,10 @@ class Receiving:
     def _on_settings(self, flags: int, payload: bytes) -> None:
         if flags & frames.ACK:
             if payload:
-                raise ConnectionFault(Code.FRAME_SIZE_ERROR, "SETTINGS that acknowledge and set")
+                raise ConnectionFault(Code.FRAME_SIZE_ERROR, "a SETTINGS acknowledgement with settings")
             return
         self._greeted = True
-        self.useless += len(payload) // 8  # each setting is as much work as a small frame
+        self.useless += len(payload) // 8  # each setting costs as much work as a small frame
         wider = self._settings.update(payload)
         for stream in self._streams.values():
             try:
@@ -225,17 +225,19 @@ class Receiving:
         self._connection.resettle()
 
     def _acknowledge(self, ack: bytes) -> None:
-        """Answer; but not for ever to a server that does not read the answers."""
+        """Send an acknowledgement, but not without end to a server that does not read."""
         if self._bodies.paused:
             self._unread_acks += 1
             if self._unread_acks > HTTP2_USELESS_FRAMES:
-                raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "a flood of questions, and nobody reads the answers")
+                raise ConnectionFault(
+                    Code.ENHANCE_YOUR_CALM, "a flood of PING or SETTINGS frames without reading our acknowledgements"
+                )
         else:
             self._unread_acks = 0
         self._connection.write(ack)
 
     def _count(self, size: int) -> None:
-        """Count ``size`` bytes against the connection's window, and open it again when half is used."""
+        """Subtract ``size`` bytes from the connection's window, and open that again when half of it is used."""
         self._untold_bytes += size
         if self._untold_bytes > HTTP2_CONNECTION_BYTES:
             raise ConnectionFault(Code.FLOW_CONTROL_ERROR, "more than the connection's window")

@@ -1,4 +1,4 @@
-"""What the two sides of an HTTP/2 connection tell each other first (RFC 9113, section 6.5)."""
+"""The SETTINGS of both sides of an HTTP/2 connection (RFC 9113, section 6.5)."""
 
 from enum import IntEnum
 from struct import Struct
@@ -21,7 +21,7 @@ _MAX_FRAME_BYTES = 2**24 - 1
 
 
 class Setting(IntEnum):
-    """What can be set."""
+    """The identifier of a setting."""
 
     HEADER_TABLE_SIZE = 0x1
     ENABLE_PUSH = 0x2
@@ -31,8 +31,8 @@ class Setting(IntEnum):
     MAX_HEADER_LIST_SIZE = 0x6
 
 
-# The table for header fields keeps the size that all begin with, for some servers do not heed another: from h2o 2.2,
-# told 0, the second answer on a connection could not be read (likewise haproxy #1498, and nghttp2 #396 for 4096).
+# The dynamic table for header fields keeps its default size, as some servers ignore another one: with 0, the second
+# answer of h2o 2.2 on a connection could not be decoded (likewise haproxy #1498, and nghttp2 #396 for 4096).
 _OURS = {
     Setting.ENABLE_PUSH: 0,
     Setting.INITIAL_WINDOW_SIZE: HTTP2_STREAM_BYTES,
@@ -41,24 +41,24 @@ _OURS = {
 
 
 def hello() -> bytes:
-    """Return what a client says before all else."""
+    """Return the connection preface of a client, with its SETTINGS."""
     settings = b"".join(_SETTING.pack(setting, value) for setting, value in _OURS.items())
     window = window_update(0, HTTP2_CONNECTION_BYTES - DEFAULT_WINDOW_BYTES)
     return PREFACE + frame(Kind.SETTINGS, 0, 0, settings) + window
 
 
 class PeerSettings:
-    """What the server has set: the defaults, until it says otherwise."""
+    """The server's settings: the defaults, until it changes them."""
 
     __slots__ = ("initial_window", "max_frame", "streams")
 
     def __init__(self) -> None:
         self.initial_window = DEFAULT_WINDOW_BYTES
         self.max_frame = MAX_FRAME_BYTES
-        self.streams = HTTP2_STREAMS  # at a time: what it allows, and no more than we want
+        self.streams = HTTP2_STREAMS  # at a time: the server's limit, at most ours
 
     def update(self, payload: bytes) -> int:
-        """Take a SETTINGS frame and return how much larger the window of each open stream becomes.
+        """Apply a SETTINGS frame; return by how much the window of each open stream changes.
 
         Raises:
             ConnectionFault: a value that is not allowed.

@@ -1,4 +1,4 @@
-"""One exchange on an HTTP/2 connection: what is known of it on the way out and on the way in."""
+"""One exchange on an HTTP/2 connection: the state of its request and of its response."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,19 +13,19 @@ _FIRST_FINAL_STATUS = 200
 
 
 class Line(Protocol):
-    """The connection, as an exchange sees it."""
+    """The connection, as far as an exchange needs it."""
 
     def credit(self, stream: "Stream") -> None:
-        """Tell the server that what was taken may be sent again."""
+        """Send a WINDOW_UPDATE for the bytes that were read."""
 
     def cancel(self, stream: "Stream") -> None:
-        """Stop the exchange now."""
+        """Reset the exchange now."""
 
 
 class Stream:
-    """An exchange under way. It is its response's ``Source``.
+    """An exchange that has not ended. It is the ``Source`` of its response.
 
-    ``plain`` is set once DATA needs no more than to be passed on: the head is in and promised no length.
+    ``plain`` is set when DATA only has to be passed on: the head has arrived, without a content-length.
     """
 
     __slots__ = (
@@ -39,17 +39,17 @@ class Stream:
     ) -> None:
         self.id = stream_id
         self.response = Response(self, loop, connect_ms)
-        self.may_resend = False  # should the connection turn out to be gone: it is old, and nothing has come back
-        # On the way out:
-        self.body: memoryview | None = None  # None: all of it has been sent
-        self.sent = 0  # bytes of ``body``
+        self.may_resend = False  # if the connection turns out to be closed: it was kept, and nothing has arrived
+        # Of the request:
+        self.body: memoryview | None = None  # None: all of it was sent
+        self.sent = 0  # bytes of ``body`` that were sent
         self.send_window = 0
-        # On the way in:
+        # Of the response:
         self.begun = False
         self.plain = False
         self.window = HTTP2_STREAM_BYTES
-        self.received = 0  # bytes of the body, while ``plain`` is not set
-        self.taken_bytes = 0  # by the reader, and not yet told to the server
+        self.received = 0  # bytes bytes of the body, counted unless ``plain`` is set
+        self.taken_bytes = 0  # bytes that were read, without a WINDOW_UPDATE so far
         self._line = line
         self._method = method
         self._interim = 0
@@ -57,24 +57,24 @@ class Stream:
         self._wide = False
 
     def taken(self, response: Response, size: int) -> None:  # noqa: ARG002 - a stream has only one
-        """Let the server send more, once it is worth a frame."""
+        """Let the server send more, once enough was read for a WINDOW_UPDATE."""
         self.taken_bytes += size
         if self.taken_bytes >= HTTP2_STREAM_BYTES // 2:
             self._line.credit(self)
 
     def widen(self, response: Response) -> None:  # noqa: ARG002 - a stream has only one
-        """Let the server send further ahead."""
+        """Widen the window, so that the server may send more in advance."""
         if not self._wide:
             self._wide = True
             self.taken_bytes += HTTP2_WHOLE_BYTES - HTTP2_STREAM_BYTES
             self._line.credit(self)
 
     def drop(self, response: Response) -> None:  # noqa: ARG002 - a stream has only one
-        """Stop the exchange now."""
+        """Reset the exchange now."""
         self._line.cancel(self)
 
     def take_head(self, fields: Sequence[Field], *, ends: bool) -> None:
-        """Take a header block: the head, a 1xx before it, or trailers.
+        """Process a header block: the head, an interim response, or trailers.
 
         Raises:
             StreamFault: HTTP/2 does not allow it.
@@ -100,10 +100,10 @@ class Stream:
         self.response.begin(status, fields[1:])
 
     def take_data(self, data: bytes, size: int) -> None:
-        """Take a piece of the body, which may be empty, and ``size`` bytes with its padding.
+        """Process a piece of the body, which may be empty; ``size`` is its length with padding.
 
         Raises:
-            StreamFault: there should be none, or not as much.
+            StreamFault: a body is not allowed here, or it is too long.
 
         """
         self.window -= size
@@ -121,7 +121,7 @@ class Stream:
         """Check that the body may end here.
 
         Raises:
-            StreamFault: it is shorter than was promised.
+            StreamFault: it is shorter than its content-length.
 
         """
         if self._length is not None and self.received != self._length:

@@ -1,4 +1,4 @@
-"""A request, rendered once for each protocol: what is the same for every call to a provider is never built again."""
+"""A request as bytes of either protocol. The part that is the same for every call to a provider is built only once."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,10 +9,10 @@ _NAMES_WITH_MEANING = frozenset({"connection", "content-length", "host", "keep-a
 
 
 class Head:
-    """The part of a request that does not change: method, target and the provider's own header fields.
+    """The constant part of a request: method, target and the provider's own header fields.
 
     ``fields`` have lower-case names. ``http1`` is the request line and the fields, without the empty line at the end;
-    ``http2`` the header block as far as it goes.
+    ``http2`` is the beginning of the header block.
     """
 
     __slots__ = ("authority", "fields", "http1", "http2", "method", "scheme", "target")
@@ -20,7 +20,7 @@ class Head:
     def __init__(
         self, method: str, scheme: str, authority: str, target: str, headers: Mapping[str, str], *, absolute: bool
     ) -> None:
-        """Render; ``absolute``: the request goes through a proxy that is told the whole URL.
+        """Build it; ``absolute``: with the whole URL as target, which a proxy needs.
 
         Raises:
             ValueError: a method, target or field that could split the message.
@@ -36,11 +36,11 @@ class Head:
         where = f"{scheme}://{authority}{target}" if absolute else target
         line = f"{method} {where} HTTP/1.1\r\nhost: {authority}\r\n".encode("latin-1")
         self.http1 = line + rendered(self.fields)
-        self.http2: bytes | None = None  # the header block, once an HTTP/2 connection has made it
+        self.http2: bytes | None = None  # set by the first HTTP/2 connection that needs it
 
 
 class Request:
-    """One request: a head, what this call adds to it, and the body."""
+    """One request: a head, further header fields of this call, and the body."""
 
     __slots__ = ("body", "extra", "head", "once", "sendings")
 
@@ -55,8 +55,8 @@ class Request:
     ) -> None:
         self.head = head
         self.extra = extra
-        self.body = body  # None: there is none, and no content-length either
-        self.once = once  # it leaves something behind at the server: never to be sent again
+        self.body = body  # None: no body, and no content-length
+        self.once = once  # it has side effects at the server, so it must not be sent again
         self.sendings = Sendings() if sendings is None else sendings
 
 
@@ -64,7 +64,7 @@ def checked(headers: Mapping[str, str]) -> tuple[Field, ...]:
     """Return header fields with lower-case names.
 
     Raises:
-        ValueError: one is no field: it holds control characters, or it is the connection's own business.
+        ValueError: one is not valid: it has control characters, or only the connection may set it.
 
     """
     fields = []
@@ -77,12 +77,12 @@ def checked(headers: Mapping[str, str]) -> tuple[Field, ...]:
 
 
 def rendered(fields: Sequence[Field]) -> bytes:
-    """Return fields as HTTP/1.1 writes them."""
+    """Return fields in the format of HTTP/1.1."""
     return b"".join(name + b": " + value + b"\r\n" for name, value in fields)
 
 
 def _is_visible(text: str) -> bool:
-    """Whether all of it is ASCII that leaves ink."""
+    """Whether all characters are visible ASCII."""
     return text.isascii() and text.isprintable() and " " not in text
 
 

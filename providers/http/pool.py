@@ -1,8 +1,7 @@
 """The connections to one origin, and the requests that wait for one.
 
-A lost race costs an HTTP/1.1 connection. It is replaced at once, in the background, and where races are lost a spare
-is kept beside those in use: the next call finds a warm one even when it follows at once. What was idle for too long is
-dropped.
+A lost race closes its HTTP/1.1 connection. That is replaced at once in the background, and an origin that loses races
+has a spare connection, so that the next call finds an open one. Connections that were idle for too long are dropped.
 """
 
 import asyncio
@@ -15,42 +14,42 @@ from providers.http.limits import HTTP2_STREAMS, IDLE_S, MAX_IDLE, UNKNOWN_DIALS
 from providers.http.message import Request
 from providers.http.response import Response
 
-Dial = Callable[[Owner, float], Awaitable[Connection]]  # for whom, and how many seconds it may take
+Dial = Callable[[Owner, float], Awaitable[Connection]]  # the owner, and the timeout in seconds
 
 
 class _Waiting:
-    """A request without a connection yet."""
+    """A request that waits for a connection."""
 
     __slots__ = ("fresh", "request", "sent")
 
     def __init__(self, request: Request, loop: asyncio.AbstractEventLoop, *, fresh: bool) -> None:
         self.request = request
-        self.fresh = fresh  # it takes no connection that has been used
+        self.fresh = fresh  # it needs a new connection
         self.sent: asyncio.Future[Response] = loop.create_future()
 
 
 class Pool:
-    """Connections that are kept, made, and given to requests. Opens nothing before the first request."""
+    """Opens and keeps connections, and assigns them to requests. It connects at the first request."""
 
     def __init__(self, dial: Dial, loop: asyncio.AbstractEventLoop, *, may_share: bool = False) -> None:
-        """Keep connections that ``dial`` makes; ``may_share``: they may turn out to be HTTP/2, until one is known."""
+        """Keep connections that ``dial`` opens; ``may_share``: they may be HTTP/2, which the first one will tell."""
         self._may_share = may_share
-        self.version: str | None = None  # which protocol the last connection speaks
+        self.version: str | None = None  # the protocol of the last connection
         self._dial = dial
         self._loop = loop
-        self._free: dict[Connection, None] = {}  # those with room, the one freed last at the end
+        self._free: dict[Connection, None] = {}  # connections with room, the last freed one at the end
         self._all: set[Connection] = set()
         self._waiting: deque[_Waiting] = deque()
         self._dials: set[asyncio.Task[None]] = set()
         self._sweeping: asyncio.TimerHandle | None = None
-        self._connect_timeout_s = 0.0  # as the last request had it
-        self._lost_at = -IDLE_S  # when a lost race last cost a connection
+        self._connect_timeout_s = 0.0  # that of the last request
+        self._lost_at = -IDLE_S  # when a lost race last closed a connection
         self._closed = False
 
     async def send(self, request: Request, connect_timeout_s: float, *, fresh: bool = False) -> Response:
-        """Send ``request`` over a connection with room, or over the first there is; its response is still to come.
+        """Send ``request`` over a connection with room, or the next one that has; return before the response arrives.
 
-        ``fresh``: over one that is made now, and not over one that was kept.
+        ``fresh``: over a new connection, not over a kept one.
 
         Raises:
             UpstreamError: connect_error, or connect_timeout.
@@ -78,16 +77,16 @@ class Pool:
                 self._waiting.remove(waiting)
 
     def suits(self, size: int) -> bool:
-        """Whether a body of ``size`` bytes would leave at once, or on a connection still to be made."""
+        """Whether a body of ``size`` bytes can be sent at once, or over a connection that is still to be opened."""
         return not self._all or any(connection.takes(size) for connection in self._free)
 
     def drop_idle(self) -> None:
-        """Drop the connections that carry nothing: one turned out to be gone, and they are as old."""
+        """Drop idle connections: one turned out to be closed, and they are as old."""
         for connection in [each for each in self._free if not each.streams]:
             connection.close()
 
     async def aclose(self) -> None:
-        """Drop all connections, whatever runs on them, and the requests that wait for one."""
+        """Drop all connections with their exchanges, and fail the requests that wait."""
         self._closed = True
         while self._waiting:
             self._disappoint(_closed())
@@ -102,7 +101,7 @@ class Pool:
             connection.close()
 
     def freed(self, connection: Connection) -> None:
-        """Give a connection with room to who waits, or keep it."""
+        """Assign a connection with room to the oldest waiter, or keep it."""
         if self._closed:
             connection.close()
             return
@@ -116,7 +115,7 @@ class Pool:
                 waiting.sent.set_result(connection.send(waiting.request))
         self._waiting.extendleft(reversed(passed))
         if connection.room:
-            self._free.pop(connection, None)  # to the end
+            self._free.pop(connection, None)  # moves it to the end
             self._free[connection] = None
             if len(self._free) > MAX_IDLE and not connection.streams:
                 connection.close()
@@ -124,12 +123,12 @@ class Pool:
                 self._sweeping = self._loop.call_later(IDLE_S, self._sweep)
 
     def wearing(self, connection: Connection) -> None:
-        """Make another connection ready."""
+        """Open another connection in advance."""
         if connection in self._all and not self._dials and len(self._free) <= 1:
             self._start_dial()
 
     def gone(self, connection: Connection, *, dropped: bool) -> None:
-        """Forget a connection; replace one that a lost race has cost, unless as many are spare as are kept."""
+        """Forget a connection; replace it if a lost race has closed it, unless there are spare ones enough."""
         self._free.pop(connection, None)
         self._all.discard(connection)
         if dropped and not self._closed:
@@ -144,7 +143,7 @@ class Pool:
                 if connection.room == 1:
                     del self._free[connection]
                     if not (self._free or self._dials) and (connection.version == "2" or self._loses()):
-                        self._start_dial()  # the next request should not have to wait
+                        self._start_dial()  # so that the next request need not wait
                 return connection
             self._free.pop(connection, None)
             if not connection.alive():
@@ -152,7 +151,7 @@ class Pool:
         return None
 
     def _loses(self) -> bool:
-        """Whether a request may well cost its connection, so that the next should find another that is warm."""
+        """Whether this request may lose its race and its connection, so that a spare connection is useful."""
         return self._loop.time() - self._lost_at < IDLE_S
 
     def _dial_for_waiting(self) -> None:
@@ -178,7 +177,7 @@ class Pool:
         try:
             connection = await self._dial(self, timeout_s)
         except UpstreamError as error:
-            if error.kind is not ErrorKind.CONNECT_TIMEOUT:  # each who waits has a clock of its own
+            if error.kind is not ErrorKind.CONNECT_TIMEOUT:  # each waiter has its own timeout
                 self._disappoint(error)
             return
         if not (connection.alive() and connection.room):
@@ -188,18 +187,18 @@ class Pool:
         self._all.add(connection)
         self.version = connection.version
         if not self._waiting:
-            connection.connect_ms = None  # nobody waited for it
+            connection.connect_ms = None  # no request waited for it
         self.freed(connection)
 
     def _disappoint(self, error: UpstreamError) -> None:
-        """Give the news to whoever has waited longest; for the others it is tried again."""
+        """Fail the oldest waiter; try to connect again for the others."""
         if self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.sent.done():
                 waiting.sent.set_exception(error)
 
     def _sweep(self) -> None:
-        """Drop what has been idle for too long."""
+        """Drop connections that were idle for too long."""
         self._sweeping = None
         now = self._loop.time()
         next_at = now + IDLE_S

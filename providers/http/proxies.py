@@ -1,4 +1,4 @@
-"""Which proxy the environment names for an origin (HTTPS_PROXY, HTTP_PROXY, NO_PROXY, in either case)."""
+"""The proxy for an origin, from the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY, in upper or lower case)."""
 
 import base64
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ _PORTS = {"http": 80, "https": 443}
 class Proxy(MaskedRecord, frozen=True):
     """A proxy. ``authorization`` is the value of proxy-authorization; it is a secret."""
 
-    scheme: str  # how it is spoken to: http or https
+    scheme: str  # of the proxy itself: http or https
     host: str
     port: int
     authorization: str | None = None
@@ -24,10 +24,10 @@ class Proxy(MaskedRecord, frozen=True):
 
 
 def proxy_of(scheme: str, host: str) -> Proxy | None:
-    """Return the proxy for an origin, None for none.
+    """Return the proxy for an origin, None if there is none.
 
     Raises:
-        ValueError: the environment names one that cannot be used.
+        ValueError: the environment names a proxy that is not supported.
 
     """
     named = getproxies().get(scheme)

@@ -1,4 +1,4 @@
-"""A response as it arrives: filled by a connection, read by one task. The same over both protocols."""
+"""A response while it arrives: filled by a connection, read by one task. It is the same for both protocols."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -11,29 +11,29 @@ Field = tuple[bytes, bytes]  # name, value
 
 
 class Unsent(Exception):
-    """The server did not begin with the request, so it may be sent once more over another connection.
+    """The server did not begin to process the request, so it may be sent again over another connection.
 
-    A kept connection turned out to be gone; or HTTP/2's GOAWAY and REFUSED_STREAM, which say so.
+    A kept connection turned out to be closed, or the server sent HTTP/2's GOAWAY or REFUSED_STREAM.
     """
 
 
 class Source(Protocol):
-    """The connection behind a response."""
+    """The connection of a response."""
 
     def taken(self, response: "Response", size: int) -> None:
-        """Hear that the reader took ``size`` bytes: let the server send more. Not called once the response ended."""
+        """Be notified that ``size`` bytes were read: let the server send more. Not called after the response's end."""
 
     def widen(self, response: "Response") -> None:
-        """Hear that the reader takes all of it as it comes, so that much may be under way."""
+        """Be notified that the reader reads the whole body without pauses: let the server send more in advance."""
 
     def drop(self, response: "Response") -> None:
-        """Stop the exchange now, in a way the server notices at once."""
+        """Drop the exchange now, so that the server notices at once."""
 
 
 class Response:
-    """One response. ``status`` and ``headers`` are there once ``begun`` returned.
+    """One response. ``status`` and ``headers`` are set once ``begun`` has returned.
 
-    A connection calls ``begin``, ``feed`` and then ``end`` or ``fail``; the reader ``begun``, ``read`` and ``abort``.
+    A connection calls ``begin``, ``feed``, then ``end`` or ``fail``; the reader calls ``begun``, ``read``, ``abort``.
     """
 
     __slots__ = (
@@ -53,12 +53,12 @@ class Response:
     )
 
     def __init__(self, source: Source, loop: asyncio.AbstractEventLoop, connect_ms: float | None) -> None:
-        self.status = 0  # until the headers are in
-        self.connect_ms = connect_ms  # what its connection took to be made; None: a kept one was used
-        self.buffered = 0  # bytes that arrived and were not read yet
-        # Is offered what arrives while the reader waits; what it does not want (False) wakes the reader instead.
+        self.status = 0  # until the headers have arrived
+        self.connect_ms = connect_ms  # the time to connect; None: a kept connection was used
+        self.buffered = 0  # unread bytes
+        # Gets data that arrives while the reader waits; if it returns False, the reader is woken instead.
         self.listener: Callable[[bytes], bool] | None = None
-        self._source: Source | None = source  # None once nothing more is to come
+        self._source: Source | None = source  # None after the end
         self._loop = loop
         self._fields: Sequence[Field] = ()
         self._headers: Mapping[str, str] | None = None
@@ -70,7 +70,7 @@ class Response:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The header fields under lower-case names, as Latin-1; repeated ones joined by a comma."""
+        """The header fields by lower-case names, decoded as Latin-1; repeated fields are joined with a comma."""
         if self._headers is None:
             headers: dict[str, str] = {}
             for raw_name, raw_value in self._fields:
@@ -82,15 +82,15 @@ class Response:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come: all of it is there, though perhaps not read yet, or it broke."""
+        """Whether it has ended: all data has arrived, though perhaps not been read, or the connection broke."""
         return self._source is None
 
     async def begun(self) -> None:
-        """Wait for the headers of the response proper (no 1xx).
+        """Wait for the headers of the response; interim ones (1xx) do not count.
 
         Raises:
-            Unsent: the server did not begin with the request.
-            UpstreamError: disconnected, or invalid_response (no HTTP).
+            Unsent: the server did not begin to process the request.
+            UpstreamError: disconnected, or invalid_response (not HTTP).
 
         """
         while not self.status:
@@ -99,10 +99,10 @@ class Response:
             await self._more()
 
     async def read(self) -> bytes:
-        """Return what has arrived of the body, not too much at a time, waiting if nothing has; ``b""`` at its end.
+        """Return the next bytes of the body, a limited number at once; wait if there are none; ``b""`` at the end.
 
         Raises:
-            UpstreamError: the connection broke before the end, after all that had arrived was read.
+            UpstreamError: the connection broke before the end; raised after everything that arrived was read.
 
         """
         while not self._pieces:
@@ -120,50 +120,50 @@ class Response:
         return data
 
     def expect_all(self) -> None:
-        """Say that the reader takes all of the body as it comes, and waits for nobody between."""
+        """Declare that the reader will read all of the body without pauses."""
         self._most = WHOLE_READ_BYTES
         if self._source is not None:
             self._source.widen(self)
 
     def abort(self) -> None:
-        """Drop the exchange at once, so that the server sees it now; harmless when it is over."""
+        """Drop the exchange at once, so that the server notices; without effect after the end."""
         source, self._source = self._source, None
         self.listener = None
         if source is not None:
             source.drop(self)
 
     def begin(self, status: int, fields: Sequence[Field]) -> None:
-        """Take the status and the header fields."""
+        """Set the status and the header fields."""
         self.status = status
         self._fields = fields
         self._wake()
 
     def feed(self, data: bytes) -> None:
-        """Take a piece of the body."""
+        """Add a piece of the body."""
         self._pieces.append(data)
         self.buffered += len(data)
         if self.listener is None:
             self._wake()
         elif len(self._pieces) == 1:
-            self._loop.call_soon(self._offer)  # once for all that arrives together, as a reader would be woken
+            self._loop.call_soon(self._offer)  # once for all data that arrives together, as for a reader
         if len(self._pieces) > PIECES:
             self._pieces[:] = [b"".join(self._pieces)]
 
     def end(self) -> None:
-        """Take the end of the body."""
+        """Mark the end of the body."""
         self._ended = True
         self._source = self.listener = None
         self._wake()
 
     def fail(self, error: UpstreamError | Unsent) -> None:
-        """Take the news that nothing more will come."""
+        """Mark the response as broken: nothing more will arrive."""
         self._error = error
         self._source = self.listener = None
         self._wake()
 
     def _offer(self) -> None:
         waiter = self._waiter
-        # A reader that is not waiting will read it by itself; one whose response has ended was woken.
+        # A reader that is not waiting will read the data later; after the end it was woken already.
         if waiter is None or waiter.done() or self._source is None or not self._pieces or self.listener is None:
             return
         if self.buffered > self._most:
@@ -172,7 +172,7 @@ class Response:
         data = self._joined()
         try:
             wanted = self.listener(data)
-        except Exception as defect:  # noqa: BLE001 - the reader raises it: whoever offers is only the loop
+        except Exception as defect:  # noqa: BLE001 - raised to the reader, as the caller here is the event loop
             waiter.set_exception(defect)
             return
         if wanted:
@@ -185,7 +185,7 @@ class Response:
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
     def _first(self) -> bytes:
-        """Take as much as one read returns, of more."""
+        """Take the data for one read, when more than that has arrived."""
         number = size = 0
         while size < self._most:
             size += len(self._pieces[number])

@@ -1,4 +1,4 @@
-"""The way through a proxy to an origin that speaks TLS: CONNECT, and its answer."""
+"""A tunnel through a proxy to a TLS origin: the CONNECT request, and its answer."""
 
 import asyncio
 from typing import cast
@@ -10,11 +10,11 @@ _END = b"\r\n\r\n"
 
 
 class ProxyRefused(Exception):
-    """The proxy does not let us through; the message is its status line."""
+    """The proxy refuses the tunnel; the message is its status line."""
 
 
 class Tunnel(asyncio.Protocol):
-    """Asks a proxy for a tunnel. ``opened`` returns when it is there: what follows belongs to TLS."""
+    """Asks a proxy for a tunnel. ``opened`` returns when it is established; after that, TLS takes over."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, authority: str, authorization: str | None) -> None:
         self._opened: asyncio.Future[None] = loop.create_future()
@@ -25,11 +25,11 @@ class Tunnel(asyncio.Protocol):
         self._request = request.encode() + b"\r\n"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask."""
+        """Send the CONNECT request."""
         cast("asyncio.Transport", transport).write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """Take the answer. Nothing follows it: in TLS the client speaks first."""
+        """Process the answer. No data follows it, as in TLS the client sends first."""
         self._answer += data
         if self._opened.done():
             return
@@ -44,7 +44,7 @@ class Tunnel(asyncio.Protocol):
             self._refuse("with too long a head")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take the end."""
+        """Process the end of the connection."""
         del exc
         if not self._opened.done():
             self._refuse("by closing the connection")
@@ -53,7 +53,7 @@ class Tunnel(asyncio.Protocol):
         """Wait for the tunnel.
 
         Raises:
-            ProxyRefused: there will be none.
+            ProxyRefused: the proxy refuses it.
 
         """
         await self._opened

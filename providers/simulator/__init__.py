@@ -1,1 +1,1 @@
-"""Simulated providers that speak OpenAI's API over real HTTP on loopback: a fleet with personas, and scripted ones."""
+"""Simulated providers with OpenAI's API over real HTTP on loopback: a fleet with personas, and scripted providers."""

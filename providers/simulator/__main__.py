@@ -1,6 +1,6 @@
-"""``python -m providers.simulator``: the demo fleet as a process of its own, for as long as its standard input is open.
+"""``python -m providers.simulator``: the demo fleet as a process, which runs until its standard input is closed.
 
-Prints one line of JSON, the base URLs by name, once all providers answer.
+It prints one line of JSON, the base URLs by name, once all providers answer.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from providers.simulator.fleet import run_fleet
 
 
 def main() -> None:
-    """Run until standard input closes, which it does when the process that started this one ends, however it ends."""
+    """Run until standard input closes, which happens whenever and however the parent process ends."""
     parser = argparse.ArgumentParser(description="Simulated LLM providers on loopback.")
     parser.add_argument("--seed", type=int, default=0, help="draws latencies and failures (default 0)")
     parser.add_argument("--base-port", type=int, default=0, help="first of the ports (default: free ones)")

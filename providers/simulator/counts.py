@@ -1,4 +1,4 @@
-"""What a simulated provider saw with its own eyes: the count that proves a loser was really cancelled."""
+"""How the requests to a simulated provider ended, as it saw them itself: this proves that losers are cancelled."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,8 +15,8 @@ class Counts(msgspec.Struct):
 
     requests: int = 0
     in_flight: int = 0
-    most_in_flight: int = 0  # at any time so far
-    completions: int = 0  # answered to the end
+    most_in_flight: int = 0  # the maximum so far
+    completions: int = 0  # answered completely
     errors: int = 0  # answered with an error status, or broken off by the provider itself
     rate_limited: int = 0  # answered 429
     disconnects_before_first_token: int = 0  # the client hung up
@@ -24,12 +24,12 @@ class Counts(msgspec.Struct):
 
     @property
     def disconnects(self) -> int:
-        """How often a client hung up on an answer it had asked for."""
+        """How often a client hung up."""
         return self.disconnects_before_first_token + self.disconnects_mid_stream
 
 
 class Visit:
-    """One request being answered."""
+    """One request that is being answered."""
 
     def __init__(self) -> None:
         self.first_token_sent = False
@@ -37,7 +37,7 @@ class Visit:
 
 
 class Tally:
-    """The counts of one provider, kept while it answers, and a way to wait until they reach what a test expects."""
+    """The counts of one provider while it answers. A test can wait until they reach what it expects."""
 
     def __init__(self) -> None:
         self.counts = Counts()
@@ -48,7 +48,7 @@ class Tally:
         self._closing = False
 
     async def answer(self, give: Callable[[Visit], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
-        """Give an answer and count it: as the visit's ``ending``, or as a disconnect.
+        """Run an answer and count it: as the visit's ``ending``, or as a disconnect.
 
         When the client hangs up, the server cancels this, or the next write fails.
         """
@@ -67,7 +67,7 @@ class Tally:
             raise
         except ConnectionError:
             self._count_disconnect(visit)
-            return web.Response()  # reaches nobody
+            return web.Response()  # cannot be delivered
         else:
             self._add(visit.ending)
             return response
@@ -76,12 +76,12 @@ class Tally:
             self.counts.in_flight -= 1
 
     async def reach(self, **at_least: int) -> None:
-        """Return when every named count (``disconnects`` is one too) is at least what is given."""
+        """Wait until every named count (also ``disconnects``) is at least the given number."""
         while any(getattr(self.counts, name) < least for name, least in at_least.items()):
             await self._pulse.wait()
 
     async def close(self) -> None:
-        """Cut every answer under way, and wait until it is; nobody counts these as disconnects."""
+        """Cancel all running answers, and wait for their end; they are not counted as disconnects."""
         self._closing = True
         for task in self._answering:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Several simulated providers side by side, each on a port of its own."""
+"""Several simulated providers, each on its own port."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +50,7 @@ async def run_fleet(
     seed: int = 0,
     base_port: int = 0,
 ) -> None:
-    """Run a fleet until cancelled; ``announce`` is given the base URLs once all of them answer.
+    """Run a fleet until cancelled; call ``announce`` with the base URLs once all of them answer.
 
     Raises:
         OSError: a port is taken.

@@ -11,16 +11,16 @@ from aiohttp import web
 from providers.simulator.counts import Tally
 
 HOST = "127.0.0.1"
-_MAX_BODY_BYTES = 256 * 1024 * 1024  # long prompts and images are the client's choice
+_MAX_BODY_BYTES = 256 * 1024 * 1024  # clients may send long prompts and images
 
 
 @asynccontextmanager
 async def serve(
     routes: Iterable[web.RouteDef], tally: Tally, *, port: int = 0, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[str]:
-    """Answer ``routes`` on loopback and yield the base URL clients are given, ``http://127.0.0.1:PORT/v1``.
+    """Serve ``routes`` on loopback and yield the base URL for clients, ``http://127.0.0.1:PORT/v1``.
 
-    ``port`` 0 takes a free one. ``GET /_stats`` shows the tally's counts; answers under way are cut when the block
+    ``port`` 0 takes a free one. ``GET /_stats`` shows the tally's counts. Running answers are cancelled when the block
     ends.
 
     Raises:
@@ -51,6 +51,6 @@ def json_response(
     status: int = 200,
     headers: Mapping[str, str] | None = None,
 ) -> web.Response:
-    """Return ``body`` as JSON; bytes go out as they are. ``headers`` may name another content type."""
+    """Return ``body`` as JSON; bytes are sent unchanged. ``headers`` may set another content type."""
     raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
     return web.Response(body=raw, status=status, headers={"content-type": "application/json", **(headers or {})})

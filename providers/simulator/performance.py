@@ -1,4 +1,4 @@
-"""A script being played for one request: as an event stream, or gathered into one JSON body."""
+"""Runs a script for one request: as an event stream, or gathered into one JSON body."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -33,9 +33,9 @@ from providers.simulator.wire import DONE, Answering, embeddings, error, event, 
 
 
 class Performance(ABC):
-    """The steps that are the same however the answer is sent: waiting, refusing, dying."""
+    """The steps that do not depend on the form of the answer: waiting, refusing, breaking off."""
 
-    streams = False  # whether an error may come as an event; else it is a status
+    streams = False  # True: an error can be an event; False: it is a status
 
     def __init__(self, request: web.Request, visit: Visit) -> None:
         self.request = request
@@ -43,7 +43,7 @@ class Performance(ABC):
         self.headers: dict[str, str] = {}
 
     async def play(self, script: Sequence[Step]) -> web.StreamResponse:
-        """Take every step, until one of them ends the answer."""
+        """Run all steps, until one of them ends the answer."""
         for step in script:
             match step:
                 case Gate(opened):
@@ -63,11 +63,11 @@ class Performance(ABC):
 
     @abstractmethod
     async def take(self, step: Step) -> None:
-        """Make a step part of the answer."""
+        """Add a step to the answer."""
 
     @abstractmethod
     async def end(self) -> web.StreamResponse:
-        """Return the response, every step being taken."""
+        """Return the response after the last step."""
 
     def _refuse(
         self, status: int, body: Mapping[str, Any] | list[Any] | bytes | None, headers: Mapping[str, str]
@@ -81,7 +81,7 @@ class Performance(ABC):
         return json_response(body, status=status, headers=headers)
 
     def _drop(self) -> web.Response:
-        """Abort the connection; what is returned reaches nobody."""
+        """Abort the connection; the returned response cannot be delivered."""
         self.visit.ending = "errors"
         if self.request.transport is not None:
             self.request.transport.abort()
@@ -89,7 +89,7 @@ class Performance(ABC):
 
 
 class StreamedPerformance(Performance):
-    """The steps as server-sent events, each written as it comes."""
+    """The steps as server-sent events, each written at once."""
 
     streams = True
 
@@ -101,7 +101,7 @@ class StreamedPerformance(Performance):
         self._tokens = 0
 
     async def take(self, step: Step) -> None:
-        """Write the step's bytes, the response's head before the first."""
+        """Write the step's bytes, after the response's head if they are the first."""
         if isinstance(step, Headers):
             self._response.headers.update(step.headers)
         await self._open()
@@ -111,7 +111,7 @@ class StreamedPerformance(Performance):
         await self._response.write(self._render(step))
 
     async def end(self) -> web.StreamResponse:
-        """Return the response; its end is written when the server takes it over."""
+        """Return the response; the server writes its end."""
         await self._open()
         return self._response
 
@@ -144,7 +144,7 @@ class StreamedPerformance(Performance):
 
 
 class WholePerformance(Performance):
-    """The steps' tokens in one JSON body. What has no place in it (comments, raw bytes) is left out."""
+    """The steps' tokens in one JSON body, without comments and raw bytes."""
 
     def __init__(self, request: web.Request, visit: Visit, answering: Answering) -> None:
         super().__init__(request, visit)
@@ -155,7 +155,7 @@ class WholePerformance(Performance):
         self._tokens = 0
 
     async def take(self, step: Step) -> None:
-        """Gather the step."""
+        """Add a step to the body."""
         match step:
             case Delta() | Reasoning():
                 for field, text in step.delta.items():
@@ -179,7 +179,7 @@ class WholePerformance(Performance):
         return json_response(whole, headers=self.headers)
 
     def _add_tool_call(self, step: ToolCall) -> None:
-        """Begin a tool call where the step names one, else go on with the last."""
+        """Begin a tool call if the step has a name, otherwise continue the last one."""
         calls = self._message.setdefault("tool_calls", [])
         if step.name is not None or not calls:
             function = {"name": step.name, "arguments": step.arguments}
@@ -189,14 +189,14 @@ class WholePerformance(Performance):
 
 
 class EmbeddingPerformance(Performance):
-    """The steps that wait, refuse or die; then the embeddings asked for."""
+    """The steps that wait, refuse or break off; then the requested embeddings."""
 
     def __init__(self, request: web.Request, visit: Visit, body: Mapping[str, Any]) -> None:
         super().__init__(request, visit)
         self._body = body
 
     async def take(self, step: Step) -> None:
-        """Heed headers; chat steps have no place here."""
+        """Apply headers; steps of a chat are ignored."""
         if isinstance(step, Headers):
             self.headers.update(step.headers)
 

@@ -1,4 +1,4 @@
-"""How a simulated provider behaves: its latencies, its speed, its failures; and the fleet ``make run`` shows."""
+"""The behaviour of simulated providers: latencies, speeds and failures; and the demo fleet of ``make run``."""
 
 from enum import StrEnum
 from math import exp
@@ -11,7 +11,7 @@ EMBEDDING_MODEL = "demo-embed"
 
 
 class Fate(StrEnum):
-    """How a request goes."""
+    """The outcome of a request."""
 
     ANSWER = "answer"
     REFUSED = "refused"  # a 503 before any header
@@ -19,12 +19,12 @@ class Fate(StrEnum):
     BREAKS = "breaks"  # the connection drops in the middle of the answer
 
 
-# Of failures, most come before anything was promised; few in the middle, where nobody can take over any more.
+# Most failures come before the first byte; few in the middle of an answer, when no other provider can take over.
 _FAILURES = {Fate.REFUSED: 0.65, Fate.ERROR_FIRST: 0.25, Fate.BREAKS: 0.10}
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What was drawn for one request."""
+    """The random draws for one request."""
 
     fate: Fate
     ttft_s: float
@@ -32,10 +32,10 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Persona(msgspec.Struct, frozen=True, kw_only=True):
-    """One simulated provider. Spreads are lognormal sigmas; shares are of all requests.
+    """One simulated provider. Spreads are sigmas of lognormal distributions; shares are of all requests.
 
-    TTFT = (median x lognormal(sigma) + prefill) x, in the slow tail, lognormal(median ``tail_factor``, 0.5): the
-    worlds that the steering policy was tuned on (docs/policy.md#constants).
+    TTFT = (median x lognormal(sigma) + prefill) x, in the slow tail, lognormal(median ``tail_factor``, 0.5): the same
+    model as in the simulations that tuned the steering policy (docs/policy.md#constants).
     """
 
     name: str
@@ -49,15 +49,15 @@ class Persona(msgspec.Struct, frozen=True, kw_only=True):
     decode_sigma: float = 0.15  # from request to request
     gap_sigma: float = 0.25  # from token to token
     error_share: float = 0.0
-    requests_per_window: int | None = None  # more are answered 429
+    requests_per_window: int | None = None  # further ones get a 429
     window_s: float = 10.0
-    role_first: bool = True  # headers and a role-only chunk come well before the first token
-    comment_every_s: float | None = None  # keep-alive comments while the first token is awaited
+    role_first: bool = True  # headers and a chunk with the role alone precede the first token
+    comment_every_s: float | None = None  # keep-alive comments until the first token
     input_usd_per_mtok: float = 0.0
     output_usd_per_mtok: float = 0.0
 
     def draw(self, random: Random, prompt_tokens: int) -> Run:
-        """Draw what happens to a request with a prompt of this length."""
+        """Draw the outcome of a request with a prompt of this length."""
         ttft_s = self.ttft_median_s * _spread(random, self.ttft_sigma)
         ttft_s += self.prefill_s_per_1k_tokens * prompt_tokens / 1000
         if random.random() < self.tail_share:
@@ -79,7 +79,7 @@ def _spread(random: Random, sigma: float) -> float:
 
 DEMO_FLEET = (
     Persona(
-        name="sim-swift",  # the first token soon, and mostly at once; then not the fastest
+        name="sim-swift",  # a fast first token, then an average speed
         ttft_median_s=0.16,
         ttft_sigma=0.35,
         tail_share=0.04,
@@ -89,7 +89,7 @@ DEMO_FLEET = (
         output_usd_per_mtok=0.79,
     ),
     Persona(
-        name="sim-steady",  # never brilliant, hardly ever late
+        name="sim-steady",  # average, and hardly ever late
         ttft_median_s=0.28,
         ttft_sigma=0.12,
         tail_share=0.004,
@@ -100,7 +100,7 @@ DEMO_FLEET = (
         output_usd_per_mtok=0.60,
     ),
     Persona(
-        name="sim-bursty",  # very fast decoding after a wait nobody can predict
+        name="sim-bursty",  # very fast decoding after an unpredictable first token
         ttft_median_s=0.24,
         ttft_sigma=0.55,
         tail_share=0.06,
@@ -111,7 +111,7 @@ DEMO_FLEET = (
         output_usd_per_mtok=1.20,
     ),
     Persona(
-        name="sim-slow",  # cheap, and feels like it
+        name="sim-slow",  # cheap and slow
         ttft_median_s=0.60,
         ttft_sigma=0.40,
         tail_share=0.03,
@@ -122,7 +122,7 @@ DEMO_FLEET = (
         output_usd_per_mtok=0.20,
     ),
     Persona(
-        name="sim-capped",  # good while it lasts: a small rate limit
+        name="sim-capped",  # good, but with a small rate limit
         ttft_median_s=0.20,
         ttft_sigma=0.25,
         tail_share=0.02,

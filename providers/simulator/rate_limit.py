@@ -1,10 +1,10 @@
-"""The request limit of a simulated account: so many in any window, and how long to wait for the next."""
+"""The request limit of a simulated account: a number of requests per window, and the delay until the next one."""
 
 from collections import deque
 
 
 class RateLimit:
-    """At most ``requests`` in any ``window_s`` seconds. Refused requests do not count."""
+    """At most ``requests`` in ``window_s`` seconds. Refused requests do not count."""
 
     def __init__(self, requests: int, window_s: float) -> None:
         self._requests = requests
@@ -12,7 +12,7 @@ class RateLimit:
         self._admitted_at_s: deque[float] = deque()
 
     def admit(self, now_s: float) -> float | None:
-        """Count a request and return None, or return the seconds after which one will be admitted."""
+        """Count a request and return None, or return the seconds until the next one will be admitted."""
         while self._admitted_at_s and self._admitted_at_s[0] <= now_s - self._window_s:
             self._admitted_at_s.popleft()
         if len(self._admitted_at_s) >= self._requests:

@@ -1,4 +1,4 @@
-"""The steps a scripted provider can be told to take, one after the other, for each request it answers."""
+"""The steps of a script, which a scripted provider executes in their order for each request."""
 
 import asyncio
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Headers(msgspec.Struct, frozen=True):
-    """Send the head of the response now; the first step with bytes does it otherwise."""
+    """Send the head of the response now; without this step the first bytes do."""
 
     headers: Mapping[str, str] = {}
 
 
 class RoleOnly(msgspec.Struct, frozen=True):
-    """A first chunk that carries the role and no token."""
+    """A first chunk with the role and no token."""
 
     @property
     def delta(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Delta(msgspec.Struct, frozen=True):
 
 
 class Reasoning(msgspec.Struct, frozen=True):
-    """A chunk with reasoning: one token, under the name the vendor has for it."""
+    """A chunk with reasoning: one token, in the field that the vendor uses for it."""
 
     text: str
     field: str = "reasoning_content"
@@ -57,12 +57,12 @@ class Reasoning(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A chunk with a piece of a tool call: the opening one has a name and an id, the rest arguments only."""
+    """A chunk with a piece of a tool call: the first one has a name and an id, the others arguments only."""
 
     arguments: str = ""
     name: str | None = None
     id: str | None = None
-    index: int | None = 0  # None: left out, as some compatibility layers do
+    index: int | None = 0  # None: left out, as by some compatibility layers
 
     @property
     def delta(self) -> dict[str, Any]:
@@ -77,20 +77,20 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Any JSON as an event. ``token`` tells whether it counts as the first token."""
+    """An event with any JSON. ``token``: it counts as the first token."""
 
     data: Any
     token: bool = False
 
 
 class Comment(msgspec.Struct, frozen=True):
-    """A comment line, as keep-alive."""
+    """A comment line, used as a keep-alive."""
 
     text: str = "keep-alive"
 
 
 class Raw(msgspec.Struct, frozen=True):
-    """These very bytes, in the body of the response. ``token`` tells whether they count as the first token."""
+    """Exactly these bytes in the body of the response. ``token``: they count as the first token."""
 
     data: bytes
     token: bool = False
@@ -103,18 +103,18 @@ class Finish(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """The usage chunk, sent only when ``stream_options.include_usage`` asks for it. None counts the tokens sent."""
+    """The usage chunk, sent only if ``stream_options.include_usage`` is set. None: the number of tokens sent."""
 
     prompt_tokens: int = 10
     completion_tokens: int | None = None
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The closing ``[DONE]``."""
+    """The final ``[DONE]``."""
 
 
 class ErrorEvent(msgspec.Struct, frozen=True):
-    """An error object as an event of the stream."""
+    """An event with an error object."""
 
     message: str = "The model is overloaded."
     code: str | int | None = 503

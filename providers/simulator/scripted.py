@@ -1,4 +1,4 @@
-"""A provider that does exactly what a test tells it, over real HTTP on loopback.
+"""A provider that executes a test's script, over real HTTP on loopback.
 
     from providers.simulator.script import Gate, RoleOnly, answer
     from providers.simulator.scripted import ScriptedProvider
@@ -21,13 +21,13 @@ Usual scripts (every step is in ``script.py``):
     [Delta("a"), Delta("b"), ErrorEvent()]       an error in the middle
     answer("Hi")[:-1]                            no [DONE]
     [Done()]                                     [DONE] alone
-    [Raw(b"data: {broken")]                      these very bytes
+    [Raw(b"data: {broken")]                      exactly these bytes
 
-Every request gets the script; ``provider.once(script)`` gives the next request another. A request with ``stream`` false
-walks through the same steps and gets their tokens as one JSON body; one for embeddings, vectors. When the steps are
-over, the response ends. Other dialects than chat get the script as well: give it ``Raw`` events of theirs.
-``provider.received`` keeps what was asked, ``provider.counts`` how it ended, and
-``await provider.reach(disconnects=1)`` waits for it. A client that hangs up interrupts any step at once.
+The script is executed for every request; ``provider.once(script)`` sets another one for the next request. A request
+with ``stream`` false gets the tokens of the same steps as one JSON body, one for embeddings gets vectors. The response
+ends after the last step. The script is also executed for requests in other dialects than chat: use ``Raw`` events then.
+``provider.received`` has the requests, ``provider.counts`` their outcomes, and ``await provider.reach(disconnects=1)``
+waits for an outcome. If the client hangs up, the current step ends at once.
 """
 
 import ssl
@@ -48,7 +48,7 @@ from providers.simulator.wire import Answering, model_list
 
 
 class Received(msgspec.Struct, frozen=True):
-    """One request as it arrived."""
+    """One received request."""
 
     path: str
     headers: Mapping[str, str]  # names in lower case
@@ -56,9 +56,9 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class ScriptedProvider:
-    """An OpenAI-compatible server that answers every request by ``script``, for any model and any key.
+    """An OpenAI-compatible server that executes ``script`` for every request, with any model and any key.
 
-    ``tls`` makes it an https server; ``port`` 0 takes a free one; ``base_url`` is known once entered.
+    ``tls`` makes it an https server; ``port`` 0 takes a free one; ``base_url`` is set inside ``async with``.
     """
 
     def __init__(
@@ -99,11 +99,11 @@ class ScriptedProvider:
         await self._server.__aexit__(kind, error, trace)
 
     def once(self, script: Sequence[Step]) -> None:
-        """Answer the next request that has no script of its own yet by ``script``."""
+        """Use ``script`` for the next request. Several such scripts are used in their order."""
         self._once.append(script)
 
     async def reach(self, **at_least: int) -> None:
-        """Return when every named count is at least what is given: ``await provider.reach(requests=2)``."""
+        """Wait until every named count is at least the given number: ``await provider.reach(requests=2)``."""
         await self._tally.reach(**at_least)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:

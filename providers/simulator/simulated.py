@@ -23,7 +23,7 @@ _ROLE_AT = 0.3  # the role-only chunk comes at this share of the TTFT
 
 
 class SimulatedProvider:
-    """One server with a persona. The same ``seed`` gives its n-th request the same answer and the same delays."""
+    """One server with a persona. With the same ``seed``, its n-th request gets the same answer and the same delays."""
 
     def __init__(self, persona: Persona, *, seed: int, port: int = 0) -> None:
         self.persona = persona
@@ -70,7 +70,7 @@ class SimulatedProvider:
             if refusal is not None:
                 return refusal
             run = self.persona.draw(self._random(), count_tokens(str(body["input"])))
-            await asyncio.sleep(run.ttft_s / 3)  # one pass over the input, and nothing to decode
+            await asyncio.sleep(run.ttft_s / 3)  # a prefill without decoding
             if run.fate is not Fate.ANSWER:
                 return _overloaded(visit)
             return json_response(embeddings(body["model"], body["input"]))
@@ -81,7 +81,7 @@ class SimulatedProvider:
         return json_response(model_list([CHAT_MODEL, EMBEDDING_MODEL]))
 
     def _refuse(self, visit: Visit, body: Mapping[str, Any], model: str, needed: str) -> web.Response | None:
-        """Return the answer to a request that gets none: a wrong one, or one too many."""
+        """Return the error response to an invalid request, or to one over the rate limit."""
         if not body.get(needed):
             visit.ending = "errors"
             message = f"The body must be a JSON object with {needed!r}."
@@ -103,12 +103,12 @@ class SimulatedProvider:
         )
 
     def _random(self) -> Random:
-        """Return the randomness of the request being answered, its own, whatever else runs."""
+        """Return the random generator of the current request, which does not depend on concurrent ones."""
         return Random(f"{self._seed}/{self.persona.name}/{self.counts.requests}")  # noqa: S311  # a simulation
 
 
 class _Answer:
-    """One chat completion being given, at the pace that was drawn for it."""
+    """One chat completion that is being answered, at its drawn speed."""
 
     def __init__(
         self, persona: Persona, random: Random, visit: Visit, request: web.Request, body: Mapping[str, Any]
@@ -131,7 +131,7 @@ class _Answer:
         self._answering = Answering(f"chatcmpl-{random.getrandbits(64):016x}", body["model"], created=0)
 
     async def give(self) -> web.StreamResponse:
-        """Wait, then answer, or fail as it was drawn."""
+        """Wait, then answer, or fail as drawn."""
         if self._run.fate is Fate.REFUSED:
             await self._sleep_until(self._run.ttft_s * _ROLE_AT)
             return _overloaded(self._visit)
@@ -173,7 +173,7 @@ class _Answer:
         return response
 
     async def _wait_for_first_token(self, response: web.StreamResponse) -> None:
-        """Sleep until the first token is due, with comments on the way if the persona makes any."""
+        """Sleep until the first token is due; send comments meanwhile if the persona does."""
         every_s = self._persona.comment_every_s
         comment_at_s = self._loop.time() - self._started_at_s + (every_s or math.inf)
         while response.prepared and every_s and comment_at_s < self._run.ttft_s:
@@ -183,7 +183,7 @@ class _Answer:
         await self._sleep_until(self._run.ttft_s)
 
     async def _paced(self) -> AsyncIterator[str]:
-        """Yield each token when it is due; the deadlines are absolute, so that lateness does not add up."""
+        """Yield each token when it is due. Deadlines are absolute, so that delays do not add up."""
         due_s = self._run.ttft_s
         for token in self._tokens:
             await self._sleep_until(due_s)
@@ -197,7 +197,7 @@ class _Answer:
         self._visit.ending = "errors"
         if self._request.transport is not None:
             self._request.transport.abort()
-        return web.Response()  # reaches nobody
+        return web.Response()  # cannot be delivered
 
 
 def _overloaded(visit: Visit) -> web.Response:
@@ -207,7 +207,7 @@ def _overloaded(visit: Visit) -> web.Response:
 
 
 def _parse(raw: bytes) -> dict[str, Any]:
-    """Return the body, an empty one for what is no JSON object."""
+    """Return the body, an empty one if it is not a JSON object."""
     try:
         return msgspec.json.decode(raw, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -219,7 +219,7 @@ def _content(message: Any) -> Any:
 
 
 def _limited(tokens: list[str], limit: Any) -> tuple[list[str], str]:
-    """Return as many tokens as the client allows, and the finish reason."""
+    """Return the tokens up to the client's limit, and the finish reason."""
     if isinstance(limit, int) and limit < len(tokens):
         return tokens[: max(1, limit)], "length"
     return tokens, "stop"

@@ -1,4 +1,4 @@
-"""What simulated providers say: coherent English about racing and latency, in tokens, the same for the same random."""
+"""The text of simulated answers: English sentences about racing and latency, in tokens, determined by the seed."""
 
 from collections.abc import Iterator
 from random import Random
@@ -60,11 +60,11 @@ _ADVICE = (
     "A race that is won early leaves the rest of the lap to be enjoyed.",
     "Let the clock judge, not the reputation.",
 )
-_LONGEST_PIECE = 8  # letters; longer words are two tokens
+_LONGEST_PIECE = 8  # characters; longer words are two tokens
 
 
 def speak(random: Random, length: int) -> list[str]:
-    """Return the tokens of an answer of about ``length`` tokens; it ends with a sentence. Joined, they are the text."""
+    """Return about ``length`` tokens, up to the end of a sentence. Joined, they are the text."""
     tokens: list[str] = []
     for sentence in _sentences(random):
         tokens += _tokens(sentence, first=not tokens)
@@ -74,7 +74,7 @@ def speak(random: Random, length: int) -> list[str]:
 
 
 def count_tokens(text: str) -> int:
-    """Return how many tokens a text is for the simulated providers, roughly four characters each."""
+    """Return the number of tokens of a text for the simulated providers, about four characters each."""
     return (len(text) + 3) // 4
 
 

@@ -1,4 +1,4 @@
-"""OpenAI's chat-completions wire format, written by the simulated providers: chunks, events, whole answers, errors."""
+"""Writes OpenAI's chat-completions format for simulated providers: chunks, events, whole answers, errors."""
 
 import math
 import zlib
@@ -11,7 +11,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 class Answering(msgspec.Struct, frozen=True):
-    """What is the same in every chunk of one answer."""
+    """The fields that are the same in every chunk of one answer."""
 
     id: str
     model: str
@@ -23,11 +23,11 @@ class Answering(msgspec.Struct, frozen=True):
         return self._object("chat.completion.chunk", choices=[choice])
 
     def usage_chunk(self, usage: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the chunk without choices that ``stream_options.include_usage`` asks for."""
+        """Return the chunk without choices for ``stream_options.include_usage``."""
         return self._object("chat.completion.chunk", choices=[], usage=usage)
 
     def whole(self, message: Mapping[str, Any], finish_reason: str, usage: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the body of an answer that was not to be streamed."""
+        """Return the body of an answer that is not streamed."""
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}
         return self._object("chat.completion", choices=[choice], usage=usage)
 
@@ -61,7 +61,7 @@ def model_list(models: Sequence[str]) -> dict[str, Any]:
 
 
 def embeddings(model: str, inputs: str | Sequence[Any]) -> dict[str, Any]:
-    """Return the body of an embeddings answer: a unit vector for each input, the same for the same input."""
+    """Return the body of an embeddings answer: a unit vector for each input, determined by the input."""
     several = [inputs] if isinstance(inputs, str) else list(inputs)
     data = [{"object": "embedding", "index": index, "embedding": _vector(text)} for index, text in enumerate(several)]
     tokens = sum(1 + len(str(text)) // 4 for text in several)

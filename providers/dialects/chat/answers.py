@@ -42,7 +42,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
         choices = _lists.decode(answer.pop("choices", _EMPTY_OBJECT))
         deltas = [_with_delta(choice) for choice in choices]
     except msgspec.ValidationError:
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is no chat completion") from None
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a chat completion") from None
     ends = [
         {"index": delta["index"], "delta": _EMPTY_OBJECT, "finish_reason": _finish_reason(choice)}
         for choice, delta in zip(choices, deltas, strict=True)

@@ -176,7 +176,7 @@ async def test_closing_the_client_ends_what_runs(server: Server, caller: Caller)
     await asyncio.sleep(0)
     await soon(caller.aclose())
     for task in (waiting, reading):
-        with pytest.raises(Exception, match="given up"):
+        with pytest.raises(Exception, match="closed by the gateway"):
             await soon(task)
     await soon(first.cut.wait())
     await soon(second.cut.wait())

@@ -39,7 +39,7 @@ def client_error(error: UpstreamError) -> dict[str, Any]:
         (b"<html><head><title>A &amp; B</title></head><body>secret details</body></html>", "a web page: A & B"),
         (b"<!doctype html><h1>Oops</h1>", "a web page: Oops"),
         (b"<!doctype html>", "a web page"),
-        (b"", "answered 500 without saying why"),
+        (b"", "answered 500 without a message"),
         (b"{}", "{}"),
     ],
 )

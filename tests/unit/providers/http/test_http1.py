@@ -237,7 +237,7 @@ async def test_closing_fails_what_runs(line: Line, garage: Garage) -> None:
     response = line.client.send(POST)
     line.client.close()
     line.client.close()
-    with pytest.raises(UpstreamError, match="given up"):
+    with pytest.raises(UpstreamError, match="closed by the gateway"):
         await response.begun()
     await asyncio.sleep(0)
     assert garage.heard == ["gone"]

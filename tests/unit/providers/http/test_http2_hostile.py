@@ -37,10 +37,10 @@ ENDS_THE_CONNECTION = {
     "HEADERS of the connection": (headers(0), PROTOCOL_ERROR),
     "RST_STREAM of the connection": (reset(0, 8), PROTOCOL_ERROR),
     "CONTINUATION of the connection": (frame("CONTINUATION", 0, b""), PROTOCOL_ERROR),
-    "DATA of a stream that nobody opened": (data(3, b"x"), PROTOCOL_ERROR),
-    "HEADERS of a stream that nobody opened": (headers(3), PROTOCOL_ERROR),
-    "RST_STREAM of a stream that nobody opened": (reset(3, 8), PROTOCOL_ERROR),
-    "WINDOW_UPDATE of a stream that nobody opened": (window_update(3, 1), PROTOCOL_ERROR),
+    "DATA of a stream that was never opened": (data(3, b"x"), PROTOCOL_ERROR),
+    "HEADERS of a stream that was never opened": (headers(3), PROTOCOL_ERROR),
+    "RST_STREAM of a stream that was never opened": (reset(3, 8), PROTOCOL_ERROR),
+    "WINDOW_UPDATE of a stream that was never opened": (window_update(3, 1), PROTOCOL_ERROR),
     "HEADERS of a stream of the server's": (headers(2), PROTOCOL_ERROR),
     "DATA of a stream of the server's": (data(2, b"x"), PROTOCOL_ERROR),
     "DATA after the end": (headers(1, end=True) + data(1, b"x"), STREAM_CLOSED),
@@ -55,7 +55,7 @@ ENDS_THE_CONNECTION = {
     # 6.5: settings
     "SETTINGS of a stream": (frame("SETTINGS", 1), PROTOCOL_ERROR),
     "SETTINGS of a wrong size": (frame("SETTINGS", 0, bytes(5)), FRAME_SIZE_ERROR),
-    "SETTINGS that acknowledge and set": (frame("SETTINGS", 0, bytes(6), ACK), FRAME_SIZE_ERROR),
+    "a SETTINGS acknowledgement with settings": (frame("SETTINGS", 0, bytes(6), ACK), FRAME_SIZE_ERROR),
     "a server that enables push": (settings(enable_push=1), PROTOCOL_ERROR),
     "an initial window that is too large": (settings(initial_window_size=2**31), FLOW_CONTROL_ERROR),
     "frames that are too small": (settings(max_frame_size=16_383), PROTOCOL_ERROR),
@@ -75,7 +75,7 @@ ENDS_THE_CONNECTION = {
     "a connection's window that is too large": (window_update(0, LARGEST), FLOW_CONTROL_ERROR),
     "WINDOW_UPDATE of a wrong size": (frame("WINDOW_UPDATE", 0, bytes(5)), FRAME_SIZE_ERROR),
     # 6.10: CONTINUATION
-    "a CONTINUATION of nothing": (frame("CONTINUATION", 1, b"", END_HEADERS), PROTOCOL_ERROR),
+    "a CONTINUATION without an open header block": (frame("CONTINUATION", 1, b"", END_HEADERS), PROTOCOL_ERROR),
     "a CONTINUATION after the end of the head": (headers(1) + frame("CONTINUATION", 1, b""), PROTOCOL_ERROR),
     "another frame in a header block": (frame("HEADERS", 1, b"") + frame("PING", 0, bytes(8)), PROTOCOL_ERROR),
     "DATA in a header block": (headers(1) + frame("HEADERS", 1, b"") + data(1, b"x"), PROTOCOL_ERROR),
@@ -156,7 +156,7 @@ ENDS_THE_EXCHANGE = {
     "a status of letters": (headers(1, [(b":status", b"abc")]), PROTOCOL_ERROR),
     "a status below 100": (headers(1, [(b":status", b"099")]), PROTOCOL_ERROR),
     # 6.9: windows
-    "a window that opens by nothing": (window_update(1, 0), PROTOCOL_ERROR),
+    "a WINDOW_UPDATE of zero bytes": (window_update(1, 0), PROTOCOL_ERROR),
     "a window that is too large": (window_update(1, LARGEST), FLOW_CONTROL_ERROR),
     "more than the window": (headers(1) + data(1, bytes(16_384)) * (FRAMES + 1), FLOW_CONTROL_ERROR),
     "more than the window, slowly": (

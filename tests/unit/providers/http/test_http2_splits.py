@@ -73,10 +73,10 @@ def test_the_script_has_all_kinds_of_ends() -> None:
         (200, b"onetwo", "NoneType None"),
         (200, b"thre", "NoneType None"),
         (0, b"", "UpstreamError the provider reset the stream before the answer (INTERNAL_ERROR)"),
-        (0, b"", "UpstreamError its answer is no HTTP/2 (a header field whose name is none)"),
+        (0, b"", "UpstreamError its answer is not valid HTTP/2 (a header field with an invalid name)"),
         (200, b"x", "NoneType None"),
         (200, b"", "NoneType None"),
-        (0, b"", "Unsent the provider goes away"),
+        (0, b"", "Unsent the provider sent GOAWAY"),
     ]
     assert [(each.kind, each.stream_id) for each in frames if each.kind not in {"HEADERS", "DATA"}] == [
         ("RST_STREAM", 5),

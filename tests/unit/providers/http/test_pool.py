@@ -341,7 +341,7 @@ async def test_closing_ends_all_that_waits_and_runs() -> None:
         await pool.aclose()
         with pytest.raises(UpstreamError, match="closed"):
             await waiting
-        with pytest.raises(UpstreamError, match="given up"):
+        with pytest.raises(UpstreamError, match="closed by the gateway"):
             await running.begun()
         with pytest.raises(UpstreamError, match="closed"):
             await pool.send(POST, TIMEOUT_S)
