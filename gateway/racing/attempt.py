@@ -20,7 +20,7 @@ from gateway.racing.reading import Block
 from gateway.racing.recording import attempt_record, outcome_of
 from gateway.racing.seats import Line
 from gateway.racing.sink import ClientGone
-from gateway.racing.watch import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S, Overtaken, Watch
+from gateway.racing.watch import AUDIT_TOKENS, AUDIT_TOKENS_S, Overtaken, Watch
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.sendings import Sendings
@@ -56,7 +56,6 @@ class Attempt:
         deployment: Deployment,
         start: AttemptStart,
         launched_at: float,
-        watch_s: float | None = None,
     ) -> None:
         self.deployment = deployment
         self.start = start
@@ -72,7 +71,7 @@ class Attempt:
         self._race = race
         self._passage: Passage | None = None  # once there is an answer
         self._turn: asyncio.Future[None] | None = None  # done when the hold is over, one way or the other
-        self._watch = Watch(AUDIT_S if watch_s is None else watch_s)
+        self._watch: Watch | None = None  # once it is WATCHED
 
     async def run(self) -> None:
         """Be the attempt's task: ask, claim, pass on. Never raises but when cancelled."""
@@ -80,7 +79,19 @@ class Attempt:
         race = self._race
         clocks = AttemptClocks(self.deployment.clocks, self.task, race.open_call.services.clock, race.loop)
         try:
-            await self._run(clocks)
+            try:
+                exchange, passage = await self._ask(clocks)
+                if await self._read(exchange, passage, clocks):
+                    await self._end(exchange, passage)
+            except UpstreamError as error:
+                clocks.stop()
+                await self._broke(error.without_frames())
+            except asyncio.CancelledError:
+                expiry = clocks.take_expiry()
+                if expiry is None or self.record is not None:
+                    raise
+                self._drop()
+                await self._broke(expiry)
         except ClientGone:
             race.client_gone(self)
         except Exception as defect:  # noqa: BLE001 - the race raises it, once everybody is stopped
@@ -117,18 +128,19 @@ class Attempt:
         if self._turn is not None and not self._turn.done():
             self._turn.set_result(None)
 
-    def audit(self, *, speed: bool) -> None:
-        """Lose, but be watched: for the first token, then for some more if its ``speed`` is to be learned too."""
+    def audit(self, *, speed: bool, limit_s: float) -> None:
+        """Lose, but be watched: for the first token, then for some more if its ``speed`` is to be learned too.
+
+        The first token has to come within ``limit_s`` of the launch.
+        """
         self._go_to(State.WATCHED)
-        self._watch.tokens = AUDIT_TOKENS if speed else 1
+        self._watch = Watch(AUDIT_TOKENS if speed else 1)
         if self._passage is not None:
             self._passage.drop_kept()
         self.released()
-        if self.token_at() is None:
-            age_s = self._race.open_call.services.clock() - self.measurement.started
-            self._watch.cut_in(max(0.0, self._watch.limit_s - age_s), self.cut, self._race.loop)
-        else:
-            self._watch.cut_in(AUDIT_TOKENS_S, self.cut, self._race.loop)
+        age_s = self._race.open_call.services.clock() - self.measurement.started
+        left_s = max(0.0, limit_s - age_s) if self.token_at() is None else AUDIT_TOKENS_S
+        self._watch.cut_in(left_s, self.cut, self._race.loop)
 
     def end(self, outcome: Outcome) -> None:
         """Fix the attempt's record, unless it is fixed, and let go of the provider."""
@@ -147,44 +159,36 @@ class Attempt:
 
     def _ended(self, _task: asyncio.Task[None]) -> None:
         """Take the end of the task, which may have been cancelled before it began."""
-        self._conclude()
-        self.stand_up()
+        if self.task is not None:
+            self._conclude()
+        if self._line is not None:
+            self.stand_up()
 
     def _conclude(self) -> None:
         """Leave nothing of the attempt but its record."""
-        self.end(Outcome.INTERRUPTED)  # of no effect unless nobody has said how it ended
+        if self.record is None:  # nobody has said how it ended
+            self.end(Outcome.INTERRUPTED)
+        self._drop()
         if self.state is not State.OVER:
             self._go_to(State.OVER)
-        self._watch.stop()
+        if self._watch is not None:
+            self._watch.stop()
         self.task = None
 
     def _drop(self) -> None:
         if self.exchange is not None:
             self.exchange.abort()
 
-    async def _run(self, clocks: AttemptClocks) -> None:
-        try:
-            await self._ask(clocks)
-        except UpstreamError as error:
-            clocks.stop()
-            await self._broke(error.without_frames())
-        except asyncio.CancelledError:
-            expiry = clocks.take_expiry()
-            if expiry is None or self.record is not None:
-                raise
-            self._drop()
-            await self._broke(expiry)
-
-    async def _ask(self, clocks: AttemptClocks) -> None:
+    async def _ask(self, clocks: AttemptClocks) -> tuple[Exchange, Passage]:
+        """Ask, and return what answers."""
         open_call, measurement = self._race.open_call, self.measurement
         call = self._race.call
         exchange = await open_exchange(self.deployment, call, self._sendings)
         self.exchange = exchange
         measurement.headers_at = open_call.services.clock()
         measurement.connect_ms = exchange.connect_ms
-        passage = self._passage = Passage(call, measurement, clocks, exchange.secrets)
-        if await self._read(exchange, passage, clocks):
-            await self._end(exchange, passage)
+        passage = self._passage = Passage(call, measurement, clocks, exchange.secrets, open_call.services.clock)
+        return exchange, passage
 
     async def _read(self, exchange: Exchange, passage: Passage, clocks: AttemptClocks) -> bool:
         """Read events until the answer is whole, or there is no point in it; return whether it came to its end."""
@@ -231,14 +235,14 @@ class Attempt:
 
     async def _stay(self, block: Block, passage: Passage, now: float) -> bool:
         """Go on without having won: keep what came, bid at the first token. Return False when there is no point."""
-        if self.state is not State.WATCHED:
+        if self._watch is None:
             passage.keep(block)
         if not passage.announced and self.token_at() is not None:
             self._announce(passage)
-            if self.state is not State.WATCHED:
+            if self._watch is None:
                 return await self._bid(passage, now)
             self._watch.cut_in(AUDIT_TOKENS_S, self.cut, self._race.loop)
-        if self.state is State.WATCHED and passage.announced and self.measurement.meaningful >= self._watch.tokens:
+        if self._watch is not None and passage.announced and self.measurement.meaningful >= self._watch.tokens:
             self.end(Outcome.SUPERSEDED)
             return False
         return True
@@ -260,12 +264,7 @@ class Attempt:
         forward = await self._race.begin(self, now)
         await passage.begin(self._race.sink, forward, now)
         if forward is not None and self.exchange is not None:
-            self.exchange.offer_to(self._pass_on)
-
-    def _pass_on(self, data: bytes) -> bool:
-        """Forward what only adds text while the task waits for more; the task reads everything else."""
-        assert self._passage is not None
-        return self._passage.pass_on(data, self._race.open_call.services.clock())
+            self.exchange.offer_to(passage.pass_on)
 
     async def _read_held(self, exchange: Exchange, passage: Passage) -> bytes:
         """Read on while held, so that the times of its tokens are right; begin as soon as the hold is over."""

@@ -26,6 +26,8 @@ class State(Enum):
     WATCHED = "watched"  # has lost, and is audited: read until its first token, or some more
     OVER = "over"  # its record is fixed, and its provider dropped
 
+    __hash__ = object.__hash__  # Enum's own is a call into Python for each look into a set
+
 
 ACTIVE = frozenset({State.ASKED, State.HELD, State.EMPTY, State.ANSWERING})  # may answer, or does
 UNAWAITED = frozenset({State.WATCHED, State.DRAINING})  # nobody need wait for their end

@@ -10,7 +10,7 @@ from gateway.racing.attempt import Attempt
 from gateway.racing.attempt_state import ACTIVE, UNAWAITED, State
 from gateway.racing.course import Course
 from gateway.racing.open_call import OpenCall
-from gateway.racing.watch import Overtaken
+from gateway.racing.watch import AUDIT_S, Overtaken
 from gateway.steering.planner import Launch, Plan
 
 
@@ -22,6 +22,7 @@ class Attempts:
         self._model = model
         self._plan = plan
         self._race: Course[Attempt] | None = race
+        self._limits_s: dict[str, float] = {}  # of those that are watched for another time than usual, by their ids
         open_call.asks(model)
         self.all: list[Attempt] = []  # in the order of their launch
 
@@ -50,7 +51,9 @@ class Attempts:
         open_call, deployment = self._open_call, self._model.deployments[launch.deployment]
         now, lines = open_call.services.clock(), open_call.services.seats.lines
         start = open_call.launch(deployment, launch.role, now=now, audited=launch.audited)
-        attempt = Attempt(self._race, deployment, start, now, launch.watch_s)
+        attempt = Attempt(self._race, deployment, start, now)
+        if launch.watch_s is not None:
+            self._limits_s[start.id] = launch.watch_s
         if lines:
             attempt.sit_down(lines.get(launch.deployment))
         self.all.append(attempt)
@@ -82,7 +85,7 @@ class Attempts:
         explores = self._plan.explores
         is_watched = loser.start.audited and loser.state is not State.EMPTY and loser.task is not None
         if is_watched and (explores or loser.token_at() is None):
-            loser.audit(speed=explores)
+            loser.audit(speed=explores, limit_s=self._limits_s.get(loser.start.id, AUDIT_S))
             if loser.task is not None:
                 self._open_call.holds_fleet(loser.task)
         else:

@@ -1,6 +1,6 @@
 """The passage of one answer: read as it comes, kept until the win, then written to the sink."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gateway.calls import AnswerKind, Call
 from gateway.racing.answer_text import AnswerText
@@ -16,9 +16,27 @@ UNCLAIMED_BYTES = 8 * 2**20  # a provider that sends this much before its first 
 class Passage:
     """What came of an answer, and where it goes. ``text`` is kept only where the answer is to be JSON."""
 
-    __slots__ = ("_clocks", "_forward", "_kept", "_kept_bytes", "_last", "_measurement", "announced", "reader", "text")
+    __slots__ = (
+        "_clock",
+        "_clocks",
+        "_forward",
+        "_kept",
+        "_kept_bytes",
+        "_last",
+        "_measurement",
+        "announced",
+        "reader",
+        "text",
+    )
 
-    def __init__(self, call: Call, measurement: Measurement, clocks: AttemptClocks, secrets: Sequence[str]) -> None:
+    def __init__(
+        self,
+        call: Call,
+        measurement: Measurement,
+        clocks: AttemptClocks,
+        secrets: Sequence[str],
+        clock: Callable[[], float],
+    ) -> None:
         self.announced = False  # its first token was told of
         self.text = AnswerText(call.dialect.answers.texts) if call.answer_kind is AnswerKind.JSON else None
         self.reader = AnswerReader(
@@ -31,6 +49,7 @@ class Passage:
         )
         self._measurement = measurement
         self._clocks = clocks
+        self._clock = clock
         self._kept: list[Block] = []
         self._kept_bytes = 0
         self._last: Block | None = None
@@ -90,10 +109,13 @@ class Passage:
             await sink.write(block)
             self._clocks.resume()
 
-    def pass_on(self, data: bytes, now: float) -> bool:
+    def pass_on(self, data: bytes) -> bool:
         """Forward what only adds text, at once; return whether that was so. Everything else is to be read."""
         run = self.reader.plain(data)
-        if run is None or self._forward is None or not self._forward(data):
+        if run is None or self._forward is None:
+            return False
+        now = self._clock()
+        if not self._forward(data):
             return False
         self.reader.take(run, now)
         return True

@@ -98,30 +98,28 @@ class Race:
     async def run(self) -> CallRecord | Unanswered:
         """Run to the end; return the call's record, which the recorder has heard of by then, or why there is none."""
         try:
-            return await self._run()
+            if not self._plan.launches:
+                return Unanswered()
+            try:
+                self._start()
+                await self._over
+            except asyncio.CancelledError:
+                self._abandon(self.open_call.cancelled_as())
+                raise
+            finally:
+                self._grid.close()
+                self._hold.end()
+                self._leave_line()
+                await self._attempts.reap()
         except asyncio.CancelledError:
             self._abandon(self.open_call.cancelled_as())
             raise
+        else:
+            if isinstance(self._ending, Exception):
+                raise self._ending
+            return self.open_call.record or self._ending
         finally:
             self._forget()
-
-    async def _run(self) -> CallRecord | Unanswered:
-        if not self._plan.launches:
-            return Unanswered()
-        try:
-            self._start()
-            await self._over
-        except asyncio.CancelledError:
-            self._abandon(self.open_call.cancelled_as())
-            raise
-        finally:
-            self._grid.close()
-            self._hold.end()
-            self._leave_line()
-            await self._attempts.reap()
-        if isinstance(self._ending, Exception):
-            raise self._ending
-        return self.open_call.record or self._ending
 
     @property
     def phase(self) -> Phase:

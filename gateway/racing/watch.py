@@ -22,11 +22,10 @@ class Overtaken(msgspec.Struct, frozen=True):
 class Watch:
     """The end of watching: so many tokens, or a time."""
 
-    __slots__ = ("limit_s", "timer", "tokens")
+    __slots__ = ("timer", "tokens")
 
-    def __init__(self, limit_s: float) -> None:
-        self.limit_s = limit_s  # for its first token, since its launch
-        self.tokens = 1
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
         self.timer: asyncio.TimerHandle | None = None
 
     def cut_in(self, seconds: float, cut: Callable[[Outcome], None], loop: asyncio.AbstractEventLoop) -> None:

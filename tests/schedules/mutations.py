@@ -142,7 +142,7 @@ def the_beginning_of_an_answer_is_lost(patch: pytest.MonkeyPatch) -> None:
 
 def events_are_sent_twice(patch: pytest.MonkeyPatch) -> None:
     original = Passage.pass_on
-    patch.setattr(Passage, "pass_on", lambda self, data, now: original(self, data, now) and False)
+    patch.setattr(Passage, "pass_on", lambda self, data: original(self, data) and False)
 
 
 def an_answer_that_breaks_off_ends_well(patch: pytest.MonkeyPatch) -> None:
