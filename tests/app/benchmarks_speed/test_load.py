@@ -148,7 +148,7 @@ async def test_a_relay_passes_everything_on_in_order_and_the_end_as_well(mock: M
 
 def test_a_ticking_clock_tells_the_same_time_for_the_same_readings() -> None:
     code = (
-        "from benchmarks import ticking; ticking.install(); import time; "
+        "from benchmarks.micro import ticking; ticking.install(); import time; "
         "print([round(time.monotonic(), 5), round(time.perf_counter(), 5), time.monotonic_ns()])"
     )
 
