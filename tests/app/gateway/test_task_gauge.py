@@ -21,7 +21,7 @@ async def reaches(running: RunningGateway, number: float) -> bool:
 
 async def test_each_task_of_the_loop_is_counted_until_it_ends(serve: Serve) -> None:
     async with serve() as running:
-        while (before := await tasks_told(running)) != await tasks_told(running):
+        while (before := await tasks_told(running)) != await tasks_told(running):  # noqa: ASYNC110 - likewise
             await asyncio.sleep(0)
         more = [asyncio.create_task(asyncio.Event().wait()) for _ in range(30)]
         assert await reaches(running, before + 30)
