@@ -16,7 +16,7 @@ from typing import Literal, cast
 import msgspec
 
 SHARED_CELLS = 262_144  # 2 MiB, 13,000 histograms: series come from the configuration, never from clients
-_NOWHERE = SHARED_CELLS - 64  # what does not fit is counted here, and never read
+NOWHERE = SHARED_CELLS - 64  # what does not fit is counted here, and never read
 
 
 class Family(msgspec.Struct, frozen=True):
@@ -87,8 +87,8 @@ class Series:
         place = Place(family.name, values, self._used)
         if self._folder is None:
             cast("list[float]", self.cells).extend([0.0] * family.width)
-        elif self._used + family.width > _NOWHERE:
-            return Place(family.name, values, _NOWHERE)
+        elif self._used + family.width > NOWHERE:
+            return Place(family.name, values, NOWHERE)
         else:
             os.write(self._index, _ENCODER.encode(place) + b"\n")
         self._used += family.width

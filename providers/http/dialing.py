@@ -24,7 +24,7 @@ from providers.shortage import is_shortage, out_of_descriptors
 Versions = Literal["auto", "1.1", "2"]
 
 _DNS_CACHE_S = 30.0
-_NEXT_ADDRESS_S = 0.25  # RFC 8305: after this, the next address is tried in parallel
+NEXT_ADDRESS_S = 0.25  # RFC 8305: after this, the next address is tried in parallel
 _OFFERED = {"auto": ["h2", "http/1.1"], "1.1": ["http/1.1"], "2": ["h2"]}
 
 
@@ -147,7 +147,7 @@ class Dialer:
             )
         else:
             connected = await aiohappyeyeballs.start_connection(
-                addresses, happy_eyeballs_delay=_NEXT_ADDRESS_S, interleave=1, loop=loop
+                addresses, happy_eyeballs_delay=NEXT_ADDRESS_S, interleave=1, loop=loop
             )
             try:
                 transport, _ = await loop.create_connection(factory, sock=connected, ssl=secure, server_hostname=name)

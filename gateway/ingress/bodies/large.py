@@ -26,7 +26,7 @@ _DECODED = frozenset(
     {"fastest_response", "model", "models", "provider", "race", "route", "transforms"}  # of any dialect
 ).union(*(dialect.requests.decoded for dialect in DIALECTS.values()))
 _SLICE_BYTES = 2**20
-_STRUCTURE_BYTES = 2**18  # of JSON at a time of which the strings are taken out
+STRUCTURE_BYTES = 2**18  # of JSON at a time of which the strings are taken out
 _INSIDE = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'  # of a string; nothing is tried twice
 _QUOTE = ord('"')
 _STRING = re.compile(rb'"%b"' % _INSIDE, re.DOTALL)
@@ -73,7 +73,7 @@ def values_outside_strings(body: bytes) -> Steps[int]:
     at = values = 0
     inside = False  # a string, at ``at``
     while at < size and values <= MOST_VALUES:
-        end = min(size, at + _STRUCTURE_BYTES)
+        end = min(size, at + STRUCTURE_BYTES)
         if inside:
             rest = _REST_OF_STRING.match(body, at, end)
             after = end if rest is None else rest.end()

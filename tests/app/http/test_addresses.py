@@ -81,7 +81,7 @@ async def test_a_dead_address_is_passed_over(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_an_address_that_says_nothing_is_passed_over(monkeypatch: pytest.MonkeyPatch, trust: Trust) -> None:
-    monkeypatch.setattr(dialing, "_NEXT_ADDRESS_S", 0.01)
+    monkeypatch.setattr(dialing, "NEXT_ADDRESS_S", 0.01)
     trust.server.set_alpn_protocols(["http/1.1"])
     with silent_port() as port:
         async with Server(Http1Line, trust.server).listening() as server:

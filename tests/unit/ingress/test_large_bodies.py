@@ -85,7 +85,7 @@ async def test_too_many_values_are_refused_before_they_are_decoded(monkeypatch: 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 64])
 def test_values_are_told_from_strings_wherever_a_slice_ends(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "_STRUCTURE_BYTES", size)
+    monkeypatch.setattr(large, "STRUCTURE_BYTES", size)
     chance = random.Random(size)
     pieces = ["[", "]", "{", "}", ",", ":", " ", "1", r'"a[,"', r'"\\"', r'"\",["', r'"\\\",{"', '""', r'"\u005b[\n,"']
     for _ in range(500):

@@ -191,7 +191,7 @@ async def test_what_does_not_fit_is_not_counted_and_disturbs_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(MULTIPROCESS_FOLDER, str(tmp_path))
-    monkeypatch.setattr(series, "_NOWHERE", 100)
+    monkeypatch.setattr(series, "NOWHERE", 100)
     metrics = knowing("a", "b", "c", "d", "e", "f")
     for model in "abcdef":
         for _ in range(2):
