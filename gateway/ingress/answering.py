@@ -145,7 +145,10 @@ class _Answer:
 
     def _forget(self, call: Call) -> None:
         """Let go of the prompt, in every form in which it was to be sent."""
-        for fields in (self._asked.fields, call.fields, *call.wordings.values()):
+        forget_prompt(self._asked.fields)
+        if call.fields is not self._asked.fields:
+            forget_prompt(call.fields)
+        for fields in call.wordings.values():
             forget_prompt(fields)
 
     async def _keep(self, answer: bytes, deployment: str) -> None:

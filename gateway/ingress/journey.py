@@ -49,6 +49,7 @@ class Journey:
         self._succession = Succession(
             fleet, model, preferences.models[1:], partial(enter, fleet=fleet), may_fall_back=may_fall_back
         )
+        self.entry: Entry = self._succession.entry  # the model whose turn it is
         self.told = self._succession.told  # headers for the client besides those of the answer
         self.open_call = OpenCall(
             services or context.services,
@@ -56,11 +57,6 @@ class Journey:
             fleet=fleet,
             cancelled_as=partial(context.cancelled_as, request),
         )
-
-    @property
-    def entry(self) -> Entry:
-        """The model whose turn it is."""
-        return self._succession.entry
 
     @property
     def call(self) -> Call:
@@ -79,6 +75,7 @@ class Journey:
             out = self._context.steering.not_asked(entry.names, {*ending.full, *ending.asked})
             error = total_failure(entry.model, entry.plan, ending, out)
             if self._succession.goes_on(error):
+                self.entry = self._succession.entry
                 self.open_call.goes_on(self.entry.call)
                 continue
             error.headers.update({"x-holeshot-call-id": self.call.id, **self.told})

@@ -1,11 +1,11 @@
 """One attempt: a single upstream request, from its launch to its record.
 
-An attempt is one task. It opens the exchange, keeps what arrives until the first meaningful delta, bids for the win,
-and if it gets it passes the rest to the sink itself. It is the only one to touch its exchange, except that being
-cut aborts it. ``attempt_state`` has its states, ``course`` what it may ask of its race.
+An attempt is one task. It opens the exchange, keeps what arrives until the first meaningful delta, bids for the win, and
+if it gets it passes the rest to the sink. Nobody else touches its exchange, but being cut aborts it. ``attempt_state`` has its states, ``course`` what it may ask of its race.
 """
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from gateway.calls import AttemptRecord, AttemptStart, Outcome, WinOn
 from gateway.fleet import Deployment
@@ -18,12 +18,14 @@ from gateway.racing.measurement import Measurement
 from gateway.racing.passage import Passage
 from gateway.racing.reading import Block
 from gateway.racing.recording import attempt_record, outcome_of
-from gateway.racing.seats import Line
 from gateway.racing.sink import ClientGone
 from gateway.racing.watch import AUDIT_TOKENS, AUDIT_TOKENS_S, Overtaken, Watch
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.sendings import Sendings
+
+if TYPE_CHECKING:
+    from gateway.racing.seats import Seat
 
 _ENDS = frozenset({ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT})
 
@@ -32,23 +34,9 @@ class Attempt:
     """An upstream request under way, seen by its race as something that may claim, fail or be cut."""
 
     __slots__ = (
-        "__weakref__",
-        "_line",
-        "_passage",
-        "_race",
-        "_sendings",
-        "_turn",
-        "_watch",
-        "deployment",
-        "exchange",
-        "failed_at",
-        "measurement",
-        "overtaken",
-        "record",
-        "start",
-        "state",
-        "task",
-    )
+        "__weakref__", "_passage", "_race", "_sendings", "_turn", "_watch", "deployment", "exchange", "failed_at",
+        "measurement", "overtaken", "record", "seat", "start", "state", "task",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -66,7 +54,7 @@ class Attempt:
         self.measurement = Measurement(launched_at)
         self.overtaken: Overtaken | None = None
         self.exchange: Exchange | None = None
-        self._line: Line | None = None  # in which it has a seat
+        self.seat: Seat | None = None  # where there is a limit, until its task has ended: its provider may be at work
         self._sendings = Sendings()
         self._race = race
         self._passage: Passage | None = None  # once there is an answer
@@ -105,18 +93,6 @@ class Attempt:
         self.task = task
         task.add_done_callback(self._ended)
 
-    def sit_down(self, line: Line | None) -> None:
-        """Take a seat where there is a limit, until the task has ended: the provider may be at work on it so long."""
-        self._line = line
-        if line is not None:
-            line.take()
-
-    def stand_up(self) -> None:
-        """Give the seat back, once."""
-        line, self._line = self._line, None
-        if line is not None:
-            line.give_back()
-
     def cut(self, outcome: Outcome) -> None:
         """Stop as ``outcome``. The provider sees it at once; the task, cancelled, ends on its own."""
         self.end(outcome)
@@ -129,10 +105,7 @@ class Attempt:
             self._turn.set_result(None)
 
     def audit(self, *, speed: bool, limit_s: float) -> None:
-        """Lose, but be watched: for the first token, then for some more if its ``speed`` is to be learned too.
-
-        The first token has to come within ``limit_s`` of the launch.
-        """
+        """Lose, but be watched: for a first token until the age ``limit_s``, then for some more to learn its ``speed``."""
         self._go_to(State.WATCHED)
         self._watch = Watch(AUDIT_TOKENS if speed else 1)
         if self._passage is not None:
@@ -161,8 +134,8 @@ class Attempt:
         """Take the end of the task, which may have been cancelled before it began."""
         if self.task is not None:
             self._conclude()
-        if self._line is not None:
-            self.stand_up()
+        if self.seat is not None:
+            self.seat.give_back()
 
     def _conclude(self) -> None:
         """Leave nothing of the attempt but its record."""
@@ -181,13 +154,10 @@ class Attempt:
 
     async def _ask(self, clocks: AttemptClocks) -> tuple[Exchange, Passage]:
         """Ask, and return what answers."""
-        open_call, measurement = self._race.open_call, self.measurement
-        call = self._race.call
-        exchange = await open_exchange(self.deployment, call, self._sendings)
-        self.exchange = exchange
-        measurement.headers_at = open_call.services.clock()
-        measurement.connect_ms = exchange.connect_ms
-        passage = self._passage = Passage(call, measurement, clocks, exchange.secrets, open_call.services.clock)
+        clock, call, measurement = self._race.open_call.services.clock, self._race.call, self.measurement
+        exchange = self.exchange = await open_exchange(self.deployment, call, self._sendings)
+        measurement.headers_at, measurement.connect_ms = clock(), exchange.connect_ms
+        passage = self._passage = Passage(call, measurement, clocks, exchange.secrets, clock)
         return exchange, passage
 
     async def _read(self, exchange: Exchange, passage: Passage, clocks: AttemptClocks) -> bool:
@@ -289,7 +259,9 @@ class Attempt:
         """Take what ended the stream early: after the finish reason, the answer is whole all the same."""
         passage = self._passage
         if self.state is State.ANSWERING and passage is not None and error.kind in _ENDS:
-            await self._conclude_answer(passage)
+            if self.exchange is not None and self.exchange.finishing:  # a translation has held the finish reason back
+                now = self._race.open_call.services.clock()
+                await passage.write(passage.read(self.exchange.conclude(), now), self._race.sink, now)
             if passage.reader.finished:
                 await self._won(passage)
                 return
@@ -297,16 +269,10 @@ class Attempt:
         self._fix(outcome_of(error), error)
         await self._race.failed(self, error)
 
-    async def _conclude_answer(self, passage: Passage) -> None:
-        """Write the end of an answer whose finish reason a translation has held back."""
-        if self.exchange is not None and self.exchange.finishing:
-            now = self._race.open_call.services.clock()
-            await passage.write(passage.read(self.exchange.conclude(), now), self._race.sink, now)
-
     async def _won(self, passage: Passage) -> None:
         self._fix(Outcome.WON)
-        if self.exchange is not None and self.exchange.ended:
-            self.stand_up()  # the provider is done, however slowly the client reads
+        if self.seat is not None and self.exchange is not None and self.exchange.ended:
+            self.seat.give_back()  # the provider is done, however slowly the client reads
         await self._race.complete(passage.take_last(self._race.call))
 
     def _fix(self, outcome: Outcome, error: UpstreamError | None = None) -> None:

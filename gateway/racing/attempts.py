@@ -1,7 +1,7 @@
 """The attempts of one race: launched, cut, watched and awaited."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from gateway.calls import Outcome
 from gateway.errors import ApiError, ClientDisconnected
@@ -10,6 +10,7 @@ from gateway.racing.attempt import Attempt
 from gateway.racing.attempt_state import ACTIVE, UNAWAITED, State
 from gateway.racing.course import Course
 from gateway.racing.open_call import OpenCall
+from gateway.racing.seats import Seat
 from gateway.racing.watch import AUDIT_S, Overtaken
 from gateway.steering.planner import Launch, Plan
 
@@ -45,31 +46,21 @@ class Attempts:
         age_s = self._open_call.services.clock() - self._open_call.call.received_at
         return len(self.all) > 1 and age_s >= self._model.deployments[name].clocks.ttft_s
 
-    def prepare(self, launch: Launch) -> Attempt:
-        """Return a new attempt, which has its seat, and is not asked yet."""
-        assert self._race is not None
-        open_call, deployment = self._open_call, self._model.deployments[launch.deployment]
-        now, lines = open_call.services.clock(), open_call.services.seats.lines
-        start = open_call.launch(deployment, launch.role, now=now, audited=launch.audited)
-        attempt = Attempt(self._race, deployment, start, now)
-        if launch.watch_s is not None:
-            self._limits_s[start.id] = launch.watch_s
-        if lines:
-            attempt.sit_down(lines.get(launch.deployment))
-        self.all.append(attempt)
-        return attempt
+    def begin(self, launches: Iterable[Launch]) -> bool:
+        """Tell of the call, and ask the first: the primary, and who starts beside it. Return whether there is any.
 
-    def begin(self, first: Sequence[Attempt], loop: asyncio.AbstractEventLoop) -> None:
-        """Tell of the call, and ask the first: the primary, and who starts beside it."""
-        self._open_call.begin([attempt.start for attempt in first])
+        Each has its seat before the next launch is asked for.
+        """
+        first = [self._prepare(launch) for launch in launches]
+        if first:
+            self._open_call.begin([attempt.start for attempt in first])
         for attempt in first:
-            self.ask(attempt, loop)
+            self._ask(attempt)
+        return bool(first)
 
-    def ask(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> None:
-        """Start the task of an attempt."""
-        services = self._open_call.services
-        services.recorder.attempt_started(self._open_call.call.model, attempt.start)
-        attempt.started(services.tasks.start(attempt.run(), attempt.deployment.name, loop))
+    def launch(self, launch: Launch) -> None:
+        """Ask one more."""
+        self._ask(self._prepare(launch))
 
     def overtaken(self, winner: Attempt, now: float) -> list[Attempt]:
         """Let go of everybody but the ``winner``, at the instant of its claim; return them."""
@@ -103,11 +94,15 @@ class Attempts:
 
     async def reap(self) -> None:
         """Await every task but those nobody need wait for: of watched losers, and of a winner that drains."""
-        awaited = [attempt for attempt in self.all if attempt.state not in UNAWAITED]
-        for attempt in awaited:
+        running: list[asyncio.Task[None]] = []
+        for attempt in self.all:
+            if attempt.state in UNAWAITED:
+                continue
             if attempt.task is None:  # it has ended, or a defect kept it from being started
-                attempt.stand_up()
-        running = [attempt.task for attempt in awaited if attempt.task is not None and not attempt.task.done()]
+                if attempt.seat is not None:
+                    attempt.seat.give_back()
+            elif not attempt.task.done():
+                running.append(attempt.task)
         if running:
             await asyncio.wait(running)
 
@@ -115,6 +110,26 @@ class Attempts:
         """Let go of all; one that is watched is kept by its task."""
         self.all.clear()
         self._race = None
+
+    def _prepare(self, launch: Launch) -> Attempt:
+        assert self._race is not None
+        open_call, deployment = self._open_call, self._model.deployments[launch.deployment]
+        now, lines = open_call.services.clock(), open_call.services.seats.lines
+        start = open_call.launch(deployment, launch.role, now=now, audited=launch.audited)
+        attempt = Attempt(self._race, deployment, start, now)
+        if launch.watch_s is not None:
+            self._limits_s[start.id] = launch.watch_s
+        if lines and (line := lines.get(launch.deployment)) is not None:
+            attempt.seat = Seat(line)
+        self.all.append(attempt)
+        return attempt
+
+    def _ask(self, attempt: Attempt) -> None:
+        """Start the task of an attempt."""
+        assert self._race is not None
+        services, loop = self._open_call.services, self._race.loop
+        services.recorder.attempt_started(self._open_call.call.model, attempt.start)
+        attempt.started(services.tasks.start(attempt.run(), attempt.deployment.name, loop))
 
     def _expected_s(self, loser: Attempt, now: float) -> float | None:
         """Return when the first token of the call's primary was to be expected; None in exploring races."""

@@ -49,6 +49,11 @@ class Hold(Generic[_A]):
         self._deadline_at = deadline_at
         self._timer: Timer | None = None
 
+    @property
+    def possible(self) -> bool:
+        """Whether any attempt is worth holding."""
+        return bool(self._decode_s)
+
     def begin(self, attempt: _A, others: Iterable[_A]) -> bool:
         """Hold ``attempt`` if one of ``others`` may be worth waiting for; return whether it is held."""
         if not self._decode_s or self._release is None:

@@ -1,9 +1,8 @@
-"""A race: the running of a plan until one attempt has answered.
+"""A race: the running of a plan until one attempt has answered; ``race_phase`` has its phases.
 
-Whatever ends the race (an answer, a failure, a client that hangs up, a defect) leaves no task, no connection in use and
-no timer behind; only an audited loser is watched a little longer. The race itself never waits for anything but its own
-end: launches are timers, and a failing or claiming attempt calls it directly. So does a seat that becomes free, where
-everybody who may be asked has as many attempts in flight as ``max_in_flight`` allows.
+Whatever ends it (an answer, a failure, a client that hangs up, a defect) leaves no task, no connection in use and no
+timer behind; only an audited loser is watched a little longer. A race waits for nothing but its own end: launches are
+timers, attempts call it as they claim or fail, and so does a seat under ``max_in_flight`` that becomes free.
 """
 
 import asyncio
@@ -39,25 +38,6 @@ class Race:
     ``max_in_flight``.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_attempts",
-        "_claim",
-        "_empty",
-        "_ending",
-        "_failures",
-        "_grid",
-        "_hold",
-        "_over",
-        "_plan",
-        "_wait",
-        "call",
-        "loop",
-        "open_call",
-        "sink",
-        "winner",
-    )
-
     def __init__(
         self,
         open_call: OpenCall,
@@ -76,11 +56,12 @@ class Race:
         services, call = open_call.services, self.call
         self._plan = plan
         self._over: asyncio.Future[None] = self.loop.create_future()
+        self._attempts = Attempts(open_call, model, plan, self)
         self._grid = Grid(
             plan,
             clock=services.clock,
             permit=permit,
-            go=self._launch,
+            go=self._attempts.launch,
             in_need=self._replace,
             lines=services.seats.lines,
             full=full,
@@ -89,7 +70,6 @@ class Race:
         self._wait: Wait | None = None  # for a seat; made when first needed
         deadline_at = None if call.deadline_ms is None else call.received_at + call.deadline_ms / 1000
         self._hold = Hold(plan.decode_s, self.release, self.loop, clock=services.clock, deadline_at=deadline_at)
-        self._attempts = Attempts(open_call, model, plan, self)
         self._empty: dict[Attempt, asyncio.Future[None]] = {}  # win only when nobody else runs
         self._failures: list[tuple[str, UpstreamError]] = []
         self._ending: Unanswered | Exception = Unanswered()  # unless the call is recorded
@@ -107,9 +87,8 @@ class Race:
                 self._abandon(self.open_call.cancelled_as())
                 raise
             finally:
-                self._grid.close()
                 self._hold.end()
-                self._leave_line()
+                self._launch_nobody()
                 await self._attempts.reap()
         except asyncio.CancelledError:
             self._abandon(self.open_call.cancelled_as())
@@ -139,9 +118,8 @@ class Race:
         phase = self.phase
         if phase is Phase.ANSWERING or phase is Phase.OVER:
             return Bid.LOST
-        if phase is Phase.RUNNING and self._hold.begin(attempt, self._attempts.others(attempt)):
-            self._grid.close()  # no launches while holding
-            self._leave_line()
+        if phase is Phase.RUNNING and self._hold.possible and self._hold.begin(attempt, self._attempts.others(attempt)):
+            self._launch_nobody()
             return Bid.HELD
         if phase is Phase.HOLDING and attempt is not self._hold.leader and not self._hold.overtakes(attempt):
             self._attempts.let_go(attempt)
@@ -163,7 +141,7 @@ class Race:
     def _is_last(self, attempt: Attempt) -> bool:
         """Tell whether nobody else reads the prompt any more, once ``attempt`` has begun to be streamed."""
         is_own_dialect = attempt.deployment.spoken_to(self.call.dialect) is self.call.dialect
-        return is_own_dialect and not self._attempts.watched
+        return is_own_dialect and (len(self._attempts.all) == 1 or not self._attempts.watched)
 
     async def alone(self, attempt: Attempt) -> None:
         """Wait until nobody but such empty answers as ``attempt``'s is left running."""
@@ -212,33 +190,25 @@ class Race:
         attempt.end(Outcome.INTERRUPTED)
         if self.phase is Phase.OVER:
             structlog.get_logger().error("audit.crashed", call=self.call.id, exc_info=defect)
-            return
-        self._crash(defect)
+        else:
+            self._crash(defect)
 
     def _crash(self, defect: Exception) -> None:
-        if not isinstance(self._ending, Exception):
-            self._ending = defect
+        self._ending = self._ending if isinstance(self._ending, Exception) else defect
         self._abandon(InternalError)
         self._finish()
 
     def _start(self) -> None:
         self._claim.planned_at = self.open_call.services.clock()
-        now = [self._attempts.prepare(launch) for launch in self._grid.open()]
-        if now:
-            self._attempts.begin(now, self.loop)
-        elif not self._line_up():
+        if not self._attempts.begin(self._grid.open()) and not self._line_up():
             self._fail()
-
-    def _launch(self, launch: Launch) -> None:
-        self._attempts.ask(self._attempts.prepare(launch), self.loop)
 
     def _launch_next(self, name: str) -> None:
         """Launch ``name`` as the first attempt, or in place of one that failed."""
         if self._attempts.all:
-            self._launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
+            self._attempts.launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
         else:
-            primary = Launch(name, 0.0, Role.PRIMARY, self._plan.launches[0].audited)
-            self._attempts.begin([self._attempts.prepare(primary)], self.loop)
+            self._attempts.begin([Launch(name, 0.0, Role.PRIMARY, self._plan.launches[0].audited)])
 
     def _line_up(self) -> bool:
         """Wait for the first seat of whoever may still be asked; return whether somebody is asked, or waited for."""
@@ -251,8 +221,7 @@ class Race:
         return bool(self._attempts.active) or self._wait.start_clock() or self._take_last_resort()
 
     def _take_last_resort(self) -> bool:
-        name = self._grid.next(last_resort=True)
-        if name is not None:
+        if (name := self._grid.next(last_resort=True)) is not None:
             self._launch_next(name)
         return name is not None
 
@@ -282,29 +251,30 @@ class Race:
             return self._line_up()
         if self._attempts.is_late(name):
             return False
-        self._launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
+        self._launch_next(name)
         return True
 
     def _win(self, attempt: Attempt, now: float) -> None:
         self.winner = attempt
         self._claim.claimed_at = now
         self._hold.end()
-        self._grid.close()
-        self._leave_line()
+        self._launch_nobody()
         for loser in self._attempts.overtaken(attempt, now):
             self._grid.add(loser.deployment.name)  # well, and the last resort if a gathered answer breaks off
 
-    def _finish(self) -> None:
-        self._leave_line()
-        if not self._over.done():
-            self._over.set_result(None)
-
-    def _leave_line(self) -> None:
+    def _launch_nobody(self) -> None:
+        """Cancel pending launches, and wait for no seat."""
+        self._grid.close()
         if self._wait is not None:
             self._wait.leave()
 
+    def _finish(self) -> None:
+        self._launch_nobody()
+        if not self._over.done():
+            self._over.set_result(None)
+
     def _forget(self) -> None:
-        """Undo the circles of references, so that a call's memory is free at its end and not at the next collection."""
+        """Break the reference cycles, so that a call's memory is free at its end and not at the next collection."""
         self._empty.clear()
         self._failures.clear()
         self._ending = Unanswered()  # an exception's frames know this race

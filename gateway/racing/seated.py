@@ -2,12 +2,9 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 from gateway.racing.open_call import OpenCall
-
-if TYPE_CHECKING:
-    from gateway.racing.seats import Line
+from gateway.racing.seats import Seat
 
 
 class Seated:
@@ -16,7 +13,7 @@ class Seated:
     def __init__(self, open_call: OpenCall) -> None:
         self._open_call = open_call
         self._under_way: str | None = None  # the deployment that is being asked
-        self._line: Line | None = None  # in which the attempt has a seat
+        self._seat: Seat | None = None  # the attempt's
 
     async def sit_down(self, names: Sequence[str], tripped: Collection[str]) -> str | None:
         """Return the first of ``names`` that has room, or is the first to have it in time; its seat is taken.
@@ -45,9 +42,9 @@ class Seated:
         name, self._under_way = self._under_way, None
         if name is not None:
             self._open_call.services.tasks.left(name)
-        line, self._line = self._line, None
-        if line is not None:
-            line.give_back()
+        seat, self._seat = self._seat, None
+        if seat is not None:
+            seat.give_back()
 
     async def _turn(self, names: Sequence[str]) -> str | None:
         """Wait until one of ``names``, which are all full, has a seat; return it, None if that takes too long."""
@@ -75,6 +72,5 @@ class Seated:
         return line is None or line.has_room
 
     def _take(self, name: str) -> None:
-        self._line = self._open_call.services.seats.lines.get(name)
-        if self._line is not None:
-            self._line.take()
+        line = self._open_call.services.seats.lines.get(name)
+        self._seat = None if line is None else Seat(line)

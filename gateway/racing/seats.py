@@ -55,6 +55,22 @@ class Line:
             next(iter(self.waiting)).called(self.name)  # which leaves all lines, and takes the seat
 
 
+class Seat:
+    """A seat that is taken, and given back once."""
+
+    __slots__ = ("_line",)
+
+    def __init__(self, line: Line) -> None:
+        self._line: Line | None = line
+        line.take()
+
+    def give_back(self) -> None:
+        """Give it back, unless that was done."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.give_back()
+
+
 class Seats:
     """The lines of all deployments with a limit, in this process. ``lines`` is empty where there are none."""
 

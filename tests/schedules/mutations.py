@@ -19,7 +19,7 @@ from gateway.racing.measurement import Measurement
 from gateway.racing.open_call import OpenCall
 from gateway.racing.passage import Passage
 from gateway.racing.race import Race
-from gateway.racing.seats import Line
+from gateway.racing.seats import Line, Seat
 from gateway.racing.tasks import AttemptTasks
 from gateway.steering.budget import Budget
 from gateway.steering.learning import Learning
@@ -100,17 +100,17 @@ def a_hold_is_never_released(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_seat_is_not_given_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Attempt, "stand_up", lambda self: None)
+    patch.setattr(Seat, "give_back", lambda self: None)
 
 
 def a_seat_is_given_back_too_soon(patch: pytest.MonkeyPatch) -> None:
-    original = Attempt.sit_down
+    original = Seat.__init__
 
-    def sit_down(self: Attempt, line: Line | None) -> None:
+    def taken(self: Seat, line: Line) -> None:
         original(self, line)
-        self.stand_up()
+        self.give_back()
 
-    patch.setattr(Attempt, "sit_down", sit_down)
+    patch.setattr(Seat, "__init__", taken)
 
 
 def nobody_asks_for_a_permit(patch: pytest.MonkeyPatch) -> None:
