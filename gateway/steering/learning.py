@@ -96,8 +96,9 @@ class Learning:
         deployment, launched, now_s = start.deployment, self._launched.get(start.id), self._clock()
         health, kind = self.health_of(deployment), kind_of(prompt_class)
         size = size_of(start.asked_tokens, size_class(prompt_class))
-        estimate = self._snapshots.of(model, prompt_class, start.asked_tokens).of(deployment)
+        estimate = self._snapshots.at(model, kind, size).of(deployment)
         sizing = self._snapshots.sizing(model, kind, deployment)
+        counts = of_token(start, prompt_class, ttft_s)
         reference_s = ttft_s / sizing.factor(size)
         unix_s = self._unix_clock() if launched is None else launched.unix_s
         late = not health.tripped and ttft_s > PROBE_FACTOR * estimate.well_q95_s
@@ -116,8 +117,8 @@ class Learning:
                 self._believe(deployment)
             if prompt_class < UNCOUNTED_CLASSES_FROM:
                 # Also of one that is broken: what is slow for hours is its new usual.
-                self._count(model, {event(deployment, kind, self._epoch(model, deployment), reference_s): 1.0}, unix_s)
-        self._count(model, of_token(start, prompt_class, ttft_s), unix_s)
+                counts[event(deployment, kind, self._epoch(model, deployment), reference_s)] = 1.0
+        self._count(model, counts, unix_s)
         if launched is not None:
             health.answered(prompt_class, launched.in_flight, ttft_s, now_s)
 
@@ -195,16 +196,16 @@ class Learning:
         """
         deployment, kind, now_s = loser.deployment, kind_of(prompt_class), self._clock()
         health, age_s = self.health_of(deployment), (loser.censored_at_ms or 0.0) / 1000
+        size = size_of(loser.asked_tokens, size_class(prompt_class))
         is_lost = loser.outcome is Outcome.LOST
         if health.tripped:
-            estimate = self._snapshots.of(model, prompt_class, loser.asked_tokens).of(deployment)
+            estimate = self._snapshots.at(model, kind, size).of(deployment)
             if is_lost and health.cut(age_s, estimate.well_q95_s, now_s):
                 self._strikes.struck(deployment, loser.provider, opened=True)
             return
         unix_s = self._unix_clock() if launched is None else launched.unix_s
         if prompt_class >= UNCOUNTED_CLASSES_FROM or unix_s < self._recovered_at_s.get(deployment, 0.0):
             return  # it began during a fault that is over
-        size = size_of(loser.asked_tokens, size_class(prompt_class))
         reference_s = age_s / self._snapshots.sizing(model, kind, deployment).factor(size)
         field = cut(
             deployment, kind, self._epoch(model, deployment) if launched is None else launched.epoch, reference_s
@@ -212,7 +213,7 @@ class Learning:
         self._doubt(model, deployment, field, unix_s)
         if not is_lost:
             return
-        estimate = self._snapshots.of(model, prompt_class, loser.asked_tokens).of(deployment)
+        estimate = self._snapshots.at(model, kind, size).of(deployment)
         if loser.role is Role.PRIMARY and age_s >= estimate.q95_s:
             self._strike(model, loser, "hangs")
         elif self._is_silent(deployment, estimate, reference_s):

@@ -42,6 +42,10 @@ class Snapshots:
 
     def of(self, model: str, prompt_class: int, prompt_tokens: int | None = None) -> Standings:
         """Return standings for such a prompt, at most a second old where there is time for that."""
+        return self.at(model, kind_of(prompt_class), size_of(prompt_tokens, size_class(prompt_class)))
+
+    def at(self, model: str, kind: int, size: int) -> Standings:
+        """Return the same for a kind of call and a size of prompt."""
         known = self._models.get(model)
         now_s = self._clock()
         if known is None or (
@@ -49,7 +53,7 @@ class Snapshots:
         ):
             known = self._look(model, now_s)
         known.asked_at_s = now_s
-        return known.standings(kind_of(prompt_class), size_of(prompt_tokens, size_class(prompt_class)))
+        return known.standings(kind, size)
 
     def fresh(self, model: str, prompt_class: int) -> Standings:
         """Return standings made of everything known now."""
