@@ -1,7 +1,7 @@
 """One attempt: a single upstream request, from its launch to its record.
 
-An attempt is one task. It opens the exchange, keeps what arrives until the first meaningful delta, bids for the win, and
-if it gets it passes the rest to the sink. Nobody else touches its exchange, but being cut aborts it. ``attempt_state`` has its states, ``course`` what it may ask of its race.
+An attempt is one task. It keeps what arrives until the first meaningful delta, bids for the win, and passes the rest to
+the sink if it gets it. Nobody else touches its exchange, but being cut aborts it. ``course``: what it may ask its race.
 """
 
 import asyncio
@@ -105,7 +105,7 @@ class Attempt:
             self._turn.set_result(None)
 
     def audit(self, *, speed: bool, limit_s: float) -> None:
-        """Lose, but be watched: for a first token until the age ``limit_s``, then for some more to learn its ``speed``."""
+        """Lose, but be watched: for a first token until the age ``limit_s``, then for more if ``speed`` is wanted."""
         self._go_to(State.WATCHED)
         self._watch = Watch(AUDIT_TOKENS if speed else 1)
         if self._passage is not None:

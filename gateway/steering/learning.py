@@ -95,8 +95,9 @@ class Learning:
         deployment, launched, now_s = start.deployment, self._launched.get(start.id), self._clock()
         health, api = self.health_of(deployment), prompt_class.api
         size = size_of(start.asked_tokens, prompt_class.size)
-        estimate = self._snapshots.of(model, prompt_class, start.asked_tokens).of(deployment)
+        estimate = self._snapshots.at(model, api, size).of(deployment)
         sizing = self._snapshots.sizing(model, api, deployment)
+        counts = of_token(start, prompt_class, ttft_s)
         reference_s = ttft_s / sizing.factor(size)
         unix_s = self._unix_clock() if launched is None else launched.unix_s
         late = not health.tripped and ttft_s > PROBE_FACTOR * estimate.well_q95_s
@@ -115,8 +116,8 @@ class Learning:
                 self._believe(deployment)
             if prompt_class.is_sampled:
                 # Also of one that is broken: what is slow for hours is its new usual.
-                self._count(model, {event(deployment, api, self._epoch(model, deployment), reference_s): 1.0}, unix_s)
-        self._count(model, of_token(start, prompt_class, ttft_s), unix_s)
+                counts[event(deployment, api, self._epoch(model, deployment), reference_s)] = 1.0
+        self._count(model, counts, unix_s)
         if launched is not None:
             health.answered(prompt_class, launched.in_flight, ttft_s, now_s)
 
@@ -194,16 +195,16 @@ class Learning:
         """
         deployment, api, now_s = loser.deployment, prompt_class.api, self._clock()
         health, age_s = self.health_of(deployment), (loser.censored_at_ms or 0.0) / 1000
+        size = size_of(loser.asked_tokens, prompt_class.size)
         is_lost = loser.outcome is Outcome.LOST
         if health.tripped:
-            estimate = self._snapshots.of(model, prompt_class, loser.asked_tokens).of(deployment)
+            estimate = self._snapshots.at(model, api, size).of(deployment)
             if is_lost and health.cut(age_s, estimate.well_q95_s, now_s):
                 self._strikes.struck(deployment, loser.provider, opened=True)
             return
         unix_s = self._unix_clock() if launched is None else launched.unix_s
         if not prompt_class.is_sampled or unix_s < self._recovered_at_s.get(deployment, 0.0):
             return  # it began during a fault that is over
-        size = size_of(loser.asked_tokens, prompt_class.size)
         reference_s = age_s / self._snapshots.sizing(model, api, deployment).factor(size)
         field = cut(
             deployment, api, self._epoch(model, deployment) if launched is None else launched.epoch, reference_s
@@ -211,7 +212,7 @@ class Learning:
         self._doubt(model, deployment, field, unix_s)
         if not is_lost:
             return
-        estimate = self._snapshots.of(model, prompt_class, loser.asked_tokens).of(deployment)
+        estimate = self._snapshots.at(model, api, size).of(deployment)
         if loser.role is Role.PRIMARY and age_s >= estimate.q95_s:
             self._strike(model, loser, "hangs")
         elif self._is_silent(deployment, estimate, reference_s):

@@ -59,6 +59,7 @@ class Lengths:
                 if len(self._tags) > LENGTH_CELLS_KEPT:
                     self._tags.popitem(last=False)
             tags.see(kind)
+        counted = max(1.0, tokens)
         for key in self._keys(model, kind):
             cell = cells.get(key)
             if cell is None:
@@ -67,7 +68,7 @@ class Lengths:
                     cells.popitem(last=False)
             else:
                 cells.move_to_end(key)
-            cell.learn(max(1, tokens))
+            cell.learn(counted)
 
     def _keys(self, model: str, kind: Kind) -> tuple[_Key, ...]:
         """Name the cells that ``kind`` belongs to, from coarse to fine."""
@@ -89,10 +90,12 @@ class _Cell(msgspec.Struct, gc=False):
     weight: float = 0.0  # 0 to 1, against what the cell above it says
 
     def learn(self, tokens: float) -> None:
-        self.answers = min(self.answers + 1.0, LENGTH_MEMORY)
-        self.mean += (tokens - self.mean) / self.answers
-        self.mean_log2 = log2(self.mean)
-        self.weight = self.answers / (self.answers + LENGTH_PRIOR)
+        answers = self.answers
+        if answers < LENGTH_MEMORY:
+            answers = self.answers = answers + 1.0
+            self.weight = answers / (answers + LENGTH_PRIOR)
+        mean = self.mean = self.mean + (tokens - self.mean) / answers
+        self.mean_log2 = log2(mean)
 
 
 class _Tags:

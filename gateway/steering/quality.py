@@ -142,6 +142,9 @@ class Quality:
         group.count(client)
         record = group.records.setdefault(deployment, _Record())
         record.count(flaw)
+        if flaw is None and not record.shares and not record.is_demoted:  # nearly always: what was nothing stays so
+            record.begin(is_demoted=False)
+            return None
         peers = [each for name, each in group.records.items() if name != deployment and not each.is_demoted]
         p0 = _upper_rate(sum(each.flawed for each in peers), sum(each.judged for each in peers))
         p1 = min(FLAWED_RATE_MAX, max(FLAWED_TIMES * p0, p0 + FLAWED_STEP))

@@ -42,6 +42,10 @@ class Snapshots:
 
     def of(self, model: str, prompt_class: PromptClass, prompt_tokens: int | None = None) -> Standings:
         """Return standings for such a prompt, at most a second old where there is time for that."""
+        return self.at(model, prompt_class.api, size_of(prompt_tokens, prompt_class.size))
+
+    def at(self, model: str, api: MeasuredApi, size: int) -> Standings:
+        """Return the same for an API and a size of prompt."""
         known = self._models.get(model)
         now_s = self._clock()
         if known is None or (
@@ -49,7 +53,7 @@ class Snapshots:
         ):
             known = self._look(model, now_s)
         known.asked_at_s = now_s
-        return known.standings(prompt_class.api, size_of(prompt_tokens, prompt_class.size))
+        return known.standings(api, size)
 
     def fresh(self, model: str, prompt_class: PromptClass) -> Standings:
         """Return standings made of everything known now."""

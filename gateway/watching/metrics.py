@@ -194,31 +194,33 @@ class Metrics:
             self._cells[cell] = float(read())
 
     def _model(self, name: str) -> "_Model":
-        self._look_again()
+        models = self._known_models()
+        if models is not self._looked_up_in:
+            self._look_again(models)
         found = self._models.get(name)
         if found is None:
-            known = name in self._known_models()
+            known = name in models
             found = _Model(self._series, name if known else ADHOC_LABEL)
             if known:
                 self._models[name] = found
         return found
 
     def _deployment(self, model: str, name: str) -> "_Deployment":
-        self._look_again()
+        models = self._known_models()
+        if models is not self._looked_up_in:
+            self._look_again(models)
         found = self._deployments.get((model, name))
         if found is None:
-            known = model in self._known_models()
+            known = model in models
             found = _Deployment(self._series, name if known else ADHOC_LABEL)
             if known:
                 self._deployments[model, name] = found
         return found
 
-    def _look_again(self) -> None:
-        """Look everything up again once there is another configuration."""
-        known = self._known_models()
-        if known is not self._looked_up_in:
-            self._looked_up_in = known
-            self._models, self._deployments = {}, {}
+    def _look_again(self, models: Mapping[str, object]) -> None:
+        """Look everything up again: there is another configuration."""
+        self._looked_up_in = models
+        self._models, self._deployments = {}, {}
 
 
 class _Model:

@@ -17,6 +17,7 @@ from providers.http.connection import Connection, Owner
 from providers.http.http1 import Http1Connection
 from providers.http.http2 import Http2Connection
 from providers.http.proxies import Proxy
+from providers.http.resumption import resume_sessions
 from providers.http.tunnel import ProxyRefused, Tunnel
 from providers.redaction import redact
 from providers.shortage import is_shortage, out_of_descriptors
@@ -53,6 +54,7 @@ class TlsContexts:
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             context = self._made[versions] = made
             context.set_alpn_protocols(_OFFERED[versions])
+            resume_sessions(context)
         return context
 
 
