@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 READ_BY_PEOPLE := *.md Makefile docs config gateway providers holeshot migrations requirements
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test test-real test-servers test-clients fuzz bench bench-peers bench-instructions bench-edge bench-ledger bench-truth profile bench-fleet bench-steering fmt lock release clean
+.PHONY: help run install test test-real test-servers test-clients fuzz bench bench-peers bench-instructions bench-edge bench-ledger bench-truth profile bench-fleet bench-steering soak fmt lock release clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -64,6 +64,9 @@ bench-fleet: $(VENV)/.dev  ## four gateways, six providers, one Redis, real sock
 
 bench-steering: $(VENV)/.dev  ## simulate the steering policy against others, in three minutes (see benchmarks/steering)
 	$(BIN)/python -m benchmarks.steering --plots var/steering --json var/steering.json
+
+soak: $(VENV)/.dev  ## 100,000 calls through one gateway, one in twenty with a fault: does it keep any of them? (five minutes; COUNT=20000)
+	$(BIN)/python -m benchmarks.soak $(if $(COUNT),--calls $(COUNT)) $(if $(JSON),--json)
 
 fmt: $(VENV)/.dev  ## format, and mend what can be mended
 	$(BIN)/ruff check --fix-only .

@@ -28,6 +28,11 @@ def memory_mb(pid: int, kind: str = "Rss") -> float:
     return sum(_rollup_kb(each, kind) for each in tree(pid)) * 1024 / 1e6
 
 
+def descriptors(pid: int) -> int:
+    """Return how many descriptors ``pid`` and its descendants have open."""
+    return sum(len(list(Path(f"/proc/{each}/fd").iterdir())) for each in tree(pid))
+
+
 def forget_peak(pid: int) -> None:
     """Have ``peak_mb`` count from now."""
     for each in tree(pid):

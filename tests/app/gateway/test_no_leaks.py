@@ -14,8 +14,8 @@ from gateway.racing.race import Race
 from providers.http.response import Response
 from providers.http_exchange import HttpExchange
 from providers.http_upstream import HttpUpstream
-from providers.simulator.script import Delta, Drop, ErrorEvent, Hang, RoleOnly, Status, Step, answer
-from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body
+from providers.simulator.script import Delta, Drop, ErrorEvent, Hang, Raw, RoleOnly, Status, Step, answer
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, single
 
 OF_A_CALL = (Race, Attempt, Response, HttpExchange)
 BACKGROUND = {"ledger.ship", "ledger.disk", "ledger.adopt"}
@@ -124,6 +124,24 @@ async def test_calls_leave_nothing_to_the_garbage_collector(serve: Serve, stream
             gc.enable()
     # A loser that is cut in the very moment it is sent may leave its frames behind; hardly one in a hundred is.
     assert left.count("Race") <= 2
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_an_event_that_is_no_json_leaves_nothing_that_cannot_be_freed(serve: Serve, stream: bool) -> None:
+    garbled = [RoleOnly(), Delta("a"), Raw(b'data: {"choi\n\n'), Hang()]
+    async with serve(alpha=garbled, beta=answer("b"), config=single()) as running:
+        running.prefer("alpha", "beta")
+        gc.collect()
+        before = set(map(id, of_calls()))
+        for _ in range(3):
+            await settle(running, stream=stream)
+        await running.gateway.context.fleet.idle()
+        assert running["alpha"].counts.requests == 3
+        if ending := set(running.gateway.context.services.tasks._tasks):
+            await asyncio.wait(ending)
+        gc.collect()  # it does not see what is reachable from a Block
+        left = [type(each).__name__ for each in of_calls() if id(each) not in before]
+    assert left.count("Race") == 0
 
 
 async def test_an_open_stream_does_not_hold_its_prompt(serve: Serve) -> None:

@@ -1,0 +1,253 @@
+"""A soak from its start to its end: the stores, the fleet, the gateway, and the load upon it."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import uvloop
+
+from benchmarks.harness import gateways, interpreter, servers
+from benchmarks.harness.gateways import HEADERS, Stores
+from benchmarks.harness.servers import Server
+from benchmarks.soak import books, configuration, provider
+from benchmarks.soak.clients import Made, make
+from benchmarks.soak.endings import Ending, allowed
+from benchmarks.soak.growth import growth
+from benchmarks.soak.jobs import KINDS, Job, drawn
+from benchmarks.soak.report import Report
+from benchmarks.soak.samples import Sample, look
+from gateway.ledger.database import create_engine
+from tests.services.servers import postgres, redis_server
+
+SAMPLE_S = 1.0
+REST_S = provider.KEPT_S + 2.0  # after which idle connections to providers are closed
+STILL_LOOKS, LOOK_S = 6, 0.5  # alike, and the gateway is at rest
+REST_LIMIT_S = 60.0
+WARM_UP_EACH = 20  # calls of each kind, at a time: what is made once is made then
+_ERRORS = frozenset({"error", "critical"})
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done. ``share`` of the calls meet a fault; a reload comes each ``reload_s``, 0: never."""
+
+    calls: int
+    concurrency: int
+    share: float
+    seed: int
+    reload_s: float
+
+
+class Soaked(msgspec.Struct, frozen=True):
+    """What came of it. ``reloads_s``: when they were, since the first call."""
+
+    report: Report
+    reloads_s: list[float]
+
+
+class Course:
+    """One soak. Made with everything that runs."""
+
+    def __init__(
+        self, order: Order, gateway: Server, fleet: Server, spool: Path, reconfigure: Callable[[int], None]
+    ) -> None:
+        self.made: list[Made] = []
+        self.samples: list[Sample] = []
+        self.reloads_s: list[float] = []
+        self.seconds = 0.0
+        self._order = order
+        self._gateway = gateway
+        self._fleet = fleet
+        self._spool = spool
+        self._reconfigure = reconfigure
+        self._began = 0.0
+        self._is_begun = False  # every call of the load
+
+    async def run(self, tick: Callable[[], None]) -> tuple[Sample, Sample]:
+        """Run it; ``tick`` is called once per call. Return the gateway at rest before and after."""
+        every = [Job(-1 - number, KINDS[number % len(KINDS)]) for number in range(self.warm_up_calls)]
+        await self._load(iter(every), len(every), lambda: None)
+        start = await self._at_rest(None)
+        self._began = time.monotonic()
+        aside = [asyncio.ensure_future(self._sample()), asyncio.ensure_future(self._reload())]
+        order = self._order
+        jobs = (drawn(order.seed, number, order.share) for number in range(order.calls))
+        load = asyncio.ensure_future(self._load(jobs, order.concurrency, tick))
+        try:
+            await asyncio.wait({load, *aside}, return_when=asyncio.FIRST_COMPLETED)
+            if not load.done():
+                load.cancel()
+        finally:
+            for task in aside:
+                task.cancel()
+            ended = await asyncio.gather(load, *aside, return_exceptions=True)
+        for each in ended:
+            if isinstance(each, Exception):
+                raise each
+        self.seconds = time.monotonic() - self._began
+        return start, await self._at_rest(start)
+
+    @property
+    def warm_up_calls(self) -> int:
+        """How many calls come first, and meet nothing."""
+        return WARM_UP_EACH * len(KINDS)
+
+    async def met(self) -> provider.Met:
+        """Return what the fleet has seen."""
+        return msgspec.convert(await asyncio.to_thread(servers.get_json, self._fleet.port, "/met"), provider.Met)
+
+    async def _load(self, jobs: Iterator[Job], concurrency: int, tick: Callable[[], None]) -> None:
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(connector=connector, read_bufsize=2**20) as session:
+
+            async def work() -> None:
+                for job in jobs:
+                    self.made.append(await make(session, self._gateway.port, job))
+                    tick()
+                self._is_begun = True  # nobody would see another reload
+
+            async with asyncio.TaskGroup() as group:
+                for _ in range(concurrency):
+                    group.create_task(work())
+
+    async def _look(self) -> Sample:
+        at_s = time.monotonic() - self._began if self._began else 0.0
+        return await asyncio.to_thread(look, self._gateway, self._spool, at_s, len(self.made))
+
+    async def _sample(self) -> None:
+        while True:
+            self.samples.append(await self._look())
+            await asyncio.sleep(SAMPLE_S)
+
+    async def _reload(self) -> None:
+        if not self._order.reload_s:
+            await asyncio.Event().wait()
+        self._is_begun = False
+        while True:
+            await asyncio.sleep(self._order.reload_s)
+            if self._is_begun:
+                continue
+            self._reconfigure(len(self.reloads_s) + 1)
+            os.kill(self._gateway.pid, signal.SIGHUP)
+            self.reloads_s.append(time.monotonic() - self._began)
+
+    async def _at_rest(self, before: Sample | None) -> Sample:
+        """Return the gateway once it does not change any more; with ``before``, once it is as it was then."""
+        await asyncio.sleep(REST_S)
+        deadline = time.monotonic() + REST_LIMIT_S
+        looks = [await self._look()]
+        while time.monotonic() < deadline:
+            await asyncio.sleep(LOOK_S)
+            looks.append(await self._look())
+            last = looks[-1]
+            if before is None:
+                alike = {(each.descriptors, each.tasks, each.pending) for each in looks[-STILL_LOOKS:]}
+                if len(looks) >= STILL_LOOKS and len(alike) == 1 and not last.pending:
+                    break
+            elif last.descriptors <= before.descriptors and last.tasks <= before.tasks and not last.pending:
+                break
+        return looks[-1]
+
+
+def soak(order: Order, folder: Path, tick: Callable[[], None]) -> Soaked:
+    """Start everything in ``folder``, run the load, and say what came of it.
+
+    Raises:
+        RuntimeError: something did not start, or ended before its time.
+
+    """
+    with ExitStack() as stack:
+        redis_url, database_url = stack.enter_context(redis_server()), stack.enter_context(postgres())
+        stores = Stores(database_url, redis_url)
+        gateways.migrate(database_url)
+        fleet = stack.enter_context(_fleet(order.seed))
+        ports = (servers.free_port(), fleet.port, servers.free_port())
+        spool, config, log = folder / "spool", folder / "gateway.yaml", folder / "gateway.log"
+
+        def configure(generation: int) -> None:
+            configuration.write(config, ports=ports, stores=stores, spool=spool, generation=generation)
+
+        configure(0)
+        output = stack.enter_context(log.open("wb"))
+        process = stack.enter_context(servers.running(gateways.gateway_command(config), gateways.environment(), output))
+        servers.wait_until_listening(process, ports[0])
+        course = Course(order, Server("gateway", process.pid, ports[0], HEADERS), fleet, spool, configure)
+        try:
+            return uvloop.run(_soaked(order, course, database_url, log, tick))
+        except OSError as error:
+            if process.poll() is None:
+                raise
+            raise RuntimeError(f"the gateway ended: {log.read_text(errors='replace')[-2000:]}") from error
+
+
+async def _soaked(order: Order, course: Course, database_url: str, log: Path, tick: Callable[[], None]) -> Soaked:
+    start, end = await course.run(tick)
+    met = await course.met()
+    engine = create_engine(database_url)
+    try:
+        rows, refused = await books.read(engine)
+        amiss = [one for one in course.made if one.ending not in allowed(one.job)]
+        away = [one for one in course.made if one.ending is Ending.TURNED_AWAY and one.job.fault is None]
+        attempts = await books.attempts_of(engine, [one.job.request_id for one in (*amiss, *away)])
+    finally:
+        await engine.dispose()
+    endings = Counter(one.ending for one in course.made)
+    report = Report(
+        interpreter=interpreter.described(),
+        seed=order.seed,
+        calls=order.calls,
+        warm_up_calls=course.warm_up_calls,
+        seconds=course.seconds,
+        reloads=len(course.reloads_s),
+        reloads_seen=len(met.generations - {0}),
+        faults={**met.faults, "refused": refused, "leaves": endings[Ending.LEFT]},
+        endings={str(ending): number for ending, number in endings.items()},
+        amiss=[_told(one, attempts.get(one.job.request_id, ())) for one in amiss],
+        turned_away=[_told(one, attempts.get(one.job.request_id, ())) for one in away],
+        crashes=list(_crashes(log)),
+        books=books.compared(rows, course.made, met.calls),
+        start=start,
+        end=end,
+        rss_mb=growth(course.samples, lambda sample: sample.rss_mb),
+        descriptors=growth(course.samples, lambda sample: sample.descriptors),
+        tasks=growth(course.samples, lambda sample: sample.tasks),
+        samples=course.samples,
+    )
+    return Soaked(report, course.reloads_s)
+
+
+@contextmanager
+def _fleet(seed: int) -> Iterator[Server]:
+    port = servers.free_port()
+    with servers.running([sys.executable, provider.__file__, str(port), str(seed)]) as process:
+        servers.wait_until_listening(process, port)
+        yield Server("fleet", process.pid, port)
+
+
+def _told(one: Made, attempts: Sequence[str]) -> str:
+    job = one.job
+    how = f"{job.kind.model}{' stream' if job.kind.streamed else ''}"
+    where = " everywhere" if job.is_everywhere else ""
+    return (
+        f"{job.request_id} ({how}, {job.fault or 'no fault'}{where}): {one.ending}, {one.status}, {one.seconds:.1f} s,"
+        f" {one.said!r}; attempts: {', '.join(attempts)}"
+    )
+
+
+def _crashes(log: Path) -> Iterator[str]:
+    for line in log.read_text(errors="replace").splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            yield line[:300]
+            continue
+        if entry.get("level") in _ERRORS:
+            yield line[:300]
