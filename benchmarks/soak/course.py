@@ -33,6 +33,7 @@ REST_S = provider.KEPT_S + 2.0  # after which idle connections to providers are 
 STILL_LOOKS, LOOK_S = 6, 0.5  # alike, and the gateway is at rest
 REST_LIMIT_S = 60.0
 WARM_UP_EACH = 20  # calls of each kind, at a time: what is made once is made then
+SHOWN_CHARS = 600  # of a line of the log
 _ERRORS = frozenset({"error", "critical"})
 
 
@@ -247,7 +248,7 @@ def _crashes(log: Path) -> Iterator[str]:
         try:
             entry = json.loads(line)
         except ValueError:
-            yield line[:300]
+            yield line[:SHOWN_CHARS]
             continue
         if entry.get("level") in _ERRORS:
-            yield line[:300]
+            yield f"{entry.get('event')}: {str(entry.get('exception', line))[-SHOWN_CHARS:]}"  # where a traceback ends
