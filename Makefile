@@ -47,7 +47,7 @@ bench-peers: $(VENV)/.dev  ## measure beside LiteLLM, Portkey and TensorZero, wh
 bench-instructions: $(VENV)/.dev  ## count the instructions of a call; fails when they grew (needs valgrind, half a minute)
 	$(BIN)/python -m benchmarks.micro.instructions
 
-bench-edge: $(VENV)/.dev  ## attack the gateway's edge, and time it; NAMES="crowd" narrows it, AGAINST=DIR measures that checkout too
+bench-edge: $(VENV)/.dev  ## attack the gateway's edge, and time it; NAMES="stalled" narrows it, AGAINST=DIR measures that checkout too
 	$(BIN)/python -m benchmarks.edge $(NAMES) $(if $(AGAINST),--against $(AGAINST))
 
 bench-ledger: $(VENV)/.dev  ## ask a ledger of two million calls, and see what a call takes on disk (five minutes; QUICK=1: half)
@@ -65,7 +65,7 @@ bench-fleet: $(VENV)/.dev  ## four gateways, six providers, one Redis, real sock
 bench-steering: $(VENV)/.dev  ## simulate the steering policy against others, in three minutes (see benchmarks/steering)
 	$(BIN)/python -m benchmarks.steering --plots var/steering --json var/steering.json
 
-soak: $(VENV)/.dev  ## 100,000 calls through one gateway, one in twenty with a fault: does it keep any of them? (five minutes; COUNT=20000)
+soak: $(VENV)/.dev  ## 100,000 calls, one in twenty with a fault: does the gateway keep anything of them? (five minutes; COUNT=20000)
 	$(BIN)/python -m benchmarks.soak $(if $(COUNT),--calls $(COUNT)) $(if $(JSON),--json)
 
 fmt: $(VENV)/.dev  ## format, and mend what can be mended
