@@ -1,4 +1,4 @@
-"""What is known of a model by its deployments: how much it holds, what it can do, what it costs."""
+"""What is known about a model from its deployments: context length, capabilities, price."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -8,18 +8,18 @@ from gateway.fleet import Deployment, Model
 from providers.dialects.index import DIALECTS
 from providers.prices import Price
 
-# The APIs that answer a conversation, in whichever dialect it comes.
+# The APIs of conversations.
 _CONVERSING = frozenset(dialect.name for dialect in DIALECTS.values() if dialect.untranslated is None)
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for every call of a model, whoever answers it. None: unknown."""
+    """What is true for every call of a model, whichever deployment answers. None: unknown."""
 
-    converses: bool  # answers chats; false: embeddings, pictures and the like only
-    context_tokens: int | None  # the smallest there is
-    max_output_tokens: int | None  # likewise, and no more than the operator allows
-    price: Price | None  # of whoever is dearest; unknown unless everybody's is known
-    # Somebody is known to be able to, so those calls are answered; false: everybody is known not to be.
+    converses: bool  # answers chats; false: only embeddings, images etc.
+    context_tokens: int | None  # the smallest of all deployments
+    max_output_tokens: int | None  # likewise, and at most the operator's limit
+    price: Price | None  # the highest of all deployments; None unless all are known
+    # True: at least one deployment can, so such calls are answered. False: all are known to be unable.
     tools: bool | None
     json_schema: bool | None
     reasoning: bool | None
@@ -29,7 +29,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def facts_of(model: Model, deployments: Sequence[Deployment]) -> ModelFacts:
-    """Return what is known of ``model``, when only ``deployments`` of it may answer."""
+    """Return what is known about ``model`` if only ``deployments`` may answer."""
     known = [deployment.capabilities for deployment in deployments]
     allowed = model.parameters.most_tokens if model.parameters is not None else None
     return ModelFacts(
@@ -62,7 +62,7 @@ def _dearest(prices: Sequence[Price | None]) -> Price | None:
         return None
 
     def most(usd: Callable[[Price], float | None], otherwise: Callable[[Price], float]) -> float | None:
-        """Return the highest price of a part that somebody prices apart; for the others it costs as the whole."""
+        """Return the highest price of a part; where a deployment has none for it, its general price is used."""
         if all(usd(price) is None for price in known):
             return None
         return max(own if (own := usd(price)) is not None else otherwise(price) for price in known)
