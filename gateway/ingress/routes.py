@@ -115,7 +115,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         response.force_close()
         return response
     except Exception as defect:  # noqa: BLE001 - the last handler: a client must not see internals
-        crash = InternalError("the gateway made a mistake; its log has the details")
+        crash = InternalError("internal error; the log of the gateway has the details")
         request.app[CONTEXT].refusals.refuse(crash.status, crash.kind, _facts(request), defect=defect)
         return _response(request, crash)
 

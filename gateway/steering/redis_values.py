@@ -99,7 +99,7 @@ class Values:
         self.ignored += 1
         if not self._said:
             self._said = True
-            hint = "something else writes to holeshot:* there; what cannot be a count is ignored and counted"
+            hint = "another program writes to holeshot:* there; invalid values are ignored and counted"
             _log.warning("steering.redis_garbage", model=model, ignored=what, hint=hint)
 
 
