@@ -1,4 +1,4 @@
-"""``holeshot providers``: who can be asked, and whether they answer."""
+"""``holeshot providers``: which providers can be used, and whether they answer."""
 
 import os
 from pathlib import Path
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 
 class ProviderRow(msgspec.Struct, frozen=True):
-    """One provider. Never holds a key."""
+    """One provider. Never contains a key."""
 
     provider: str
     title: str
     kind: str
-    configured: bool  # False: only the environment has a key of it
-    host: str | None  # of its base URL; None: litellm knows
+    configured: bool  # False: known only from a key in the environment
+    host: str | None  # of its base URL; None: only litellm knows it
     apis: tuple[str, ...]
     keys: int
-    credentials: bool | None  # None: none needed, or nobody knows what is
+    credentials: bool | None  # None: none needed, or unknown
     works: bool | None  # None: not asked
     state: str | None  # likewise
     message: str | None
     latency_ms: float | None
     models: int | None
-    headroom: float | None  # the share of its scarcest rate limit that is left
+    headroom: float | None  # the unused share of its scarcest rate limit
     deployments: int
 
 
@@ -108,7 +108,7 @@ def _row(provider: "Reachable", answer: "Liveness | None", deployments: int) -> 
 
 
 def _host(base_url: str) -> str:
-    """Return a URL's host and port: what stands before an @ may be a password."""
+    """Return a URL's host and port; the part before an @ may be a password."""
     return urlsplit(base_url).netloc.rpartition("@")[2]
 
 
