@@ -41,7 +41,7 @@ class ProviderRow(msgspec.Struct, frozen=True):
 
 def providers(
     config: ConfigOption = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Ask nobody.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not call the providers.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show the providers, and whether they answer.
@@ -80,7 +80,7 @@ def _rows(settings: "Settings", *, offline: bool) -> list[ProviderRow]:
 
 
 def _ask(usable: "list[Reachable]", catalog: "Catalog") -> "dict[str, Liveness]":
-    from gateway.cli.live import ask_with_progress  # noqa: PLC0415 - an HTTP client, only where somebody is asked
+    from gateway.cli.live import ask_with_progress  # noqa: PLC0415 - an HTTP client, only if providers are called
 
     return ask_with_progress({each.name: each.settings for each in usable}, catalog)
 

@@ -144,7 +144,7 @@ class _Answer:
             self._context.steering.served(entry.model.name, entry.prefix, winner.deployment, record.cached_tokens)
 
     def _forget(self, call: Call) -> None:
-        """Let go of the prompt, in every form in which it was to be sent."""
+        """Release the prompt: the request's, and each translated copy."""
         forget_prompt(self._asked.fields)
         if call.fields is not self._asked.fields:
             forget_prompt(call.fields)

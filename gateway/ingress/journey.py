@@ -49,8 +49,8 @@ class Journey:
         self._succession = Succession(
             fleet, model, preferences.models[1:], partial(enter, fleet=fleet), may_fall_back=may_fall_back
         )
-        self.entry: Entry = self._succession.entry  # the model whose turn it is
-        self.told = self._succession.told  # headers for the client besides those of the answer
+        self.entry: Entry = self._succession.entry  # the current model's
+        self.told = self._succession.told  # response headers besides the answer's
         self.open_call = OpenCall(
             services or context.services,
             self.entry.call,

@@ -1,7 +1,8 @@
 """One attempt: a single upstream request, from its launch to its record.
 
-An attempt is one task. It keeps what arrives until the first meaningful delta, bids for the win, and passes the rest to
-the sink if it gets it. Nobody else touches its exchange, but being cut aborts it. ``course``: what it may ask its race.
+An attempt is one task. It keeps the data until the first meaningful delta, bids for the win, and if it wins it forwards
+the rest to the sink. Only the attempt uses its exchange, except that a cut aborts it. ``course`` is its race's
+interface.
 """
 
 import asyncio
@@ -54,7 +55,7 @@ class Attempt:
         self.measurement = Measurement(launched_at)
         self.overtaken: Overtaken | None = None
         self.exchange: Exchange | None = None
-        self.seat: Seat | None = None  # where there is a limit, until its task has ended: its provider may be at work
+        self.seat: Seat | None = None  # if there is a limit; the provider may work until the task ends
         self._sendings = Sendings()
         self._race = race
         self._passage: Passage | None = None  # set when there is an answer
@@ -105,7 +106,7 @@ class Attempt:
             self._turn.set_result(None)
 
     def audit(self, *, speed: bool, limit_s: float) -> None:
-        """Lose, but be watched: for a first token until the age ``limit_s``, then for more if ``speed`` is wanted."""
+        """Lose, but be watched: for a first token until the age ``limit_s``, then for more to learn the ``speed``."""
         self._go_to(State.WATCHED)
         self._watch = Watch(AUDIT_TOKENS if speed else 1)
         if self._passage is not None:
@@ -153,7 +154,7 @@ class Attempt:
             self.exchange.abort()
 
     async def _ask(self, clocks: AttemptClocks) -> tuple[Exchange, Passage]:
-        """Ask, and return what answers."""
+        """Send the request; return the exchange and the passage of the answer."""
         clock, call, measurement = self._race.open_call.services.clock, self._race.call, self.measurement
         exchange = self.exchange = await open_exchange(self.deployment, call, self._sendings)
         measurement.headers_at, measurement.connect_ms = clock(), exchange.connect_ms
@@ -167,7 +168,7 @@ class Attempt:
             data = await (exchange.read() if self._turn is None else self._read_held(exchange, passage))
             now = clock()
             block = passage.read(data, now, finishing=exchange.finishing)
-            over, data = not data, b""  # a slow client holds up no more than what it is to get
+            over, data = not data, b""  # a slow client keeps only the data that it has not received in memory
             if self.state is State.ANSWERING:
                 await passage.write(block, self._race.sink, now)
             elif block.error is None:
@@ -272,7 +273,7 @@ class Attempt:
     async def _won(self, passage: Passage) -> None:
         self._fix(Outcome.WON)
         if self.seat is not None and self.exchange is not None and self.exchange.ended:
-            self.seat.give_back()  # the provider is done, however slowly the client reads
+            self.seat.give_back()  # the provider has finished, however slowly the client reads
         await self._race.complete(passage.take_last(self._race.call))
 
     def _fix(self, outcome: Outcome, error: UpstreamError | None = None) -> None:

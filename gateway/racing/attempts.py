@@ -47,9 +47,9 @@ class Attempts:
         return len(self.all) > 1 and age_s >= self._model.deployments[name].clocks.ttft_s
 
     def begin(self, launches: Iterable[Launch]) -> bool:
-        """Tell of the call, and ask the first: the primary, and who starts beside it. Return whether there is any.
+        """Announce the call and launch its first attempts: the primary and those with it. Return whether there are any.
 
-        Each has its seat before the next launch is asked for.
+        Each takes its seat before the next launch is taken.
         """
         first = [self._prepare(launch) for launch in launches]
         if first:
@@ -59,7 +59,7 @@ class Attempts:
         return bool(first)
 
     def launch(self, launch: Launch) -> None:
-        """Ask one more."""
+        """Launch one more attempt."""
         self._ask(self._prepare(launch))
 
     def overtaken(self, winner: Attempt, now: float) -> list[Attempt]:
@@ -93,12 +93,12 @@ class Attempts:
                 attempt.cut(Outcome.CLIENT_GONE if gone else Outcome.INTERRUPTED)
 
     async def reap(self) -> None:
-        """Await every task but those nobody need wait for: of watched losers, and of a winner that drains."""
+        """Await all tasks except those of watched losers and of a winner that drains its connection."""
         running: list[asyncio.Task[None]] = []
         for attempt in self.all:
             if attempt.state in UNAWAITED:
                 continue
-            if attempt.task is None:  # it has ended, or a defect kept it from being started
+            if attempt.task is None:  # it has ended, or a bug prevented its start
                 if attempt.seat is not None:
                     attempt.seat.give_back()
             elif not attempt.task.done():
@@ -125,7 +125,7 @@ class Attempts:
         return attempt
 
     def _ask(self, attempt: Attempt) -> None:
-        """Start the task of an attempt."""
+        """Start the attempt's task."""
         assert self._race is not None
         services, loop = self._open_call.services, self._race.loop
         services.recorder.attempt_started(self._open_call.call.model, attempt.start)

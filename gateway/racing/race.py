@@ -1,8 +1,8 @@
-"""A race: the running of a plan until one attempt has answered; ``race_phase`` has its phases.
+"""A race: runs a plan until one attempt has answered; ``race_phase`` has its phases.
 
-Whatever ends it (an answer, a failure, a client that hangs up, a defect) leaves no task, no connection in use and no
-timer behind; only an audited loser is watched a little longer. A race waits for nothing but its own end: launches are
-timers, attempts call it as they claim or fail, and so does a seat under ``max_in_flight`` that becomes free.
+However it ends (an answer, a failure, a disconnected client, a bug), no task, connection or timer is left; only an
+audited loser is watched a little longer. A race waits only for its own end: launches are timers, and attempts call it
+when they claim or fail; so does a seat that becomes free under ``max_in_flight``.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class Race:
         self._wait: Wait | None = None  # for a seat; made when first needed
         deadline_at = None if call.deadline_ms is None else call.received_at + call.deadline_ms / 1000
         self._hold = Hold(plan.decode_s, self.release, self.loop, clock=services.clock, deadline_at=deadline_at)
-        self._empty: dict[Attempt, asyncio.Future[None]] = {}  # win only when nobody else runs
+        self._empty: dict[Attempt, asyncio.Future[None]] = {}  # they win only if no other attempt runs
         self._failures: list[tuple[str, UpstreamError]] = []
         self._ending: Unanswered | Exception = Unanswered()  # unless the call is recorded
         self._claim = Claim(open_call)
@@ -274,7 +274,7 @@ class Race:
             self._over.set_result(None)
 
     def _forget(self) -> None:
-        """Break the reference cycles, so that a call's memory is free at its end and not at the next collection."""
+        """Break the reference cycles, so that a call's memory is freed at its end and not by the garbage collector."""
         self._empty.clear()
         self._failures.clear()
         self._ending = Unanswered()  # an exception's frames refer to this race

@@ -12,8 +12,8 @@ class Seated:
 
     def __init__(self, open_call: OpenCall) -> None:
         self._open_call = open_call
-        self._under_way: str | None = None  # the deployment that is being asked
-        self._seat: Seat | None = None  # the attempt's
+        self._under_way: str | None = None  # the deployment that is asked
+        self._seat: Seat | None = None  # the attempt's seat
 
     async def sit_down(self, names: Sequence[str], tripped: Collection[str]) -> str | None:
         """Return the deployment of ``names`` where a seat was taken: one with a free seat, or the first to get one.

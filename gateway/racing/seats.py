@@ -55,7 +55,7 @@ class Line:
 
 
 class Seat:
-    """A seat that is taken, and given back once."""
+    """A taken seat, which is given back once."""
 
     __slots__ = ("_line",)
 
@@ -64,7 +64,7 @@ class Seat:
         line.take()
 
     def give_back(self) -> None:
-        """Give it back, unless that was done."""
+        """Give it back; does nothing the second time."""
         line, self._line = self._line, None
         if line is not None:
             line.give_back()

@@ -115,7 +115,7 @@ class Learning:
                 self._strikes.answered(deployment, start.provider)
                 self._believe(deployment)
             if prompt_class.is_sampled:
-                # Also of one that is broken: what is slow for hours is its new usual.
+                # Also for a broken one: being slow for hours becomes usual.
                 counts[event(deployment, api, self._epoch(model, deployment), reference_s)] = 1.0
         self._count(model, counts, unix_s)
         if launched is not None:

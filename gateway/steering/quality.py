@@ -141,7 +141,7 @@ class Quality:
         group.count(client)
         record = group.records.setdefault(deployment, _Record())
         record.count(flaw)
-        if flaw is None and not record.shares and not record.is_demoted:  # nearly always: what was nothing stays so
+        if flaw is None and not record.shares and not record.is_demoted:  # nearly always: no evidence, and no change
             record.begin(is_demoted=False)
             return None
         peers = [each for name, each in group.records.items() if name != deployment and not each.is_demoted]

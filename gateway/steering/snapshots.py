@@ -41,7 +41,7 @@ class Snapshots:
         self._refreshed_at_s = -inf
 
     def of(self, model: str, prompt_class: PromptClass, prompt_tokens: int | None = None) -> Standings:
-        """Return standings for such a prompt, at most a second old where there is time for that."""
+        """Return the standings for such a prompt, at most a second old if time allows."""
         return self.at(model, prompt_class.api, size_of(prompt_tokens, prompt_class.size))
 
     def at(self, model: str, api: MeasuredApi, size: int) -> Standings:

@@ -218,7 +218,7 @@ class Metrics:
         return found
 
     def _look_again(self, models: Mapping[str, object]) -> None:
-        """Look everything up again: there is another configuration."""
+        """Look everything up again after a change of the configuration."""
         self._looked_up_in = models
         self._models, self._deployments = {}, {}
 

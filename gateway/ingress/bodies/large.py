@@ -26,8 +26,8 @@ _DECODED = frozenset(
     {"fastest_response", "model", "models", "provider", "race", "route", "transforms"}  # of any dialect
 ).union(*(dialect.requests.decoded for dialect in DIALECTS.values()))
 _SLICE_BYTES = 2**20
-STRUCTURE_BYTES = 2**18  # of JSON at a time of which the strings are taken out
-_INSIDE = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'  # of a string; nothing is tried twice
+STRUCTURE_BYTES = 2**18  # of JSON per step that removes the strings
+_INSIDE = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'  # of a string; possessive, so without backtracking
 _QUOTE = ord('"')
 _STRING = re.compile(rb'"%b"' % _INSIDE, re.DOTALL)
 # Not `)*+`: Python before 3.11.5 handles it wrongly if the group can fail.
