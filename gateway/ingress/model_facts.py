@@ -37,12 +37,12 @@ def facts_of(model: Model, deployments: Sequence[Deployment]) -> ModelFacts:
         context_tokens=_least(each.context_tokens for each in known),
         max_output_tokens=_least((*(each.max_output_tokens for each in known), allowed)),
         price=_dearest([deployment.price for deployment in deployments]),
-        tools=_somebody([each.tools for each in known]),
-        json_schema=_somebody([each.json_schema for each in known]),
-        reasoning=_somebody([each.reasoning for each in known]),
-        vision=_somebody([each.vision for each in known]),
-        audio=_somebody([each.audio for each in known]),
-        documents=_somebody([each.documents for each in known]),
+        tools=_any_can([each.tools for each in known]),
+        json_schema=_any_can([each.json_schema for each in known]),
+        reasoning=_any_can([each.reasoning for each in known]),
+        vision=_any_can([each.vision for each in known]),
+        audio=_any_can([each.audio for each in known]),
+        documents=_any_can([each.documents for each in known]),
     )
 
 
@@ -50,7 +50,7 @@ def _least(figures: Iterable[int | None]) -> int | None:
     return min((figure for figure in figures if figure is not None), default=None)
 
 
-def _somebody(known: Sequence[bool | None]) -> bool | None:
+def _any_can(known: Sequence[bool | None]) -> bool | None:
     if any(known):
         return True
     return None if not known or None in known else False

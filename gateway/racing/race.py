@@ -88,7 +88,7 @@ class Race:
                 raise
             finally:
                 self._hold.end()
-                self._launch_nobody()
+                self._cancel_launches()
                 await self._attempts.reap()
         except asyncio.CancelledError:
             self._abandon(self.open_call.cancelled_as())
@@ -119,7 +119,7 @@ class Race:
         if phase is Phase.ANSWERING or phase is Phase.OVER:
             return Bid.LOST
         if phase is Phase.RUNNING and self._hold.possible and self._hold.begin(attempt, self._attempts.others(attempt)):
-            self._launch_nobody()
+            self._cancel_launches()
             return Bid.HELD
         if phase is Phase.HOLDING and attempt is not self._hold.leader and not self._hold.overtakes(attempt):
             self._attempts.let_go(attempt)
@@ -258,18 +258,18 @@ class Race:
         self.winner = attempt
         self._claim.claimed_at = now
         self._hold.end()
-        self._launch_nobody()
+        self._cancel_launches()
         for loser in self._attempts.overtaken(attempt, now):
             self._grid.add(loser.deployment.name)  # healthy, and the last resort if a gathered answer breaks off
 
-    def _launch_nobody(self) -> None:
+    def _cancel_launches(self) -> None:
         """Cancel pending launches, and wait for no seat."""
         self._grid.close()
         if self._wait is not None:
             self._wait.leave()
 
     def _finish(self) -> None:
-        self._launch_nobody()
+        self._cancel_launches()
         if not self._over.done():
             self._over.set_result(None)
 
