@@ -1,4 +1,4 @@
-"""The demo: five simulated providers over real HTTP in a process of their own, for those who have no key at hand."""
+"""The demo: five simulated providers over real HTTP in their own process, for users without a key."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -16,23 +16,23 @@ _LONGEST_COMPLAINT_BYTES = 8192
 
 
 class DemoFailedError(Exception):
-    """There is nobody to race; the message has what to do."""
+    """There is no provider to race; the message says what to do."""
 
 
 @asynccontextmanager
 async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
-    """Run the fleet and give its base URLs by provider; ``seed`` draws its latencies and failures.
+    """Run the simulated providers and yield their base URLs by name; ``seed`` determines latencies and failures.
 
     Raises:
-        DemoFailedError: it does not start.
+        DemoFailedError: they do not start.
 
     """
     process = await asyncio.create_subprocess_exec(
         *children.command("providers.simulator", "--seed", str(seed)),
-        start_new_session=True,  # Ctrl-C is for this process, which lets streams end and then ends the fleet
-        stdin=asyncio.subprocess.PIPE,  # closing it, by whatever end of this process, ends the fleet
+        start_new_session=True,  # Ctrl-C is for this process, which lets streams end and then stops the child
+        stdin=asyncio.subprocess.PIPE,  # it is closed however this process ends, and the child then ends
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,  # ours may be a pipe that nobody reads
+        stderr=asyncio.subprocess.PIPE,  # ours may be a pipe without a reader
         env=children.environment(),
     )
     assert process.stdin is not None
@@ -53,13 +53,13 @@ async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
 
 
 async def _log_complaints(stderr: asyncio.StreamReader) -> None:
-    """Put what the fleet says on its standard error into our log."""
+    """Write the child's standard error to our log."""
     while said := await stderr.read(_LONGEST_COMPLAINT_BYTES):
         structlog.get_logger().error("demo.complained", problem=said.decode(errors="replace").rstrip())
 
 
 def with_demo(settings: Settings, base_urls: Mapping[str, str]) -> Settings:
-    """Return ``settings`` with the simulated providers and the models they serve."""
+    """Return ``settings`` with the simulated providers and their models."""
     prices = {
         persona.name: {"input": persona.input_usd_per_mtok, "output": persona.output_usd_per_mtok}
         for persona in DEMO_FLEET
@@ -69,7 +69,7 @@ def with_demo(settings: Settings, base_urls: Mapping[str, str]) -> Settings:
         deployments = [{"deployment": f"{name}/{upstream_model}", "price_per_mtok": prices[name]} for name in base_urls]
         return {"deployments": deployments}
 
-    # What was given is kept, set or not; the demo only adds.
+    # Existing settings are kept; the demo only adds.
     values = {name: getattr(settings, name) for name in settings.model_fields_set}
     values["providers"] = {name: {"apis": ["chat", "embeddings"], "base_url": url} for name, url in base_urls.items()}
     values["models"] = {CHAT_MODEL: model(CHAT_MODEL), EMBEDDING_MODEL: model(EMBEDDING_MODEL)}

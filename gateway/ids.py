@@ -1,4 +1,4 @@
-"""UUIDv7 identifiers (RFC 9562): they sort by the time they were made, so rows of one time lie together on disk."""
+"""UUIDv7 identifiers (RFC 9562): they sort by time, so rows of one time are together on disk."""
 
 import random
 import time
@@ -16,9 +16,9 @@ def uuid7(unix_ms: int, random_bits: int) -> str:
 
 
 def new_id() -> str:
-    """Return a fresh UUIDv7.
+    """Return a new UUIDv7.
 
-    Python's own generator, which the kernel seeds at the start and again in each forked worker, is six times cheaper
-    than asking the kernel each time. An id names and sorts; nothing is kept safe by its being hard to guess.
+    Python's own generator, which is seeded by the kernel at the start and again in each forked worker, is six times
+    faster than the kernel's. Ids need not be hard to guess: they protect nothing.
     """
     return uuid7(time.time_ns() // 1_000_000, random.getrandbits(74))

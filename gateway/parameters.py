@@ -1,6 +1,6 @@
-"""What a model's configuration says about the parameters of its requests: defaults, maximums, a word before them all.
+"""A model's configured request parameters: defaults, maximums and a system prefix.
 
-The configuration uses chat's names; a request is changed in the dialect it came in, at its top level only.
+The configuration uses chat's names; a request is changed in its own dialect, only at its top level.
 """
 
 import re
@@ -15,7 +15,7 @@ from providers.dialects.index import PIVOT
 from providers.dialects.parameters import ParameterNames, SystemPrompt
 from providers.dialects.wording import raw_json
 
-_LIMITS = PIVOT.requests.parameters.answer_limits  # the configuration's names for an answer's greatest length
+_LIMITS = PIVOT.requests.parameters.answer_limits  # the configuration's names for an answer's maximum length
 _ARRAY, _EMPTY_ARRAY, _STRING = (re.compile(rb"\s*" + begin) for begin in (rb"\[", rb"\[\s*\]", rb'"'))
 _NULL = msgspec.Raw(b"null")
 
@@ -23,7 +23,7 @@ Fields = dict[str, msgspec.Raw]
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """The parameters of one model's requests."""
+    """The configured parameters of one model's requests."""
 
     defaults: Mapping[str, msgspec.Raw]
     maximums: Mapping[str, float]
@@ -31,23 +31,23 @@ class Parameters(msgspec.Struct, frozen=True):
 
     @property
     def most_tokens(self) -> int | None:
-        """What an answer may have at most."""
+        """The maximum of answer tokens; None: no limit."""
         limits = [int(self.maximums[name]) for name in _LIMITS if name in self.maximums]
         return min(limits, default=None)
 
     @classmethod
     def of(cls, settings: ModelSettings) -> "Parameters | None":
-        """Return what ``settings`` say, None where they say nothing."""
+        """Return the parameters in ``settings``; None if there are none."""
         if not (settings.defaults or settings.maximums or settings.system_prefix):
             return None
         defaults = {name: raw_json(value) for name, value in settings.defaults.items()}
         return cls(defaults, settings.maximums, settings.system_prefix)
 
     def applied(self, fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> tuple[Fields, tuple[str, ...]]:
-        """Return the request with the model's parameters, and the names of those that were lowered to their maximum.
+        """Return the request with the model's parameters, and the names of those lowered to their maximum.
 
         Raises:
-            InvalidRequest: one that has a maximum is no number.
+            InvalidRequest: a parameter with a maximum is not a number.
 
         """
         changed, names = dict(fields), dialect.requests.parameters
@@ -63,10 +63,10 @@ class Parameters(msgspec.Struct, frozen=True):
             said = [spelling for spelling in spellings if _is_said(changed.get(spelling))]
             for spelling in said:
                 asked = _number(spelling, changed[spelling])
-                if asked > most or (limits_answer and asked < 0):  # to some servers -1 is no limit
+                if asked > most or (limits_answer and asked < 0):  # some servers take -1 as no limit
                     changed[spelling] = _written(most)
                     lowered.append(spelling)
-            if not said and spellings and limits_answer:  # unsaid, an answer has no limit
+            if not said and spellings and limits_answer:  # without it, an answer has no limit
                 changed[name if name in spellings else spellings[0]] = _written(most)
         if self.system_prefix is not None and dialect.requests.system is not None:
             _put_first(changed, self.system_prefix, dialect.requests.system)
@@ -74,21 +74,21 @@ class Parameters(msgspec.Struct, frozen=True):
 
 
 def _spellings(name: str, names: ParameterNames) -> tuple[str, ...]:
-    """Return the names that parameter ``name`` has in a dialect; none where it does not know it."""
+    """Return the names of parameter ``name`` in a dialect; empty if it does not exist there."""
     return names.answer_limits if name in _LIMITS else names.of(name)
 
 
 def _as_list(value: msgspec.Raw) -> msgspec.Raw:
-    """Return a value of chat's, which may be one string, as a list of strings."""
+    """Return a value of chat's that may be a single string as a list of strings."""
     return msgspec.Raw(b"[" + bytes(value) + b"]") if bytes(value).startswith(b'"') else value
 
 
 def _put_first(fields: Fields, prefix: str, place: SystemPrompt) -> None:
-    """Say ``prefix`` before the request's own system prompt; messages are not parsed for it, and copied once."""
+    """Put ``prefix`` before the request's own system prompt; messages are not parsed, and copied once."""
     own = fields.get(place.field)
     if own is None or not _is_said(own):
         fields[place.field] = raw_json(prefix)
-    elif _ARRAY.match(own):  # messages, or blocks, which may carry cache markers
+    elif _ARRAY.match(own):  # messages, or blocks, which may have cache markers
         fields[place.field] = _with_first(own, place.item(prefix))
     elif (opened := _STRING.match(own)) is not None:
         said = msgspec.json.encode(f"{prefix}\n\n")
@@ -96,10 +96,10 @@ def _put_first(fields: Fields, prefix: str, place: SystemPrompt) -> None:
 
 
 def _with_first(array: msgspec.Raw, item: Mapping[str, str]) -> msgspec.Raw:
-    """Return ``array`` with ``item`` before all others."""
+    """Return ``array`` with ``item`` at its beginning."""
     opened = _ARRAY.match(array)
     if opened is None:
-        return array  # the provider's to refuse
+        return array  # invalid: the provider will refuse it
     comma = b"" if _EMPTY_ARRAY.match(array) else b","
     return msgspec.Raw(b"".join([b"[", msgspec.json.encode(item), comma, memoryview(array)[opened.end() :]]))
 
@@ -111,7 +111,7 @@ def _is_said(raw: msgspec.Raw | None) -> bool:
 def _number(name: str, raw: msgspec.Raw) -> float:
     try:
         return msgspec.json.decode(raw, type=float)
-    except msgspec.DecodeError:  # some servers would read a number in it all the same
+    except msgspec.DecodeError:  # some servers would accept it as a number all the same
         raise InvalidRequest(f"{name!r} must be a number: it has a maximum here", param=name) from None
 
 

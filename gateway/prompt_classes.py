@@ -1,7 +1,8 @@
-"""What figures of deployments are kept apart by: the API that was called, and the size of the prompt.
+"""The classes by which figures of deployments are separated: the API, and the size of the prompt.
 
-How soon a picture comes says nothing of the first token of an answer, nor does a short prompt of a long one. In rows of
-the ledger and on the board a class is one number, which every version reads alike: ten times the API's, plus the size.
+The time of an image says nothing about the first token of an answer, nor that of a short prompt about a long one.
+Ledger rows and the board have a class as one number that is the same in every version: ten times the API's, plus the
+size.
 """
 
 from enum import StrEnum
@@ -12,7 +13,7 @@ import msgspec
 
 
 class MeasuredApi(StrEnum):
-    """An API as far as its figures are kept apart; the others are named as their endpoints."""
+    """An API with separate figures; those besides ``ANSWERS`` are named after their endpoints."""
 
     ANSWERS = "answers"  # chat, completions, responses and messages: raced, and measured to the first token
     EMBEDDINGS = "embeddings"
@@ -28,7 +29,7 @@ class MeasuredApi(StrEnum):
     UNKNOWN = "unknown"  # of a later version
 
 
-# Never to be changed: rows and boards have them. The ledger's views leave out what is ten or more.
+# Must never change: rows and boards have them. The ledger's views leave out 10 and above.
 _NUMBERS = MappingProxyType({
     MeasuredApi.ANSWERS: 0,
     MeasuredApi.EMBEDDINGS: 1,
@@ -43,29 +44,29 @@ _NUMBERS = MappingProxyType({
     MeasuredApi.COUNT_TOKENS: 10,
 })  # fmt: skip
 _APIS = MappingProxyType({number: api for api, number in _NUMBERS.items()})
-_SIZES = 10  # that a number has room for, of each API
+_SIZES = 10  # the number of sizes that fit between two APIs
 _CLASSES_KNOWN = 1024
 
 
 class PromptClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """The class of one call, a key wherever figures are kept apart."""
+    """The class of one call, by which figures are separated."""
 
     api: MeasuredApi
     size: int  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
 
     @property
     def is_answer(self) -> bool:
-        """Whether the call is for an answer of so many tokens, not for whole vectors, pictures or sound."""
+        """Whether the call is for an answer in tokens, not for embeddings, images or audio."""
         return self.api is MeasuredApi.ANSWERS
 
     @property
     def is_sampled(self) -> bool:
-        """Whether how soon it is answered counts: whoever counts tokens fast answers no sooner."""
+        """Whether its response time counts for steering: a fast token count does not mean fast answers."""
         return self.api is not MeasuredApi.COUNT_TOKENS
 
 
 def answer_class(size: int) -> PromptClass:
-    """Return the class of calls for answers whose prompts are of the size class ``size``."""
+    """Return the class of calls for answers with a prompt of size class ``size``."""
     return PromptClass(MeasuredApi.ANSWERS, size)
 
 
@@ -80,12 +81,12 @@ def encoded_api(api: MeasuredApi) -> int:
 
 
 def decoded_api(number: int) -> MeasuredApi:
-    """Return the API that ``encoded_api`` gave this number."""
+    """Return the API with this number."""
     return _APIS.get(number, MeasuredApi.UNKNOWN)
 
 
 def encoded_class(prompt_class: PromptClass) -> int:
-    """Return the number that rows of the ledger and the board have for a class.
+    """Return the number of a class in ledger rows and on the board.
 
     Raises:
         KeyError: its API is unknown.
@@ -96,6 +97,6 @@ def encoded_class(prompt_class: PromptClass) -> int:
 
 @lru_cache(maxsize=_CLASSES_KNOWN)
 def decoded_class(number: int) -> PromptClass:
-    """Return the class that ``encoded_class`` gave this number."""
+    """Return the class with this number."""
     api, size = divmod(number, _SIZES)
     return PromptClass(decoded_api(api), size)

@@ -1,6 +1,6 @@
-"""Reloading of the configuration: on SIGHUP, or when its file changes. What cannot be taken over changes nothing.
+"""Reloads the configuration on SIGHUP, or when its file changes. An invalid configuration changes nothing.
 
-A reload never lets anybody in without a key where one was needed: that takes a restart.
+A reload never removes authentication: that takes a restart.
 """
 
 import asyncio
@@ -38,22 +38,22 @@ Load = Callable[[], Settings]
 
 
 class Certificate(Protocol):
-    """What is read again beside the configuration."""
+    """The TLS certificate, which is read again together with the configuration."""
 
     def look(self, *, at_once: bool) -> None:
-        """Read it again if it has changed; ``at_once``: whether or not it may still be written."""
+        """Read it again if it has changed; ``at_once``: also if it may still be in the process of being written."""
 
 
 class ConfigurationRefusedError(Exception):
-    """A configuration that may be started with, but not be taken over while running; the message has what to do."""
+    """A valid configuration that a running gateway does not accept; the message says what to do."""
 
 
 def taken_over(running: Settings, new: Settings) -> Settings:
-    """Return what becomes of the ``running`` configuration: ``new``, except for what only a restart changes.
+    """Return the configuration after a reload: ``new``, except for settings that only a restart changes.
 
     Raises:
-        ConfigurationRefusedError: it would end authentication, or leave nothing to ask, as a file does that an editor
-            has not written to its end.
+        ConfigurationRefusedError: it would end authentication or have no providers, as an incompletely written file
+            may.
 
     """
     if running.clients and not new.clients:
@@ -65,7 +65,7 @@ def taken_over(running: Settings, new: Settings) -> Settings:
         raise ConfigurationRefusedError(
             "there are no providers any more: put them back, or restart the gateway if you mean this"
         )
-    # So that what is told of the settings is true.
+    # So that reports about the settings are true.
     return new.model_copy(update={name: getattr(running, name) for name in NEEDS_RESTART})
 
 
@@ -73,7 +73,7 @@ class Reloader:
     """Reloads the configuration on SIGHUP and when its file changes."""
 
     def __init__(self, gateway: Gateway, path: Path | None, load: Load, certificate: Certificate | None = None) -> None:
-        """Begin to look. ``load`` reads the configuration again, ``path`` is its file; ``certificate`` is read, too."""
+        """Start watching. ``load`` reads the configuration, ``path`` is its file; ``certificate`` is checked too."""
         self._gateway = gateway
         self._file = WatchedFiles(() if path is None else (path,))
         self._load = load
@@ -85,7 +85,7 @@ class Reloader:
         self._task = loop.create_task(self._run())
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Stop watching."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -100,7 +100,7 @@ class Reloader:
             if self._file.have_changed() or is_wanted:
                 try:
                     self._reload()
-                except Exception:  # noqa: BLE001 - whatever a file held, the next one is to be read
+                except Exception:  # noqa: BLE001 - whatever a file contains, the next one must be read
                     self._log.exception("configuration.unreadable", effect="the running configuration stays")
 
     def _reload(self) -> None:
@@ -128,10 +128,10 @@ class Reloader:
 
 
 class Latest:
-    """The configuration a process that starts now is to have: what those that run have taken over. It says nothing."""
+    """The configuration for a worker that starts now: the one the running workers have accepted. It logs nothing."""
 
     def __init__(self, settings: Settings, path: Path | None, load: Load) -> None:
-        """Take the configuration that was started with, its file, and how it is read again."""
+        """Start with the running configuration, its file, and the function that reads it."""
         self.settings = settings
         self._file = WatchedFiles(() if path is None else (path,))
         self._load = load
@@ -142,6 +142,6 @@ class Latest:
             self.read()
 
     def read(self) -> None:
-        """Read the file again; it stays what it was where that cannot be taken over."""
+        """Read the file again; if the new configuration is not accepted, the old one stays."""
         with suppress(ConfigurationError, ConfigurationRefusedError):
             self.settings = taken_over(self.settings, self._load())

@@ -1,7 +1,7 @@
-"""What a gateway takes from the process it runs in: its clocks, its randomness, its ids, and its ways to the outside.
+"""What a gateway takes from its process: clocks, randomness, ids, and access to the outside.
 
-Everything that is not a function of the settings and of what arrives is here, so that a test can run a whole gateway
-in virtual time, in front of simulated providers, and get the same run again.
+Everything that does not depend on settings and input is here, so that a test can run a whole gateway in virtual time
+with simulated providers, reproducibly.
 """
 
 import time
@@ -21,12 +21,12 @@ def _utc_now() -> datetime:
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
-    """The process's own, unless something else is given."""
+    """The process's own by default."""
 
     clock: Callable[[], float] = time.monotonic  # seconds
     unix_clock: Callable[[], float] = time.time  # seconds since 1970
     utc_now: Callable[[], datetime] = _utc_now
-    random: Random = msgspec.field(default_factory=Random)  # spreads load, guards nothing
+    random: Random = msgspec.field(default_factory=Random)  # for load balancing, not for security
     new_id: Callable[[], str] = new_id
     open_upstream: OpenUpstream | None = None  # None: over the network
-    store: Store | None = None  # None: the database of the settings
+    store: Store | None = None  # None: the database in the settings

@@ -1,9 +1,9 @@
-"""The gateway as a process: its start, its signals, its workers and its end.
+"""The gateway as a process: start, signals, workers and shutdown.
 
-After SIGTERM it says for ``lame_duck_s`` that it is not ready, and answers on; after SIGINT it does not. Then it closes
-its port, lets calls end within ``shutdown_grace_s``, flushes and ends; a second signal ends it at once. A worker whose
-parent is killed stops as after SIGINT. SIGHUP, or a change of the file, reloads the configuration: an invalid one
-changes nothing and says so.
+After SIGTERM it reports for ``lame_duck_s`` that it is not ready, but still answers; after SIGINT it does not. Then it
+closes its port, lets calls end within ``shutdown_grace_s``, flushes and ends; a second signal ends it at once. A worker
+whose parent is killed stops as after SIGINT. SIGHUP, or a change of the file, reloads the configuration: an invalid one
+is logged and changes nothing.
 """
 
 import asyncio
@@ -37,15 +37,15 @@ from gateway.watching.lines import Lines
 from gateway.watching.metrics import forget_process
 from gateway.workers import Supervisor
 
-GC_THRESHOLD = 20_000  # objects; a call leaves nearly none behind that only the collector could free
+GC_THRESHOLD = 20_000  # objects; a call leaves almost none that only the collector can free
 
 
 def run(settings: Settings, path: Path | None, load: Load) -> None:
-    """Serve until told to stop. ``load`` reads the configuration again.
+    """Serve until stopped. ``load`` reads the configuration again.
 
     Raises:
-        ListenError: the address cannot be listened on.
-        OSError: something else that the gateway needs of the system is not to be had.
+        ListenError: the gateway cannot listen on the address.
+        OSError: a system resource is missing.
         TlsError: the certificate or its key cannot be used.
         LedgerError: the database's schema is missing or old.
 
@@ -56,7 +56,7 @@ def run(settings: Settings, path: Path | None, load: Load) -> None:
     structlog.get_logger().debug("gateway.descriptors", limit=descriptors, clients=descriptor_budget(descriptors))
     _look_for_authorities(os.environ.get("SSL_CERT_FILE"))
     if settings.tls is not None:
-        open_context(settings.tls)  # before anybody can connect, or workers are forked
+        open_context(settings.tls)  # before clients can connect, or workers are forked
     if settings.workers == 1:
         sock = bind(settings.host, settings.port)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -71,7 +71,7 @@ async def _serve(
     stop = stop_signals()
     async with AsyncExitStack() as stack:
         if not settings.providers:
-            from gateway.demo import simulated_fleet, with_demo  # noqa: PLC0415 - only for those without a key
+            from gateway.demo import simulated_fleet, with_demo  # noqa: PLC0415 - only for users without a key
 
             base_urls = await stack.enter_async_context(simulated_fleet())
             settings = with_demo(settings, base_urls)
@@ -110,7 +110,7 @@ async def _open(gateway: Gateway, sock: socket.socket, settings: Settings, stack
 
 
 async def _lame_duck(gateway: Gateway, stop: "_StopSignals", grace_s: float) -> None:
-    """Answer on while saying that nobody should come any more, so that whoever balances calls can go elsewhere."""
+    """Continue to answer while reporting not to be ready, so that load balancers can stop sending calls."""
     duck_s = 0.0 if stop.is_urgent.is_set() else gateway.context.settings.lame_duck_s
     structlog.get_logger().info("gateway.stopping", lame_duck_s=duck_s, grace_s=grace_s)
     if duck_s:
@@ -120,7 +120,7 @@ async def _lame_duck(gateway: Gateway, stop: "_StopSignals", grace_s: float) -> 
 
 
 def _look_for_authorities(path: str | None) -> None:
-    """Say when the file that is to name whom to trust does not: OpenSSL goes on without a word."""
+    """Log if SSL_CERT_FILE cannot be used: OpenSSL ignores that silently."""
     if not path:
         return
     try:
@@ -132,14 +132,14 @@ def _look_for_authorities(path: str | None) -> None:
 
 
 def _settle_garbage() -> None:
-    """Keep the collector away from what lives as long as the process, and let it look at the rest less often."""
+    """Exclude what lives as long as the process from garbage collection, and collect the rest less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 20)
 
 
 async def prepare_schema(url: str) -> None:
-    """See that the ledger's tables are there: SQLite is migrated by itself, Postgres only by its operator.
+    """Check the ledger's tables: SQLite is migrated automatically, Postgres only by its operator.
 
     Raises:
         SchemaOutdatedError, SchemaTooNewError: Postgres has another schema; the message has the command to run.
@@ -151,7 +151,7 @@ async def prepare_schema(url: str) -> None:
     except SchemaOutdatedError:
         if not is_sqlite(engine.url):
             raise
-        # In a process of its own: what migrating imports, serving never needs.
+        # In a child process: serving needs none of what migrating imports.
         process = await asyncio.create_subprocess_exec(
             *children.command("gateway.cli", "migrate"),
             stdout=asyncio.subprocess.DEVNULL,
@@ -166,17 +166,17 @@ async def prepare_schema(url: str) -> None:
 
 
 class _StopSignals:
-    """SIGTERM and SIGINT: the first one asks, the second one ends the process.
+    """SIGTERM and SIGINT: the first one stops the process gracefully, the second one ends it.
 
-    A worker leaves the second to its parent, for a terminal or a supervisor may tell both of the first. It is asked,
-    too, when its parent ends.
+    A worker ignores the second and leaves it to its parent, as a terminal or a supervisor may signal both. It also
+    stops when its parent ends.
     """
 
     def __init__(self, log: Lines, lifeline: Lifeline | None = None) -> None:
         self._log = log
         self._is_worker = lifeline is not None
         self._is_asked = asyncio.Event()
-        self.is_urgent = asyncio.Event()  # nobody balances, or the port is wanted
+        self.is_urgent = asyncio.Event()  # there is no load balancer, or the port is needed
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._hear, number)
@@ -196,7 +196,7 @@ class _StopSignals:
         self._hear(signal.SIGINT)
 
     async def wait(self) -> None:
-        """Wait for the first."""
+        """Wait for the first signal."""
         await self._is_asked.wait()
 
 
@@ -208,14 +208,14 @@ def _announce(settings: Settings, sock: socket.socket) -> None:
         "gateway.started", url=url, models=list(settings.models), providers=list(settings.providers), pid=os.getpid()
     )
     if sys.stderr.isatty() or all(name.startswith("sim-") for name in settings.providers):
-        from gateway.welcome import welcome  # noqa: PLC0415 - a person is there to read it
+        from gateway.welcome import welcome  # noqa: PLC0415 - only if a person reads it
 
         sys.stderr.write(welcome(settings, url))
         sys.stderr.flush()
 
 
 def _supervise(settings: Settings, port: SharedPort, path: Path | None, load: Load, log: Lines) -> None:
-    """Run the workers as child processes, once it is certain that they can start."""
+    """Run the workers as child processes, after checking that they can start."""
     with asyncio.Runner() as runner:
         runner.run(prepare_schema(settings.database_url.get_secret_value()))
     latest = Latest(settings, path, load)
@@ -230,7 +230,7 @@ def _supervise(settings: Settings, port: SharedPort, path: Path | None, load: Lo
         make_socket=port.make_socket,
         on_look=latest.look,
         on_reload=latest.read,
-        on_stop=port.close,  # else clients could connect, and wait, after the last worker has closed its own
+        on_stop=port.close,  # else clients could connect, and wait, after the last worker has closed its socket
         on_death=forget_process,
         at_exit=log.drain,
     ).run()

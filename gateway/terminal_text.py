@@ -1,4 +1,4 @@
-"""Text for a terminal: what would steer it, or turn its letters around, is shown and not sent; numbers of things."""
+"""Text for terminals: control characters and text direction marks are escaped; also formats counts."""
 
 _TAB, _LINE_FEED, _ONE_BYTE = 0x09, 0x0A, 0xFF
 _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -13,7 +13,7 @@ _AS_JSON = {code: f"\\u{code:04x}" for code in _CONTROLS if code not in {_TAB, _
 def visible(text: str, *, lines: bool = False) -> str:
     r"""Return ``text`` with control characters as Python writes them: ``\x1b``.
 
-    ``lines`` leaves line feeds and tabs as they are, for text that is laid out on purpose.
+    ``lines`` leaves line feeds and tabs unchanged, for text that is laid out on purpose.
     """
     if text.isprintable():
         return text
@@ -26,5 +26,5 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def visible_json(text: str) -> str:
-    """Return the same JSON with the control characters escaped that JSON itself would let pass."""
+    """Return the same JSON with those control characters escaped that JSON itself allows."""
     return text if text.isprintable() else text.translate(_AS_JSON)

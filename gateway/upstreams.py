@@ -1,4 +1,4 @@
-"""Opening upstreams: from what the settings and the catalog say of a provider to what reaches it."""
+"""Opens upstreams from providers' settings and the catalog."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from providers.opening import open_upstream
 
 
 class Upstreams:
-    """Opens upstreams that share what one process needs once: the litellm library and the TLS context."""
+    """Opens upstreams, which share the litellm library and the TLS context."""
 
     def __init__(self) -> None:
         self._litellm = LiteLLM()
@@ -20,12 +20,12 @@ class Upstreams:
     def open(
         self, name: str, settings: ProviderSettings, vendor: Vendor | None, secrets: Sequence[str] = ()
     ) -> Upstream:
-        """Return the upstream of provider ``name``; nothing is connected yet.
+        """Return the upstream of provider ``name``, not yet connected.
 
-        ``secrets``, besides the provider's own, must not show up in a message.
+        ``secrets``: further ones, besides the provider's own, to be masked in messages.
 
         Raises:
-            ValueError: neither the settings nor the vendor's row have a base URL.
+            ValueError: neither the settings nor the vendor's row has a base URL.
 
         """
         return open_upstream(
@@ -45,9 +45,9 @@ class Upstreams:
         )
 
     async def warm_up(self) -> None:
-        """Have litellm imported, outside of the event loop."""
+        """Import litellm outside the event loop."""
         await self._litellm.warm_up()
 
     async def aclose(self) -> None:
-        """Close what is shared, once every upstream is closed."""
+        """Close what is shared, after every upstream is closed."""
         await self._litellm.aclose()

@@ -1,4 +1,4 @@
-"""Files that are looked at again and again, to be read again when they have changed."""
+"""Detects changes of files by checking them from time to time."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,20 +7,20 @@ State = tuple[tuple[int, ...] | None, ...]
 
 
 class WatchedFiles:
-    """Some files that belong together: a change of any is a change of all."""
+    """Some files that belong together: a change of one is a change of all."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Take the ``paths``. Their first state is news, unless it is noted: what was read may be older."""
+        """Watch ``paths``. Unless ``note`` is called, their current state is a change: what was read may be older."""
         self._paths = paths
         self._taken: State = ()
         self._last: State = ()
 
     def note(self) -> None:
-        """Take them for known as they are now. They are about to be read."""
+        """Record their current state as known. Call it before reading them."""
         self._taken = self._last = tuple(map(_state, self._paths))
 
     def have_changed(self) -> bool:
-        """Tell whether any changed, and all have stayed as they are since the last look: nobody is writing any more."""
+        """Whether any has changed, and none since the last check: they are no longer being written."""
         state, last = tuple(map(_state, self._paths)), self._last
         self._last = state
         if state in (self._taken, ()) or state != last:
@@ -30,7 +30,7 @@ class WatchedFiles:
 
 
 def _state(path: Path) -> tuple[int, ...] | None:
-    """Return what is another whenever the file is; None where there is none."""
+    """Return a value that changes with the file; None if there is no file."""
     try:
         stat = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a person reads when the gateway has started: how to use it, ready to be pasted."""
+"""The text shown when the gateway has started: commands to try it."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from gateway.terminal_text import counted
 
 
 def welcome(settings: Settings, url: str) -> str:
-    """Return the lines to try, for the first model there is."""
+    """Return the commands to try, for the first model."""
     model = next(iter(settings.models), "PROVIDER/MODEL")
     key = "$HOLESHOT_KEY" if settings.clients else "none"
     authorization = f' \\\n  -H "authorization: Bearer {key}"' if settings.clients else ""
@@ -56,7 +56,7 @@ def _who_races(settings: Settings) -> str:
 
 
 def _program(name: str) -> str:
-    """Return what to type for a program of this environment: its name where the path finds it."""
+    """Return the command for a program of this environment: only its name if the PATH finds it."""
     program = Path(sys.executable).parent / name
     found = shutil.which(name)
     if found is not None and Path(found).absolute() == program.absolute():

@@ -1,4 +1,4 @@
-"""Worker processes: forked from one parent, restarted when they die, told what the parent is told, ended with it."""
+"""Worker processes: forked from one parent, restarted when they die, signalled and ended with it."""
 
 import os
 import select
@@ -11,8 +11,8 @@ import structlog
 
 from gateway.lifeline import Lifeline
 
-SHORT_LIFE_S = 5.0  # a worker that dies sooner has probably not been able to start,
-PAUSE_FIRST_S, PAUSE_MAX_S = 0.5, 30.0  # and is started again after a pause, doubled each time
+SHORT_LIFE_S = 5.0  # a worker that dies sooner has probably not been able to start
+PAUSE_FIRST_S, PAUSE_MAX_S = 0.5, 30.0  # and is restarted after a pause, doubled each time
 LOOK_S = 1.0
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -20,10 +20,10 @@ _HEARD = (*_PASSED_ON, signal.SIGCHLD)
 
 
 class Supervisor:
-    """The parent of ``number`` workers, each of which does ``work``; it serves nothing itself.
+    """The parent of ``number`` workers, each of which runs ``work``; it serves nothing itself.
 
-    A worker is to end by itself when the lifeline it is given does. The first signal to stop is passed on to all of
-    them, at the second they are killed.
+    A worker must end by itself when its lifeline does. The first signal to stop is passed on to all workers, at the
+    second they are killed.
     """
 
     def __init__(
@@ -38,10 +38,10 @@ class Supervisor:
         on_death: Callable[[int], None],
         at_exit: Callable[[], object],
     ) -> None:
-        """Take what each worker does with a socket from ``make_socket``, and what is to be done here.
+        """``work`` is called in each worker with a socket from ``make_socket``.
 
-        ``on_look`` once a second, ``on_reload`` when SIGHUP has come, ``on_stop`` before workers are told to stop,
-        ``on_death`` when one has died; ``at_exit`` by each process as the last of all.
+        The parent calls ``on_look`` once a second, ``on_reload`` after SIGHUP, ``on_stop`` before workers are told to
+        stop, ``on_death`` when one has died. Each process calls ``at_exit`` at its very end.
         """
         self._work = work
         self._make_socket = make_socket
@@ -63,7 +63,7 @@ class Supervisor:
         for end in (heard, told):
             os.set_blocking(end, False)
         for number in _HEARD:
-            signal.signal(number, lambda *_: None)  # what has come is read from the pipe: here, between two steps
+            signal.signal(number, lambda *_: None)  # signals are read from the pipe: here, between two steps
         signal.set_wakeup_fd(told)
         while self._born_at or not self._stopping:
             self._start_missing()
@@ -98,7 +98,7 @@ class Supervisor:
             if not pid:
                 return
             born_at = self._born_at.pop(pid, None)
-            if born_at is None:  # no worker, but a child of whoever started this process in its place
+            if born_at is None:  # not a worker, but an earlier child of this process, from before exec
                 continue
             self._on_death(pid)
             if not self._stopping:
@@ -122,7 +122,7 @@ class Supervisor:
             structlog.get_logger().error("worker.no_socket", error=str(error))
             self._pause(0.0)
             return
-        # Until it has handlers of its own, a signal would reach the parent's pipe through the child.
+        # Until it has its own handlers, a signal to the child would reach the parent's pipe.
         signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
         pid = os.fork()
         if pid:
@@ -139,7 +139,7 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
             self._work(sock, self._lifeline)
             code = 0
-        except Exception:  # noqa: BLE001 - the process ends here, and nobody else would say why
+        except Exception:  # noqa: BLE001 - the process ends here, and nothing else would log why
             structlog.get_logger().exception("worker.failed")
         finally:
             self._at_exit()

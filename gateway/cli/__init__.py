@@ -1,1 +1,1 @@
-"""The operator's command line: one file per verb. A verb imports what it needs when it runs: ``--help`` is instant."""
+"""The command line: one file per command. A command imports what it needs when it runs, so ``--help`` is fast."""

@@ -1,4 +1,4 @@
-"""``python -m gateway.cli``: the command ``holeshot`` where the script is not on the path."""
+"""``python -m gateway.cli``: the command ``holeshot`` if the script is not on the path."""
 
 from gateway.cli.main import main
 

@@ -1,4 +1,4 @@
-"""``holeshot check``: whether the configuration is usable, and what it amounts to."""
+"""``holeshot check``: whether the configuration is usable, and a summary of it."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ _PRICES: "Mapping[str, Callable[[DeploymentLine], float | None]]" = {
     "$/M cache write": lambda line: line.cache_write_usd,
     "$/M reasoning": lambda line: line.reasoning_usd,
 }
-_ALWAYS = ("$/M in", "$/M out")  # the others where one is known
+_ALWAYS = ("$/M in", "$/M out")  # the others only if a deployment has one
 _ABILITIES = ("context", "longest answer", "tools", "JSON schema", "vision", "audio", "PDF", "reasoning")
 
 
@@ -60,7 +60,7 @@ def check(
 
 
 def _check_certificate(settings: "Settings") -> None:
-    """Read certificate and key, as `serve` will.
+    """Read certificate and key, as `serve` does.
 
     Raises:
         ConfigurationError: they cannot be used.
@@ -78,7 +78,7 @@ def _check_certificate(settings: "Settings") -> None:
 
 
 def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: bool) -> int:
-    """Print what is configured, and return the exit code: a provider that does not answer is a failure, too."""
+    """Print the summary and return the exit code: a provider that does not answer is a failure."""
     from gateway.cli import summary  # noqa: PLC0415 - pydantic only where it is needed
     from providers.catalog import load_catalog  # noqa: PLC0415 - likewise
     from providers.datasheets import DatasheetTable  # noqa: PLC0415 - likewise
@@ -136,9 +136,9 @@ def _silent(liveness: "dict[str, Liveness]") -> list[str]:
 
 
 def _absent(settings: "Settings", catalog: "Catalog", liveness: "dict[str, Liveness]") -> list[str]:
-    """Return a note for each deployment whose provider answered and does not list its model.
+    """Return a note for each deployment whose provider answered but does not list its model.
 
-    Where paths name the customer's own deployments, as Azure's do, the list is of something else.
+    Providers whose paths contain the customer's deployments, like Azure's, are skipped: their lists are of models.
     """
     from gateway.settings.presets import vendor_of  # noqa: PLC0415 - as above
 
@@ -173,7 +173,7 @@ def _write_deployments(deployments: "list[DeploymentLine]", fallbacks: "list[Fal
 
 
 def _write_models(deployments: "list[DeploymentLine]", fallbacks: "list[FallbackLine]") -> None:
-    """Show how each model is raced, and who is asked in its place."""
+    """Print how each model is raced, and its fallbacks."""
     from gateway.settings.model import Cause  # noqa: PLC0415 - as above
 
     others: dict[str, list[str]] = {}
@@ -186,7 +186,7 @@ def _write_models(deployments: "list[DeploymentLine]", fallbacks: "list[Fallback
 
 
 def _write_asking(deployments: "list[DeploymentLine]") -> None:
-    """Show how each deployment is asked, by its model where that makes a difference."""
+    """Print how each deployment is called, with its models if they differ."""
     asked = dict.fromkeys((line.deployment, ", ".join(line.apis), ", ".join(_said(line))) for line in deployments)
     by_model = len({name for name, *_ in asked}) < len(asked)
     said = any(words for *_, words in asked)
@@ -199,7 +199,7 @@ def _write_asking(deployments: "list[DeploymentLine]") -> None:
 
 
 def _said(line: "DeploymentLine") -> list[str]:
-    """Return what is said of a deployment beside prices and abilities, in words."""
+    """Return facts about a deployment besides prices and capabilities, in words."""
     words = [
         ("disabled", not line.enabled),
         (f"weight {line.weight:g}", line.weight != 1),
@@ -230,7 +230,7 @@ def _price_cells(line: "DeploymentLine", prices: "list[str]") -> list[object]:
 
 
 def _write_abilities(deployments: "list[DeploymentLine]") -> None:
-    """Show what each deployment can do, as far as anything is known of any."""
+    """Print what each deployment can do, if anything is known."""
     rows = _ability_rows(deployments)
     known = [number for number in range(len(_ABILITIES) + 1) if any(row[number] not in (None, UNKNOWN) for row in rows)]
     columns = ["deployment", *_ABILITIES]
@@ -239,7 +239,7 @@ def _write_abilities(deployments: "list[DeploymentLine]") -> None:
 
 
 def _ability_rows(deployments: "list[DeploymentLine]") -> list[list[object]]:
-    """Return a row for each deployment, once however many models it serves with the same abilities."""
+    """Return a row for each deployment, only one for all models with the same capabilities."""
     rows: list[list[object]] = []
     for name, can in dict.fromkeys((line.deployment, line.capabilities) for line in deployments):
         flags = (can.tools, can.json_schema, can.vision, can.audio, can.documents, can.reasoning)

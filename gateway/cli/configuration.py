@@ -1,4 +1,4 @@
-"""The configuration as verbs read it: which file, and what happens when it cannot be used."""
+"""Reads the configuration for commands, and handles its errors."""
 
 import os
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _NOTHING: Mapping[str, object] = {}
 def read_settings(
     config: Path | None, overrides: Mapping[str, object] = _NOTHING, *, exit_code: int = FAILED
 ) -> "tuple[Settings, Path | None]":
-    """Return the settings and the file they are from, or print every problem and end with ``exit_code``."""
+    """Return the settings and their file, or print every problem and exit with ``exit_code``."""
     from gateway.settings import ConfigurationError, load, locate  # noqa: PLC0415 - pydantic only where it is needed
 
     path = locate(config, os.environ)
@@ -40,7 +40,7 @@ def read_settings(
 
 
 def read_database_url(config: Path | None) -> str:
-    """Return ``database_url``, whether or not the rest of the configuration is usable."""
+    """Return ``database_url``, even if the rest of the configuration is not usable."""
     from gateway.settings import ConfigurationError, load_database_url, locate  # noqa: PLC0415 - as above
 
     try:
@@ -51,7 +51,7 @@ def read_database_url(config: Path | None) -> str:
 
 
 def write_file(path: Path, text: str, *, force: bool) -> None:
-    """Write a file and the folders above it; end the command if it exists, without ``force``, or cannot be written."""
+    """Write a file and make its folders; exit if it exists and ``force`` is not set, or if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w" if force else "x", encoding="utf-8") as file:
@@ -63,7 +63,7 @@ def write_file(path: Path, text: str, *, force: bool) -> None:
 
 
 def report(error: "ConfigurationError") -> None:
-    """Print every problem, one a line, on standard error."""
+    """Print every problem on a line of standard error."""
     say(f"holeshot: the configuration has {counted(len(error.problems), 'problem')}", err=True)
     for problem in error.problems:
         say(f"  {problem}", err=True)

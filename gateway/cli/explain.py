@@ -1,4 +1,4 @@
-"""``holeshot explain``: for the next call of a model, who would run, with what delay, and why, number by number."""
+"""``holeshot explain``: the plan of a model's next call, with its reasons and numbers."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -8,7 +8,7 @@ import typer
 
 from gateway.cli.terminal import UNKNOWN, fail, say, write_json, write_table
 
-# The gateway's words, and ours above the column; a gateway of another version may send more or fewer.
+# The gateway's names, and the headings; a gateway of another version may send more or fewer.
 _LAUNCHES = {"delay_s": "after s", "deployment": "deployment", "role": "role", "extra": "extra", "why": "why"}
 _DEPLOYMENTS = {
     "deployment": "deployment",
@@ -99,7 +99,7 @@ def explain(  # noqa: PLR0917 - options are named on the command line
 
 
 def _fetch(url: str, key: str | None, asked: Mapping[str, object]) -> Mapping[str, Any]:
-    """Return what the gateway says of the one model.
+    """Return the gateway's explanation for one model.
 
     Raises:
         GatewayError: there is no gateway, it refuses, or it does not know the model.
@@ -164,7 +164,7 @@ def _said(plan: Mapping[str, Any], name: str) -> str:
 
 
 def _write_rows(title: str, columns: Mapping[str, str], rows: Any) -> None:
-    """Write a table of those columns that say something."""
+    """Write a table of the columns that have values."""
     shown = [name for name in columns if any(row.get(name) is not None for row in rows)]
     cells = [[_figure(name, row.get(name)) for name in shown] for row in rows]
     write_table([columns[name] for name in shown], cells, title=title)

@@ -1,4 +1,4 @@
-"""A heat: one race of a prompt, run in this process with a gateway's own parts instead of through its socket."""
+"""One race of a prompt, run in this process with the gateway's parts, without a server."""
 
 import random
 from collections.abc import AsyncIterator, Callable
@@ -24,11 +24,11 @@ from gateway.racing.open_call import Unanswered
 from gateway.server import prepare_schema
 from gateway.settings.model import Settings
 
-TAGS = {"from": "holeshot race"}  # so that SQL can leave these calls out
+TAGS = {"from": "holeshot race"}  # to exclude these calls in SQL
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What to ask of whom. None leaves it to the model's configuration, or to the provider."""
+    """The prompt and race settings. None: the model's configuration, or the provider's default."""
 
     model: str
     prompt: str
@@ -38,16 +38,16 @@ class Question(msgspec.Struct, frozen=True):
     width: int | None = None
 
     def asked(self) -> Asked:
-        """Return it as the body of a streamed chat completion, understood.
+        """Return it as a request for a streamed chat completion.
 
         Raises:
-            InvalidRequest: it makes no sense.
+            InvalidRequest: a value is invalid.
 
         """
         messages = [{"role": "user", "content": self.prompt}]
         if self.system is not None:
             messages.insert(0, {"role": "system", "content": self.system})
-        mode = self.mode or (Mode.RACE if self.width is not None else None)  # a width is a race's
+        mode = self.mode or (Mode.RACE if self.width is not None else None)  # a width implies a race
         race = {name: value for name, value in (("mode", mode), ("width", self.width)) if value is not None}
         body = {"model": self.model, "messages": messages, "stream": True, "race": race}
         if self.max_tokens is not None:
@@ -57,7 +57,7 @@ class Question(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def open_gateway(settings: Settings, demo_starts: Callable[[], None]) -> AsyncIterator[Gateway]:
-    """Run a gateway without a socket; with no provider configured, on simulated ones, which ``demo_starts`` is told.
+    """Run a gateway without a server. Without configured providers it uses simulated ones and calls ``demo_starts``.
 
     Raises:
         LedgerError: the database cannot be used.
@@ -66,10 +66,10 @@ async def open_gateway(settings: Settings, demo_starts: Callable[[], None]) -> A
     """
     async with AsyncExitStack() as stack:
         if not settings.providers:
-            from gateway.demo import simulated_fleet, with_demo  # noqa: PLC0415 - only for those without a key
+            from gateway.demo import simulated_fleet, with_demo  # noqa: PLC0415 - only for users without a key
 
             demo_starts()
-            seed = random.randrange(2**32)  # noqa: S311 - or every first race would be the same
+            seed = random.randrange(2**32)  # noqa: S311 - else every first race would be the same
             settings = with_demo(settings, await stack.enter_async_context(simulated_fleet(seed)))
         await prepare_schema(settings.database_url.get_secret_value())
         gateway = Gateway(settings)
@@ -79,12 +79,12 @@ async def open_gateway(settings: Settings, demo_starts: Callable[[], None]) -> A
 
 
 async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
-    """Race ``question`` as the gateway would, for the ledger and the leaderboard and before the eyes of ``view``.
+    """Race ``question`` as the gateway would, with ledger and leaderboard, and show it in ``view``.
 
-    Returns the lanes as they ended; without a whole answer they have an ``error``.
+    Returns the final lanes; without a complete answer they have an ``error``.
 
     Raises:
-        ApiError: there is no such race: the model is unknown, or the question makes no sense.
+        ApiError: the model is unknown, or the question is invalid.
 
     """
     context = gateway.context
@@ -113,7 +113,7 @@ async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
 
 
 def _affordable(model: Model) -> Model:
-    """Return ``model`` with the budget its width needs: who asks for a wide race here means it."""
+    """Return ``model`` with the budget for its width: the user has asked for it explicitly."""
     race = model.race
     if race.mode is not Mode.RACE or race.budget >= race.width - 1.0:
         return model
@@ -121,7 +121,7 @@ def _affordable(model: Model) -> Model:
 
 
 class _Both:
-    """The gateway's own recorder, and the lanes: what is seen here is in SQL as well."""
+    """Passes records to the gateway's own recorder and to the lanes."""
 
     def __init__(self, recorder: Recorder, lanes: Lanes) -> None:
         self._all: tuple[Recorder, Recorder] = (recorder, lanes)

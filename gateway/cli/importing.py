@@ -1,4 +1,4 @@
-"""``holeshot import``: a configuration from that of another gateway."""
+"""``holeshot import``: converts another gateway's configuration."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ _STANDARD_OUTPUT = Path("-")
 
 
 def importing() -> typer.Typer:
-    """Return the verb with its sub-verbs, one for each gateway that can be left."""
+    """Return the command with a subcommand for each supported gateway."""
     app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     app.command("litellm")(litellm)
     app.callback()(_import)
@@ -72,7 +72,7 @@ def _write(text: str, output: Path, *, force: bool, to_standard_output: bool) ->
 
 
 def _problems(output: Path) -> "list[Problem]":
-    """Return what keeps the written file from being used as it is, in this environment."""
+    """Return what prevents the written file from being used in this environment."""
     from gateway.settings import ConfigurationError, load  # noqa: PLC0415 - as above
 
     try:

@@ -1,4 +1,4 @@
-"""``holeshot init``: a configuration to start from."""
+"""``holeshot init``: writes a configuration to start with."""
 
 import os
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ def init(
 
 
 def write_example(path: Path, *, force: bool = False) -> None:
-    """Write the example configuration. Ends the command where that cannot be done."""
+    """Write the example configuration. Exits if that is not possible."""
     from gateway.settings.example import example  # noqa: PLC0415 - pydantic only where it is needed
 
     _write(path, example(), force=force)
@@ -70,14 +70,14 @@ def write_example(path: Path, *, force: bool = False) -> None:
 def write_configuration(
     path: Path, environ: Mapping[str, str], catalog: "Catalog", *, force: bool = False, top: int | None = None
 ) -> None:
-    """Write a configuration from the keys in ``environ``; with ``top`` ask their vendors, and propose so many models.
+    """Write a configuration from the keys in ``environ``; with ``top``, ask the vendors and propose so many models.
 
-    Ends the command where that cannot be done.
+    Exits if that is not possible.
     """
     from gateway.settings.presets import found_vendors  # noqa: PLC0415 - pydantic only where it is needed
     from gateway.settings.starter import starter  # noqa: PLC0415 - likewise
 
-    if path.exists() and not force:  # before anybody is asked
+    if path.exists() and not force:  # before providers are asked
         fail(f"{path} already exists; --force overwrites it")
     found = list(found_vendors(environ, catalog))
     market = None if top is None else _ask(environ, catalog, top)
@@ -99,7 +99,7 @@ def write_configuration(
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:
-    """Write a configuration, and beside it the schema that its first line names."""
+    """Write a configuration, and besides it the schema that its first line names."""
     from gateway.settings.schema import EDITOR_LINE, FILE_NAME, json_schema  # noqa: PLC0415 - as above
 
     write_file(path, EDITOR_LINE + text, force=force)

@@ -1,4 +1,4 @@
-"""``holeshot keys``: keys for the clients of this gateway."""
+"""``holeshot keys``: makes keys for the gateway's clients."""
 
 import hashlib
 import re
@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def keys() -> typer.Typer:
-    """Return the verb with its sub-verbs."""
+    """Return the command with its subcommands."""
     app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     app.command("new")(new)
     app.callback()(_keys)

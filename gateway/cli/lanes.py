@@ -1,4 +1,4 @@
-"""One race as it can be seen from outside: a lane for each attempt, and the answer as it arrives."""
+"""One race as it is shown: a lane for each attempt, and the answer as it arrives."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -17,47 +17,47 @@ _THOUGHT_KINDS = ("reasoning", "reasoning_content")
 
 
 class Lane:
-    """One attempt. Milliseconds count from its launch."""
+    """One attempt. Milliseconds are since its launch."""
 
     def __init__(self, start: AttemptStart) -> None:
         self.start = start
         self.first_token_ms: float | None = None
         self.won = False
         self.ended_ms: float | None = None
-        self.record: AttemptRecord | None = None  # once it has ended
+        self.record: AttemptRecord | None = None  # set when it has ended
 
     @property
     def deployment(self) -> str:
-        """Who runs in it."""
+        """The name of its deployment."""
         return self.start.deployment
 
 
 class Spectator(Protocol):
-    """Who is told what happens in the lanes, as it happens."""
+    """Receives the events of the lanes as they happen."""
 
     def changed(self, lane: Lane, at_ms: float) -> None:
-        """See a launch, a first token, the win or an end, ``at_ms`` after the call began."""
+        """A launch, a first token, the win or an end, ``at_ms`` after the call began."""
 
     def said(self, text: str) -> None:
-        """Hear the next piece of the answer.
+        """The next piece of the answer.
 
         Raises:
-            OSError: nobody listens any more.
+            OSError: the output is closed.
 
         """
 
 
 class Lanes:
-    """A recorder and a sink that remember what they are told. ``clock`` is the gateway's own, monotonic seconds."""
+    """A recorder and a sink that keep what they receive. ``clock`` is the gateway's own, monotonic seconds."""
 
     streams = True
     understands = True
 
     def __init__(self, clock: Callable[[], float], spectator: Spectator) -> None:
         self.lanes: list[Lane] = []
-        self.record: CallRecord | None = None  # once the call has ended
-        self.error: str | None = None  # why there is no answer, or only half of one
-        self.tokens = 0  # of the answer so far: its meaningful chunks, which is a token each at most providers
+        self.record: CallRecord | None = None  # set when the call has ended
+        self.error: str | None = None  # why there is no answer, or an incomplete one
+        self.tokens = 0  # of the answer so far: its meaningful chunks, at most providers one token each
         self.claimed_ms: float | None = None  # the claim, since the call began
         self._clock = clock
         self._spectator = spectator
@@ -72,12 +72,12 @@ class Lanes:
 
     @property
     def thoughts(self) -> str:
-        """The reasoning so far, where the winner shows it."""
+        """The reasoning so far, if the winner streams it."""
         return "".join(self._thoughts)
 
     @property
     def elapsed_ms(self) -> float:
-        """The age of the call, at its end if it has ended."""
+        """The age of the call; its total time if it has ended."""
         if self.record is not None:
             return self.record.total_ms
         return 0.0 if self._began_at is None else (self._clock() - self._began_at) * 1000
@@ -93,14 +93,14 @@ class Lanes:
         self._began_at = self._clock() - since_ms / 1000
 
     def attempt_started(self, model: str, start: AttemptStart) -> None:
-        """Open a lane."""
+        """Add a lane."""
         del model
         lane = Lane(start)
         self.lanes.append(lane)
         self._spectator.changed(lane, self.elapsed_ms)
 
     def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
-        """Mark the first token in its lane."""
+        """Record the first token in its lane."""
         del model, prompt_class
         for lane in self.lanes:
             if lane.start.id == start.id:
@@ -108,7 +108,7 @@ class Lanes:
                 self._spectator.changed(lane, self.elapsed_ms)
 
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
-        """Close a lane; not that of a loser watched beyond the race, whose picture stands."""
+        """Close a lane; ignore losers that were watched longer than the race."""
         del model, prompt_class
         if self.record is not None:
             return
@@ -119,29 +119,29 @@ class Lanes:
                 self._spectator.changed(lane, self.elapsed_ms)
 
     def call_finished(self, record: CallRecord) -> None:
-        """Keep the record, whose attempts know their cost."""
+        """Keep the record, whose attempts have their costs."""
         self.record = record
         attempts = {attempt.id: attempt for attempt in record.attempts}
         for lane in self.lanes:
             lane.record = attempts.get(lane.start.id, lane.record)
 
     def attempt_audited(self, attempt: AttemptRecord) -> None:
-        """Nothing to show: the race is over, and its picture stands."""
+        """Do nothing: the race is over."""
 
     async def begin(self, winner: Winner) -> None:
-        """Mark the winner, and forget what another may have said."""
+        """Record the winner, and drop text of an earlier one."""
         self._text, self._thoughts, self.tokens = [], [], 0
         self.claimed_ms = winner.ttft_ms
         running = [lane for lane in self.lanes if lane.deployment == winner.deployment and lane.record is None]
         for lane in running:
-            # Racing against itself, a deployment has two lanes; the one that won has its first token.
+            # A deployment that races against itself has two lanes; the winner's has a first token.
             if len(running) == 1 or lane.first_token_ms is not None:
                 lane.won = True
                 self._spectator.changed(lane, self.elapsed_ms)
                 return
 
     async def write(self, block: Block) -> None:
-        """Take what the chunks say."""
+        """Add the text in the chunks."""
         for data in block.events():
             if not read_event(data).meaningful:
                 continue
@@ -156,16 +156,16 @@ class Lanes:
                     raise ClientGone from error
 
     async def end(self, last: Block) -> None:
-        """Take what the last events say."""
+        """Add the text in the last events."""
         await self.write(last)
 
     async def fail(self, error: UpstreamError) -> None:
-        """Remember that the answer broke off."""
+        """Record that the answer broke off."""
         self.error = f"the answer broke off ({error.kind}: {error.message})"
 
 
 def read_text(data: bytes) -> tuple[str, str]:
-    """Return the reasoning and the text that the delta of an event's first choice adds."""
+    """Return the reasoning and the text in the delta of an event's first choice."""
     choices = msgspec.json.decode(data).get("choices") or [{}]
     delta = choices[0].get("delta") or {}
     thoughts = [delta[kind] for kind in _THOUGHT_KINDS if isinstance(delta.get(kind), str)][:1]

@@ -1,4 +1,4 @@
-"""``holeshot leaderboard``: who is fast now, as the running gateway sees it, or who was, from the ledger."""
+"""``holeshot leaderboard``: the fastest deployments, now from the running gateway, or earlier from the ledger."""
 
 import asyncio
 import re
@@ -70,7 +70,7 @@ def leaderboard(  # noqa: PLR0917 - options are named on the command line
 
 
 def _watch(fetch: Callable[[], Models], first: Models, interval_s: float) -> None:
-    """Show ``first``, then what ``fetch`` gives, until interrupted; a gateway that is away is waited for."""
+    """Show ``first``, then the results of ``fetch``, until interrupted; waits for a gateway that is away."""
     from rich.live import Live  # noqa: PLC0415 - only where it is needed
 
     from gateway.cli.remote import GatewayError  # noqa: PLC0415 - likewise
@@ -87,7 +87,7 @@ def _watch(fetch: Callable[[], Models], first: Models, interval_s: float) -> Non
 
 
 def _fetch(url: str, key: str | None, model: str | None) -> Models:
-    """Return the gateway's models, or the one asked for.
+    """Return the gateway's models, or the requested one.
 
     Raises:
         GatewayError: there is no gateway, it refuses, or it does not know the model.
@@ -106,10 +106,10 @@ def _fetch(url: str, key: str | None, model: str | None) -> Models:
 
 
 def _look_back(database_url: str, window_s: int, model: str | None) -> Models:
-    """Return what the gateway would have published of the last ``window_s`` seconds, in whole half-minutes.
+    """Return what the gateway would have published for the last ``window_s`` seconds, in whole half-minutes.
 
     Raises:
-        GatewayError: the ledger cannot be asked, or has no such model.
+        GatewayError: the ledger cannot be queried, or has no such model.
 
     """
     import msgspec  # noqa: PLC0415 - only where it is needed

@@ -1,4 +1,4 @@
-"""Every provider, asked for its list of models: whether it is there, takes the key, and has what is configured."""
+"""Asks every provider for its models: it may be unreachable, refuse the key, or lack the models."""
 
 import asyncio
 import sys
@@ -28,17 +28,17 @@ _STATES = {
 
 
 class ListsModels(Protocol):
-    """An upstream that can say what it offers."""
+    """An upstream that can list its models."""
 
     async def list_models(self) -> Listing:
         """Return the provider's models."""
 
     async def aclose(self) -> None:
-        """Close kept connections."""
+        """Close open connections."""
 
 
 class Liveness(msgspec.Struct, frozen=True):
-    """What asking one provider showed, with each of its keys; of several, the first that fails is told.
+    """The result of asking one provider with each of its keys; with several keys the first failure is shown.
 
     ``latency_ms`` includes the connection, and every page of the list.
     """
@@ -47,11 +47,11 @@ class Liveness(msgspec.Struct, frozen=True):
     latency_ms: float | None = None
     message: str | None = None
     listed: tuple[Listed, ...] = ()
-    headroom: float | None = None  # of its scarcest limit, under the key with the most left; None when it is not said
+    headroom: float | None = None  # of its scarcest limit, for the key with the most left; None if unknown
 
     @property
     def works(self) -> bool:
-        """The provider answered, and took the key; not every one has a list of models."""
+        """Whether the provider answered and accepted the key; not every one has a list of models."""
         return self.state in ("reachable", "no model list")
 
     @property
@@ -66,13 +66,13 @@ Heard = Callable[[str, Liveness], None]
 
 
 class Unopened:
-    """In place of an upstream whose settings contradict each other: it fails as one that cannot be connected to."""
+    """Replaces an upstream whose settings are contradictory: it fails like one without a connection."""
 
     def __init__(self, why: str) -> None:
         self._why = why
 
     async def list_models(self) -> Listing:
-        """Say why.
+        """Raise the reason.
 
         Raises:
             UpstreamError: always.
@@ -85,7 +85,7 @@ class Unopened:
 
 
 def _ignored(provider: str, answer: Liveness) -> None:
-    """Leave it."""
+    """Ignore an answer."""
 
 
 def open_listing(settings: Settings, catalog: Catalog) -> Lists:
@@ -111,7 +111,7 @@ def open_lists(providers: Mapping[str, ProviderSettings], catalog: Catalog) -> L
 
 
 def _opened(upstreams: Upstreams, name: str, provider: ProviderSettings, vendor: Vendor | None) -> ListsModels:
-    """Return the upstream of a provider; at an address of the operator's own, one that looks whether that is right."""
+    """Return a provider's upstream; with a base_url of the operator's, one that also checks the URL."""
     upstream = upstreams.open(name, provider, vendor)
     by_model = vendor is not None and "{model}" in vendor.chat_path  # without a model's name there is no such path
     if provider.base_url is None or by_model or not upstream.can_fetch:
@@ -124,9 +124,9 @@ def _opened(upstreams: Upstreams, name: str, provider: ProviderSettings, vendor:
 
 
 async def ask(open_upstreams: OpenLists, heard: Heard = _ignored) -> dict[str, Liveness]:
-    """Ask all providers at once, each for at most 15 s, and close them; ``heard`` is told each answer as it comes.
+    """Ask all providers at once, each for at most 15 s, and close them; ``heard`` is called with each answer.
 
-    Opened here: HTTP clients belong to a loop.
+    The upstreams are opened here, as HTTP clients belong to an event loop.
     """
 
     async def ask_one(name: str, upstreams: Sequence[ListsModels]) -> Liveness:
@@ -142,7 +142,7 @@ async def ask(open_upstreams: OpenLists, heard: Heard = _ignored) -> dict[str, L
 
 
 def ask_with_progress(providers: Mapping[str, ProviderSettings], catalog: Catalog) -> dict[str, Liveness]:
-    """Ask these providers, telling a person at the terminal who is still awaited."""
+    """Ask these providers; on a terminal, show which ones have not answered yet."""
     with _progress() as tell:
         awaited: set[str] = set()
 
@@ -161,11 +161,11 @@ def ask_with_progress(providers: Mapping[str, ProviderSettings], catalog: Catalo
 
 @contextmanager
 def _progress() -> Iterator[Callable[[set[str]], None]]:
-    """Yield what shows who is awaited: one line on standard error that is gone at the end; nothing in a pipe."""
+    """Yield a function that shows the missing providers: on one temporary line of a terminal, not in a pipe."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich.console import Console  # noqa: PLC0415 - only for a person
+    from rich.console import Console  # noqa: PLC0415 - only on a terminal
 
     console = Console(stderr=True, highlight=False)
     with console.status("asking the providers") as status:
@@ -173,7 +173,7 @@ def _progress() -> Iterator[Callable[[set[str]], None]]:
 
 
 def _together(answers: Sequence[Liveness]) -> Liveness:
-    """Return what the answers to several keys show of their provider."""
+    """Combine the answers for several keys of one provider."""
     if len(answers) == 1:
         return answers[0]
     listed = {model.id: model for answer in answers for model in answer.listed}

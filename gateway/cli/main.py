@@ -1,4 +1,4 @@
-"""The command ``holeshot``: its verbs, in the order in which a new user needs them."""
+"""The command ``holeshot``: its commands, in the order in which a new user needs them."""
 
 from typing import Annotated
 
@@ -39,14 +39,14 @@ Each command has an example: holeshot COMMAND --help
 
 
 def application() -> typer.Typer:
-    """Return the command line, one verb per file."""
+    """Return the command line, one command per file."""
     app = typer.Typer(
         name="holeshot",
         help=_HELP,
         no_args_is_help=True,
         callback=_options,
-        rich_markup_mode=None,  # plain help: `rich` alone would take longer to import than all else
-        pretty_exceptions_enable=False,  # it would print local variables, keys among them
+        rich_markup_mode=None,  # plain help: importing `rich` would take longer than everything else
+        pretty_exceptions_enable=False,  # it would print local variables, which include keys
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.command()(serve)
@@ -78,7 +78,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Take the options before a verb: completion's are typer's own."""
+    """Handle the options before a command; those for completion are typer's."""
 
 
 def _print_version() -> None:

@@ -1,4 +1,4 @@
-"""``holeshot migrate``: the ledger's tables and views, brought up to date."""
+"""``holeshot migrate``: updates the ledger's tables and views."""
 
 import asyncio
 from typing import Annotated
@@ -16,7 +16,7 @@ def migrate(
         typer.Option(metavar="REVISION", help="Go back to an older schema; 'base' drops every row."),
     ] = None,
 ) -> None:
-    """Bring the ledger's tables and views up to date.
+    """Update the ledger's tables and views.
 
     Run it before `serve` on Postgres, once per release; `serve` itself migrates SQLite. It reads only database_url, so
     it needs no provider's key.

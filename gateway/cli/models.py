@@ -1,4 +1,4 @@
-"""``holeshot models``: what is configured, or what the providers sell, and which of it is the same."""
+"""``holeshot models``: the configured models, or those that providers sell, and which of these are the same."""
 
 import os
 from collections.abc import Iterable, Sequence

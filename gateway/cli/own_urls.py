@@ -1,4 +1,4 @@
-"""A provider at an address of the operator's own: whether that is right when its list of models is not there."""
+"""Checks the base_url of an operator's own provider if there is no list of models."""
 
 from collections.abc import Callable, Mapping
 
@@ -9,7 +9,7 @@ from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Upstream
 from providers.listings import Listing
 
-# What an address may answer below which there is no API: no such path, no such method, a web page for every path.
+# Answers that mean there is no API: unknown path, unknown method, or a web page for every path.
 _DOUBTS = frozenset({ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API, ErrorKind.INVALID_RESPONSE, ErrorKind.SERVER_ERROR})
 _LACKING = frozenset({404, 405})
 _ASKED: Mapping[Api, str] = {**{name: dialect.path for name, dialect in DIALECTS.items()}, "embeddings": "embeddings"}
@@ -18,10 +18,10 @@ Open = Callable[[str], Upstream]
 
 
 class AtOwnUrl:
-    """Lists the models of a provider, and finds out where they are if they are not there.
+    """Lists the models of a provider, and looks for the right base URL if there is no list.
 
-    Some servers have no list. They are asked for an answer with an empty body, which they refuse without computing
-    anything; where even that path is unknown, the base URL is wrong.
+    Some servers have no list. They are sent a request for an answer with an empty body, which they refuse without
+    computing anything; if even that path is unknown, the base URL is wrong.
     """
 
     def __init__(self, base_url: str, apis: tuple[Api, ...], upstream: Upstream, opened: Open) -> None:
@@ -34,7 +34,7 @@ class AtOwnUrl:
         """Return the models.
 
         Raises:
-            UpstreamError: there is no list; as no_such_api, with the right address where there is one, when nothing is.
+            UpstreamError: there is no list; with the kind no_such_api, and the right URL if found, if there is no API.
 
         """
         try:
@@ -54,7 +54,7 @@ class AtOwnUrl:
             raise
 
     async def aclose(self) -> None:
-        """Close kept connections."""
+        """Close open connections."""
         await self._upstream.aclose()
 
     def _wrong(self, error: UpstreamError) -> str:
@@ -64,7 +64,7 @@ class AtOwnUrl:
         return f"{asked} answers {said}{also}"
 
     async def _found(self) -> str | None:
-        """Return the first of the usual addresses of this server below which there is an API."""
+        """Return the first of the usual base URLs of this server that has an API."""
         for base_url in others(self._base_url):
             upstream = self._open(base_url)
             try:
@@ -78,7 +78,7 @@ class AtOwnUrl:
         return None
 
     async def _answers(self, upstream: Upstream, *, surely: bool = False) -> bool:
-        """Tell whether there is the API that a call would ask for; ``surely``: and not only a web page."""
+        """Whether the API that a call would use exists; ``surely``: a web page does not count."""
         if self._api is None:
             return not surely
         try:

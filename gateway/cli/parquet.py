@@ -1,7 +1,7 @@
-"""An answer in SQL as a Parquet file: written as it comes, and there only when all of it is.
+"""Writes a query's result as a Parquet file, streamed; the file appears when it is complete.
 
-Postgres tells the type of each column. SQLite has types of values alone, so there the answer is looked through once
-before it is written, and a column without any value gets the type that the ledger gives its name.
+Postgres reports the type of each column. SQLite has types only of values, so the result is read once before it is
+written, and a column without values has the type of the ledger's column of this name.
 """
 
 import os
@@ -19,16 +19,16 @@ from gateway.cli.terminal import json_text
 if TYPE_CHECKING:
     from gateway.ledger.queries import Answer
 
-GROUP_ROWS = 20_000  # of a row group, which is what is in memory: some 20 MB of attempts
+GROUP_ROWS = 20_000  # of a row group, which is kept in memory: about 20 MB of attempts
 HOW_TO_INSTALL = "--parquet needs pyarrow; run: pip install 'holeshot[parquet]'"
 
 
 class ParquetError(Exception):
-    """An answer that cannot be written; the message says why."""
+    """A result that cannot be written; the message says why."""
 
 
 class Kind(StrEnum):
-    """What a column holds."""
+    """The type of a column."""
 
     INTEGER = "int64"
     FLOAT = "double"
@@ -39,38 +39,38 @@ class Kind(StrEnum):
 
 
 def is_installed() -> bool:
-    """Return whether the optional library is there that writes these files."""
+    """Whether the optional library for these files is installed."""
     try:
-        import pyarrow.parquet  # noqa: F401, PLC0415 - not there without the extra, and heavy
+        import pyarrow.parquet  # noqa: F401, PLC0415 - missing without the extra, and slow to import
     except ImportError:
         return False
     return True
 
 
 def kinds_of_postgres(types: Sequence[str]) -> list[Kind]:
-    """Return what columns of these types of Postgres hold; what has no type of its own in a file is text."""
+    """Return the kinds of columns with these Postgres types; types that Parquet does not have become text."""
     return [_OF_POSTGRES.get(name, Kind.TEXT) for name in types]
 
 
 async def kinds_of_sqlite(columns: Sequence[str], batches: AsyncIterator[list[tuple[Any, ...]]]) -> list[Kind]:
-    """Return what the columns of an answer hold, by all of its values."""
+    """Return the kinds of a result's columns, from all its values."""
     seen: list[set[Kind]] = [set() for _ in columns]
     async for batch in batches:
         for kinds, values in zip(seen, zip(*batch, strict=True), strict=True):
-            if Kind.TEXT not in kinds:  # which can hold whatever else there is
+            if Kind.TEXT not in kinds:  # text can hold all other kinds
                 kinds.update(_kind(value) for value in values if value is not None)
     usual = _kinds_of_ledger()
     return [_common(kinds) if kinds else usual.get(name, Kind.TEXT) for name, kinds in zip(columns, seen, strict=True)]
 
 
 async def write_parquet(answer: "Answer", kinds: Sequence[Kind], path: Path) -> int:
-    """Write ``answer`` to ``path``, a row group at a time; return the number of its rows.
+    """Write ``answer`` to ``path``, one row group at a time; return the number of rows.
 
     Raises:
         ParquetError: two columns have one name, a value is not of its column's kind, or the file cannot be written.
 
     """
-    import pyarrow as pa  # noqa: PLC0415 - not there without the extra, and heavy
+    import pyarrow as pa  # noqa: PLC0415 - missing without the extra, and slow to import
     from pyarrow.parquet import ParquetWriter  # noqa: PLC0415 - likewise
 
     twice = sorted({name for name in answer.columns if answer.columns.count(name) > 1})
@@ -107,7 +107,7 @@ async def write_parquet(answer: "Answer", kinds: Sequence[Kind], path: Path) -> 
 
 @contextmanager
 def _whole_or_not(path: Path) -> Iterator[Path]:
-    """Give a file to be written beside ``path`` that takes its name at the end; after a failure there is none."""
+    """Yield a temporary file besides ``path`` that is renamed at the end, or deleted after a failure."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield part
@@ -125,7 +125,7 @@ def _array(pa: Any, field: Any, kind: Kind, values: Sequence[Any]) -> Any:
 
 
 def _instant(value: datetime | str) -> datetime:
-    """Return an instant as the driver gives it, or as SQLite keeps it; all of them are UTC."""
+    """Convert an instant from the driver, or from SQLite's text; all are UTC."""
     read = datetime.fromisoformat(value) if isinstance(value, str) else value
     return read.replace(tzinfo=UTC) if read.tzinfo is None else read
 
@@ -170,7 +170,7 @@ def _common(kinds: set[Kind]) -> Kind:
 
 
 def _kinds_of_ledger() -> Mapping[str, Kind]:
-    """Return what the ledger's own columns hold on SQLite, by their names."""
+    """Return the kinds of the ledger's own columns on SQLite, by name."""
     from sqlalchemy import Boolean, DateTime, Double, Integer  # noqa: PLC0415 - SQLAlchemy only where it is needed
 
     from gateway.ledger.tables import metadata  # noqa: PLC0415 - likewise

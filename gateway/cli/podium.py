@@ -1,4 +1,4 @@
-"""The podium: what several races of one prompt came to, deployment by deployment."""
+"""The results of several races of one prompt, by deployment."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -20,7 +20,7 @@ def podium(calls: Sequence[CallRecord]) -> Any:
 def rows(calls: Sequence[CallRecord]) -> list[tuple[object, ...]]:
     """Return a row for each deployment, most wins first, and one for all calls together.
 
-    A deployment's TTFT is that of its wins only, so it looks faster than it is; the leaderboard corrects for that.
+    A deployment's TTFT is that of its wins only, so it looks faster than it is; the leaderboard corrects this.
     """
     by_name: dict[str, list[AttemptRecord]] = {}
     for call in calls:

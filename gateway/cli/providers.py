@@ -1,4 +1,4 @@
-"""``holeshot providers``: who can be asked, and whether they answer."""
+"""``holeshot providers``: which providers can be used, and whether they answer."""
 
 import os
 from pathlib import Path
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
 
 class ProviderRow(msgspec.Struct, frozen=True):
-    """One provider. Never holds a key."""
+    """One provider. Never contains a key."""
 
     provider: str
     title: str
     kind: str
-    configured: bool  # False: only the environment has a key of it
-    host: str | None  # of its base URL; None: litellm knows
+    configured: bool  # False: known only from a key in the environment
+    host: str | None  # of its base URL; None: only litellm knows it
     apis: tuple[str, ...]
     keys: int
-    credentials: bool | None  # None: none needed, or nobody knows what is
+    credentials: bool | None  # None: none needed, or unknown
     works: bool | None  # None: not asked
     state: str | None  # likewise
     message: str | None
     latency_ms: float | None
     models: int | None
-    headroom: float | None  # the share of its scarcest rate limit that is left
+    headroom: float | None  # the unused share of its scarcest rate limit
     deployments: int
 
 
 def providers(
     config: ConfigOption = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Ask nobody.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not call the providers.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show the providers, and whether they answer.
@@ -80,7 +80,7 @@ def _rows(settings: "Settings", *, offline: bool) -> list[ProviderRow]:
 
 
 def _ask(usable: "list[Reachable]", catalog: "Catalog") -> "dict[str, Liveness]":
-    from gateway.cli.live import ask_with_progress  # noqa: PLC0415 - an HTTP client, only where somebody is asked
+    from gateway.cli.live import ask_with_progress  # noqa: PLC0415 - an HTTP client, only if providers are called
 
     return ask_with_progress({each.name: each.settings for each in usable}, catalog)
 
@@ -108,7 +108,7 @@ def _row(provider: "Reachable", answer: "Liveness | None", deployments: int) -> 
 
 
 def _host(base_url: str) -> str:
-    """Return a URL's host and port: what stands before an @ may be a password."""
+    """Return a URL's host and port; the part before an @ may be a password."""
     return urlsplit(base_url).netloc.rpartition("@")[2]
 
 

@@ -1,4 +1,4 @@
-"""``holeshot prune``: rows that are older than they are to be kept, deleted now."""
+"""``holeshot prune``: deletes rows that are too old, now."""
 
 import asyncio
 import sys
@@ -21,11 +21,11 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the rows that would be deleted.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
-    """Take away what is older than `ledger.keep_calls_days`, `keep_attempts_days` and `keep_rollups_days` allow.
+    """Delete rows older than `ledger.keep_calls_days`, `keep_attempts_days` and `keep_rollups_days`.
 
-    A running gateway does so by itself each hour; this is for who does not want to wait, or wants to see first. On
-    Postgres the rows of a day go together (of a week, where they are kept for more than three months), and their space
-    is free at once. On SQLite, and of what was there before there were partitions, rows go a little at a time.
+    A running gateway does this every hour. Use this command to do it at once, or to see what would be deleted. On
+    Postgres a whole day is deleted together (a week, if rows are kept for more than three months), and its space is
+    free at once. On SQLite, and for rows from before partitioning, rows are deleted in small batches.
 
     Example: holeshot prune --dry-run
     """

@@ -1,4 +1,4 @@
-"""``holeshot race``: one prompt, raced before your eyes."""
+"""``holeshot race``: races one prompt and shows the race."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gateway.cli.views import View
     from gateway.settings import Settings
 
-STOPPED = 130  # by Ctrl-C; what a shell says of it
+STOPPED = 130  # by Ctrl-C; the usual exit code
 
 
 def race(  # noqa: PLR0917 - options are named on the command line
@@ -56,11 +56,11 @@ def race(  # noqa: PLR0917 - options are named on the command line
     if not text.strip():
         fail("the prompt is empty", MISUSED)
     settings, _ = read_settings(config)
-    from gateway.calls import Mode  # noqa: PLC0415 - the whole gateway, only now that it is wanted
+    from gateway.calls import Mode  # noqa: PLC0415 - imports the whole gateway, so only here
     from gateway.cli.heat import Question  # noqa: PLC0415 - likewise
     from gateway.watching import logs  # noqa: PLC0415 - likewise
 
-    logs.configure("error", settings.log_format)  # what matters is shown here; a warning would tear the picture
+    logs.configure("error", settings.log_format)  # errors are shown here; a log line would damage the picture
     question = Question(
         model=model or "",
         prompt=text,
@@ -90,7 +90,7 @@ async def _race(settings: "Settings", question: "Question", view: "View", times:
         async with open_gateway(settings, _tell_of_the_demo) as gateway:
             question = _with_model(question, gateway.context.fleet.models)
             heats = [await run_heat(gateway, question, view) for _ in range(times)]
-    except typer.Exit:  # a RuntimeError too, but one that has been told
+    except typer.Exit:  # a RuntimeError too, but already reported
         raise
     except (ApiError, LedgerError, RuntimeError) as error:
         fail(str(error))
@@ -102,7 +102,7 @@ async def _race(settings: "Settings", question: "Question", view: "View", times:
 
 
 def _with_model(question: "Question", models: "Iterable[str]") -> "Question":
-    """Return the question with whom to ask: the first model, unless one is named."""
+    """Return the question with its model; the first configured one by default."""
     import msgspec  # noqa: PLC0415 - as above
 
     name = question.model or next(iter(models), None)
@@ -126,5 +126,5 @@ def _tell_of_the_demo() -> None:
 
 
 def _forget_standard_output() -> None:
-    """Have nothing flushed at the end into a pipe that nobody reads any more."""
+    """Redirect standard output, so that nothing is flushed into a closed pipe at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

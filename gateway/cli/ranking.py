@@ -1,4 +1,4 @@
-"""The leaderboard on a terminal: a table for each model, as many of its columns as the screen has room for."""
+"""The leaderboard on a terminal: a table for each model, with as many columns as fit the screen."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -7,9 +7,9 @@ from gateway.cli.terminal import fitting_widths, table
 from gateway.terminal_text import visible
 
 Models = Sequence[Mapping[str, Any]]
-Cells = Mapping[str, Sequence[object]]  # by column, a cell for each deployment
+Cells = Mapping[str, Sequence[object]]  # by column, one cell for each deployment
 
-# The gateway's names, and the heading of each column; a gateway of another version may send more or fewer.
+# The gateway's names, and the headings; a gateway of another version may send more or fewer.
 _COLUMNS = {
     "rank": "#",
     "deployment": "deployment",
@@ -29,8 +29,8 @@ _COLUMNS = {
     "state": "state",
     "in_flight": "now",
 }
-_ALWAYS = ("rank", "deployment", "ttft_p50_ms", "ttft_p95_ms", "error_rate", "rate_limited")  # also while unknown
-# Which columns go first where the screen is narrow. Those of _ALWAYS never do, nor does the state.
+_ALWAYS = ("rank", "deployment", "ttft_p50_ms", "ttft_p95_ms", "error_rate", "rate_limited")  # even if unknown
+# The order in which columns are dropped on a narrow screen. Those of _ALWAYS stay, and so does the state.
 _LEAST_IMPORTANT = (
     "flaw_rate_interval",
     "ttft_p50_interval",
@@ -43,9 +43,9 @@ _LEAST_IMPORTANT = (
     "flaw_rate",
     "decode_tps",
 )
-_SHORTEST_NAME = 8  # characters a line of a deployment's name keeps where even the other columns are too wide
+_SHORTEST_NAME = 8  # minimum width of a deployment's name if the other columns are too wide as well
 
-_BIASED, _BUFFERED = "?", "*"  # behind a figure that is not quite what its column says
+_BIASED, _BUFFERED = "?", "*"  # after a figure that needs an explanation
 _LEGEND = {
     _BIASED: "may be too high: attempts were cancelled before their first token, and too few of them were audited",
     _BUFFERED: "not the decode speed: the answers come all at once, from a buffer; compare e2e (also in --json)",
@@ -60,7 +60,7 @@ _STATES = {
 
 
 def ranking(models: Models, width: int) -> Any:
-    """Return a ``rich`` renderable of ``models``, as the gateway sent them, for a screen of ``width`` characters."""
+    """Return a ``rich`` renderable of ``models``, in the gateway's format, for a screen of ``width`` characters."""
     from rich.console import Group  # noqa: PLC0415 - only where it is needed
 
     if not models:
@@ -69,7 +69,7 @@ def ranking(models: Models, width: int) -> Any:
 
 
 def _parts(model: Mapping[str, Any], width: int) -> Iterator[Any]:
-    """Yield a model's title, its table, and what explains the table."""
+    """Yield a model's title, its table, and the legend."""
     from rich.text import Text  # noqa: PLC0415 - only where it is needed
 
     rows = [row for row in model.get("deployments", []) if isinstance(row, Mapping)]
@@ -90,7 +90,7 @@ def _parts(model: Mapping[str, Any], width: int) -> Iterator[Any]:
 
 
 def _why(row: Mapping[str, Any]) -> str | None:
-    """Return why a deployment is in another state than ok: as the gateway says, else what the state means."""
+    """Return why a deployment's state is not ok: the gateway's reason, else the meaning of the state."""
     state = str(row.get("state") or "")
     reason = row.get("reason") or _STATES.get(state.partition(" ")[0])
     return f"{state}, {reason}" if state and reason else None
@@ -107,7 +107,7 @@ def _title(model: Mapping[str, Any], left_out: Sequence[str]) -> str:
 
 
 def _fitting(known: Sequence[str], cells: Cells, width: int) -> tuple[list[str], list[int] | None]:
-    """Return the columns that fit into ``width`` characters, and how wide each is to be."""
+    """Return the columns that fit into ``width`` characters, and their widths."""
     shown = list(known)
     droppable = [name for name in _LEAST_IMPORTANT if name in known]
     while (widths := _widths(shown, cells, width)) is None and droppable:
@@ -121,7 +121,7 @@ def _widths(shown: Sequence[str], cells: Cells, width: int, **options: int) -> l
 
 
 def _figure(name: str, row: Mapping[str, Any]) -> object:
-    """Return what a column says of a deployment: rounded as far as it deserves, and marked where it needs a note."""
+    """Return the value of a column for a deployment, rounded suitably and marked if it needs an explanation."""
     if name in _INTERVALS:
         return _interval(name, row)
     value = row.get(name)

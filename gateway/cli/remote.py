@@ -1,4 +1,4 @@
-"""One request to a running gateway, with what to do about each way it can fail."""
+"""A request to a running gateway, with advice for each way it can fail."""
 
 import http.client
 import urllib.error
@@ -23,18 +23,18 @@ def get(url: str, key: str | None) -> bytes:
     """Return the body of a GET to ``url``.
 
     Raises:
-        GatewayError: no gateway there, or it refuses.
+        GatewayError: there is no gateway, or it refuses.
 
     """
     if urlsplit(url).scheme not in ("http", "https"):
         raise GatewayError(f"{url!r} is no http:// or https:// address")
     headers = {"authorization": f"Bearer {key}"} if key else {}
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - the scheme was looked at above
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - the scheme was checked
     handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
     if is_loopback(urlsplit(url).hostname or ""):
         handlers.append(
             urllib.request.ProxyHandler({})
-        )  # a proxy from the environment cannot reach this machine's loopback
+        )  # a proxy from the environment cannot reach this machine's loopback address
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=_TIMEOUT_S) as response:
             return bytes(response.read())
@@ -48,7 +48,7 @@ def get(url: str, key: str | None) -> bytes:
 
 
 def _reason(status: int, body: bytes) -> str:
-    """Say what an error means: of a key what to do about it, else what a gateway says itself."""
+    """Describe an error status: with advice if it is about the key, else in the gateway's words."""
     if status in _KEYS:
         return _KEYS[status]
     import msgspec  # noqa: PLC0415 - heavy imports belong to the verb that runs
@@ -60,7 +60,7 @@ def _reason(status: int, body: bytes) -> str:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A key must not travel to where someone else points."""
+    """Forbids redirects: the key must not be sent to another address."""
 
     def redirect_request(self, *_: object) -> None:
         return None

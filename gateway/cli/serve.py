@@ -1,4 +1,4 @@
-"""``holeshot serve``: the gateway itself."""
+"""``holeshot serve``: starts the gateway."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ def serve(
     """
     overrides = {"host": host, "port": port, "workers": workers}
     settings, path = read_settings(config, overrides, exit_code=MISUSED)
-    from gateway.connections.tls import TlsError  # noqa: PLC0415 - only now that the whole gateway is wanted
+    from gateway.connections.tls import TlsError  # noqa: PLC0415 - imports the whole gateway, so only here
     from gateway.demo import DemoFailedError  # noqa: PLC0415 - likewise
     from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
     from gateway.server import run  # noqa: PLC0415 - likewise
@@ -41,7 +41,7 @@ def serve(
     try:
         with ExitStack() as stack:
             if settings.workers > 1:
-                # Where workers share their metrics, each in a file of its own.
+                # Workers share their metrics there, each in its own file.
                 folder = tempfile.TemporaryDirectory(prefix="holeshot-metrics-", ignore_cleanup_errors=True)
                 os.environ["PROMETHEUS_MULTIPROC_DIR"] = stack.enter_context(folder)
             run(settings, path, lambda: load(path, os.environ, overrides))
@@ -54,8 +54,8 @@ def serve(
 
 
 def _explained(error: OSError) -> str:
-    """Return what the system refused, in a sentence that says what to do."""
-    from gateway.connections.ports import ListenError  # noqa: PLC0415 - only now that the whole gateway is wanted
+    """Return why the gateway cannot start, in a sentence that says what to do."""
+    from gateway.connections.ports import ListenError  # noqa: PLC0415 - imports the whole gateway, so only here
 
     if isinstance(error, ListenError):
         return error.strerror or str(error)

@@ -1,4 +1,4 @@
-"""``holeshot sql``: a question to the ledger, read-only."""
+"""``holeshot sql``: queries the ledger, read-only."""
 
 import asyncio
 import csv
@@ -81,7 +81,7 @@ def sql(
     Example: holeshot sql "select * from race_value_24h"
 
     Example: holeshot sql --parquet attempts.parquet "select * from attempts"
-    """  # noqa: D301 - what keeps the lines of the list is the character \b itself
+    """  # noqa: D301 - \b itself keeps the lines of the list
     if as_json + as_jsonl + as_csv + (parquet is not None) > 1:
         fail("one of --json, --jsonl, --csv and --parquet", MISUSED)
     if query is None and not reader_role:
@@ -110,7 +110,7 @@ def sql(
 
 
 async def _export(url: str, statement: str, path: Path) -> int:
-    """Ask, and write what comes into a file; return the number of rows. No more than a row group is in memory."""
+    """Run the query and write its rows to a file; return their number. At most one row group is in memory."""
     from gateway.ledger import queries  # noqa: PLC0415 - as above
     from gateway.ledger.database import is_sqlite, parse_url  # noqa: PLC0415 - likewise
 
@@ -124,7 +124,7 @@ async def _export(url: str, statement: str, path: Path) -> int:
 
 
 async def _answer(url: str, statement: str, form: str, limit: int) -> None:
-    """Ask, and write what comes; of CSV and lines of JSON never more than a batch is in memory."""
+    """Run the query and write its rows; with CSV and JSON lines at most one batch is in memory."""
     from gateway.ledger import queries  # noqa: PLC0415 - as above
 
     timeout_s = None if form in {"csv", "jsonl"} else queries.QUERY_TIMEOUT_S
@@ -173,7 +173,7 @@ async def _write_table(answer: "Answer", limit: int) -> None:
 
 
 def _csv_cell(value: object) -> object:
-    """Return a value for CSV, which has no escapes of its own: control characters are shown, as in a table."""
+    """Return a value for CSV; control characters are escaped as in a table."""
     if isinstance(value, dict | list | tuple):
         return json_text(value)
     return visible(value, lines=True) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""What a configuration amounts to: its providers, and for each model the deployments with what is known of them."""
+"""The summary of a configuration: its providers, and each model's deployments with what is known about them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,16 +15,16 @@ from providers.datasheets import DatasheetTable
 
 
 class ProviderLine(msgspec.Struct, frozen=True):
-    """One provider. Never holds the key itself."""
+    """One provider. Never contains the key."""
 
     provider: str
     kind: str
-    base_url: str | None  # None: litellm knows
+    base_url: str | None  # None: only litellm knows it
     key: str  # "set", "not set", "not needed"
 
 
 class DeploymentLine(msgspec.Struct, frozen=True):
-    """One deployment of one model, and what is unknown about it: None. Prices in US dollars per million tokens."""
+    """One deployment of one model. None: unknown. Prices are in US dollars per million tokens."""
 
     model: str
     mode: str
@@ -33,7 +33,7 @@ class DeploymentLine(msgspec.Struct, frozen=True):
     deployment: str
     input_usd: float | None
     output_usd: float | None
-    cached_input_usd: float | None  # these three may be unknown where the others are not
+    cached_input_usd: float | None  # these three may be unknown even if the others are known
     cache_write_usd: float | None
     reasoning_usd: float | None
     bills_after_disconnect: bool | None
@@ -41,7 +41,7 @@ class DeploymentLine(msgspec.Struct, frozen=True):
     apis: tuple[Api, ...]
     enabled: bool
     weight: float
-    canary: float | None  # the share of the model's calls it is given
+    canary: float | None  # its share of the model's calls
     drop_params: bool
     zdr: bool | None
     region: str | None
@@ -49,7 +49,7 @@ class DeploymentLine(msgspec.Struct, frozen=True):
 
 
 class FallbackLine(msgspec.Struct, frozen=True):
-    """Another model that is asked in place of one, and why."""
+    """A fallback of a model, and its causes."""
 
     model: str
     fallback: str
@@ -57,7 +57,7 @@ class FallbackLine(msgspec.Struct, frozen=True):
 
 
 class PolicyLine(msgspec.Struct, frozen=True):
-    """What a deployment must be to be shown a client's prompts. None: anything goes."""
+    """What a client requires of deployments that see its prompts. None: no requirement."""
 
     client: str
     zdr: bool | None
@@ -84,7 +84,7 @@ def provider_lines(settings: Settings, catalog: Catalog) -> list[ProviderLine]:
 
 
 def deployment_lines(settings: Settings, catalog: Catalog, table: DatasheetTable) -> list[DeploymentLine]:
-    """Return a line for each deployment of each model, as the configuration or the table has it."""
+    """Return a line for each deployment of each model, with facts from the configuration or the table."""
     datasheets = Datasheets(settings, catalog, table)
     lines = []
     for name, model in settings.models.items():
@@ -122,7 +122,7 @@ def deployment_lines(settings: Settings, catalog: Catalog, table: DatasheetTable
 
 
 def fallback_lines(settings: Settings) -> list[FallbackLine]:
-    """Return a line for each fallback of each model, in the order in which they are tried."""
+    """Return a line for each fallback of each model, in the order they are tried."""
     return [
         FallbackLine(model=name, fallback=fallback.model, causes=tuple(cause.value for cause in fallback.causes))
         for name, model in settings.models.items()
@@ -131,7 +131,7 @@ def fallback_lines(settings: Settings) -> list[FallbackLine]:
 
 
 def policy_lines(settings: Settings) -> list[PolicyLine]:
-    """Return a line for each client who asks something of the deployments that are shown its prompts."""
+    """Return a line for each client with requirements for the deployments that see its prompts."""
     required = {name: client.require for name, client in settings.clients.items()}
     return [
         PolicyLine(client=name, zdr=policy.zdr, regions=policy.regions, quantizations=policy.quantizations)
@@ -141,7 +141,7 @@ def policy_lines(settings: Settings) -> list[PolicyLine]:
 
 
 def warnings(settings: Settings, lines: Sequence[DeploymentLine]) -> list[str]:
-    """Return what works but deserves a thought."""
+    """Return notes about what works but may not be intended."""
     found = []
     if not settings.providers:
         found.append(
@@ -162,7 +162,7 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine]) -> list[str]:
 
 
 def withheld(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> list[str]:
-    """Return a note for each provider that is sent no key although its usual variable is set."""
+    """Return a note for each provider without a key although its usual variable is set."""
     return [
         f"{name}: {variable} is set, but not sent to your own base_url: write api_key: ${{{variable}}} if this"
         " key is for that address"

@@ -1,4 +1,4 @@
-"""How a verb speaks: results on standard output, tables for a person's eyes, errors in one line on standard error."""
+"""Output of commands: results and tables on standard output, errors as one line on standard error."""
 
 import os
 import re
@@ -13,54 +13,54 @@ from gateway.terminal_text import visible, visible_json
 
 OK = 0
 FAILED = 1
-MISUSED = 2  # a wrong option or, for `serve`, an unusable configuration; click's own code for the former
+MISUSED = 2  # a wrong option (as click does) or, for `serve`, an unusable configuration
 
-_NARROWEST = 24  # characters a column of names keeps
+_NARROWEST = 24  # minimum width of a column of names
 _PIPE_WIDTH = 250
 _ENDLESS = 100_000
-_FIGURE = re.compile(r"-?[\d,]+(\.\d+)?(e-?\d+)?%?[?*]?")  # the last is a mark that a legend explains
+_FIGURE = re.compile(r"-?[\d,]+(\.\d+)?(e-?\d+)?%?[?*]?")  # the last character is a mark that a legend explains
 
-UNKNOWN = "–"  # noqa: RUF001 - what is printed where a figure is not known
+UNKNOWN = "–"  # noqa: RUF001 - printed for unknown figures
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
-    """Say ``message`` on standard error and end with ``code``."""
+    """Print ``message`` on standard error and exit with ``code``."""
     say(f"holeshot: {message}", err=True)
     raise typer.Exit(code)
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Write ``text`` and the end of its line. What in it comes from clients or providers cannot steer a terminal."""
+    """Print ``text`` with a newline. Control characters from clients and providers are escaped."""
     typer.echo(visible(text, lines=True), err=err)
 
 
 def on_a_terminal() -> bool:
-    """Tell whether standard output is read by a person."""
+    """Whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
 def write_json(value: Any) -> None:
-    """Write ``value`` as indented JSON; what JSON has no word for (a date, a UUID) as text."""
+    """Print ``value`` as indented JSON; types that JSON does not have (a date, a UUID) become text."""
     typer.echo(as_json(value))
 
 
 def as_json(value: Any) -> str:
     """Return ``value`` as ``write_json`` writes it."""
-    import msgspec  # noqa: PLC0415 - heavy imports belong to the verb that runs
+    import msgspec  # noqa: PLC0415 - slow imports only where they are used
 
     return visible_json(msgspec.json.format(_encoded(value), indent=2).decode())
 
 
 def json_text(value: Any) -> str:
-    """Return ``value`` as JSON in one line."""
+    """Return ``value`` as JSON on one line."""
     return visible_json(_encoded(value).decode())
 
 
 def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
-    """Write a table, figures to the right; in colours on a terminal unless ``NO_COLOR`` is set.
+    """Print a table with figures aligned right; on a terminal in colours, unless ``NO_COLOR`` is set.
 
-    Where the screen is narrow, heads are broken between words and names anywhere. What is too wide all the same is laid
-    on its side, as many rows beside each other as there is room for.
+    On a narrow screen, headings break between words and names anywhere. A table that is still too wide is transposed,
+    with as many rows side by side as fit.
     """
     screen = console()
     for heads in (columns, [column.replace(" ", "\n") for column in columns]):
@@ -76,10 +76,10 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
 
 
 def console() -> Any:
-    """Return the console on standard output, as wide as the terminal or COLUMNS; a pipe has room for every column."""
+    """Return the console on standard output, as wide as the terminal or COLUMNS; a pipe has no limit."""
     from rich.console import Console  # noqa: PLC0415 - as above
 
-    known = on_a_terminal() or "COLUMNS" in os.environ  # as set by hand, or by `watch` for what it runs
+    known = on_a_terminal() or "COLUMNS" in os.environ  # set by the user, or by `watch` for its command
     return Console(width=None if known else _PIPE_WIDTH, markup=False, emoji=False)
 
 
@@ -90,7 +90,7 @@ def table(
     title: str | None = None,
     widths: Sequence[int] | None = None,
 ) -> Any:
-    """Return a ``rich`` table of ``rows``; where ``widths`` are given, its columns are that wide."""
+    """Return a ``rich`` table of ``rows``; with ``widths``, its columns have these widths."""
     from rich import box  # noqa: PLC0415 - as above
     from rich.table import Table  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415 - as above
@@ -110,7 +110,7 @@ def table(
             Text(visible(column, lines=True)),
             justify="right" if figures else "left",
             overflow="fold",
-            no_wrap=figures,  # where it is narrow, names are folded and figures stay whole
+            no_wrap=figures,  # names are folded on a narrow screen, figures never
             min_width=len(column) if figures else min(max(map(len, texts), default=0), _NARROWEST),
             width=None if widths is None else widths[index],
         )
@@ -122,9 +122,9 @@ def table(
 def fitting_widths(
     heads: Sequence[str], rows: Sequence[Sequence[object]], screen: int, *, narrowest: int = _NARROWEST
 ) -> list[int] | None:
-    """Return how wide each column is to be, None where ``screen`` characters are too few for them.
+    """Return the width of each column; None if ``screen`` characters are too few.
 
-    Figures are kept whole, and of words and names ``narrowest`` characters; the widest columns give way first.
+    Figures are kept whole, words and names keep ``narrowest`` characters; the widest columns shrink first.
     """
     widths, least = [], []
     for index, head in enumerate(heads):
@@ -143,9 +143,9 @@ def fitting_widths(
 
 
 def cell(value: object, column: str = "") -> str:
-    """Return ``value`` as a person wants to read it; the unit at the end of ``column`` decides the digits.
+    """Return ``value`` as readable text; the unit at the end of ``column`` determines the digits.
 
-    Control characters are shown: the values are those of clients and providers.
+    Control characters are escaped: values may come from clients and providers.
     """
     if value is None:
         return UNKNOWN
@@ -167,7 +167,7 @@ def _encoded(value: Any) -> bytes:
 
 
 def _without_nan(value: Any) -> Any:
-    """Make null of decimals that are no number, as msgspec does of floats."""
+    """Replace NaN decimals by null, as msgspec does with floats."""
     if isinstance(value, dict):
         return {key: _without_nan(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -185,12 +185,12 @@ def _are_figures(texts: Iterable[str]) -> bool:
 
 
 def _on_its_side(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> Any:
-    """Return a table with a line for each column; the first column's values are its head."""
+    """Return a table with a line for each column; the first column's values are its headings."""
     head, *rest = columns
     turned = [[column, *(cell(row[index], column) for row in rows)] for index, column in enumerate(rest, start=1)]
     return table([head, *(cell(row[0], head) for row in rows)], turned, title=title)
 
 
 def _fits(screen: Any, shown: Any) -> bool:
-    unbounded = screen.options.update(max_width=_ENDLESS)  # measured against the screen, everything would seem to fit
+    unbounded = screen.options.update(max_width=_ENDLESS)  # within the screen's width everything seems to fit
     return bool(screen.measure(shown, options=unbounded).minimum <= screen.width)

@@ -1,4 +1,4 @@
-"""How lanes look on a terminal: a bar for each attempt up to the claim, its clock, and what became of it."""
+"""Draws the lanes on a terminal: a bar for each attempt up to the claim, its time, and its result."""
 
 from typing import Literal, NamedTuple
 
@@ -14,12 +14,12 @@ from gateway.terminal_text import counted, visible
 _NAME_SHARE = 0.4  # of the width, at most
 _NARROWEST_BAR = 12
 _WIDEST_BAR = 60
-_STEPS_MS = (250, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 60_000, 120_000)  # what a bar's whole length can mean
-_CLAIM_SHARE = 0.75  # of the bar, at most: the winner is seen to run on
+_STEPS_MS = (250, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 60_000, 120_000)  # possible time scales of a bar
+_CLAIM_SHARE = 0.75  # of the bar, at most: the winner continues after it
 
 
 class Glyphs(NamedTuple):
-    """What bars are made of."""
+    """The characters of bars."""
 
     line: str
     token: str
@@ -31,15 +31,15 @@ _TYPED = Glyphs("-", "o", "x")  # for terminals without Unicode
 
 
 class Track:
-    """A picture of ``lanes`` as they are when it is printed."""
+    """A picture of the current state of ``lanes``."""
 
     def __init__(self, lanes: Lanes, answer: Literal["tail", "whole", "none"]) -> None:
-        """``tail`` shows what of the answer fits the screen, ``whole`` all of it, as is right for the last picture."""
+        """``tail`` shows the end of the answer that fits the screen, ``whole`` all of it, for the last picture."""
         self._lanes = lanes
         self._shown = answer
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw the lanes, and below them the answer."""
+        """Draw the lanes, and the answer below them."""
         width = options.max_width
         glyphs = _TYPED if options.ascii_only else _DRAWN
         yield _grid(self._lanes, width, glyphs)
@@ -57,7 +57,7 @@ class Track:
 
 
 def state(lane: Lane, lanes: Lanes) -> str:
-    """Say in a few words where an attempt stands, or what became of it."""
+    """Return an attempt's state or result in a few words."""
     record = lane.record
     if record is None:
         if lane.won:
@@ -79,7 +79,7 @@ _ENDS = {
 
 
 def clock_ms(lane: Lane, lanes: Lanes) -> float:
-    """Return what an attempt's clock shows: it stops at the first token, or at the end without one."""
+    """Return the time shown for an attempt, in ms: until its first token, or its end without one."""
     if lane.first_token_ms is not None:
         return lane.first_token_ms
     if lane.ended_ms is not None:
@@ -88,7 +88,7 @@ def clock_ms(lane: Lane, lanes: Lanes) -> float:
 
 
 def summary(record: CallRecord) -> str:
-    """Return the one line of a finished call's figures."""
+    """Return a finished call's figures on one line."""
     winner = next((item for item in record.attempts if item.id == record.winner_attempt_id), None)
     tokens = record.completion_tokens
     parts = [
@@ -134,11 +134,11 @@ def _grid(lanes: Lanes, width: int, glyphs: Glyphs) -> RenderableType:
 
 
 _CLOCK_WIDTH = 8
-_TOLD_WIDTH = 16  # "won, 1234 tok/s": so that bars do not jump when it comes
+_TOLD_WIDTH = 16  # "won, 1234 tok/s": so that bars do not move when it appears
 
 
 def _bar(lane: Lane, lanes: Lanes, width: int, glyphs: Glyphs) -> Text:
-    """Draw an attempt on the time scale all lanes share: waiting, then a mark, then (the winner) running on."""
+    """Draw an attempt on the lanes' common time scale: the wait, a mark, and the winner's stream."""
     scale_ms = _scale_ms(lanes)
     now_ms = min(lanes.elapsed_ms, scale_ms)
 
@@ -162,7 +162,7 @@ def _bar(lane: Lane, lanes: Lanes, width: int, glyphs: Glyphs) -> Text:
 
 
 def _scale_ms(lanes: Lanes) -> float:
-    """Return what a bar's whole length means. It grows until the claim and then stays: what matters was decided."""
+    """Return the time of a bar's whole length, in ms. It grows until the claim and is then fixed."""
     decided_ms = lanes.elapsed_ms if lanes.claimed_ms is None else lanes.claimed_ms
     return next((float(step) for step in _STEPS_MS if decided_ms <= step * _CLAIM_SHARE), decided_ms / _CLAIM_SHARE)
 
@@ -183,7 +183,7 @@ def _answer(lanes: Lanes) -> Text:
 
 
 def _live_speed(lane: Lane, lanes: Lanes) -> str:
-    """Estimate the winner's speed while it runs: chunks for tokens. Its row will have the reported figure."""
+    """Estimate the winner's speed while it runs, with chunks for tokens. Its row will have the reported figure."""
     assert lane.first_token_ms is not None
     seconds = (lanes.elapsed_ms - lane.start.launch_offset_ms - lane.first_token_ms) / 1000
     return f"~{(lanes.tokens - 1) / seconds:.0f} tok/s" if seconds > _SHORTEST_S and lanes.tokens > 1 else "..."

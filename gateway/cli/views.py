@@ -1,4 +1,4 @@
-"""The ways to watch a race: drawn on a terminal, the answer alone for a pipe, or as JSON."""
+"""The outputs of a race: drawn on a terminal, only the answer for a pipe, or JSON."""
 
 import sys
 from collections.abc import Sequence
@@ -20,33 +20,33 @@ FRAMES_PER_S = 20
 
 
 class View(Spectator, Protocol):
-    """A spectator that shows the whole: each race from ``begins`` to ``ends``, and after several who won how often."""
+    """A spectator that shows everything: each race from ``begins`` to ``ends``, and a table after several."""
 
     def begins(self, lanes: Lanes) -> None:
-        """Watch these lanes."""
+        """Show these lanes."""
 
     def ends(self, lanes: Lanes) -> None:
-        """Show how it ended, with an answer or without."""
+        """Show the end of the race, with or without an answer."""
 
     def sums_up(self, calls: Sequence[CallRecord]) -> None:
-        """Show who won how often."""
+        """Show the wins of each deployment."""
 
 
 class DrawnView:
-    """Lanes that move, and below them the answer as it arrives; at the end both stay on the screen.
+    """Draws the lanes and the arriving answer; at the end both stay on the screen.
 
-    Of several races (``brief``) only the lanes stay.
+    With several races (``brief``) only the lanes stay.
     """
 
     def __init__(self, *, brief: bool) -> None:
-        from rich.console import Console  # noqa: PLC0415 - only for a person
+        from rich.console import Console  # noqa: PLC0415 - only on a terminal
 
         self._console = Console(highlight=False, markup=False, emoji=False)
         self._brief = brief
         self._live: Live | None = None
 
     def begins(self, lanes: Lanes) -> None:
-        """Start to draw."""
+        """Start drawing."""
         from rich.live import Live  # noqa: PLC0415 - as above
 
         track = Track(lanes, "tail")
@@ -56,13 +56,13 @@ class DrawnView:
         self._live.start()
 
     def changed(self, lane: Lane, at_ms: float) -> None:
-        """Wait for the next frame."""
+        """Do nothing: the next frame shows it."""
 
     def said(self, text: str) -> None:
-        """Wait for the next frame."""
+        """Do nothing: the next frame shows it."""
 
     def ends(self, lanes: Lanes) -> None:
-        """Leave the last picture, and below it the figures."""
+        """Leave the last picture, with the figures below it."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -79,10 +79,10 @@ class DrawnView:
 
 
 class PlainView:
-    """The answer, and nothing else, on standard output; how it ended, if badly, on standard error.
+    """Prints only the answer on standard output, and errors on standard error.
 
-    With ``progress``, what happens in the lanes is told on standard error too, line by line. Both may end on one
-    terminal, as in ``holeshot race ... | cat``, so no line is written while the answer is.
+    With ``progress``, events of the lanes are printed on standard error, line by line. Both may be the same terminal,
+    as in ``holeshot race ... | cat``, so no line is printed while the answer is written.
     """
 
     def __init__(self, *, progress: bool = False) -> None:
@@ -91,12 +91,12 @@ class PlainView:
         self._answering = False
 
     def begins(self, lanes: Lanes) -> None:
-        """Remember whose lanes they are."""
+        """Keep the lanes."""
         self._lanes = lanes
         self._answering = False
 
     def changed(self, lane: Lane, at_ms: float) -> None:
-        """Tell it, or keep it until the answer has ended."""
+        """Print the event, or keep it until the answer has ended."""
         if not self._progress:
             return
         words = "won" if lane.won and lane.record is None else state(lane, self._lanes)
@@ -107,13 +107,13 @@ class PlainView:
             self._tell()
 
     def said(self, text: str) -> None:
-        """Pass it on: as it is, unless it goes to a terminal."""
+        """Print a piece of the answer; on a terminal, control characters are escaped."""
         self._answering = True
         sys.stdout.write(visible(text, lines=True) if sys.stdout.isatty() else text)
         sys.stdout.flush()
 
     def ends(self, lanes: Lanes) -> None:
-        """End the line, and tell the figures."""
+        """End the line, and print the figures."""
         if lanes.answer and not lanes.answer.endswith("\n"):
             self.said("\n")
         self._tell()
@@ -127,14 +127,14 @@ class PlainView:
         self._held.clear()
 
     def sums_up(self, calls: Sequence[CallRecord]) -> None:
-        """Tell the table."""
+        """Print the table."""
         from rich.console import Console  # noqa: PLC0415 - as above
 
         Console(stderr=True, highlight=False, markup=False, emoji=False).print(podium(calls))
 
 
 class JsonView:
-    """One JSON object a race, on a line of its own: the row of the call, its attempts, the answer."""
+    """Prints one JSON object per race, on one line: the row of the call, its attempts, the answer."""
 
     def begins(self, lanes: Lanes) -> None:
         """Nothing to show yet."""
@@ -146,7 +146,7 @@ class JsonView:
         """Nothing to show yet."""
 
     def ends(self, lanes: Lanes) -> None:
-        """Write the line."""
+        """Print the line."""
         call: dict[str, Any] = {} if lanes.record is None else msgspec.to_builtins(lanes.record)
         winner = lanes.winner
         told = {
@@ -160,7 +160,7 @@ class JsonView:
         sys.stdout.flush()
 
     def sums_up(self, calls: Sequence[CallRecord]) -> None:
-        """Leave the counting to who reads the lines."""
+        """Do nothing: the reader can count the lines."""
 
 
 def _complain(lanes: Lanes) -> None:

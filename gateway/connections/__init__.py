@@ -1,1 +1,1 @@
-"""Connections from clients: how they are accepted, how many, for how long, and when no more."""
+"""Client connections: how they are accepted, limited, timed and closed."""

@@ -1,7 +1,7 @@
-"""Accepting: a bounded batch of connections in each turn of the loop that finds some, however busy it is.
+"""Accepts connections in batches: at most ``BATCH`` in each turn of the event loop, however busy it is.
 
-libuv, and so uvloop's own servers, accepts one connection per turn: under load a turn takes long, and a new connection
-waits for as many turns as others came before.
+libuv, and so uvloop's own servers, accepts one connection per turn: under load a turn takes long, and a new
+connection waits for as many turns as there are connections before it.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 from gateway.connections.ports import BACKLOG
 
-BATCH = 64  # connections accepted in one turn; with all it takes to open them they hold the loop for some 5 ms
-PAUSE_S = 0.1  # without accepting, after the process or the machine ran out of descriptors or of memory
+BATCH = 64  # connections accepted in one turn; opening them blocks the event loop for about 5 ms
+PAUSE_S = 0.1  # pause after the process or the machine ran out of file descriptors or memory
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-# What accept() says of a connection that it does not return: its client has gone, or its network; a firewall's rule.
+# Errors of accept() about a connection that it does not return: its client or network failed, or a firewall blocks it.
 _GONE = frozenset(
     {errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN}
     | {errno.EHOSTUNREACH, errno.ENOPROTOOPT, errno.EOPNOTSUPP}
@@ -24,30 +24,30 @@ _GONE = frozenset(
 
 
 class Acceptor:
-    """Accepts on a non-blocking socket that listens, from ``start`` to ``stop``.
+    """Accepts connections on a listening, non-blocking socket, from ``start`` to ``stop``.
 
-    ``take`` is given each accepted socket, and the host it comes from. ``on_exhausted`` hears of each one that was
-    refused because there was no descriptor for it.
+    ``take`` is called with each accepted socket and its remote address. ``on_exhausted`` is called for each connection
+    that is refused for lack of a file descriptor.
     """
 
     def __init__(
         self, sock: socket.socket, take: Callable[[socket.socket, str], None], *, on_exhausted: Callable[[], None]
     ) -> None:
-        self.batches = 0  # turns that accepted any
+        self.batches = 0  # turns in which connections were accepted
         self._sock = sock
         self._take = take
         self._on_exhausted = on_exhausted
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
-        self._spare: int | None = None  # a descriptor to give up, so that a connection can be refused without another
+        self._spare: int | None = None  # a reserve descriptor: closed so that a connection can be accepted and refused
 
     def start(self) -> None:
-        """Accept from now on."""
+        """Start accepting."""
         self._spare = _spare()
         self._loop.add_reader(self._sock, self._accept)
 
     def stop(self) -> None:
-        """Accept who has knocked already, and listen no more. What was accepted goes on."""
+        """Accept the connections that are waiting, then close the socket. Accepted connections stay open."""
         if self._sock.fileno() == -1:
             return
         for _ in range(BACKLOG // BATCH):
@@ -62,7 +62,7 @@ class Acceptor:
             os.close(self._spare)
 
     def _accept(self) -> bool:
-        """Accept a batch, or fewer; tell whether there may be more."""
+        """Accept a batch; return whether there may be more."""
         for number in range(BATCH):
             try:
                 sock, address = self._sock.accept()
@@ -81,19 +81,19 @@ class Acceptor:
         return True
 
     def _refuse(self) -> None:
-        """Close the next connection instead of leaving it to wait."""
+        """Close the next connection instead of letting it wait."""
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
             try:
                 self._sock.accept()[0].close()
             except OSError:
-                pass  # it has gone, or somebody else took the descriptor
+                pass  # it has gone, or the descriptor was taken
             else:
                 self._on_exhausted()
 
     def _rest(self) -> None:
-        """Accept none for a while: a socket that has connections to accept is readable all the time."""
+        """Pause accepting: a socket with waiting connections is always readable."""
         if self._pause is None:
             self._loop.remove_reader(self._sock)
             self._pause = self._loop.call_later(PAUSE_S, self._resume)

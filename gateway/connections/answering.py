@@ -1,7 +1,7 @@
-"""What aiohttp meets outside of our handlers: requests that are no HTTP, bodies that break off, defects.
+"""Handles what aiohttp meets outside our handlers: requests that are not HTTP, incomplete bodies, bugs.
 
-aiohttp would log each with a traceback, which quotes the client's bytes (a malformed header may be its key), and answer
-in plain text, which quotes them too.
+aiohttp would log each with a traceback that quotes the client's bytes (a malformed header may contain its key), and
+quote them in a plain-text answer as well.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ _CLIENTS_FAULTS = (HttpProcessingError, web.RequestPayloadError, web.PayloadAcce
 
 
 class AnsweringHandler(web.RequestHandler):
-    """aiohttp's connection, which answers such requests as any other, and puts them among the refusals."""
+    """aiohttp's connection; it answers such requests in our format and counts them as refusals."""
 
     __slots__ = ("_refusals",)
 
@@ -32,12 +32,12 @@ class AnsweringHandler(web.RequestHandler):
         request: web.BaseRequest,
         status: int = 500,
         exc: BaseException | None = None,
-        message: str | None = None,  # noqa: ARG002 - aiohttp's, and it quotes the client
+        message: str | None = None,  # noqa: ARG002 - aiohttp's message, which quotes the client
     ) -> web.StreamResponse:
-        """Return the answer to a request that is no HTTP, or that a defect of ours has left without one; hang up.
+        """Return the answer to a request that is not HTTP, or whose handler has a bug; close the connection.
 
         Raises:
-            ConnectionError: an answer has begun already.
+            ConnectionError: an answer has already begun.
 
         """
         refused = Refused(peer=request.remote)
@@ -46,7 +46,7 @@ class AnsweringHandler(web.RequestHandler):
             error.code = MALFORMED_REQUEST
             self._refusals.refuse(error.status, error.kind, refused)
         else:
-            error = InternalError("the gateway made a mistake; its log has the details")
+            error = InternalError("internal error; the log of the gateway has the details")
             self._refusals.refuse(status, error.kind, refused, defect=exc or RuntimeError("a handler timed out"))
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun already")
@@ -57,7 +57,7 @@ class AnsweringHandler(web.RequestHandler):
         return response
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Take note of what has ended a connection without an answer of ours."""
+        """Record an error that ended a connection without an answer."""
         problem = kw.get("exc_info")
         if isinstance(problem, _CLIENTS_FAULTS):
             self._refusals.refuse(InvalidRequest.status, MALFORMED_BODY, Refused(peer=self._peer))
@@ -72,7 +72,7 @@ class AnsweringHandler(web.RequestHandler):
 
 
 def _words(error: HttpProcessingError) -> str:
-    """Say what is wrong with a request's head, without a word of it."""
+    """Return what is wrong with a request's head, without quoting it."""
     if isinstance(error, BadHttpMethod):
         return "this is not an HTTP request; is it TLS, or HTTP/2, sent to a port that speaks HTTP/1.1?"
     if isinstance(error, LineTooLong):

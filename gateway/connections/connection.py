@@ -1,4 +1,4 @@
-"""A connection from a client: aiohttp's own, which also says when a request's head is begun, and when it is whole."""
+"""A client connection: aiohttp's own, which also reports when a request's head begins and when it is complete."""
 
 import asyncio
 import fcntl
@@ -19,35 +19,35 @@ from gateway.errors import ApiError
 from gateway.ingress.headers import SERVER
 from gateway.ingress.refusals import Refusals, Refused
 
-UNTAKEN_BYTES = 32 * 1024  # of an answer, beside the last write, before its writer waits for the client
+UNTAKEN_BYTES = 32 * 1024  # unsent, besides the last write: with more, the writer of an answer waits for its client
 TLS_CLOSE_S = 5.0  # for a peer to answer the end of TLS
-_receive = AnsweringHandler.data_received  # called as such: `super()` takes longer, and every read comes by
+_receive = AnsweringHandler.data_received  # called directly: `super()` is slower, and this is called for every read
 _INT = struct.Struct("i")
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class Watch(Protocol):
-    """Who hears of what happens on connections."""
+    """Receives the events of connections."""
 
     def head_grows(self, connection: "Connection", number: int) -> None:
-        """Hear that a connection has sent so many bytes that are not yet the whole head of a request."""
+        """``number`` more bytes of an incomplete request head were received."""
 
     def head_came(self, connection: "Connection") -> None:
-        """Hear of the whole head of a request on a connection that is ``watched``."""
+        """A complete request head was received on a connection that is ``watched``."""
 
     def admitted(self, connection: "Connection") -> None:
-        """Hear of the first request that was admitted."""
+        """The first request of a connection was admitted."""
 
     def ended(self, connection: "Connection") -> None:
-        """Hear that it is no more; once."""
+        """The connection has ended; called once."""
 
 
 class Connection(AnsweringHandler):
-    """An accepted connection, from before its TLS handshake on.
+    """An accepted connection, from before its TLS handshake.
 
-    ``owes_head``: it must send the whole head of a request in time; ``head_bytes`` of it have come. ``is_stranger``: no
-    request on it has been admitted yet. ``watched``: the heads of its requests are told of. ``stalled``: it was cut
-    because its client took nothing of an answer.
+    ``owes_head``: the complete head of a request must arrive in time; ``head_bytes`` of it have arrived.
+    ``is_stranger``: no request on it has been admitted yet. ``watched``: heads are reported. ``stalled``: it was cut
+    because its client did not read an answer.
     """
 
     __slots__ = (
@@ -74,52 +74,52 @@ class Connection(AnsweringHandler):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is under way, nor its answer, nor what is left of its body."""
+        """Whether no request is running, no answer is being sent, and no body is being read."""
         return self._opening is not None or (self._waiter is not None and not self._waiter.done())
 
     @property
     def heads(self) -> Iterator[RawRequestMessage]:
-        """The requests that came and are not handled yet; what was no HTTP is left out."""
+        """The requests that were received and not handled yet; those that were not HTTP are left out."""
         return (message for message, _ in self._messages if isinstance(message, RawRequestMessage))
 
     @property
     def taken(self) -> int | None:
-        """A number that changes whenever the client takes something, None while nothing waits to be taken."""
+        """A number that changes whenever the client reads something; None if nothing is waiting to be read."""
         if self._wire is None or not (size := self._wire.get_write_buffer_size()):
             return None
-        size += _in_the_kernel(self._wire)  # megabytes, which a slow client may take a minute for
+        size += _in_the_kernel(self._wire)  # megabytes, for which a slow client may take a minute
         request = self._current_request  # None: its answer is complete, and nothing more is written
         return -size if request is None else request.writer.output_size - size
 
     def open(self, sock: socket.socket, ssl_context: ssl.SSLContext | None, handshake_s: float) -> asyncio.Task[None]:
-        """Begin to serve ``sock``; the task ends when that is so, or has failed."""
+        """Start to serve ``sock``; the returned task ends when the connection is open or has failed."""
         self._opening = self._loop.create_task(self._open(sock, ssl_context, handshake_s))
-        self._opening.add_done_callback(lambda _: self._opened(sock))  # though it be cancelled before it begins
+        self._opening.add_done_callback(lambda _: self._opened(sock))  # also if it is cancelled before it begins
         return self._opening
 
     def admitted(self) -> None:
-        """Note that a request was admitted."""
+        """Record that a request was admitted."""
         if self.is_stranger:
             self._watch.admitted(self)
 
     def cut(self) -> None:
-        """Hang up, whatever is under way."""
+        """Close at once, whatever is running."""
         if self._opening is not None:
             self._opening.cancel()
         elif self.transport is not None:
             self.transport.abort()
 
     def give_up(self) -> None:
-        """Hang up on a client that does not take its answer."""
+        """Close the connection of a client that does not read its answer."""
         self.stalled = True
         if self._wire is not None:
             sock = self._wire.get_extra_info("socket")
-            with suppress(OSError):  # a reset, so that the kernel does not keep megabytes for it any longer
+            with suppress(OSError):  # a reset, so that the kernel drops the unsent megabytes
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
             self._wire.abort()
 
     def refuse(self, error: ApiError) -> None:
-        """Hang up with an answer, though it be to the beginning of a request."""
+        """Send an error and close, even before a request is complete."""
         if self.transport is None:
             self.cut()
             return
@@ -133,23 +133,23 @@ class Connection(AnsweringHandler):
         self.transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Start: aiohttp calls it."""
         self._opening = None
         self._wire = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
         self._wire.set_write_buffer_limits(high=UNTAKEN_BYTES)
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """End."""
+        """End: aiohttp calls it."""
         self._wire = None
         super().connection_lost(exc)
         self._end()
 
     def data_received(self, data: bytes) -> None:
-        """Read, and tell of heads."""
+        """Read data, and report heads."""
         _receive(self, data)
         waiter = self._waiter
-        if waiter is not None and not waiter.done():  # no request is under way, so these were not all bytes of a head
+        if waiter is not None and not waiter.done():  # no request was running, so not all bytes are part of a head
             self._watch.head_grows(self, len(data))
         elif self.watched and self._messages:
             self._watch.head_came(self)
@@ -174,7 +174,7 @@ class Connection(AnsweringHandler):
 
 
 def _in_the_kernel(wire: asyncio.Transport) -> int:
-    """Return how many bytes were sent and not yet acknowledged by the other side."""
+    """Return the number of bytes that were sent and not yet acknowledged."""
     number = bytearray(_INT.size)
     with suppress(OSError):
         fcntl.ioctl(wire.get_extra_info("socket").fileno(), termios.TIOCOUTQ, number)

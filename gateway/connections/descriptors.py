@@ -1,19 +1,19 @@
-"""How many files and sockets this process may have open, and how many of them are for clients."""
+"""How many file descriptors this process may open, and how many of them are for clients."""
 
 import resource
 
-MOST = 1_048_576  # as containers commonly allow; the kernel's tables for more cost memory that no gateway needs
-_MACOS_MOST = 10_240  # OPEN_MAX: what it grants where its hard limit says "unlimited"
+MOST = 1_048_576  # common in containers; more would cost kernel memory without use
+_MACOS_MOST = 10_240  # OPEN_MAX: the actual maximum if the hard limit is "unlimited"
 
-# Stores, spool, logs, health, metrics, the demo and a reload beside the old fleet: what has no client behind it.
+# For everything that has no client: stores, spool, logs, health, metrics, the demo, and a reload's second fleet.
 RESERVED = 128
-# A call has its client's connection and, in a race of two, two upstream.
+# A call has its client's connection and, in a race of two, two upstream connections.
 PER_CLIENT = 3
 FEWEST_CLIENTS = 16
 
 
 def raise_limit() -> int:
-    """Raise the soft limit of open descriptors as far as the hard one allows; return what it is now."""
+    """Raise the soft limit of open descriptors towards the hard limit; return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)
     if soft != resource.RLIM_INFINITY and soft >= most:
@@ -30,9 +30,9 @@ def raise_limit() -> int:
 
 
 def descriptor_budget(limit: int | None = None) -> int:
-    """Return how many connections clients may have, of ``limit`` descriptors in all (by default this process's own).
+    """Return how many client connections are allowed with ``limit`` descriptors (default: this process's limit).
 
-    What is left is for their calls' upstreams, and for the stores.
+    The rest is for upstream connections and the stores.
     """
     if limit is None:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

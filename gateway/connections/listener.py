@@ -1,4 +1,4 @@
-"""Serving on a socket: who accepts on it, the one aiohttp runner behind, and its end."""
+"""Serves a gateway on a socket: the acceptor, the one aiohttp runner, and their shutdown."""
 
 import socket
 import ssl
@@ -14,7 +14,7 @@ from gateway.connections.descriptors import descriptor_budget
 from gateway.connections.draining import QUIET_S, cut, drain
 from gateway.ingress.phase import Phase
 
-_NOTHING_LEFT_S = 0.1  # for aiohttp to wait for connections, of which it finds none
+_NOTHING_LEFT_S = 0.1  # for aiohttp to wait for connections; there are none left
 KEEPALIVE_S = 75.0  # longer than load balancers keep idle connections, so that they close first
 
 
@@ -22,9 +22,9 @@ KEEPALIVE_S = 75.0  # longer than load balancers keep idle connections, so that 
 async def listening(
     gateway: Gateway, sock: socket.socket, grace_s: float, ssl_context: ssl.SSLContext | None = None
 ) -> AsyncIterator[Connections]:
-    """Serve ``gateway`` on ``sock``, which listens, and yield its connections; over TLS where there is a context.
+    """Serve ``gateway`` on the listening ``sock``, with TLS if there is a context; yield its connections.
 
-    On leaving, listen no more, and let calls end within ``grace_s`` seconds.
+    On exit, close the socket, and let calls end within ``grace_s`` seconds.
     """
     async with serving(gateway, grace_s) as connections:
         connections.ssl_context = ssl_context
@@ -38,12 +38,12 @@ async def listening(
 
 @asynccontextmanager
 async def serving(gateway: Gateway, grace_s: float) -> AsyncIterator[Connections]:
-    """Yield the connections of ``gateway``, which serve whatever they are given to ``take``.
+    """Yield the connections of ``gateway``, which serve the sockets passed to ``take``.
 
-    On leaving, which is to be when nothing more is given, let calls end within ``grace_s`` seconds.
+    On exit (when no more sockets are passed), let calls end within ``grace_s`` seconds.
 
-    The one place where the runner is built: with ``handler_cancellation``, without which nobody would notice a client
-    that hangs up, and its race would run on. It has no site: what is accepted, and how, is ours to say.
+    The only place that builds the runner: with ``handler_cancellation``, as otherwise the race of a client that
+    disconnects would go on. It has no site, as we accept connections ourselves.
     """
     runner = web.AppRunner(
         gateway.application, handler_cancellation=True, shutdown_timeout=_NOTHING_LEFT_S, handle_signals=False
@@ -55,14 +55,14 @@ async def serving(gateway: Gateway, grace_s: float) -> AsyncIterator[Connections
         runner.server,
         most=descriptor_budget(),
         access_log=None,
-        auto_decompress=False,  # it would inflate whatever anybody sends, on the loop: ours does, after admission
-        lingering_time=0,  # likewise: what is left of a body is drained within bounds of ours
+        auto_decompress=False,  # it would inflate bodies on the event loop before admission; we inflate after it
+        lingering_time=0,  # the rest of a body is drained with our own limits
         keepalive_timeout=KEEPALIVE_S,
     )
     try:
         yield connections
     finally:
-        # Those who had no time to see that this gateway is about to stop may have a request on the way.
+        # Clients that could not yet see that this gateway is stopping may have a request on the way.
         quiet_s = QUIET_S if gateway.context.phase is Phase.LAME_DUCK else 0.0
         gateway.context.phase = Phase.DRAINING
         await connections.opened()

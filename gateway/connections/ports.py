@@ -1,28 +1,28 @@
-"""The port: the socket that listens on it, or one for each worker, over which the kernel spreads connections."""
+"""The listening socket, or one for each worker, between which the kernel distributes connections."""
 
 import errno
 import socket
 import sys
 from typing import Any
 
-BACKLOG = 4096  # a crowd that calls at once is not made to knock again; the kernel may cap it (somaxconn)
+BACKLOG = 4096  # a burst of new connections is not rejected; the kernel may limit it (somaxconn)
 _LEAST_FREE_PORT = 1024
-_SPREADS = sys.platform == "linux"  # elsewhere one of several sockets on a port gets everything
+_SPREADS = sys.platform == "linux"  # elsewhere one of several sockets on a port gets all connections
 
 
 class ListenError(OSError):
-    """The gateway cannot listen there; ``strerror`` says why, and what to do."""
+    """The gateway cannot listen there; ``strerror`` has the reason and the remedy."""
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on the address: who connects from now on waits until it is served.
+    """Return a socket that listens on the address; connections wait until they are served.
 
-    It listens at once because two sockets may be bound to one address, and only the second one to listen is refused;
-    uvloop would close that one without a word.
+    It listens at once: two sockets may be bound to one address, but the second one to listen is refused, and uvloop
+    would close that one silently.
 
     Raises:
-        ListenError: the address is taken, not of this machine, or not for this user.
-        OSError: there are no descriptors, or no memory.
+        ListenError: the address is in use, not of this machine, or not permitted.
+        OSError: there are no file descriptors, or no memory.
 
     """
     try:
@@ -42,22 +42,22 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class SharedPort:
-    """The port of several workers, as their parent has it.
+    """The port of several workers, in their parent process.
 
-    Connections that wait on one socket go to whoever comes first, and one worker takes most of them, above all when
-    the others work. So each worker listens with a socket of its own (SO_REUSEPORT), and the kernel chooses one of them
-    for each connection by its addresses and ports, however busy they are.
+    With one shared socket, one worker would take most connections, above all when the others are busy. So each
+    worker has its own socket (SO_REUSEPORT), and the kernel selects one for each connection by its addresses and ports,
+    however busy they are.
     """
 
     def __init__(self, host: str, port: int) -> None:
-        """Listen.
+        """Start to listen.
 
         Raises:
-            ListenError: the address is taken, not of this machine, or not for this user.
-            OSError: there are no descriptors, or no memory.
+            ListenError: the address is in use, not of this machine, or not permitted.
+            OSError: there are no file descriptors, or no memory.
 
         """
-        claim = bind(host, port)  # which is refused while anybody else listens there, whether they would share or not
+        claim = bind(host, port)  # refused while another process listens there, with or without SO_REUSEPORT
         self.address: Any = claim.getsockname()
         self._family, self._kind, self._protocol = claim.family, claim.type, claim.proto
         self._next: socket.socket | None = claim
@@ -67,10 +67,10 @@ class SharedPort:
                 self._next = self._another()
 
     def make_socket(self) -> socket.socket:
-        """Return the socket of the next worker, for the parent to close once it has forked.
+        """Return the socket for the next worker; the parent closes it after the fork.
 
         Raises:
-            OSError: it is taken by now, as no worker was left.
+            OSError: no worker was left, and the port is now in use by another process.
 
         """
         if not _SPREADS:
@@ -80,7 +80,7 @@ class SharedPort:
         return made
 
     def close(self) -> None:
-        """Keep nothing of the port: it is closed once the last worker has closed its own."""
+        """Close the parent's sockets. The port is free when the last worker has closed its own."""
         if self._next is not None:
             self._next.close()
 
@@ -107,7 +107,7 @@ def _listening(sock: socket.socket, address: Any) -> socket.socket:
 
 
 def _explained(error: OSError, host: str, port: int) -> str | None:
-    """Return what is wrong with the address, in a sentence; None where it is not the address."""
+    """Return what is wrong with the address, in one sentence; None if the address is not the cause."""
     match error.errno:
         case errno.EADDRINUSE:
             return f"port {port} on {host} is already in use: stop what listens there, or choose another with --port"

@@ -1,28 +1,28 @@
-"""Clients that take nothing of their answer, and since when: found by a look from time to time, with no timers."""
+"""Finds clients that do not read their answers, by checking from time to time, without timers."""
 
 from collections.abc import Hashable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 
 class Wire(Hashable, Protocol):
-    """A connection, as far as what is written to it goes."""
+    """A connection that is written to."""
 
     @property
     def taken(self) -> int | None:
-        """A number that changes whenever its peer takes something, None while nothing waits to be taken."""
+        """A number that changes whenever the peer reads something; None if nothing is waiting to be read."""
 
 
 _W = TypeVar("_W", bound=Wire)
 
 
 class Stalled(Generic[_W]):
-    """Who takes nothing, and since when."""
+    """The connections whose clients read nothing, and since when."""
 
     def __init__(self) -> None:
         self._since: dict[_W, tuple[int, float]] = {}
 
     def look(self, wires: Iterable[_W], now_s: float, limit_s: float) -> list[_W]:
-        """Look at all connections there are; return those that have taken nothing for ``limit_s`` seconds."""
+        """Check all connections; return those whose clients have read nothing for ``limit_s`` seconds."""
         before, self._since = self._since, {}
         stalled = []
         for wire in wires:

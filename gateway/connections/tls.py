@@ -1,4 +1,4 @@
-"""TLS on the port itself: certificate and key, read again when they change."""
+"""TLS on the gateway's port: certificate and key, read again when they change."""
 
 import ssl
 from pathlib import Path
@@ -20,7 +20,7 @@ class TlsError(Exception):
 
 
 def open_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Return the context for connections from clients, with the certificate and key as they are now.
+    """Return the context for client connections, with the current certificate and key.
 
     Raises:
         TlsError: they cannot be read, or do not belong together.
@@ -28,7 +28,7 @@ def open_context(settings: TlsSettings) -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[settings.min_version]
-    context.options |= ssl.OP_NO_RENEGOTIATION  # it costs us a handshake, and them nothing
+    context.options |= ssl.OP_NO_RENEGOTIATION  # it would cost us a handshake each time
     context.set_alpn_protocols(["http/1.1"])
     for name, path in (("certificate", settings.certificate), ("key", settings.key)):
         _check_is_readable(name, path)
@@ -36,13 +36,13 @@ def open_context(settings: TlsSettings) -> ssl.SSLContext:
         context.load_cert_chain(settings.certificate, settings.key, password=_refuse_passphrase)
     except ssl.SSLError as error:
         raise TlsError(_explained(error, settings)) from None
-    except OSError as error:  # it went since
+    except OSError as error:  # deleted since
         raise TlsError(f"tls: cannot read {error.filename or settings.certificate}: {error.strerror}") from None
     return context
 
 
 class Certificate:
-    """The certificate in use: ``context`` is for connections made from now on, ``on_change`` hears of another."""
+    """The certificate in use: ``context`` is for new connections; ``on_change`` is called for a new certificate."""
 
     def __init__(self, settings: TlsSettings) -> None:
         """Read the files of ``settings``.
@@ -59,9 +59,9 @@ class Certificate:
         self._log = structlog.get_logger()
 
     def look(self, *, at_once: bool) -> None:
-        """Read certificate and key again if they have changed; keep those in use where they cannot be used.
+        """Read certificate and key again if they have changed; if they cannot be used, the old ones stay.
 
-        ``at_once``: whether or not somebody may still be writing them.
+        ``at_once``: also if they may still be in the process of being written.
         """
         if not (self._files.have_changed() or at_once):
             return

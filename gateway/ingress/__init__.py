@@ -1,1 +1,1 @@
-"""The HTTP surface: one file per group of routes, and what they share: context, admission, bodies, headers, errors."""
+"""The HTTP API: one file per group of routes, and what they share: context, admission, bodies, headers, errors."""

@@ -1,4 +1,4 @@
-"""Addresses of clients: what they are counted by, and who they are behind a trusted proxy."""
+"""Client addresses: how they are parsed and counted, and the client's address behind a trusted proxy."""
 
 import re
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ Network = IPv4Network | IPv6Network
 
 _PORT = re.compile(r"^(?:\[(?P<v6>[^]]+)\]|(?P<v4>[0-9.]+))(?::[0-9]+)?$")
 FORWARDED_FOR = "x-forwarded-for"
-IPV6_PREFIX_BYTES = 8  # a /64 is what one customer, or one machine, is given
+IPV6_PREFIX_BYTES = 8  # one customer or one machine usually has a /64
 
 
 def read_address(text: str) -> Address | None:
-    """Return the address that ``text`` says, as accept() or a proxy writes it; None if it says none.
+    """Parse an address as accept() or a proxy writes it; None if ``text`` is not an address.
 
-    An IPv4 address in IPv6's clothes is an IPv4 address. A port after it, and a scope, are left out.
+    An IPv4-mapped IPv6 address becomes an IPv4 address. A port and a scope are removed.
     """
     with_port = _PORT.match(text)
     plain = (with_port["v6"] or with_port["v4"]) if with_port else text
@@ -27,22 +27,22 @@ def read_address(text: str) -> Address | None:
 
 
 def counted_as(address: Address) -> bytes:
-    """Return what tells one client from another: an IPv4 address, or an IPv6 network of 64 bits."""
+    """Return the bytes that identify one client in limits: an IPv4 address, or the /64 network of an IPv6 address."""
     return address.packed if isinstance(address, IPv4Address) else address.packed[:IPV6_PREFIX_BYTES]
 
 
 class Trust:
-    """The proxies whose word on who their client is counts."""
+    """The proxies whose ``x-forwarded-for`` is believed."""
 
     def __init__(self, networks: Sequence[Network]) -> None:
         self.networks = networks
 
     def trusts(self, address: Address) -> bool:
-        """Tell whether ``address`` is one of theirs."""
+        """Whether ``address`` belongs to a trusted proxy."""
         return any(address in network for network in self.networks)
 
     def named(self, peer: str | None, forwarded_for: Sequence[str]) -> str | None:
-        """Return the address to tell a human: the client's if ``peer`` is a proxy that names one, else ``peer``."""
+        """Return the address to log: the client's if ``peer`` is a trusted proxy that names it, else ``peer``."""
         if not self.networks or peer is None:
             return peer
         address = read_address(peer)
@@ -50,9 +50,9 @@ class Trust:
         return peer if client is None else str(client)
 
     def client(self, forwarded_for: Sequence[str]) -> Address | None:
-        """Return who a proxy speaks for: the last address of its ``x-forwarded-for`` fields that is no proxy's.
+        """Return the client behind the proxies: the last address in ``x-forwarded-for`` that is not a trusted proxy's.
 
-        What stands before that was written by whoever that is, and proves nothing. None: nobody is named.
+        Entries before it were written by that client itself and prove nothing. None: there is no valid address.
         """
         for text in reversed(",".join(forwarded_for).split(",")):
             address = read_address(text.strip())

@@ -1,4 +1,4 @@
-"""Who may call, and what for: client keys, and without any the rules that keep a web page from spending yours."""
+"""Who may call, and what they may do: client keys, or, without keys, rules that keep web pages out."""
 
 import hashlib
 import hmac
@@ -19,36 +19,36 @@ JSON = "application/json"
 
 
 class Client(msgspec.Struct, frozen=True):
-    """Someone admitted, and what they may do. Without ``clients:`` everybody on loopback is this one, nameless."""
+    """An admitted client and its permissions. Without ``clients:`` every local program is this one, without a name."""
 
     name: str | None = None
     admin: bool = True
     adhoc: bool = True
     max_width: int = WIDEST
-    profile: Profile | None = None  # how their calls are raced, unless a request says otherwise
-    override: bool = True  # may their requests say otherwise?
+    profile: Profile | None = None  # how its calls are raced, unless a request overrides it
+    override: bool = True  # whether its requests may override the race settings
     models: frozenset[str] | None = None
     only: frozenset[str] | None = None
     ignore: frozenset[str] = frozenset()
     require: DataPolicy = DataPolicy()
-    demanding: bool = False  # it requires anything
+    demanding: bool = False  # whether ``require`` demands anything
 
     def check_model(self, model: str) -> None:
-        """Refuse a model this client was not given.
+        """Check that this client may use a model.
 
         Raises:
-            Forbidden: with what to ask the operator for.
+            Forbidden: it may not.
 
         """
-        names = [name.strip() for name in model.split(",")]  # a comma list is asked as one
+        names = [name.strip() for name in model.split(",")]  # a comma list is a request for all of its models
         if self.models is not None and not self.models.issuperset(names):
             raise Forbidden(f"this key may not use the model {model!r}; it may use: {', '.join(sorted(self.models))}")
 
     def deployments(self, model: Model) -> list[Deployment]:
-        """Return the deployments this client's prompts may be shown to.
+        """Return the deployments of ``model`` that may see this client's prompts.
 
         Raises:
-            Forbidden: there are none.
+            NothingEnabled, Forbidden: there are none.
 
         """
         if not model.deployments:
@@ -66,26 +66,26 @@ LOCAL = Client()
 
 
 class Connection(Protocol):
-    """What a request comes by: it counts as a stranger's until it hears that one was admitted."""
+    """The client's connection. It counts as a stranger's, with tighter limits, until a request on it is admitted."""
 
     def admitted(self) -> None:
-        """Hear it."""
+        """Mark the connection as one with an admitted request."""
 
 
 class Admission:
-    """Admits requests by their key; without any client configured, by their coming from this machine's own programs."""
+    """Admits requests by their key; if no clients are configured, only from programs on this machine."""
 
     def __init__(self, clients: Mapping[str, ClientSettings]) -> None:
         self._clients = [(item.key_sha256, _client(name, item)) for name, item in clients.items()]
 
     def admit(self, request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:
-        """Return who is asking. ``takes`` are the types of body that the API understands.
+        """Return the client that sends the request. ``takes`` are the media types that the API accepts.
 
         Raises:
             Unauthorized: no key, or an unknown one.
             Forbidden: no clients are configured, and the request may come from a web page.
-            UnsupportedMediaType: the body is not declared to be one of ``takes`` (forms and plain text need no CORS
-                preflight: an API that takes forms is kept from web pages by their origin and by the host alone).
+            UnsupportedMediaType: the content type is not in ``takes``. Forms and plain text need no CORS preflight:
+                for an API that accepts forms, only the checks of origin and host keep web pages out.
 
         """
         if request.method == "POST" and request.content_type not in takes:
@@ -96,14 +96,14 @@ class Admission:
         return client
 
     def name_of(self, request: web.Request) -> str | None:
-        """Return who is asking, by the operator's name for them, None where nobody is admitted."""
+        """Return the client's configured name; None if it has none, or is not admitted."""
         try:
             return self._identify(request).name
         except ApiError:
             return None
 
     def admit_admin(self, request: web.Request) -> Client:
-        """Return who is asking, if it is an admin.
+        """Return the client that sends the request, if it is an admin.
 
         Raises:
             Unauthorized: no key, or an unknown one.
@@ -127,9 +127,9 @@ class Admission:
         return self._find(key.strip())
 
     def _find(self, key: str) -> Client:
-        digest = hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()  # a header's bytes as they came
+        digest = hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()  # the header's bytes as received
         found: Client | None = None
-        for known, client in self._clients:  # all of them, so that the time says nothing about which
+        for known, client in self._clients:  # compare with all, so that the time does not depend on which key matches
             if hmac.compare_digest(known, digest):
                 found = client
         if found is None:

@@ -1,4 +1,4 @@
-"""The answers that are raced: a request of any dialect in, a stream or one JSON body out."""
+"""Handlers of the raced APIs: they read a request in any dialect and answer with a stream or one JSON body."""
 
 from collections.abc import Awaitable, Callable
 
@@ -31,7 +31,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def answering(surface: Surface) -> Handler:
-    """Return the handler of an API."""
+    """Return the request handler of an API."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         context = request.app[CONTEXT]
@@ -39,11 +39,11 @@ def answering(surface: Surface) -> Handler:
         if (turn := context.turnstile.enter()) is not None:
             await turn
         contents = await understood(body, context.body_work, surface.dialect.requests.prompt, surface.media)
-        del body  # or it would live as long as the answer, though its prompt is forgotten
+        del body  # or it would be in memory until the answer ends, though its prompt is released
         asked = surface.read(contents, request.headers.get(HEADER), context.settings)
         if (deadlines := read_deadlines(request.headers)) is not NOTHING:
             asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
-            if asked.preferences is not NO_PREFERENCES:  # which are laid over the race
+            if asked.preferences is not NO_PREFERENCES:  # they override the race settings
                 asked = msgspec.structs.replace(asked, preferences=tightened(asked.preferences, deadlines))
         made_by = None if asked.continues is None else await _maker(context, asked.continues, origin.client)
         with context.fleet.lease():
@@ -53,10 +53,10 @@ def answering(surface: Surface) -> Handler:
 
 
 async def _maker(context: Context, response_id: str, client: Client) -> str:
-    """Return which deployment keeps the response that a request goes on from.
+    """Return the deployment that stores the response which a request continues.
 
     Raises:
-        ResponseNotFound: it was not made here, or too long ago, or for another client.
+        ResponseNotFound: the response was not made here, is too old, or belongs to another client.
 
     """
     made_by = await context.responses.find(client.name, response_id)
@@ -71,7 +71,7 @@ async def _maker(context: Context, response_id: str, client: Client) -> str:
 
 
 class _Answer:
-    """The answer of one call: its journey's end, streamed or whole."""
+    """Answers one call, streamed or as one JSON body."""
 
     def __init__(
         self, context: Context, request: web.Request, asked: Asked, origin: Origin, made_by: str | None
@@ -88,7 +88,7 @@ class _Answer:
         )
 
     async def give(self) -> web.StreamResponse:
-        """Have the call answered, and answer."""
+        """Run the call and return its HTTP response."""
         journey = self._journey
         if not self._asked.stream:
             return await self._whole()
@@ -131,12 +131,12 @@ class _Answer:
             return await lined_up(self._context, entry, journey.open_call, sink, journey.told).run()
 
         record = await journey.run(run)
-        assert isinstance(record, CallRecord)  # there are no answers of our own here
+        assert isinstance(record, CallRecord)  # only an ``answer_here`` gives a response instead; there is none
         self._learn(journey.entry, record)
         return record
 
     def _learn(self, entry: Entry, record: CallRecord) -> None:
-        """Tell the steering whose prompt cache should be warm now."""
+        """Record which deployment should now have this prompt's prefix in its cache."""
         if entry.prefix is None:
             return
         winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
@@ -144,7 +144,7 @@ class _Answer:
             self._context.steering.served(entry.model.name, entry.prefix, winner.deployment, record.cached_tokens)
 
     def _forget(self, call: Call) -> None:
-        """Let go of the prompt, in every form in which it was to be sent."""
+        """Release the prompt: the request's, and each translated copy."""
         forget_prompt(self._asked.fields)
         if call.fields is not self._asked.fields:
             forget_prompt(call.fields)
@@ -152,7 +152,7 @@ class _Answer:
             forget_prompt(fields)
 
     async def _keep(self, answer: bytes, deployment: str) -> None:
-        """Remember who made the response that ``answer`` begins with, or is; a translated one is kept by nobody."""
+        """Record which deployment made the response in ``answer``. Translated ones are not stored."""
         if self._asked.dialect not in self._journey.entry.model.deployments[deployment].speaks:
             return
         await self._context.responses.keep(self._origin.client.name, answer, deployment)

@@ -1,4 +1,4 @@
-"""What a client asks for, understood as far as the gateway must: alike for every dialect."""
+"""A client's request, read as far as the gateway needs it, in the same form for every dialect."""
 
 import re
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from gateway.ingress.survey import Media, survey
 from gateway.prompt_classes import PromptClass, answer_class
 from providers.dialects.dialect import Dialect
 
-_TOKENS_PER_PAYLOAD = 1000  # about those of a picture
-_LONG = 8 * 1024  # bytes; below it no context is too small
-_ESCAPE_OVERHEAD = 4  # bytes: a letter that is escaped as \u043f has two in UTF-8
+_TOKENS_PER_PAYLOAD = 1000  # about as many as a picture has
+_LONG = 8 * 1024  # bytes; shorter prompts fit every context window
+_ESCAPE_OVERHEAD = 4  # bytes: an escape like \u043f has six; the letter has two in UTF-8
 
-_NONEMPTY_ARRAY = re.compile(rb"\s*\[\s*[^\s\]]")  # of valid JSON; looks at its first bytes only
+_NONEMPTY_ARRAY = re.compile(rb"\s*\[\s*[^\s\]]")  # the input is valid JSON, so its first bytes are enough
 
 Decoders = Mapping[str, msgspec.json.Decoder[Any]]
 
@@ -27,7 +27,7 @@ class Needs(msgspec.Struct, frozen=True):
     """What a deployment must be able to do to answer."""
 
     prompt_tokens: int  # estimated from the size of the body
-    max_tokens: int | None = None  # what the answer may be at most, if the client said so
+    max_tokens: int | None = None  # the client's limit for the answer, if it set one
     tools: bool = False
     json_schema: bool = False
     vision: bool = False
@@ -36,7 +36,7 @@ class Needs(msgspec.Struct, frozen=True):
 
     @property
     def ordinary(self) -> bool:
-        """Whether every deployment can do it, as far as length goes not."""
+        """Whether every deployment can do it, apart from the length."""
         return not (self.tools or self.json_schema or self.vision or self.audio or self.documents)
 
 
@@ -45,32 +45,32 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     dialect: Dialect
     model: str
-    fields: Mapping[str, msgspec.Raw]  # without what is the gateway's own
+    fields: Mapping[str, msgspec.Raw]  # without the gateway's own fields
     size: int  # bytes
-    values: int | None = None  # as its contents have it
+    values: int | None = None  # see ``Contents.values``
     needs: Needs
     race: RaceOverride
     preferences: Preferences
     stream: bool = False
-    wants_usage: bool = True  # in the stream; where the dialect always has it, it is never taken out
+    wants_usage: bool = True  # in the stream; dialects that always send usage ignore this
     stateful: bool = False  # must not be duplicated
-    for_program: bool = False  # tools or JSON: whoever reads it can do nothing with half of it
-    continues: str | None = None  # the id of the stored response it goes on from
-    converses: bool = False  # it goes on with a conversation that one provider keeps
-    stores: bool = False  # the answer is kept by the provider, to be continued there
-    cache_key: str | None = None  # the client's own word for prompts that begin alike
-    told: Mapping[str, str] = {}  # response headers that say what the gateway made of it
+    for_program: bool = False  # tools or JSON: the reader is a program that needs the whole answer
+    continues: str | None = None  # the id of the stored response that it continues
+    converses: bool = False  # it continues a conversation that one provider stores
+    stores: bool = False  # the provider stores the answer, so that a later request can continue it
+    cache_key: str | None = None  # the client's key for prompts with the same prefix
+    told: Mapping[str, str] = {}  # response headers that report what the gateway changed
 
     @property
     def prompt_class(self) -> PromptClass:
-        """The class of an answer to a body of this size."""
+        """The prompt class of a request of this size."""
         return answer_class(size_class(self.size))
 
 
 def needs_of(
     prompt: msgspec.Raw, contents: Contents, media: Media, *, max_tokens: int | None, tools: bool, json_schema: bool
 ) -> Needs:
-    """Return what answering a ``prompt``, raw JSON of a body with these ``contents``, needs."""
+    """Return what ``prompt`` (raw JSON) needs from a deployment; ``contents`` are those of its whole body."""
     seen, size = contents.survey, contents.size
     if seen is None:
         if media.any.search(prompt) is None:
@@ -92,19 +92,19 @@ def needs_of(
 
 
 class Beginning(msgspec.Struct, frozen=True):
-    """What every body begins with, whatever it asks for."""
+    """The fields that are read from every body first, whatever its API."""
 
-    fields: dict[str, msgspec.Raw]  # without what is the gateway's own
+    fields: dict[str, msgspec.Raw]  # without the gateway's own fields
     model: str
     race: RaceOverride
     preferences: Preferences
 
 
 def begin(contents: Contents, race_header: str | None) -> Beginning:
-    """Read from a body's top level who is asked how; what is the gateway's own is taken out.
+    """Read the model, race settings and provider preferences from a body's top level; remove the gateway's own fields.
 
     Raises:
-        InvalidRequest: it names no model, or says of its race what makes no sense.
+        InvalidRequest: there is no model, or the race settings are invalid.
 
     """
     fields = contents.fields
@@ -115,10 +115,10 @@ def begin(contents: Contents, race_header: str | None) -> Beginning:
 
 
 def demand_turns(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
-    """Return the field ``messages``, which is not parsed for it.
+    """Return the field ``messages``, unparsed.
 
     Raises:
-        InvalidRequest: it is missing, no array, or empty.
+        InvalidRequest: it is missing, not an array, or empty.
 
     """
     messages = demand(fields, "messages", "the messages of the conversation so far")
@@ -128,20 +128,20 @@ def demand_turns(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
 
 
 def said(fields: Mapping[str, msgspec.Raw], decoders: Decoders) -> dict[str, Any]:
-    """Return the fields that ``decoders`` understand.
+    """Decode those fields for which there is a decoder; return their values.
 
     Raises:
-        InvalidRequest: one of them is of another type.
+        InvalidRequest: a field has the wrong type.
 
     """
     return {name: decoded(name, raw, decoders[name]) for name, raw in fields.items() if name in decoders}
 
 
 def demand(fields: Mapping[str, msgspec.Raw], name: str, hint: str) -> msgspec.Raw:
-    """Return a field that must be there.
+    """Return a required field, unparsed.
 
     Raises:
-        InvalidRequest: it is not.
+        InvalidRequest: it is missing or null. ``hint`` says what it should contain.
 
     """
     raw = fields.get(name)

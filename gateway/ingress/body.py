@@ -1,4 +1,4 @@
-"""A request body, read once: its top level as raw JSON, and the fields every surface reads alike."""
+"""A request body, read once: its top level as raw JSON, and the fields that all APIs share."""
 
 from bisect import bisect_left
 from collections.abc import Mapping
@@ -9,20 +9,20 @@ import msgspec
 from gateway.errors import InvalidRequest
 from gateway.ingress.survey import Survey
 
-CHARS_PER_TOKEN = 4  # of prompt, JSON included
-CLASS_LIMITS = (4 * 1024, 32 * 1024)  # bytes; about 1k and 8k tokens; the published figures are told apart so
+CHARS_PER_TOKEN = 4  # of prompt, including its JSON syntax
+CLASS_LIMITS = (4 * 1024, 32 * 1024)  # bytes; about 1k and 8k tokens; figures are published for each class
 MAX_TAGS = 16
-LONGEST_MODEL = 512  # characters, of a comma list too: names come back in headers
+LONGEST_MODEL = 512  # characters, also of a comma list: names are returned in headers
 MAX_TAG_CHARS = 256
-MOST_FIELDS = 256  # at the top level; no API has as many as fifty
+MOST_FIELDS = 256  # at the top level; no API has even fifty
 
 NO_TEXT = "the body is not valid UTF-8"
 
 _SHORTEST_FIELD = len('"":1,')
-_COUNTED_BYTES = 64 * 1024  # up to this it is cheaper to count colons than to count fields
+_COUNTED_BYTES = 64 * 1024  # for smaller bodies, counting colons is cheaper than counting fields
 _NULL = msgspec.Raw(b"null")
 _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_MODEL = msgspec.json.Decoder(str | None)  # made once: preparing a type costs more than decoding a value
+_MODEL = msgspec.json.Decoder(str | None)  # made once: building a decoder costs more than decoding a value
 
 
 def size_class(size: int) -> int:
@@ -31,19 +31,19 @@ def size_class(size: int) -> int:
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """A body as far as it was understood: its top level, values still raw JSON."""
+    """A body, parsed only at its top level: the values are raw JSON."""
 
     fields: dict[str, msgspec.Raw]
     size: int  # bytes of the body
-    values: int | None = None  # objects, arrays and what is in them, at all depths, and no fewer; None: not counted
-    survey: Survey | None = None  # of the prompt; None: it is small enough to be surveyed when that is wanted
+    values: int | None = None  # upper bound for the JSON values at all depths; None: not counted
+    survey: Survey | None = None  # of the prompt; None: the prompt is small and is surveyed when needed
 
     @classmethod
     def of(cls, body: bytes) -> "Contents":
-        """Return those of a ``body`` of at most a few megabytes.
+        """Parse a ``body`` of at most a few megabytes.
 
         Raises:
-            InvalidRequest: not JSON, not an object, or of far too many fields.
+            InvalidRequest: it is not JSON, not an object, or has too many fields.
 
         """
         if not body.isascii():
@@ -52,7 +52,7 @@ class Contents(msgspec.Struct, frozen=True):
 
 
 def check_text(body: bytes) -> None:
-    """Check that all of ``body`` is text: msgspec does not look into the strings it leaves raw.
+    """Check that ``body`` is UTF-8: msgspec does not check the strings that it leaves raw.
 
     Raises:
         InvalidRequest: it is not valid UTF-8.
@@ -65,10 +65,10 @@ def check_text(body: bytes) -> None:
 
 
 def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
-    """Return the top level of a JSON object, whose text was checked.
+    """Return the top level of a JSON object. The body must have passed ``check_text``.
 
     Raises:
-        InvalidRequest: not JSON, not an object, or of far too many fields: that is known before they are read.
+        InvalidRequest: it is not JSON, not an object, or has too many fields (counted before they are all read).
 
     """
     size = len(body)
@@ -84,13 +84,13 @@ def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
 
 
 class _Name(str):
-    """A field's name: of a type of our own, so that the decoder hands over each one before it goes on to the next."""
+    """A field's name. A type of our own makes msgspec call ``dec_hook`` for each name as it decodes it."""
 
     __slots__ = ()
 
 
 def _counted_fields(body: bytes) -> dict[str, msgspec.Raw]:
-    """Return the top level as the decoder reads it, which stops at the first field too many; repeated ones count."""
+    """Decode the top level and stop at the first field too many. Repeated names count each time."""
     left = MOST_FIELDS
 
     def name_of(kind: type[_Name], name: str) -> _Name:
@@ -108,7 +108,7 @@ def read_model(fields: Mapping[str, msgspec.Raw]) -> str:
     """Return the field ``model``.
 
     Raises:
-        InvalidRequest: it is missing, empty or no string.
+        InvalidRequest: it is missing, empty, not a string, too long or not printable.
 
     """
     raw = fields.get("model")
@@ -124,7 +124,7 @@ def read_tags(header: str | None) -> dict[str, str]:
     """Return the tags of ``x-holeshot-tags``: ``name=value, name=value``, or a JSON object of strings.
 
     Raises:
-        InvalidRequest: neither, or too much.
+        InvalidRequest: the header has neither form, or too many or too long tags.
 
     """
     if not header:
@@ -145,10 +145,10 @@ def read_tags(header: str | None) -> dict[str, str]:
 
 
 def decoded(name: str, raw: msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> Any:
-    """Return the field ``name`` as ``decoder`` reads it.
+    """Decode the field ``name``.
 
     Raises:
-        InvalidRequest: it is of another type.
+        InvalidRequest: it has the wrong type.
 
     """
     try:
@@ -158,15 +158,15 @@ def decoded(name: str, raw: msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> 
 
 
 def is_set(raw: msgspec.Raw | None) -> bool:
-    """Tell whether a field says anything."""
-    return raw is not None and raw != _NULL  # which copies nothing: it may be a whole book
+    """Whether a field is present and not null."""
+    return raw is not None and raw != _NULL  # compares without a copy: the value may be large
 
 
 def least(*limits: float | None) -> int | None:
-    """Return the smallest limit said; some servers take -1 for none."""
+    """Return the smallest limit; None and values below 1 (some clients send -1) mean no limit."""
     return min([int(limit) for limit in limits if limit is not None and limit >= 1], default=None)
 
 
 def _header_bytes(header: str) -> bytes:
-    """Return a header's value in UTF-8; what was none in it (aiohttp escapes it as surrogates) as question marks."""
+    """Return a header's value as UTF-8. Invalid bytes (aiohttp keeps them as surrogates) become question marks."""
     return header.strip().encode(errors="replace")

@@ -1,4 +1,4 @@
-"""Why a model could not answer, as far as another one may be asked in its place."""
+"""Classifies why a model could not answer: it decides which fallback models are tried."""
 
 import re
 
@@ -19,9 +19,9 @@ _TOO_LARGE = 413
 
 
 def cause_of(error: ApiError) -> Cause | None:
-    """Return why another model may be asked after ``error``, None where it would say the same: the request is wrong.
+    """Return why a fallback may be tried after ``error``; None if it would fail as well, because the request is wrong.
 
-    Vendors word it in many ways, with and without a code: both are looked at.
+    Vendors differ in codes and messages, so both are checked.
     """
     if isinstance(error, NoDeploymentFits):
         return Cause.CONTEXT if error.too_long else Cause.FAILED

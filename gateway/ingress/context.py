@@ -1,4 +1,4 @@
-"""What every handler is given: the gateway's living parts, as ``app.py`` put them together."""
+"""What every request handler uses: the parts of the gateway, as ``app.py`` composes them."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -19,7 +19,7 @@ from gateway.steering.steering import Steering
 
 
 class Context:
-    """The parts a handler works with. A reload replaces ``settings``, ``fleet`` and ``admission`` together."""
+    """The parts a request handler uses. A reload replaces ``settings``, ``fleet`` and ``admission`` together."""
 
     def __init__(
         self,
@@ -50,17 +50,17 @@ class Context:
         self.phase = Phase.SERVING
 
     def cancelled_as(self, request: web.Request | None = None) -> type[ApiError]:
-        """Return why a call is cancelled now: the gateway is stopping, or its client has gone, or takes nothing."""
+        """Return the error for a call that is cancelled now: the gateway stops, or its client is gone or too slow."""
         if self.phase is Phase.CUTTING:
             return ShuttingDown
         connection = None if request is None else request.protocol
         return ClientStalled if getattr(connection, "stalled", False) else ClientDisconnected
 
     def check_begins(self) -> None:
-        """Refuse a call that could only be cut.
+        """Check that a new call may still begin.
 
         Raises:
-            ShuttingDown: the gateway ends now.
+            ShuttingDown: the grace time is over; a new call would be cut at once.
 
         """
         if self.phase is Phase.CUTTING:

@@ -1,4 +1,4 @@
-"""A call's entry into its race: what it is, who can answer it, who is to run, and the race that only needs running."""
+"""From a request to a race: builds the call, selects its deployments, plans it, and prepares the race."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -27,24 +27,24 @@ _RACING = frozenset({Mode.RACE, Mode.HEDGE})
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A call that is ready to run."""
+    """A planned call, ready to run."""
 
     call: Call
-    model: Model  # as the call sees it
+    model: Model  # as this call uses it: with its profile and overrides
     plan: Plan
-    told: dict[str, str]  # response headers that say what the gateway made of the request
+    told: dict[str, str]  # response headers that report what the gateway changed
     prefix: Prefix | None
-    names: tuple[str, ...]  # of the deployments that can answer it, also those that are out
+    names: tuple[str, ...]  # of all deployments that can answer, also those that are out of rotation
 
 
 class Enter(Protocol):
-    """Returns the call as it is for a model; ``instead_of`` is the same one as it was for the first."""
+    """Builds the call for one model; ``instead_of`` is the same call as built for the first model."""
 
     def __call__(self, name: str, instead_of: Call | None, *, fleet: Fleet) -> Entry:
-        """Enter the model ``name`` of ``fleet``.
+        """Build the call for the model ``name`` of ``fleet``.
 
         Raises:
-            ApiError: it cannot be asked.
+            ApiError: this model cannot be used for it.
 
         """
 
@@ -60,15 +60,15 @@ def enter(
     instead_of: Call | None = None,
     allow: Callable[[Model], Model] = lambda model: model,
 ) -> Entry:
-    """Return the call that ``asked`` makes of the model ``name``, planned. Counts it.
+    """Build and plan the call that ``asked`` requests from the model ``name``. The plan is counted in the standings.
 
-    ``fleet`` is the one the call has leased; ``made_by`` the one deployment
-    that can go on from the response it continues; ``instead_of`` is the same call as it was for the model that could
-    not answer; ``allow`` may change what the model's race may cost.
+    ``fleet`` is the one that the call has leased. ``made_by`` is the only deployment that can continue the stored
+    response. ``instead_of`` is the same call as built for the model that could not answer. ``allow`` may change the
+    model's cost limits.
 
     Raises:
-        ModelNotFound, Forbidden, InvalidRequest: this client cannot ask this of this model.
-        NoDeploymentFits: none of its deployments can answer it.
+        ModelNotFound, Forbidden, InvalidRequest: the client may not send this request to this model.
+        NoDeploymentFits: no deployment of the model can answer it.
 
     """
     origin.client.check_model(name)
@@ -81,7 +81,7 @@ def enter(
     fitting = resolved.fitted(origin.client)
     model = resolved.model
     if len(fitting.deployments) == 1 < len(found.deployments) and model.race.mode in _RACING:
-        # Only a model that has one deployment to begin with may race it against itself.
+        # Only a model with a single configured deployment may race it against itself.
         model = msgspec.structs.replace(model, race=model.race.model_copy(update={"mode": Mode.SINGLE}))
     kind = Kind(
         endpoint=asked.dialect.endpoint,
@@ -135,9 +135,9 @@ def enter(
 
 
 def resolved_objective(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:
-    """Return what a call is to be good at: ``auto`` asks whether somebody reads along, or waits for the whole.
+    """Return the objective of a call. ``auto`` depends on whether a human reads the stream or a program the whole.
 
-    Nobody reads along where nothing is streamed, whatever is configured.
+    A call that is not streamed is never optimised for its first token, whatever is configured.
     """
     if objective is Objective.AUTO:
         return Objective.READING if streamed and not for_program else Objective.COMPLETION
@@ -145,9 +145,9 @@ def resolved_objective(objective: Objective, *, streamed: bool, for_program: boo
 
 
 def lined_up(context: Context, entry: Entry, open_call: OpenCall, sink: Sink, told: dict[str, str]) -> Race:
-    """Return the race that carries the entry's plan out.
+    """Return the race that runs the entry's plan.
 
-    When the budget or ``max_in_flight`` makes the race narrower, the response headers ``told`` say so.
+    If the budget or ``max_in_flight`` refuses an extra attempt, the race notes that in the headers ``told``.
     """
     steering, model, plan = context.steering, entry.model, entry.plan
 

@@ -1,4 +1,4 @@
-"""GET /leaderboard?explain=1: for the next call of a model, who would run, with what delay, and why."""
+"""GET /leaderboard?explain=1: which deployments would run for a model's next call, with which delays, and why."""
 
 from collections.abc import Mapping
 
@@ -22,9 +22,9 @@ from providers.dialects.index import PIVOT
 
 
 class Supposed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The call that is only supposed: its size, its kind, and what answering it needs."""
+    """A hypothetical call: its size, its kind, and what a deployment needs to answer it."""
 
-    prompt_tokens: int = 700  # a typical chat's
+    prompt_tokens: int = 700  # a typical chat
     max_tokens: int | None = None
     stream: bool = True
     tools: bool = False
@@ -33,7 +33,7 @@ class Supposed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def fields(self) -> Mapping[str, msgspec.Raw]:
-        """The plainest body of such a call: everybody who can answer one can be asked it."""
+        """A minimal body for such a call: every deployment that could answer it accepts it."""
         fields = {"messages": _PICTURE if self.vision else _TEXT}
         if self.tools:
             fields["tools"] = _TOOLS
@@ -43,21 +43,21 @@ class Supposed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """What is answered for one model."""
+    """The explanation for one model."""
 
     model: str
-    profile: Profile | None  # the one that counts
+    profile: Profile | None  # the profile in effect
     explanation: Explanation
 
 
 def explained(context: Context, model: Model, query: Mapping[str, str], client: Client) -> Explained:
-    """Explain the plan of a call described by ``query``: the fields of ``Supposed``, and those of a race override.
+    """Explain the plan of a call. ``query`` has the fields of ``Supposed`` and of a race override.
 
-    Counts nothing: the next call is planned as if nobody had asked. Who could not answer it, for its length, for what
-    it needs or for what the client asks of providers, is told with the reason.
+    Nothing is counted: the next call's plan does not change. A deployment that cannot answer is listed with the
+    reason: the length, the abilities it lacks, or the client's rules for providers.
 
     Raises:
-        InvalidRequest: a field is unknown, or makes no sense.
+        InvalidRequest: a field is unknown or invalid.
 
     """
     supposed, override = _read(query)
@@ -73,7 +73,7 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
     except NoDeploymentFits as error:
         excluded = error.reasons
     except NothingEnabled:
-        pass  # there is nobody to explain, which is no reason to keep the other models' plans back
+        pass  # nothing to explain here, but the other models' plans are still shown
     explanation = context.steering.explain(
         model.name,
         [deployment.name for deployment in deployments],

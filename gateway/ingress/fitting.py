@@ -1,4 +1,4 @@
-"""Which of a model's deployments can answer a request, in what words each is asked, and why the others are not."""
+"""Which of a model's deployments can answer a request, what each is sent, and why the others cannot."""
 
 from collections.abc import Iterable
 
@@ -14,9 +14,9 @@ from providers.dialects.index import DIALECTS
 from providers.dialects.translation import rendered
 from providers.dialects.wording import Fields, Malformed, Wording
 
-# How far a prompt, whose tokens are estimated, may look too long for everybody and still be tried.
+# The estimate of tokens may be too high by this factor: a prompt that seems too long for all is still tried.
 _ESTIMATE_SLACK = 4 / 3
-# What no deployment goes without, whatever it may drop.
+# Required of every deployment, even with drop_params.
 _ESSENTIAL = frozenset(field for dialect in DIALECTS.values() for field in dialect.requests.essential)
 _ABILITIES = {
     "tools": "does not support tools",
@@ -28,24 +28,24 @@ _ABILITIES = {
 
 
 class Fitting(msgspec.Struct, frozen=True):
-    """Who can be asked, and how."""
+    """The deployments that can answer, and what each is sent."""
 
     deployments: list[Deployment]
-    excluded: dict[str, str]  # by deployment, the reason
-    wordings: dict[str, Fields]  # by deployment, what is sent instead of the request as it came
-    dropped: dict[str, tuple[str, ...]]  # by deployment, what of the request it is not told
+    excluded: dict[str, str]  # deployment → reason
+    wordings: dict[str, Fields]  # deployment → the request as translated for it, if it differs from the client's
+    dropped: dict[str, tuple[str, ...]]  # deployment → fields that are left out for it
 
 
 class _Unfit(Exception):
-    """A deployment cannot be asked; the message says why."""
+    """A deployment cannot answer; the message is the reason."""
 
 
 class _TooLong(_Unfit):
-    """Because of the prompt's length alone."""
+    """Only the prompt's length is too much."""
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A request as far as it decides who can answer it."""
+    """The parts of a request that decide which deployments can answer it."""
 
     model: str
     dialect: Dialect
@@ -55,11 +55,11 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
-    """Return who of ``deployments`` can answer.
+    """Return which of ``deployments`` can answer.
 
     Raises:
-        NoDeploymentFits: none; with the reason of each.
-        InvalidRequest: none, because the request is malformed.
+        NoDeploymentFits: none can; the error lists the reasons.
+        InvalidRequest: none can, because the request is malformed.
 
     """
     words = _Words(question.dialect, question.fields)
@@ -92,7 +92,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
 
 
 class _Words:
-    """One request in the words of everybody who is asked; each translation is made once."""
+    """One request in the dialects of all its deployments; each translation is made once."""
 
     def __init__(self, dialect: Dialect, fields: Fields) -> None:
         self.malformed: Malformed | None = None
@@ -102,7 +102,7 @@ class _Words:
         self._known: dict[object, Wording] = {}
 
     def put_to(self, deployment: Deployment, fitting: Fitting) -> None:
-        """Note what ``deployment`` is sent, and what of the request it is not told."""
+        """Add ``deployment`` to ``fitting``: what it is sent, and what is left out for it."""
         spoken = deployment.spoken_to(self._dialect)
         if spoken.name not in deployment.apis:
             raise _Unfit(f"answers {', '.join(sorted(deployment.apis))} only")
@@ -135,7 +135,7 @@ class _Words:
         return wording
 
     def _own(self, spoken: Dialect) -> Wording:
-        """Return the request as it came, but for thoughts of another provider's model: they would be refused."""
+        """Return the request unchanged, except for other models' reasoning blocks, which the provider would refuse."""
         without_foreign_thoughts = spoken.requests.without_foreign_thoughts
         if without_foreign_thoughts is None:
             return Wording(self._fields)
@@ -144,7 +144,7 @@ class _Words:
             try:
                 wording = without_foreign_thoughts(self._fields)
             except Malformed:
-                wording = Wording(self._fields)  # the provider's to refuse, in its own words
+                wording = Wording(self._fields)  # the provider reports the error in its own words
             self._known[spoken] = wording
         return wording
 
@@ -158,7 +158,7 @@ class _Words:
 
 
 def against_policy(deployment: Deployment, policy: DataPolicy) -> str | None:
-    """Return why a prompt under ``policy`` may not be shown to ``deployment``, None if it may."""
+    """Return why ``policy`` does not allow ``deployment`` to see the prompt; None if it does."""
     if policy.zdr and not deployment.zdr:
         return "is not known to have zero data retention (zdr)"
     if policy.regions is not None and deployment.region not in policy.regions:
@@ -190,7 +190,7 @@ def _check_length(deployment: Deployment, needs: Needs) -> None:
 
 
 def _nearly_long_enough(deployments: list[Deployment], needs: Needs) -> list[Deployment]:
-    """Return those whose context an estimate that is a little too high may wrong."""
+    """Return those whose context may be long enough if the estimate is a little too high."""
     return [
         each for each in deployments if needs.prompt_tokens <= (each.capabilities.context_tokens or 0) * _ESTIMATE_SLACK
     ]

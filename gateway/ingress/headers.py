@@ -1,4 +1,4 @@
-"""Which headers cross the gateway, in both directions, and the ones it adds of its own."""
+"""Which headers are passed on in both directions, and the gateway's own response headers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,14 +7,14 @@ from multidict import istr
 from gateway.calls import Call
 from gateway.racing.sink import Winner
 
-SERVER = "holeshot"  # and no version of anything: whoever looks for a hole need not be told where
+SERVER = "holeshot"  # without versions: they would help an attacker
 _UPSTREAM = frozenset({"openai-beta", "traceparent", "tracestate"})
 _UPSTREAM_PREFIX = "anthropic-"
-_UPSTREAM_INITIALS = frozenset("aAoOtT")  # of all of them: most headers are told by their first letter
+_UPSTREAM_INITIALS = frozenset("aAoOtT")  # the first letter rules out most headers
 _LONGEST_REQUEST_ID = 200  # characters
-_LONGEST_LIST = 2000  # characters: a client chooses how many fields it sends, proxies how long a header may be
+_LONGEST_LIST = 2000  # characters: clients choose the number of fields, proxies limit a header's length
 
-# Names as aiohttp keeps them: of any other string it makes one for each answer.
+# istr, as aiohttp stores names: any other string would be converted for each answer.
 SERVER_FIELD = istr("server")
 _CALL_ID = istr("x-holeshot-call-id")
 _PROVIDER = istr("x-holeshot-provider")
@@ -35,9 +35,9 @@ NARROWED = "x-holeshot-narrowed"  # the limit that refused an extra attempt: bud
 
 
 def for_upstream(headers: Mapping[str, str], request_id: str | None) -> dict[str, str]:
-    """Return those of the client's headers that a provider may see: never its key, cookies or address.
+    """Return the client's headers that a provider may see: never its key, cookies or address.
 
-    A value that is no text (aiohttp escapes it as surrogates) is left out: it could not be sent.
+    A value that is not valid text (aiohttp keeps invalid bytes as surrogates) is left out: it cannot be sent.
     """
     passed = {
         name: value
@@ -52,18 +52,18 @@ def for_upstream(headers: Mapping[str, str], request_id: str | None) -> dict[str
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
-    """Return what the client calls its request, None where it does not say or it could not be written to a log."""
+    """Return the client's request id; None if there is none, or if it is unfit for a log."""
     asked = headers.get(_REQUEST_ID)
     return asked if asked and len(asked) <= _LONGEST_REQUEST_ID and asked.isprintable() else None
 
 
 def identifying(request_id: str) -> dict[str, str]:
-    """Return the response headers by which SDKs of OpenAI and of Anthropic show what a request is called."""
+    """Return the response headers in which the SDKs of OpenAI and Anthropic look for the request's id."""
     return {_REQUEST_ID: request_id, _ANTHROPICS_ID: request_id}
 
 
 def for_client(winner: Winner) -> dict[str, str]:
-    """Return the response headers of an answered call, in lower case: the gateway's own, and what upstream may add."""
+    """Return an answered call's response headers, in lower case: the gateway's own and those allowed from upstream."""
     headers = of_answer(winner.call, winner.provider, winner.deployment, winner.launched, winner.exchange.headers)
     headers[_TTFT_MS] = f"{winner.ttft_ms:.1f}"
     headers[_OVERHEAD_MS] = f"{winner.overhead_ms:.2f}"
@@ -73,7 +73,7 @@ def for_client(winner: Winner) -> dict[str, str]:
 
 
 def of_answer(call: Call, provider: str, deployment: str, launched: int, upstream: Mapping[str, str]) -> dict[str, str]:
-    """Return the response headers that every answered call has; ``upstream`` are those of the provider."""
+    """Return the response headers of every answered call; ``upstream`` are the provider's response headers."""
     request_id = call.request_id or call.id
     headers: dict[str, str] = {
         _CALL_ID: call.id,
@@ -95,7 +95,7 @@ def of_answer(call: Call, provider: str, deployment: str, launched: int, upstrea
 
 
 def _listed(fields: Sequence[str]) -> str:
-    """Return the names of fields as a header takes them: what a client wrote in ASCII, and as much as there is room."""
+    """Return field names as one header value: only ASCII ones, cut to the maximum length."""
     listed = ""
     for count, field in enumerate(fields):
         more = f"{', ' if count else ''}{field if field.isascii() and field.isprintable() else ascii(field)[1:-1]}"

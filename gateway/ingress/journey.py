@@ -1,4 +1,4 @@
-"""The journey of one call, alike for every API: its model, then those asked in its place, until one has answered."""
+"""The way of one call, the same for every API: its model, then its fallbacks, until one has answered."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -16,12 +16,12 @@ from gateway.racing.open_call import OpenCall, Unanswered
 from gateway.racing.services import Services
 from gateway.steering.planner import Plan
 
-# Has the deployments of one model answer; the record if one did, and else why not.
+# Runs the call at one model: returns the record if a deployment answered, else why none did.
 Run = Callable[[Entry], Awaitable[CallRecord | Unanswered]]
 
 
 class Journey:
-    """One call on its way. It keeps the configuration that it began with: its holder leases ``context.fleet``."""
+    """One call, over all the models it tries. The caller must hold a lease of ``context.fleet`` until it ends."""
 
     def __init__(
         self,
@@ -35,12 +35,12 @@ class Journey:
         answer_here: Callable[[ApiError], web.Response | None] = lambda _: None,
         services: Services | None = None,
     ) -> None:
-        """Enter the model, or the first that can be asked in its place.
+        """Build the call for its model, or for the first fallback that can be used.
 
-        ``answer_here`` may answer when nobody else is left to be asked; ``services`` replace the gateway's own.
+        ``answer_here`` may answer when no model is left; ``services`` replace the gateway's own.
 
         Raises:
-            ApiError: nobody can be asked.
+            ApiError: no model can be used.
 
         """
         fleet = context.fleet
@@ -49,8 +49,8 @@ class Journey:
         self._succession = Succession(
             fleet, model, preferences.models[1:], partial(enter, fleet=fleet), may_fall_back=may_fall_back
         )
-        self.entry: Entry = self._succession.entry  # the model whose turn it is
-        self.told = self._succession.told  # headers for the client besides those of the answer
+        self.entry: Entry = self._succession.entry  # the current model's
+        self.told = self._succession.told  # response headers besides the answer's
         self.open_call = OpenCall(
             services or context.services,
             self.entry.call,
@@ -60,14 +60,14 @@ class Journey:
 
     @property
     def call(self) -> Call:
-        """The call, as it is for this model."""
+        """The call, as built for the current model."""
         return self.open_call.call
 
     async def run(self, run: Run) -> CallRecord | web.Response:
-        """Have model after model answer until one has; return the record, or an answer of the gateway's own.
+        """Try the models in turn until one answers; return the record, or the response of ``answer_here``.
 
         Raises:
-            ApiError: nobody answered. The call is recorded, and the error tells which it was.
+            ApiError: no model answered. The call is recorded, and the error has its id.
 
         """
         while isinstance(ending := await run(self.entry), Unanswered):
@@ -89,7 +89,7 @@ class Journey:
 
 
 def total_failure(model: Model, plan: Plan, ending: Unanswered, out: Sequence[NotAsked]) -> ApiError:
-    """Return the one error that stands for all that kept ``model`` from answering; ``out`` were not even asked."""
+    """Return one error for all the failures at ``model``; ``out`` are deployments that were not asked at all."""
     if not (plan.launches or plan.rest):
         return all_cooling(model.name, out, plan.retry_after_s or 1.0)
     return race_failed(model.name, ending.failures, full=ending.full, out=out, adhoc=model.adhoc)

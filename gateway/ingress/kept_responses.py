@@ -1,4 +1,4 @@
-"""/v1/responses/{id} and what is below it: asked of the provider that keeps the response."""
+"""/v1/responses/{id} and the paths below it: passed on to the provider that stores the response."""
 
 from urllib.parse import quote
 
@@ -13,12 +13,12 @@ from providers.errors import ErrorKind, UpstreamError
 
 
 async def kept_response(request: web.Request) -> web.Response:
-    """Pass the request on to whoever made the response, for the client it was made for.
+    """Pass the request on to the deployment that made the response, if it was made for this client.
 
-    It asks no model, so it is no call of the ledger.
+    No model is asked, so this is not a call and the ledger has no row of it.
 
     Raises:
-        ResponseNotFound: this client was given no such response, or its provider does not know it any more.
+        ResponseNotFound: this client has no such response, or the provider has deleted it.
 
     """
     context = request.app[CONTEXT]
@@ -42,7 +42,7 @@ async def kept_response(request: web.Request) -> web.Response:
 
 
 def _deployment(fleet: Fleet, name: str) -> Deployment | None:
-    """Return the deployment called ``name`` of whichever model, or of the provider it names."""
+    """Return the deployment ``name`` of any model, or one of the provider that ``name`` begins with."""
     known = (deployment for model in fleet.models.values() for deployment in model.deployments.values())
     found = next((deployment for deployment in known if deployment.name == name), None)
     if found is not None or name.partition("/")[0] not in fleet.upstreams:

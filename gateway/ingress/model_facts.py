@@ -1,4 +1,4 @@
-"""What is known of a model by its deployments: how much it holds, what it can do, what it costs."""
+"""What is known about a model from its deployments: context length, capabilities, price."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -8,18 +8,18 @@ from gateway.fleet import Deployment, Model
 from providers.dialects.index import DIALECTS
 from providers.prices import Price
 
-# The APIs that answer a conversation, in whichever dialect it comes.
+# The APIs of conversations.
 _CONVERSING = frozenset(dialect.name for dialect in DIALECTS.values() if dialect.untranslated is None)
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for every call of a model, whoever answers it. None: unknown."""
+    """What is true for every call of a model, whichever deployment answers. None: unknown."""
 
-    converses: bool  # answers chats; false: embeddings, pictures and the like only
-    context_tokens: int | None  # the smallest there is
-    max_output_tokens: int | None  # likewise, and no more than the operator allows
-    price: Price | None  # of whoever is dearest; unknown unless everybody's is known
-    # Somebody is known to be able to, so those calls are answered; false: everybody is known not to be.
+    converses: bool  # answers chats; false: only embeddings, images etc.
+    context_tokens: int | None  # the smallest of all deployments
+    max_output_tokens: int | None  # likewise, and at most the operator's limit
+    price: Price | None  # the highest of all deployments; None unless all are known
+    # True: at least one deployment can, so such calls are answered. False: all are known to be unable.
     tools: bool | None
     json_schema: bool | None
     reasoning: bool | None
@@ -29,7 +29,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def facts_of(model: Model, deployments: Sequence[Deployment]) -> ModelFacts:
-    """Return what is known of ``model``, when only ``deployments`` of it may answer."""
+    """Return what is known about ``model`` if only ``deployments`` may answer."""
     known = [deployment.capabilities for deployment in deployments]
     allowed = model.parameters.most_tokens if model.parameters is not None else None
     return ModelFacts(
@@ -37,12 +37,12 @@ def facts_of(model: Model, deployments: Sequence[Deployment]) -> ModelFacts:
         context_tokens=_least(each.context_tokens for each in known),
         max_output_tokens=_least((*(each.max_output_tokens for each in known), allowed)),
         price=_dearest([deployment.price for deployment in deployments]),
-        tools=_somebody([each.tools for each in known]),
-        json_schema=_somebody([each.json_schema for each in known]),
-        reasoning=_somebody([each.reasoning for each in known]),
-        vision=_somebody([each.vision for each in known]),
-        audio=_somebody([each.audio for each in known]),
-        documents=_somebody([each.documents for each in known]),
+        tools=_any_can([each.tools for each in known]),
+        json_schema=_any_can([each.json_schema for each in known]),
+        reasoning=_any_can([each.reasoning for each in known]),
+        vision=_any_can([each.vision for each in known]),
+        audio=_any_can([each.audio for each in known]),
+        documents=_any_can([each.documents for each in known]),
     )
 
 
@@ -50,7 +50,7 @@ def _least(figures: Iterable[int | None]) -> int | None:
     return min((figure for figure in figures if figure is not None), default=None)
 
 
-def _somebody(known: Sequence[bool | None]) -> bool | None:
+def _any_can(known: Sequence[bool | None]) -> bool | None:
     if any(known):
         return True
     return None if not known or None in known else False
@@ -62,7 +62,7 @@ def _dearest(prices: Sequence[Price | None]) -> Price | None:
         return None
 
     def most(usd: Callable[[Price], float | None], otherwise: Callable[[Price], float]) -> float | None:
-        """Return the highest price of a part that somebody prices apart; for the others it costs as the whole."""
+        """Return the highest price of a part; where a deployment has none for it, its general price is used."""
         if all(usd(price) is None for price in known):
             return None
         return max(own if (own := usd(price)) is not None else otherwise(price) for price in known)

@@ -1,4 +1,4 @@
-"""GET /v1/models and /v1/models/{id}: what a client may ask for, in the words of OpenAI, OpenRouter or Anthropic."""
+"""GET /v1/models and /v1/models/{id}: the models a client may use, in the format of OpenAI, OpenRouter or Anthropic."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -18,10 +18,10 @@ from providers.dialects.index import PIVOT
 from providers.dialects.messages.dialect import MESSAGES
 from providers.prices import Price
 
-_LONGEST_PAGE = 1000  # Anthropic's
-_EPOCH = "1970-01-01T00:00:00Z"  # what Anthropic says where it does not know the day either
-_PRICE_DIGITS = 12  # significant; beyond them is what dividing by a million left behind
-# Deployments' abilities as OpenRouter's clients look for them: the parameters that need each, and the kinds of input.
+_LONGEST_PAGE = 1000  # Anthropic's limit
+_EPOCH = "1970-01-01T00:00:00Z"  # Anthropic's value for an unknown date
+_PRICE_DIGITS = 12  # significant digits; more are rounding errors of the division by a million
+# Capabilities in OpenRouter's terms: the request parameters that need each, and the input modalities.
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "tools": ("tools", "tool_choice"),
     "json_schema": ("response_format", "structured_outputs"),
@@ -33,10 +33,10 @@ _MODALITIES: Mapping[str, str] = {"vision": "image", "documents": "file", "audio
 async def list_models(request: web.Request) -> web.Response:
     """List the configured models this client may use.
 
-    Clients of Anthropic's are told of those that answer messages, in pages if they ask for pages.
+    Anthropic's clients see those that can answer messages, in pages if they ask for pages.
 
     Raises:
-        InvalidRequest: there is no such page.
+        InvalidRequest: the page's parameters are invalid.
 
     """
     context = request.app[CONTEXT]
@@ -51,7 +51,7 @@ async def list_models(request: web.Request) -> web.Response:
 
 
 async def get_model(request: web.Request) -> web.Response:
-    """Describe one model; the id may hold slashes."""
+    """Describe one model; the id may contain slashes."""
     context = request.app[CONTEXT]
     client = context.admission.admit(request)
     name = request.match_info["id"]
@@ -63,13 +63,13 @@ async def get_model(request: web.Request) -> web.Response:
 
 
 def spoken_by(request: web.Request) -> Dialect:
-    """Return Messages if a client of Anthropic's asks, whose headers tell, and else chat."""
+    """Return Messages if the headers are those of an Anthropic client, else chat."""
     is_anthropics = "anthropic-version" in request.headers or "x-api-key" in request.headers
     return MESSAGES if is_anthropics else PIVOT
 
 
 def _open(model: Model, client: Client) -> list[Deployment]:
-    """Return the deployments that ever answer this client; of the others it is told nothing."""
+    """Return the deployments this client may use; it learns nothing about the others."""
     try:
         deployments = client.deployments(model)
     except (Forbidden, NothingEnabled):
@@ -78,9 +78,9 @@ def _open(model: Model, client: Client) -> list[Deployment]:
 
 
 def _as_openai(model: Model, open_: Sequence[Deployment]) -> dict[str, Any]:
-    """Return the model as OpenAI's clients read it, and what is known of it as OpenRouter's do."""
+    """Return the model in OpenAI's format, with what is known about it in OpenRouter's fields."""
     facts = facts_of(model, open_)
-    # OpenAI's clients expect "created"; a configured name has no birthday, so it is the epoch.
+    # OpenAI's clients expect "created"; a configured name has no date, so it is the epoch.
     told: dict[str, Any] = {
         "id": model.name,
         "object": "model",
@@ -96,7 +96,7 @@ def _as_openai(model: Model, open_: Sequence[Deployment]) -> dict[str, Any]:
         told["top_provider"] = limits
     if facts.price is not None:
         told["pricing"] = _pricing(facts.price)
-    if facts.converses and facts.tools is not None:  # without that, a list would seem to say that it calls none
+    if facts.converses and facts.tools is not None:  # if unknown, a list without tools would claim that there are none
         told["supported_parameters"] = [
             name for ability, names in _PARAMETERS.items() if getattr(facts, ability) for name in names
         ]
@@ -131,7 +131,7 @@ def _as_anthropic(model: Model, facts: ModelFacts) -> dict[str, Any]:
 
 
 def _page(told: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
-    """Return the page that ``query`` asks for; without a limit the longest: who does not page would miss the rest."""
+    """Return the requested page; without ``limit`` the longest, as a client that does not page would miss the rest."""
     limit = _limit(query)
     if (before := query.get("before_id")) is not None:
         end = _place(told, before, "before_id")

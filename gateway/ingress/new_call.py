@@ -1,4 +1,4 @@
-"""How a request becomes a ``Call``, or the same call for another model: one place for every API."""
+"""Builds the ``Call`` of a request, first for its model, then for fallbacks: one place for every API."""
 
 from collections.abc import Mapping
 
@@ -14,13 +14,13 @@ from providers.dialects.index import PIVOT
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, and what came along with the request."""
+    """The client, and what came with the request besides its body."""
 
     client: Client
-    headers: Mapping[str, str] = {}  # those for upstream
+    headers: Mapping[str, str] = {}  # to be sent upstream
     tags: Mapping[str, str] = {}
     request_id: str | None = None
-    explain: bool = False  # the plan is to be explained
+    explain: bool = False  # whether the response shall explain the plan
     received_at: float | None = None  # when the body was complete, monotonic seconds; None: now
 
 
@@ -48,7 +48,7 @@ def new_call(
     dropped: Mapping[str, tuple[str, ...]] = {},
     is_narrowed: bool = False,
 ) -> Call:
-    """Return the call; ``instead_of`` is the same one as it was for a model that could not answer."""
+    """Build the call. ``instead_of`` is the same call as built for the model that could not answer."""
     services = context.services
     received_at = services.clock() if origin.received_at is None else origin.received_at
     return Call(

@@ -1,18 +1,17 @@
-"""Which path of ours was meant by one that is not here."""
+"""Suggests the path that was meant when a request has an unknown one."""
 
 import difflib
 import re
 from collections.abc import Sequence
 
-_ALIKE = 0.8  # of difflib's ratio, 0 to 1: a slip of the keyboard, not another word
+_ALIKE = 0.8  # difflib's ratio, 0 to 1: a typing error, not another word
 _VERSION = re.compile(r"^v\d+$")
 
 
 def nearest_path(path: str, known: Sequence[str]) -> str | None:
-    """Return the one of ``known`` that ``path`` most probably means, None where it is like none of them.
+    """Return the ``known`` path most similar to ``path``; None if none is similar.
 
-    What base URLs are mostly wrong by counts for nothing: a slash too many, and ``/v1`` left out, doubled or behind
-    another prefix.
+    Typical mistakes in base URLs are ignored: doubled slashes; ``/v1`` missing, doubled or after another prefix.
     """
     words = [word for word in path.split("/") if word]
     for start in range(len(words)):
@@ -25,6 +24,6 @@ def nearest_path(path: str, known: Sequence[str]) -> str | None:
 
 
 def _bare(words: Sequence[str]) -> list[str]:
-    """Return ``words`` without the versions they begin with."""
+    """Return ``words`` without leading versions."""
     start = next((at for at, word in enumerate(words) if not _VERSION.match(word)), len(words))
     return list(words[start:])

@@ -1,12 +1,12 @@
-"""How far the gateway is on its way from serving to its end."""
+"""The phases of a gateway's shutdown."""
 
 from enum import Enum, auto
 
 
 class Phase(Enum):
-    """What callers meet. A gateway only ever goes on to the next."""
+    """The gateway's state for requests. It only moves forward."""
 
     SERVING = auto()
-    LAME_DUCK = auto()  # not ready any more; calls are answered, each with `connection: close`
-    DRAINING = auto()  # nobody can connect any more; what is under way may end
-    CUTTING = auto()  # the grace time is over: what is still under way is cut, and nothing new begins
+    LAME_DUCK = auto()  # not ready; calls are still answered, each with `connection: close`
+    DRAINING = auto()  # no new connections; running calls may finish
+    CUTTING = auto()  # the grace time is over: running calls are cut, and no new ones begin

@@ -1,4 +1,4 @@
-"""The header ``x-holeshot-plan``: asked for by a request, it tells in the response who was to run, when and why."""
+"""The response header ``x-holeshot-plan``, sent on request: the planned deployments, their delays, and why."""
 
 import json
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ _YES = frozenset({"1", "true", "yes", "explain"})
 
 
 def is_wanted(headers: Mapping[str, str]) -> bool:
-    """Tell whether the request asks for its plan."""
+    """Whether the request asks for its plan."""
     asked = headers.get(PLAN_HEADER)
     return asked is not None and asked.lower() in _YES
 
 
 def written(explanation: Explanation) -> str:
-    """Return a plan as one line of ASCII JSON, with as many of its launches as there is room for.
+    """Return a plan as one line of ASCII JSON, with as many launches as fit into the limit.
 
     ``{"objective", "mode", "notes", "launches": [{"deployment", "delay_s", "role", "why", "score_s"}], "left_out",
-    "excluded": {deployment: why}}``; those excluded, if any, are only counted where there is no room for them.
+    "excluded": {deployment: why}}``; if the excluded ones do not fit, only their number is given.
     """
     scores = {each.deployment: round(each.score_s, 4) for each in explanation.deployments}
     launches = [
@@ -51,4 +51,4 @@ def written(explanation: Explanation) -> str:
 
 
 def _line(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, separators=(",", ":"))  # unlike msgspec, it keeps to ASCII
+    return json.dumps(value, separators=(",", ":"))  # unlike msgspec, it writes ASCII only

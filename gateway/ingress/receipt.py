@@ -1,4 +1,4 @@
-"""The receipt of a request, alike for every API: its client is admitted, then its body is read."""
+"""Receives a request, the same for every API: first admits the client, then reads the body."""
 
 from collections.abc import Sequence
 
@@ -14,10 +14,10 @@ from gateway.ingress.plan_header import is_wanted
 
 
 async def received(request: web.Request, context: Context, takes: Sequence[str] = (JSON,)) -> tuple[bytes, Origin]:
-    """Return the body, of one of the media types that the API ``takes``, and who sent it.
+    """Return the body and its origin. ``takes`` are the media types that the API accepts.
 
     Raises:
-        ApiError: the client may not ask, or its body is none, or the gateway is stopping.
+        ApiError: the client is not admitted, the body is invalid, or the gateway is stopping.
 
     """
     context.check_begins()

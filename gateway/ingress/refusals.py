@@ -1,7 +1,7 @@
-"""Refusals: what the gateway itself says no to. Each is counted; a flood of them is told of in a line a second.
+"""Refusals: requests that the gateway itself rejects. All are counted; the log has at most one line a second per kind.
 
-A refusal is no call: nobody is admitted, or there is nothing that anybody could be asked. What has become a call has a
-row and a line of its own, however it ends, and what providers say no to is theirs.
+A refusal is not a call: the client was not admitted, or no deployment could be asked. A call has its own ledger row
+and log line, however it ends. Errors of providers are not refusals.
 """
 
 import asyncio
@@ -18,29 +18,29 @@ CALL_ID = "x-holeshot-call-id"
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Whom a request came from, and what for. Nothing of it is the client's own words."""
+    """The origin and target of a refused request. No field has text that the client chose."""
 
-    peer: str | None  # the address it came from: a trusted proxy's client, or else whoever is connected
+    peer: str | None  # the address of the client if a trusted proxy names it, else of the peer
     method: str | None = None
-    endpoint: str | None = None  # as it is in the list of routes; None where it is none of them
-    client: str | None = None  # by the name the operator gave it, if its key is known
+    endpoint: str | None = None  # a pattern from the list of routes; None: no route
+    client: str | None = None  # the configured name, if the key is known
 
 
 class Refusals:
-    """Counts refusals, and logs the first of a kind at once, those of the second after it in one line."""
+    """Counts refusals. The first of a kind is logged at once, those that follow in one line per second."""
 
     def __init__(self, count: Callable[[int, str], None]) -> None:
-        """Tell ``count`` the status and the reason of each."""
+        """``count`` is called with the status and the reason of each refusal."""
         self._count = count
-        self._kinds: dict[tuple[int, str], _Kind] = {}  # a few: statuses and reasons of the error tree
+        self._kinds: dict[tuple[int, str], _Kind] = {}  # few: one for each status and reason of the error tree
 
     def hear(self, error: ApiError, refused: Callable[[], Refused]) -> None:
-        """Take note of an error that a client is answered with, unless it is the end of a call, or a provider's."""
+        """Record the error that a client is answered with, unless it belongs to a call or comes from a provider."""
         if CALL_ID not in error.headers and not isinstance(error, RaceFailed | ClientDisconnected):
             self.refuse(error.status_code, error.kind, refused())
 
     def refuse(self, status: int, reason: str, refused: Refused, *, defect: BaseException | None = None) -> None:
-        """Take note of a refusal; ``defect`` is a mistake of ours that caused it, whose first traceback is logged."""
+        """Record a refusal. ``defect`` is the bug that caused it; the first of a kind is logged with traceback."""
         self._count(status, reason)
         kind = self._kinds.get((status, reason))
         if kind is None:
@@ -48,13 +48,13 @@ class Refusals:
         kind.hear(refused, defect)
 
     def close(self) -> None:
-        """Log what was not told yet."""
+        """Log what has not been logged yet."""
         for kind in list(self._kinds.values()):
             kind.close()
 
 
 class _Kind:
-    """Refusals for one reason, as long as they go on."""
+    """The refusals of one kind, while they continue."""
 
     def __init__(self, status: int, reason: str, ended: Callable[[], object]) -> None:
         self._status = status
@@ -82,7 +82,7 @@ class _Kind:
         self._ended()
 
     def _go_on(self) -> None:
-        """Tell of those that came since the last line; when there are none, be forgotten."""
+        """Log those since the last line; if there are none, remove this kind."""
         if not self._untold:
             self._ended()
             return

@@ -1,4 +1,4 @@
-"""The application as a list you can read: every route, and the one place where errors become responses."""
+"""The list of all routes, and the one place where errors become HTTP responses."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -68,7 +68,7 @@ ROUTES = (
 
 
 def application(context: Context) -> web.Application:
-    """Return the aiohttp application around ``context``."""
+    """Return the aiohttp application for ``context``."""
     app = web.Application(middlewares=[errors_as_json])
     app[CONTEXT] = context
     app.add_routes(ROUTES)
@@ -77,11 +77,11 @@ def application(context: Context) -> web.Application:
 
 
 def _complete(context: Context) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """Return what completes the head of each answer; one function, as each costs an answer its call."""
+    """Return the signal handler that completes each response's headers; only one, as each costs time per response."""
 
     async def complete(request: web.Request, response: web.StreamResponse) -> None:
-        response.headers[headers.SERVER_FIELD] = headers.SERVER  # aiohttp would tell its version and Python's
-        if context.phase is not Phase.SERVING:  # the client is to bring its next request to another gateway
+        response.headers[headers.SERVER_FIELD] = headers.SERVER  # aiohttp would send its version and Python's
+        if context.phase is not Phase.SERVING:  # the client shall send its next request to another gateway
             response.force_close()
             if request.version >= HttpVersion11:
                 response.headers["connection"] = "close"
@@ -93,7 +93,7 @@ def _complete(context: Context) -> Callable[[web.Request, web.StreamResponse], A
 
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer every error in the shape of the API it came by, before the rest of a body that it leaves unread."""
+    """Send errors in the format of the API that was called, before the rest of an unread body."""
     response = await _answered(request, handler)
     if not request.content.is_eof():
         await answer_first(request, response, request.app[CONTEXT].body_work)
@@ -101,7 +101,7 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
 
 
 async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer, errors too; count and log what is a refusal, or a defect of ours."""
+    """Return the handler's response, or that of its error; count and log refusals and bugs of the gateway."""
     try:
         return await handler(request)
     except ApiError as error:
@@ -109,13 +109,13 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
     except web.HTTPException as error:
         return _refusal(request, _translate(request, error))
     except web.RequestPayloadError:
-        request.content.feed_eof()  # aiohttp would read on for the rest, and log what it meets as unhandled
+        request.content.feed_eof()  # aiohttp would continue to read it, and log what it finds as unhandled
         unread = InvalidRequest("the body cannot be read: its chunked encoding is not valid HTTP/1.1")
         response = _refusal(request, unread)
         response.force_close()
         return response
-    except Exception as defect:  # noqa: BLE001 - the last line of defence: a client is told nothing of our insides
-        crash = InternalError("the gateway made a mistake; its log has the details")
+    except Exception as defect:  # noqa: BLE001 - the last handler: a client must not see internals
+        crash = InternalError("internal error; the log of the gateway has the details")
         request.app[CONTEXT].refusals.refuse(crash.status, crash.kind, _facts(request), defect=defect)
         return _response(request, crash)
 
@@ -124,7 +124,7 @@ def _refusal(request: web.Request, error: ApiError) -> web.Response:
     request.app[CONTEXT].refusals.hear(error, lambda: _facts(request))
     response = _response(request, error)
     if isinstance(error, NoWebSocket):
-        response.force_close()  # what follows a handshake is no HTTP
+        response.force_close()  # after a handshake the connection does not speak HTTP
     return response
 
 
@@ -157,7 +157,7 @@ def _translate(request: web.Request, error: web.HTTPException) -> ApiError:
 
 
 def _response(request: web.Request, error: ApiError) -> web.Response:
-    """Return ``error`` in the shape of the API that was called."""
+    """Return the response for ``error``, in the format of the API that was called."""
     request_id = headers.request_id(request.headers) or error.headers.get("x-holeshot-call-id")
     if request_id is not None:
         error.headers.update(headers.identifying(request_id))
@@ -167,7 +167,7 @@ def _response(request: web.Request, error: ApiError) -> web.Response:
 
 
 def _dialect(request: web.Request) -> Dialect:
-    """Return the dialect that a client speaks, by the path it asked for."""
+    """Return the dialect of the requested path."""
     if request.path.startswith(_MODELS):
         return spoken_by(request)
     path = request.path
@@ -175,6 +175,6 @@ def _dialect(request: web.Request) -> Dialect:
 
 
 _PATHS = tuple(dict.fromkeys(route.path for route in ROUTES if "{" not in route.path))
-_LONGEST_PATH = 200  # characters of one that is not here: the client chose it
+_LONGEST_PATH = 200  # characters of an unknown path: the client chose it
 _CHAT = SURFACES[PIVOT].route
-_MODELS = "/v1/models"  # which several vendors have
+_MODELS = "/v1/models"  # several vendors have this path

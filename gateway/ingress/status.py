@@ -1,4 +1,4 @@
-"""What operators and their machines look at: health, metrics and the leaderboard."""
+"""Status endpoints for operators and their tools: health, metrics and the leaderboard."""
 
 import msgspec
 from aiohttp import web
@@ -10,15 +10,15 @@ from gateway.ingress.phase import Phase
 
 
 async def live(_request: web.Request) -> web.Response:
-    """Answer 200 while the process serves at all."""
+    """Answer 200 as long as the process responds."""
     return web.json_response({"status": "ok"})
 
 
 async def ready(request: web.Request) -> web.Response:
-    """Answer 200 while new calls are welcome, 503 while stopping.
+    """Answer 200 while new calls are accepted, 503 while stopping.
 
-    A database or Redis that is away does not make the gateway unready: calls are served, rows wait in the spool and
-    each replica steers on its own memory. The body says how they are.
+    The gateway stays ready without its database or Redis: calls are answered, rows wait in the spool, and each
+    replica steers with its own statistics. The body has the state of both.
     """
     context = request.app[CONTEXT]
     serving = context.phase is Phase.SERVING
@@ -27,7 +27,7 @@ async def ready(request: web.Request) -> web.Response:
 
 
 async def metrics(request: web.Request) -> web.Response:
-    """Answer with Prometheus' text format. Needs an admin key once clients are configured."""
+    """Return the metrics in Prometheus' text format. Needs an admin key if clients are configured."""
     context = request.app[CONTEXT]
     context.admission.admit_admin(request)
     body, content_type = await context.render_metrics()
@@ -35,9 +35,9 @@ async def metrics(request: web.Request) -> web.Response:
 
 
 async def leaderboard(request: web.Request) -> web.Response:
-    """Answer with the standings of every model, or of ``?model=``; with ``?explain=1`` with their next plans.
+    """Return the standings of every model, or of ``?model=``; with ``?explain=1`` also the plans of their next calls.
 
-    Needs an admin key once clients are configured.
+    Needs an admin key if clients are configured.
 
     Raises:
         ModelNotFound: ``model`` is not configured.

@@ -1,4 +1,4 @@
-"""The sink of a streamed answer: the winner's server-sent events, forwarded as they come."""
+"""The sink of a streamed answer: it forwards the winner's server-sent events as they arrive."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,16 +21,16 @@ _CONTENT_TYPE, _CACHE_CONTROL, _BUFFERING = istr("content-type"), istr("cache-co
 
 
 class _Events(web.StreamResponse):
-    """A response whose headers leave with its first events, in one write: they follow at once."""
+    """A response whose headers are sent with its first events, in one write."""
 
     _send_headers_immediately = False
 
 
 class StreamingSink:
-    """Writes events to the client's response, which begins with the winner: until then an error can be an error.
+    """Writes events to the client's response. Until the winner begins, an error can still have its own status.
 
-    ``keep`` is told, before the answer ends, how it began and which deployment made it; ``forget`` of the call, once
-    nobody will be sent its prompt any more.
+    ``keep`` is called before the answer ends, with its beginning and its deployment; ``forget`` is called with the
+    call once its prompt will not be sent any more.
     """
 
     streams = True
@@ -46,7 +46,7 @@ class StreamingSink:
     ) -> None:
         self._request = request
         self._call = call
-        self._told = told  # headers besides those of the winner, complete when it begins
+        self._told = told  # headers besides the winner's, complete when the answer begins
         self._keep = keep
         self._forget = forget
         self._beginning = b""
@@ -56,11 +56,11 @@ class StreamingSink:
         self.response: web.StreamResponse | None = None
 
     def keep_alive(self, every_s: float) -> None:
-        """Send a comment every so many seconds until the answer begins. The first commits the response's status."""
+        """Send a comment every ``every_s`` seconds until the answer begins. The first one commits status 200."""
         self._keeping_alive = asyncio.get_running_loop().create_task(self._comment(every_s))
 
     async def begin(self, winner: Winner) -> Forward | None:
-        """Prepare the response's headers, which leave with the first events; unless comments have sent them."""
+        """Prepare the response's headers. They are sent with the first events, unless a comment has sent them."""
         await self.close()
         if self._keep is not None:
             self._deployment = winner.deployment
@@ -71,23 +71,23 @@ class StreamingSink:
         return self._forward if self._request.version >= HttpVersion11 else None
 
     async def write(self, block: Block) -> None:
-        """Forward ``block`` as it is."""
+        """Forward ``block`` unchanged."""
         if self._keep is not None and not self._beginning:
             self._beginning = block.forward
         await self._send(block.forward)
 
     async def end(self, last: Block) -> None:
-        """Send the last events and the end of the response, in one write."""
+        """Send the last events and the end of the response in one write."""
         if self._keep is not None:
             await self._keep(self._beginning or last.forward, self._deployment)
         await self._finish(last.forward)
 
     async def fail(self, error: UpstreamError) -> None:
-        """Send an error event and end there, so that SDKs raise and take no half for a whole."""
+        """End the response with an error event, so that SDKs raise instead of accepting half an answer."""
         await self._finish(self._call.dialect.answers.failure(error.kind, error.message))
 
     async def refused(self, error: ApiError) -> bool:
-        """Send an error of the gateway's own in the stream, if that has begun; return whether it had."""
+        """Send an error of the gateway as an event if the response has begun; return whether it had."""
         await self.close()
         if self.response is None:
             return False
@@ -96,14 +96,14 @@ class StreamingSink:
         return True
 
     async def close(self) -> None:
-        """Send no more comments."""
+        """Stop sending comments."""
         task, self._keeping_alive = self._keeping_alive, None
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
 
     def drop(self) -> None:
-        """Break the connection of a response that has begun and cannot be ended properly."""
+        """Abort the connection of a response that has begun and cannot be completed."""
         if self.response is not None and self._transport is not None:
             self._transport.abort()
 
@@ -116,24 +116,24 @@ class StreamingSink:
                     await self._prepare({"x-holeshot-call-id": self._call.id})
                 await self._send(comment)
             except ClientGone:
-                return  # whoever serves the request is cancelled for it
+                return  # the task that serves the request is cancelled for the same reason
 
     async def _prepare(self, fields: dict[str, str]) -> None:
         fields.update(self._told)
         fields[_CONTENT_TYPE] = "text/event-stream; charset=utf-8"
         fields[_CACHE_CONTROL] = "no-cache"
-        fields[_BUFFERING] = "no"  # nginx in front would hold the stream back
+        fields[_BUFFERING] = "no"  # else nginx would buffer the stream
         response = self.response = _Events(headers=fields)
         try:
             await response.prepare(self._request)
         except ConnectionError as error:
             raise ClientGone from error
-        response.headers.clear()  # rendered: two kilobytes that nobody needs for as long as the answer streams
+        response.headers.clear()  # already rendered: two kilobytes that would be in memory while the answer streams
 
     def _forward(self, events: bytes) -> bool:
-        """Send events at once as a chunk of HTTP/1.1, unless the client is slow: then somebody has to wait for it.
+        """Send events at once as an HTTP/1.1 chunk; return False if the client is slow and the caller has to wait.
 
-        The headers have left, so nothing of the response is between this and the transport.
+        The headers are already sent, so the chunk can go directly to the transport.
         """
         transport = self._transport
         if transport is None or transport.is_closing() or transport.get_write_buffer_size():
@@ -145,7 +145,7 @@ class StreamingSink:
         assert self.response is not None
         try:
             await self.response.write(block)
-            if self._request.protocol.writing_paused:  # aiohttp would wait only once there is more
+            if self._request.protocol.writing_paused:  # aiohttp would wait only before the next write
                 await self._request.writer.drain()
         except ConnectionError as error:
             raise ClientGone from error

@@ -1,4 +1,4 @@
-"""A call's entries, one after the other: for the model it names, then for those asked where that could not answer."""
+"""The models that a call tries in turn: the one it names, then its fallbacks."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -14,38 +14,38 @@ from gateway.ingress.preferences.provider_preferences import is_passed_on
 if TYPE_CHECKING:
     from gateway.settings.model import Cause
 
-FALLBACK = "x-holeshot-fallback"  # the model that was asked in place of the one the request names
+FALLBACK = "x-holeshot-fallback"  # the model that was used instead of the requested one
 
-# Returns the call as it is for a model; the second argument is the same call as it was for the first one.
+# Builds the call for a model; the second argument is the same call as built for the first model.
 Enter = Callable[[str, Call | None], Entry]
 
 
 class Succession:
-    """Whose turn it is to answer a call. Each model is asked once.
+    """The current model of a call, and the next one. Each model is tried once.
 
-    In place of one that could not answer come the request's own, whatever the cause, then those configured for it, then
-    those configured for these.
+    After a failure the order is: the request's own fallbacks, for any cause; the fallbacks configured for the first
+    model and this cause; the fallbacks configured for these.
     """
 
     def __init__(
         self, fleet: Fleet, asked: str, wanted: Sequence[str], enter: Enter, *, may_fall_back: bool = True
     ) -> None:
-        """Enter the model that was ``asked`` for, or whoever may be asked in its place when it cannot answer at all.
+        """Build the call for the model ``asked``, or for the first usable fallback.
 
-        ``wanted`` are the request's own. ``enter`` must not know the holder of this: nothing would end the circle.
+        ``wanted`` are the request's own fallbacks. ``enter`` must not refer to this object: it would be a cycle.
 
         Raises:
-            ApiError: nobody can be asked.
+            ApiError: no model can be used.
 
         """
-        self.told: dict[str, str] = {}  # headers for the client besides those of the answer
+        self.told: dict[str, str] = {}  # response headers besides the answer's
         self._fleet = fleet
         self._wanted = wanted
         self._enter = enter
         self._may_fall_back = may_fall_back
         self._tried = {asked}
-        self._failed: list[tuple[str, Cause]] = []  # models that could not answer, and why
-        self._first_call: Call | None = None  # whose id and times every further one keeps
+        self._failed: list[tuple[str, Cause]] = []  # models that could not answer, with the cause
+        self._first_call: Call | None = None  # its id and times are kept by the calls for fallbacks
         try:
             self.entry = enter(asked, None)
             self._tell(self.entry)
@@ -57,14 +57,14 @@ class Succession:
         self._first_call = self.entry.call
 
     def goes_on(self, error: ApiError) -> bool:
-        """Go on to the next model after the current one ended in ``error``; return whether there is one."""
+        """Move on to the next model after ``error``; return whether there is one."""
         following = self._after(error, self.entry.model.name)
         if following is not None:
             self.entry = following
         return following is not None
 
     def _after(self, error: ApiError, failed: str) -> Entry | None:
-        """Enter the first that can answer of those that may be asked after the model ``failed`` ended in ``error``."""
+        """Build the call for the first usable fallback of the model ``failed``; None if there is none."""
         for name in self._names(error, failed):
             if name in self._tried:
                 continue
@@ -82,10 +82,10 @@ class Succession:
         cause = cause_of(error)
         if cause is None or not self._may_fall_back:
             return
-        if self._first_call is None or not is_passed_on(self.entry.model):  # or its provider sees to the request's own
+        if self._first_call is None or not is_passed_on(self.entry.model):  # else OpenRouter handles the request's own
             yield from self._wanted
         self._failed.append((failed, cause))
-        for name, why in self._failed:  # the first one's list to its end, before those of its fallbacks
+        for name, why in self._failed:  # the whole list of the first model before those of its fallbacks
             model = self._fleet.models.get(name)
             if model is not None:
                 yield from (each.model for each in model.fallbacks if why in each.causes)

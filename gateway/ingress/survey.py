@@ -1,4 +1,4 @@
-"""What a prompt's raw JSON shows without being parsed: pictures, sound, documents, and bytes that are no text of it."""
+"""Searches a prompt's raw JSON, without parsing, for images, audio, documents and Base64 data."""
 
 import re
 from collections.abc import Generator
@@ -6,61 +6,61 @@ from typing import TypeVar
 
 import msgspec
 
-# Base64: bytes of the body, but no text of the prompt. Backslashes as some write "/" and line ends in JSON.
+# Base64 counts as bytes of the body, not as text. Backslashes: some clients escape "/" and line ends in JSON.
 _CODED = rb"[A-Za-z0-9+/=_\\-]"
-_LEAST_RUN = 1024  # bytes; shorter ones are words
-_BLOCK = _LEAST_RUN // 2  # one that begins at a multiple of it lies wholly in every run
+_LEAST_RUN = 1024  # bytes; shorter runs may be words
+_BLOCK = _LEAST_RUN // 2  # every run contains at least one whole block at a multiple of this
 _CODED_BLOCK = re.compile(_CODED + rb"{%d}" % _BLOCK)
 _CODED_REST = re.compile(_CODED + rb"{0,%d}" % 2**20)
 _CODED_END = re.compile(rb"(?<!%b)%b*\Z" % (_CODED, _CODED))
-_SLICE_BYTES = 2**20  # looked through in two or three milliseconds
-_STRADDLING_BYTES = 4096  # an object's type that begins in a slice ends within these
+_SLICE_BYTES = 2**20  # a slice takes two or three milliseconds
+_STRADDLING_BYTES = 4096  # a match that begins in a slice ends within these
 
 _T = TypeVar("_T")
-Steps = Generator[None, None, _T]  # work in slices: between two of them others may have their turn
+Steps = Generator[None, None, _T]  # work in slices: the event loop may run other tasks between them
 
 
 class Media(msgspec.Struct, frozen=True):
-    """How a dialect's raw JSON says that a prompt has pictures, sound or documents in it.
+    """Patterns by which a dialect's raw JSON shows that a prompt contains images, audio or documents.
 
-    In text that quotes JSON the quotes are escaped, so that it is not taken for the thing itself.
+    Quotes are escaped in text that quotes JSON, so such text does not match.
     """
 
-    any: re.Pattern[bytes]  # of the three; nearly all prompts have none, and are looked through once
+    any: re.Pattern[bytes]  # any of the three: most prompts have none and are searched only once
     vision: re.Pattern[bytes]
     audio: re.Pattern[bytes]
     documents: re.Pattern[bytes]
 
     @classmethod
     def of(cls, vision: str, audio: str, documents: str) -> "Media":
-        """Return how it is said with objects of these types."""
+        """Return the patterns for objects with these values of ``type`` (alternatives of a regular expression)."""
         return cls(*map(_object_of, (f"{vision}|{audio}|{documents}", vision, audio, documents)))
 
 
 class Survey(msgspec.Struct):
-    """What a prompt was seen to have."""
+    """What was found in a prompt."""
 
     escapes: int = 0  # letters written as \\uXXXX
     vision: bool = False
     audio: bool = False
     documents: bool = False
     payloads: int = 0  # runs of Base64
-    payload_bytes: int = 0  # of all of them
+    payload_bytes: int = 0  # of all runs together
 
 
 def survey(prompt: msgspec.Raw, media: Media) -> Survey:
-    """Return what there is in ``prompt``, of at most a few megabytes."""
+    """Survey a ``prompt`` of at most a few megabytes."""
     return finished(survey_steps(prompt, media))
 
 
 def survey_steps(prompt: msgspec.Raw, media: Media) -> Steps[Survey]:
-    """Look through ``prompt``, of any size."""
+    """Survey a ``prompt`` of any size, in slices."""
     found = Survey()
     view = memoryview(prompt)
     size = len(view)
     searched = {"vision": media.vision, "audio": media.audio, "documents": media.documents}
     for at in range(0, size, _SLICE_BYTES):
-        # One byte more, for an escape that straddles: none that begins there is counted twice.
+        # One byte more, for an escape across the end of the slice. None is counted twice.
         found.escapes += bytes(view[at : at + _SLICE_BYTES + 1]).count(b"\\u")
         end = min(size, at + _SLICE_BYTES + _STRADDLING_BYTES)
         if media.any.search(prompt, at, end) is not None:
@@ -75,7 +75,7 @@ def survey_steps(prompt: msgspec.Raw, media: Media) -> Steps[Survey]:
 
 
 def finished(steps: Steps[_T]) -> _T:
-    """Return what ``steps`` come to, all of them at once."""
+    """Run all ``steps`` at once and return their result."""
     while True:
         try:
             next(steps)
@@ -85,9 +85,9 @@ def finished(steps: Steps[_T]) -> _T:
 
 
 def _payload_steps(prompt: msgspec.Raw, found: Survey) -> Steps[None]:
-    """Find the runs of Base64 by the blocks that begin at multiples of their size: of text no more is looked at.
+    """Find the runs of Base64, checking only blocks at multiples of the block size.
 
-    To search for them byte by byte takes a hundred times as long.
+    A search byte by byte takes a hundred times as long.
     """
     size = len(memoryview(prompt))
     at = done = paused_at = 0
@@ -107,11 +107,11 @@ def _payload_steps(prompt: msgspec.Raw, found: Survey) -> Steps[None]:
             found.payloads += 1
             found.payload_bytes += end - begin
         done = end
-        at = end - end % _BLOCK + _BLOCK  # what begins at ``end`` is no such byte
+        at = end - end % _BLOCK + _BLOCK  # the byte at ``end`` is not Base64
 
 
 def _begin_of_run(prompt: msgspec.Raw, at: int, after: int) -> int:
-    """Return where the run begins that reaches ``at``; the block before that is not all of it."""
+    """Return where the run that reaches ``at`` begins; it is within the block before ``at``."""
     found = _CODED_END.search(prompt, max(after, at - _BLOCK), at)
     return at if found is None else found.start()
 

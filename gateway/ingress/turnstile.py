@@ -1,7 +1,7 @@
-"""The turnstile: so many calls begin in one turn of the loop, so that the first of a crowd are sent before the last.
+"""Limits how many calls begin in one turn of the event loop, so that in a burst the first are sent early.
 
-Otherwise a thousand calls that come at once are all read, then all planned, then all sent: the first waits for the last
-at each step, and so does every first token that arrives meanwhile, whose loser runs on and is billed.
+Otherwise a thousand simultaneous calls are all read, then all planned, then all sent: the first waits for the last
+at each step, and so does every first token that arrives meanwhile: its losers run on and are billed.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ PER_TURN = 16  # calls: 3 ms to plan and launch
 
 
 class Turnstile:
-    """Lets calls begin, first come, first served. It belongs to the loop on which it is first used."""
+    """Admits calls in order of arrival. It belongs to the event loop on which it is first used."""
 
     def __init__(self, per_turn: int = PER_TURN) -> None:
         self._per_turn = per_turn
@@ -20,7 +20,7 @@ class Turnstile:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def enter(self) -> asyncio.Future[None] | None:
-        """Count a call in; return what it must await before it begins, None where it may begin now."""
+        """Count a call; return the future that it must await before it begins, None if it may begin now."""
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
@@ -34,12 +34,12 @@ class Turnstile:
         return None
 
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin the next turn with those that have waited longest."""
+        """Begin the next turn and release the calls that have waited longest."""
         self._entered = 0
         waiting = self._waiting
         while waiting and self._entered < self._per_turn:
             turn = waiting.popleft()
-            if not turn.done():  # else its client has gone
+            if not turn.done():  # else its client has disconnected
                 turn.set_result(None)
                 self._entered += 1
         if self._entered:

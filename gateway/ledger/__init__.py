@@ -1,1 +1,1 @@
-"""The ledger: every call and every attempt as a row of SQL, shipped there through a spool on local disk."""
+"""The ledger: every call and every attempt as a row of SQL, shipped through a spool on local disk."""

@@ -1,11 +1,11 @@
-"""What the board would hold of a stretch of time, from the ledger alone: its own fields, added up in SQL."""
+"""The board's counts for a period, computed from the ledger alone: the same fields, summed in SQL."""
 
 from datetime import UTC, datetime
 
 from gateway.ledger import queries
 
-# Counts whose time within the window does not matter are put into slot 0. Text, since both databases read an instant
-# written like this, and aggregates only: the rows of an hour may be a million.
+# Counts whose time within the window does not matter are in slot 0. Instants are text, which both databases accept.
+# Only aggregates are returned: an hour may have a million rows.
 _QUERY = """
 with recent as (select * from samples where started_at >= '{since}'),
 totals as (
@@ -61,12 +61,12 @@ union all select model, slot, deployment || '|burst', bursts from answers where 
 
 
 async def counts_since(url: str, since: datetime) -> dict[str, dict[int, dict[str, float]]]:
-    """Return the counts of attempts launched at ``since`` or later: model -> slot -> field -> amount.
+    """Return the counts of attempts launched at ``since`` or later: model → slot → field → amount.
 
     Raises:
         QueryError: it takes too long.
-        DatabaseUnreachableError: there is no database to ask.
-        DatabaseUrlError: as ``parse_url``.
+        DatabaseUnreachableError: the database cannot be reached.
+        DatabaseUrlError: as for ``parse_url``.
 
     """
     literal = since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S+00")

@@ -1,4 +1,4 @@
-"""The ledger's database: its URL, the engine over it, and whether its schema is the one this version needs."""
+"""The ledger's database: its URL, its engine, and the check of its schema's version."""
 
 import errno
 import sqlite3
@@ -17,9 +17,9 @@ from gateway.ledger.errors import DatabaseUnreachableError, DatabaseUrlError, Sc
 CONNECT_TIMEOUT_S = 5.0
 COMMAND_TIMEOUT_S = 60.0
 SQLITE_BUSY_TIMEOUT_MS = 10_000  # another process may be writing: a migration, a second gateway
-POOL_SIZE = 2  # one connection ships this worker's rows, one adopts a dead worker's
+POOL_SIZE = 2  # one connection ships this worker's rows, one those of a dead worker
 
-# Everything a database, or the way to it, can raise while it is in no state to serve.
+# Everything that a database, or the connection to it, can raise when it is not available.
 DATABASE_ERRORS = (
     OSError,
     SQLAlchemyError,
@@ -29,7 +29,7 @@ DATABASE_ERRORS = (
     asyncpg.InternalClientError,
 )
 
-_FILE = "file"  # where a connection to SQLite notes which file it has open
+_FILE = "file"  # where a SQLite connection stores which file it has open
 
 _DRIVERS = {
     "postgres": "postgresql+asyncpg",
@@ -41,10 +41,10 @@ _DRIVERS = {
 
 
 def parse_url(url: str) -> URL:
-    """Return ``url`` with its asynchronous driver: ``postgres(ql)://…`` and ``sqlite:///…`` are understood.
+    """Return ``url`` with its asynchronous driver; ``postgres(ql)://…`` and ``sqlite:///…`` are accepted.
 
     Raises:
-        DatabaseUrlError: another database, no URL, or a parameter that asyncpg does not know.
+        DatabaseUrlError: another database, not a URL, or a parameter that asyncpg does not know.
 
     """
     try:
@@ -75,12 +75,12 @@ def parse_url(url: str) -> URL:
 
 
 def create_engine(url: str, *, patient: bool = False) -> AsyncEngine:
-    """Return an engine for ``url``; nothing is connected yet. The caller disposes of it.
+    """Return an engine for ``url``, not yet connected. The caller disposes of it.
 
-    ``patient``: a statement may take as long as it does, as the change of a large table must.
+    ``patient``: statements have no time limit, as for changes of large tables.
 
     Raises:
-        DatabaseUrlError: as ``parse_url``, or the folder of a SQLite file cannot be made.
+        DatabaseUrlError: as for ``parse_url``, or the folder of a SQLite file cannot be made.
 
     """
     parsed = parse_url(url)
@@ -96,7 +96,7 @@ def create_engine(url: str, *, patient: bool = False) -> AsyncEngine:
         connect_args={
             "timeout": CONNECT_TIMEOUT_S,
             "command_timeout": None if patient else COMMAND_TIMEOUT_S,
-            "statement_cache_size": 0,  # a pooler in front may hand each transaction another server connection
+            "statement_cache_size": 0,  # a pooler may use another server connection for each transaction
             "server_settings": {"application_name": application, "timezone": "UTC"},
         },
     )
@@ -108,7 +108,7 @@ def is_sqlite(url: URL) -> bool:
 
 
 async def current_revision(engine: AsyncEngine) -> str | None:
-    """Return the schema's revision, None when the database has no ledger yet.
+    """Return the schema's revision; None if the database has no ledger yet.
 
     Raises:
         DatabaseUnreachableError: the database cannot be asked.
@@ -125,23 +125,23 @@ async def current_revision(engine: AsyncEngine) -> str | None:
 
 
 def migrations_folder() -> Path:
-    """Return where the migrations lie: inside ``gateway`` in the wheel, at the top of a checkout."""
+    """Return the folder of the migrations: inside ``gateway`` in the wheel, at the top of a checkout."""
     package = Path(__file__).resolve().parents[1]
     shipped = package / "migrations"
     return shipped if shipped.is_dir() else package.parent / "migrations"
 
 
 def head_revision() -> str:
-    """Return the revision this version needs: the number of the newest migration. Alembic is not imported for it."""
+    """Return the revision this version needs: the number of the newest migration. Does not import Alembic."""
     return max(path.name.partition("_")[0] for path in (migrations_folder() / "versions").glob("[0-9]*.py"))
 
 
 async def check_schema(engine: AsyncEngine) -> None:
-    """Return when the database has the tables this version needs.
+    """Check that the database has the tables this version needs.
 
     Raises:
         SchemaOutdatedError: they are missing or old.
-        SchemaTooNewError: a later version made them, in a way that this one cannot use.
+        SchemaTooNewError: a later version made them, and this version cannot use them.
         DatabaseUnreachableError: the database cannot be asked.
 
     """
@@ -159,7 +159,7 @@ async def check_schema(engine: AsyncEngine) -> None:
 
 
 async def _takes(engine: AsyncEngine, revision: str) -> bool:
-    """Return whether a newer schema has a place for all that code of ``revision`` writes."""
+    """Whether a newer schema accepts everything that code of ``revision`` writes."""
     try:
         async with engine.connect() as connection:
             if not await connection.run_sync(lambda sync: engine.dialect.has_table(sync, "ledger_readers")):
@@ -171,10 +171,10 @@ async def _takes(engine: AsyncEngine, revision: str) -> bool:
 
 
 async def migrate(url: str) -> None:
-    """Bring the schema to this version's; do nothing when it is. Several may do so at once.
+    """Migrate the schema to this version's; does nothing if it is current. Several processes may do so at once.
 
     Raises:
-        DatabaseUrlError: as ``parse_url``.
+        DatabaseUrlError: as for ``parse_url``.
         DatabaseUnreachableError: the database cannot be asked.
 
     """
@@ -182,15 +182,15 @@ async def migrate(url: str) -> None:
 
 
 async def downgrade(url: str, revision: str) -> None:
-    """Take the schema back to ``revision``; ``base`` drops the ledger and every row in it."""
+    """Migrate the schema back to ``revision``; ``base`` drops the ledger with all its rows."""
     await _run_alembic(url, "downgrade", revision)
 
 
 def check_file(connection: AsyncConnection) -> None:
-    """See that SQLite's file is still the one that ``connection`` has open: into a deleted one it writes all the same.
+    """Check that ``connection`` still has the current SQLite file open: writes to a deleted file succeed.
 
     Raises:
-        FileNotFoundError: it is not; the next connection looks for the file again.
+        FileNotFoundError: it was deleted or replaced; the next connection opens the file again.
 
     """
     path = str(connection.engine.url.database)
@@ -209,14 +209,14 @@ def _file_at(path: str) -> tuple[int, int] | None:
 
 
 def unreachable(url: URL, error: Exception) -> DatabaseUnreachableError:
-    """Say in one line, without a password, which database failed and how."""
+    """Return an error that says in one line, without a password, which database failed and how."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     words = " ".join(str(cause).split()) or type(cause).__name__
     return DatabaseUnreachableError(f"the database {url.render_as_string(hide_password=True)} cannot be used: {words}")
 
 
 async def _run_alembic(url: str, command_name: str, revision: str) -> None:
-    from alembic import command  # noqa: PLC0415 - a serving gateway never needs it: memory
+    from alembic import command  # noqa: PLC0415 - a serving gateway does not need it: saves memory
     from alembic.config import Config  # noqa: PLC0415 - likewise
 
     config = Config()
@@ -234,11 +234,11 @@ async def _run_alembic(url: str, command_name: str, revision: str) -> None:
 
 
 async def _lock_schema(connection: AsyncConnection) -> None:
-    """Let one process at a time change the schema, wholly or not at all."""
+    """Lock the schema: one process at a time changes it, completely or not at all."""
     if connection.dialect.name == "postgresql":
         await connection.execute(text("select pg_advisory_xact_lock(hashtext('holeshot.migrate'))"))
     else:
-        await connection.exec_driver_sql("begin immediate")  # by itself the driver begins none before DDL
+        await connection.exec_driver_sql("begin immediate")  # the driver does not begin one before DDL
 
 
 def _sqlite_engine(url: URL) -> AsyncEngine:
@@ -253,7 +253,7 @@ def _sqlite_engine(url: URL) -> AsyncEngine:
     def _configure(connection: Any, record: Any) -> None:
         cursor = connection.cursor()
         cursor.execute(f"pragma busy_timeout = {SQLITE_BUSY_TIMEOUT_MS}")
-        with suppress(sqlite3.OperationalError):  # locked: another process is setting it, for the file, for good
+        with suppress(sqlite3.OperationalError):  # locked: another process is setting it, permanently
             cursor.execute("pragma journal_mode = wal")
         cursor.close()
         record.info[_FILE] = _file_at(str(url.database))

@@ -1,4 +1,4 @@
-"""What the spool holds: one JSON line each for a call begun, a call ended, and attempts that ended after their call."""
+"""The entries of the spool: one JSON line for a call's start, for its end, and for attempts that end after it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from gateway.calls import AttemptRecord, CallRecord, CallStart
 
 
 class Started(msgspec.Struct, frozen=True, tag="started", gc=False):
-    """A call has begun. It becomes rows only when its gateway died before the call's end."""
+    """A call has begun. It becomes rows only if its gateway dies before the call's end."""
 
     call: CallStart
 
@@ -32,7 +32,7 @@ Shippable = Finished | Audited
 
 
 def _plain(value: Any) -> Any:
-    """Let msgspec encode read-only mappings too."""
+    """Lets msgspec encode read-only mappings too."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} does not belong in the ledger")
@@ -44,17 +44,17 @@ _NUL = b"\\u0000"
 
 
 def encode_into(entry: Entry, line: bytearray) -> bool:
-    """Make ``line`` the line of ``entry``, its newline included; return whether it says exactly what ``entry`` does.
+    """Write ``entry`` with a newline into ``line``; return whether the line has exactly its content.
 
-    What no database can store, the line, or the entry that ``decode`` makes of it, has no more.
+    Characters that no database can store are missing in the line, or removed when it is decoded.
 
     Raises:
-        TypeError: a value that is no JSON.
+        TypeError: a value that JSON cannot represent.
 
     """
     try:
         _ENCODER.encode_into(entry, line)
-    except UnicodeEncodeError:  # undecodable bytes of a header survive as lone surrogates
+    except UnicodeEncodeError:  # invalid bytes of a header are kept as lone surrogates
         line[:] = _ENCODER.encode(_storable(msgspec.to_builtins(entry, enc_hook=_plain)))
         line += b"\n"
         return False
@@ -66,7 +66,7 @@ def encode(entry: Entry) -> bytes:
     """Return ``entry`` as one line.
 
     Raises:
-        TypeError: a value that is no JSON.
+        TypeError: a value that JSON cannot represent.
 
     """
     line = bytearray()
@@ -78,7 +78,7 @@ def decode(line: bytes | bytearray) -> Entry:
     """Return the entry of a line.
 
     Raises:
-        msgspec.DecodeError: it is torn or no entry.
+        msgspec.DecodeError: it is incomplete or not an entry.
 
     """
     if _has_nul(line):
@@ -87,11 +87,11 @@ def decode(line: bytes | bytearray) -> Entry:
 
 
 def _has_nul(line: bytes | bytearray) -> bool:
-    return b"\\" in line and _NUL in line  # hardly any line has a backslash, and that is quickly seen
+    return b"\\" in line and _NUL in line  # hardly any line has a backslash, and that check is fast
 
 
 def _storable(value: Any) -> Any:
-    """Replace lone surrogates, which are no UTF-8, and drop NUL characters, which Postgres does not take."""
+    """Replace lone surrogates, which are not valid UTF-8, and remove NUL characters, which Postgres rejects."""
     match value:
         case str():
             return value.replace("\x00", "").encode("utf-8", "replace").decode()

@@ -1,21 +1,21 @@
-"""What can go wrong between the gateway and its ledger.
+"""Errors between the gateway and its ledger.
 
 LedgerError
-├── DatabaseUrlError          the setting names no database the ledger can use
+├── DatabaseUrlError          the setting is not a database that the ledger can use
 ├── DatabaseUnreachableError  no connection, or it broke
 ├── SchemaOutdatedError       the tables are missing or old: ``holeshot migrate``
 ├── SchemaTooNewError         the tables were made by a later version of Holeshot
 ├── SpoolError                the spool folder cannot be written
-└── QueryError                a question in SQL was refused or wrong
+└── QueryError                a SQL query was refused or failed
 """
 
 
 class LedgerError(Exception):
-    """Root of the ledger's errors. Messages tell the operator what to do and hold no password."""
+    """Base class of the ledger's errors. Messages tell the operator what to do and contain no password."""
 
 
 class DatabaseUrlError(LedgerError):
-    """``database_url`` names no database the ledger can use."""
+    """``database_url`` is not a database that the ledger can use."""
 
 
 class DatabaseUnreachableError(LedgerError):
@@ -35,4 +35,4 @@ class SpoolError(LedgerError):
 
 
 class QueryError(LedgerError):
-    """A read-only question was refused or failed; the message is the database's own."""
+    """A read-only query was refused or failed; the message is the database's."""

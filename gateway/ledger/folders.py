@@ -1,4 +1,4 @@
-"""Spool folders as they lie on disk: the lock that says who owns one, and the names of its segments."""
+"""Spool folders on disk: the lock that marks the owner, and the names of segments."""
 
 import errno
 import fcntl
@@ -12,13 +12,13 @@ from pathlib import Path
 import structlog
 
 LOCK_NAME = "lock"
-_NAMES_TRIED = 20  # for a folder made again while others hold those of its name
+_NAMES_TRIED = 20  # alternative names, if a folder is made again while others hold its name
 _MOVED = b"moved\n"
 _SEGMENT_NAME = re.compile(r"\d{8}\.jsonl")
 
 
 def folder_name(worker: str) -> str:
-    """Return ``worker`` as the name of a folder that can be seen."""
+    """Return ``worker`` as the name of a visible folder."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", worker).lstrip(".") or "worker"
 
 
@@ -37,10 +37,10 @@ def segment_numbers(folder: Path) -> list[int]:
 
 
 def make_locked(folder: Path) -> int:
-    """Make ``folder``, its lock held from the first instant anyone can see it; return the lock's descriptor.
+    """Make ``folder`` so that it is locked from the moment it is visible; return the lock's descriptor.
 
     Raises:
-        OSError: it is there already and not empty, or cannot be made.
+        OSError: it exists and is not empty, or cannot be made.
 
     """
     unseen = folder.with_name(f".{folder.name}")
@@ -58,13 +58,13 @@ def make_locked(folder: Path) -> int:
 
 
 def claim(folder: Path) -> tuple[Path, int]:
-    """Make ``folder`` again for its owner, who has lost it or its lock; return it, and its lock's descriptor.
+    """Make ``folder`` again for its owner, who has lost it or its lock; return it and its lock's descriptor.
 
-    If there is a folder of this name without a lock, or with one that nobody holds (restored from a copy), it is
-    taken over. If somebody else holds it, it is left to them, and the name gets a number.
+    An existing folder of this name without a lock, or with one that no process holds (restored from a backup), is taken
+    over. If another process holds it, a number is added to the name.
 
     Raises:
-        OSError: nothing can be made there.
+        OSError: no folder can be made there.
 
     """
     for candidate in (folder, *(folder.with_name(f"{folder.name}.{number}") for number in range(2, _NAMES_TRIED + 2))):
@@ -80,9 +80,9 @@ def claim(folder: Path) -> tuple[Path, int]:
 
 
 def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the folders whose owner is dead, each with its lock, now ours: close the descriptor to let go of it.
+    """Yield the folders of dead owners, each with its lock, which is now ours: close the descriptor to release it.
 
-    A folder of another user is theirs to ship; it is skipped with a warning.
+    Another user's folders are skipped with a warning: only that user can ship them.
     """
     if not spool_dir.is_dir():
         return
@@ -107,9 +107,9 @@ def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
 
 
 def mark_moved(lock: int) -> None:
-    """Note in the lock of a folder that was moved away that its owner goes on elsewhere.
+    """Mark the lock of a folder that was moved away: its owner continues elsewhere.
 
-    Whoever adopts it then knows that calls open there may have ended since; what ended there is as good as ever.
+    Who adopts it then knows that calls open there may have ended since. Ended calls are as valid as ever.
     """
     with suppress(OSError):
         os.pwrite(lock, _MOVED, 0)
@@ -121,10 +121,10 @@ def is_moved(lock: int) -> bool:
 
 
 def is_at(descriptor: int, path: Path) -> bool:
-    """Whether ``path`` is the very file that ``descriptor`` is open on."""
+    """Whether ``path`` is the file on which ``descriptor`` is open."""
     try:
         ours, there = os.fstat(descriptor), path.stat()
-    except OSError:  # not there, not to be seen, or on a file system that has gone away
+    except OSError:  # missing, not accessible, or on a file system that is gone
         return False
     return (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
 
@@ -140,12 +140,12 @@ def _new_lock(path: Path) -> int:
 
 
 def _lock_in_place(folder: Path) -> int | None:
-    """Lock a folder that is there already; None when somebody else holds it, or it is no folder."""
+    """Lock an existing folder; None if another process holds it, or it is not a folder."""
     path = folder / LOCK_NAME
     if not folder.is_dir():
         return None
     if not path.exists():
-        unseen = folder / f".{LOCK_NAME}"  # held before anyone who would adopt the folder can see it
+        unseen = folder / f".{LOCK_NAME}"  # locked before others can see and adopt the folder
         descriptor = _new_lock(unseen)
         try:
             os.link(unseen, path)
@@ -160,14 +160,14 @@ def _lock_in_place(folder: Path) -> int | None:
             unseen.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     if _lock(descriptor, path):
-        os.truncate(descriptor, 0)  # it may be a copy of one that was marked
+        os.truncate(descriptor, 0)  # it may be a copy of a marked one
         return descriptor
     os.close(descriptor)
     return None
 
 
 def _lock(descriptor: int, path: Path) -> bool:
-    """Lock an open file; False when another holds it, or it has been deleted or replaced since it was opened."""
+    """Lock an open file; False if another process holds it, or it was deleted or replaced since it was opened."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,8 +1,8 @@
-"""What a question to the ledger may not do although its transaction is read-only: the net below ``holeshot sql``.
+"""What a query of the ledger may not do, besides the rules of a read-only transaction: protects ``holeshot sql``.
 
-A read-only transaction forbids to write tables. It does not forbid functions that read and write the server's files,
-end other sessions, hold locks or reach other databases; nor SQLite's ATTACH, which reads and makes other files. A role
-that may do no such thing is the better protection (see ``roles``): this one is for those who ask as the owner.
+A read-only transaction cannot write tables. But its functions may read and write the server's files, end other
+sessions, hold locks or reach other databases, and SQLite's ATTACH may read and create other files. A restricted role is
+the better protection (see ``roles``); this one is for queries with the owner's role.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.ledger.errors import QueryError
 
-# What does more than return a value is volatile in Postgres. Few volatile functions do nothing of the kind.
+# Functions that do more than return a value are volatile in Postgres. Only few volatile functions are harmless.
 _HARMLESS = (
     "clock_timestamp", "gen_random_uuid", "random", "random_normal", "setseed", "timeofday", "uuidv4", "uuidv7",
     "pg_blocking_pids", "pg_current_wal_lsn", "pg_is_in_recovery", "pg_last_wal_receive_lsn", "pg_last_wal_replay_lsn",
@@ -28,9 +28,9 @@ order by proname limit 1
 _SECRETS = frozenset(
     {"pg_authid", "pg_largeobject", "pg_shadow", "pg_subscription", "pg_user_mapping", "pg_user_mappings"}
 )
-_WORD = re.compile(r"[^\W\d][\w$]*")  # wherever it stands: some functions run the SQL in a string
+_WORD = re.compile(r"[^\W\d][\w$]*")  # anywhere in the text: some functions run SQL that is in a string
 _ESCAPED_NAME = re.compile(r'\bu&"', re.IGNORECASE)
-_NAME_MAX_BYTES = 63  # Postgres cuts names there
+_NAME_MAX_BYTES = 63  # Postgres cuts longer names
 
 _SQLITE_FUNCTIONS = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"})
 _SQLITE_PRAGMAS = frozenset(
@@ -42,7 +42,7 @@ _SQLITE_PRAGMAS = frozenset(
 
 
 async def refuse_side_effects(driver: Any, sql: str) -> None:
-    """Look at the functions that ``sql`` may call, in Postgres' own catalog; ``driver`` is asyncpg's connection.
+    """Check the functions that ``sql`` may call in Postgres' catalog; ``driver`` is asyncpg's connection.
 
     Raises:
         QueryError: one of them can do more than return a value.
@@ -63,13 +63,13 @@ async def refuse_side_effects(driver: Any, sql: str) -> None:
 
 
 class SqliteGuard:
-    """SQLite's authorizer: refuses other files, extensions, and what changes the connection; ``refused`` says what."""
+    """SQLite's authorizer: denies other files, extensions, and changes of the connection; ``refused`` says what."""
 
     def __init__(self) -> None:
         self.refused: str | None = None
 
     def __call__(self, action: int, first: str | None, second: str | None, *_where: str | None) -> int:
-        """Tell SQLite whether a statement may do ``action``; called while it is prepared."""
+        """Return SQLite's code for whether a statement may do ``action``; called while it is prepared."""
         refusal = _sqlite_refusal(action, first, second)
         if refusal is None:
             return sqlite3.SQLITE_OK

@@ -1,4 +1,4 @@
-"""Putting rows into the two tables, each exactly once however often it is tried."""
+"""Inserts rows into the two tables, each exactly once, however often it is tried."""
 
 import asyncio
 import sqlite3
@@ -14,13 +14,13 @@ from gateway.ledger.database import DATABASE_ERRORS, check_file, is_sqlite, unre
 from gateway.ledger.entries import Entry
 from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, Row, attempt_rows, call_rows
 
-INSERT_TIMEOUT_S = 15.0  # a thousand calls take some milliseconds; after this a fresh connection is tried
-PARTITION_TRIES = 5  # a row on its way to a partition that changes at that instant is refused: no fault of the row's
+INSERT_TIMEOUT_S = 15.0  # a thousand calls take some milliseconds; after this a new connection is tried
+PARTITION_TRIES = 5  # a row for a partition that changes at that moment is rejected; it is tried again
 _ALL: Mapping[str, datetime] = {}
-SLICE_ROWS = 16  # made and encoded at a stretch, in some 30 µs; then calls may go first
+SLICE_ROWS = 16  # encoded without a pause, in about 30 µs; then the event loop runs other tasks
 
-# What the rows themselves are to blame for. Anything else (no connection, no table, no permission) is a state of the
-# database, and waiting mends it.
+# Errors that the rows cause. All others (no connection, no table, no permission) are a state of the database that will
+# change.
 _BAD_ROWS = (
     asyncpg.DataError,
     asyncpg.IntegrityConstraintViolationError,
@@ -33,17 +33,18 @@ _BAD_ROWS = (
 
 
 class RowsRejectedError(Exception):
-    """The database is well, and will not have these rows; nothing of them was stored."""
+    """The database works but rejects these rows; none of them was stored."""
 
 
 async def insert(engine: AsyncEngine, entries: Sequence[Entry], kept_since: Mapping[str, datetime] = _ALL) -> int:
-    """Store the rows of ``entries`` in one transaction; those already there stay as they are.
+    """Store the rows of ``entries`` in one transaction; existing rows stay as they are.
 
-    ``kept_since`` says, by table, from when on rows are kept: older ones are left out, and their number is returned.
+    ``kept_since``: by table, the instant since which rows are kept. Returns the number of older ones, which are left
+    out.
 
     Raises:
-        RowsRejectedError: at least one of them is bad.
-        DatabaseUnreachableError: anything else; they may or may not be stored, so try again.
+        RowsRejectedError: at least one row is invalid.
+        DatabaseUnreachableError: anything else; the rows may or may not be stored, so try again.
 
     """
     store = _insert_sqlite if is_sqlite(engine.url) else _copy_postgres
@@ -86,19 +87,19 @@ async def _copy_postgres(connection: AsyncConnection, driver: Any, tables: Seque
             raise RowsRejectedError(_first_line(error)) from error
         usable = True
     finally:
-        if not usable:  # a time-out, a cancellation, a server gone: what state it is in nobody knows
+        if not usable:  # timeout, cancellation or lost server: its state is unknown
             driver.terminate()
             await connection.invalidate()
 
 
 def _server_timeouts() -> str:
-    """Have the server give up too: what it would go on with for a client long gone is in the next attempt's way."""
+    """Set timeouts on the server too: work for a client that is gone would block the next attempt."""
     timeout_ms = int(INSERT_TIMEOUT_S * 1000)
     return f"set local statement_timeout = {timeout_ms};set local idle_in_transaction_session_timeout = {timeout_ms}"
 
 
 async def _in_slices(rows: Iterator[Row]) -> AsyncIterator[Row]:
-    """Yield ``rows``; the loop is never kept for long. A thread would keep it longer: it holds the interpreter."""
+    """Yield ``rows`` with pauses for the event loop. A thread would block it longer: it holds the interpreter."""
     while some := list(islice(rows, SLICE_ROWS)):
         for row in some:
             yield row
@@ -106,8 +107,8 @@ async def _in_slices(rows: Iterator[Row]) -> AsyncIterator[Row]:
 
 
 async def _insert_sqlite(connection: AsyncConnection, driver: Any, tables: Sequence["_Table"]) -> None:
-    # Straight to the driver, whose every call is a way to its thread and back: four, for a batch of any size. What is
-    # not committed the pool rolls back.
+    # Directly with the driver: each of its calls is a round trip to its thread, so a batch of any size takes four.
+    # The pool rolls back what is not committed.
     try:
         for table in tables:
             await driver.executemany(_INSERT_SQLITE[table.name], _for_sqlite(table, table.columns.index("started_at")))
@@ -123,7 +124,7 @@ async def _insert_sqlite(connection: AsyncConnection, driver: Any, tables: Seque
 
 
 def _for_sqlite(rows: Iterable[Row], position: int) -> Iterator[Row]:
-    """Write the instant as SQLite's own functions read it: UTC, without a zone."""
+    """Format instants for SQLite's functions: UTC, without a time zone."""
     for row in rows:
         instant = row[position].astimezone(UTC).isoformat(" ", "microseconds").removesuffix("+00:00")
         yield (*row[:position], instant, *row[position + 1 :])
@@ -134,7 +135,7 @@ def _tables(entries: Sequence[Entry]) -> tuple[tuple[str, tuple[str, ...], Itera
 
 
 class _Table:
-    """The rows of one table, without those that are too old to be kept, which are counted."""
+    """The rows of one table that are not too old; the others are counted."""
 
     def __init__(self, name: str, columns: tuple[str, ...], rows: Iterator[Row], since: datetime | None) -> None:
         self.name = name
@@ -161,7 +162,7 @@ def _first_line(error: Exception) -> str:
 
 _NAMES = {"calls": ", ".join(CALL_COLUMNS), "attempts": ", ".join(ATTEMPT_COLUMNS)}
 
-# A newer schema's columns, which this version does not name, take their defaults in the temporary tables too.
+# Columns of a newer schema, unknown to this version, have their defaults in the temporary tables too.
 _MAKE_ROOM = ";".join(
     f"create temporary table incoming_{table} (like {table} including defaults) on commit drop" for table in _NAMES
 )
@@ -169,7 +170,7 @@ _TAKE_OVER = ";".join(
     f"insert into {table} ({names}) select {names} from incoming_{table} on conflict do nothing"  # noqa: S608 - our names
     for table, names in _NAMES.items()
 )
-_ROLL_UP_SQLITE = "delete from rollup_pending"  # Postgres adds up by itself, after each insert
+_ROLL_UP_SQLITE = "delete from rollup_pending"  # Postgres adds them up itself, after each insert
 _INSERT_SQLITE = {
     table: f"insert into {table} ({names}) values ({', '.join('?' * len(names.split(', ')))}) "  # noqa: S608 - our names
     "on conflict (id) do nothing"

@@ -1,4 +1,4 @@
-"""What is done for a live spool each second: it is put back if it was deleted, resumed if refused, and synced."""
+"""Checks a running spool every second: restores it if it was deleted, resumes refused writes, and syncs."""
 
 import asyncio
 import logging
@@ -11,14 +11,14 @@ from gateway.ledger.folders import LOCK_NAME, claim, segment_path
 from gateway.ledger.segments import copy_segment
 from gateway.ledger.spool import Spool, sync_files
 
-REMIND_S = 10.0  # what is not mended by itself is said again this often
-RESUMED_AT_ONCE = 32  # entries: some 300 µs
+REMIND_S = 10.0  # between log lines about a problem that persists
+RESUMED_AT_ONCE = 32  # entries: about 300 µs
 
 
 class Keeper:
-    """Keeps a spool on disk, whatever is done to its folder; ``keep`` is to be called each second.
+    """Keeps a spool on disk, whatever happens to its folder; ``keep`` must be called every second.
 
-    ``problem`` is how the spool is: None, ``missing`` (it was deleted and could not be put back) or ``unwritable``.
+    ``problem``: None, ``missing`` (deleted and not restorable) or ``unwritable``.
     """
 
     def __init__(self, spool: Spool, clock: Callable[[], float], taken: Callable[[], int]) -> None:
@@ -32,11 +32,11 @@ class Keeper:
 
     @property
     def problem(self) -> str | None:
-        """What keeps the spool from outliving this process; None when nothing does."""
+        """The reason why the spool would be lost with this process; None if there is none."""
         return "missing" if self._missing else "unwritable" if self._is_refused() else None
 
     async def keep(self) -> None:
-        """See that what was spooled is on disk, where the next gateway will look for it. Never raises OSError."""
+        """Check that all spooled data are on disk where the next gateway looks for them. Never raises OSError."""
         await self._put_back()
         if not self._missing:
             await self._resume()
@@ -51,7 +51,7 @@ class Keeper:
         names = [LOCK_NAME] if files.lock_is_missing() else []
         names += [segment_path(files.folder, number).name for number in files.missing()]
         if not names:
-            if self._missing:  # as it was: somebody moved it away and back
+            if self._missing:  # it was moved away and back
                 self._missing = False
                 self._say(logging.INFO, "ledger.spool_recovered", folder=str(files.folder))
             return
@@ -77,7 +77,7 @@ class Keeper:
                 folder=str(files.folder),
                 missing=names,
                 lost=lost,
-                hint="somebody deleted it; what was still open here, or not shipped, is on disk again",
+                hint="the spool was deleted; open calls and rows not yet in SQL are on disk again",
             )
             return
         if self._is_time_to_say():
@@ -116,11 +116,11 @@ class Keeper:
                 self._say(logging.ERROR, "ledger.sync_failed", folder=str(self._spool.folder), cause=error.strerror)
 
     def _say(self, level: int, event: str, **facts: object) -> None:
-        with suppress(OSError):  # the log may lie on the same full disk
+        with suppress(OSError):  # the log may be on the same full disk
             self._log.log(level, event, **facts)
 
     def _is_time_to_say(self, *, first: bool = True) -> bool:
-        """Whether a problem is to be logged now; ``first``: also when it has just begun."""
+        """Whether to log a problem now; ``first``: also when it has just begun."""
         now_s = self._clock()
         if self._said_at_s is None:
             self._said_at_s = now_s

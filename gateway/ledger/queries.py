@@ -1,4 +1,4 @@
-"""Questions to the ledger in the asker's own SQL, read-only."""
+"""Read-only queries of the ledger, in the user's own SQL."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -19,28 +19,28 @@ from gateway.ledger.roles import powers
 
 QUERY_TIMEOUT_S = 60.0
 BATCH_ROWS = 1000  # in memory at a time
-_NEVER_S = 10.0**9  # who asks has a clock of his own, or wants none
+_NEVER_S = 10.0**9  # the caller has its own timeout, or wants none
 
 
 class Result(msgspec.Struct, frozen=True):
-    """An answer: the names of its columns, and its rows with values as the driver gives them."""
+    """A result: column names, and rows with the driver's values."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
-    role_may: str | None = None  # what it could do besides reading, in words, where that was asked for
+    role_may: str | None = None  # what the role may do besides reading, in words, if requested
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer as it comes: never more than a batch of it is in memory."""
+    """A result as a stream: at most one batch of it is in memory."""
 
     columns: tuple[str, ...]
-    batches: AsyncIterator[list[tuple[Any, ...]]]  # raises QueryError where the rest cannot be had
-    role_may: str | None = None  # as of Result
-    types: tuple[str, ...] = ()  # of the columns, as Postgres calls them; SQLite's have none
+    batches: AsyncIterator[list[tuple[Any, ...]]]  # raises QueryError if the rest cannot be read
+    role_may: str | None = None  # as in Result
+    types: tuple[str, ...] = ()  # of the columns, in Postgres' terms; SQLite has none
 
 
 async def run(url: str, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S, examine_role: bool = False) -> Result:
-    """Run one statement that only reads, and return all of its answer. Otherwise as ``asked``."""
+    """Run one read-only statement and return its whole result. For the rest see ``asked``."""
     async with asked(url, sql, timeout_s=timeout_s, examine_role=examine_role) as answer:
         rows = [row async for batch in answer.batches for row in batch]
         return Result(answer.columns, rows, answer.role_may)
@@ -50,14 +50,14 @@ async def run(url: str, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S, examine
 async def asked(
     url: str, sql: str, *, timeout_s: float | None = QUERY_TIMEOUT_S, examine_role: bool = False
 ) -> AsyncIterator[Answer]:
-    """Run one statement that only reads; ``examine_role`` looks at what else the role it runs as might do.
+    """Run one read-only statement; ``examine_role`` reports what else its role might do.
 
     Raises:
-        QueryError: it would write, could do more than read, is no query, is more than one statement, is wrong, or
-            takes longer than ``timeout_s`` (None: it may take as long as it does).
-        DatabaseUnreachableError: there is no database to ask.
-        SchemaOutdatedError: it names a table or view that the database lacks for want of a migration.
-        DatabaseUrlError: as ``parse_url``.
+        QueryError: it would write, could do more than read, is not a query, has several statements, is wrong, or
+            takes longer than ``timeout_s`` (None: no limit).
+        DatabaseUnreachableError: the database cannot be reached.
+        SchemaOutdatedError: it uses a table or view that a missing migration would make.
+        DatabaseUrlError: as for ``parse_url``.
 
     """
     parsed = parse_url(url)
@@ -78,7 +78,7 @@ async def asked(
 
 
 async def _look_at_schema(url: str) -> None:
-    """Raise SchemaOutdatedError where a migration is missing; return where the server's own words say more."""
+    """Raise SchemaOutdatedError if a migration is missing; otherwise the server's own message says more."""
     engine = create_engine(url)
     try:
         with suppress(DatabaseUnreachableError, SchemaTooNewError):
@@ -100,8 +100,8 @@ async def _asked_postgres(url: str, sql: str, timeout_s: float | None, *, examin
                 with suppress(asyncpg.PostgresError):  # not quite a Postgres
                     role_may = await powers(driver)
             async with driver.transaction(readonly=True):
-                # Our clock comes first. Compiling takes longer than most questions, and gains nothing for the others;
-                # who asks by a cursor is taken to want the first rows soon, at the cost of the rest.
+                # Our own timeout comes first. JIT compilation takes longer than most queries. Users of a cursor want
+                # the first rows soon, even if the rest takes longer.
                 limit_ms = 0 if timeout_s is None else int(2000 * timeout_s)
                 await driver.execute(f"set local statement_timeout = {limit_ms}")
                 await driver.execute("set local jit = off; set local cursor_tuple_fraction = 1")
@@ -111,13 +111,13 @@ async def _asked_postgres(url: str, sql: str, timeout_s: float | None, *, examin
                     attributes = statement.get_attributes()
                     columns = tuple(attribute.name for attribute in attributes)
                     types = tuple(attribute.type.name for attribute in attributes)
-                    if not columns:  # COPY, COMMIT, SET, DO: what "read-only" does not stop
+                    if not columns:  # COPY, COMMIT, SET, DO: "read-only" does not stop these
                         raise QueryError("only statements that return rows are run")
                     cursor = await statement.cursor(timeout=_NEVER_S)
                 try:
                     yield Answer(columns, _batches_of_postgres(engine.url, driver, cursor), role_may, types)
                 except BaseException as error:
-                    not_ours = error  # a pipe that nobody reads any more is no fault of the database
+                    not_ours = error  # a closed pipe of the reader is not the database's fault
                     raise
     except DATABASE_ERRORS as error:
         if error is not_ours:
@@ -141,7 +141,7 @@ async def _batches_of_postgres(url: URL, driver: Any, cursor: Any) -> AsyncItera
 
 @contextmanager
 def _as_query_error(driver: Any) -> Iterator[None]:
-    """Blame the question for what the server says, as long as it is still there to say it."""
+    """Convert the server's errors to QueryError, if the connection still works."""
     try:
         yield
     except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
@@ -158,7 +158,7 @@ def _existing(path: Path) -> Path:
 
 @asynccontextmanager
 async def _opened(path: Path) -> AsyncIterator[aiosqlite.Connection]:
-    """Open a file to read it. Its thread never outlives this, also where a time-out comes while it opens."""
+    """Open a file for reading. Its thread always ends with this, even if a timeout comes while it opens."""
     opening = asyncio.ensure_future(aiosqlite.connect(f"file:{quote(str(path))}?mode=ro", uri=True))
     try:
         connection = await asyncio.shield(opening)

@@ -1,4 +1,4 @@
-"""Reading a spool back, in order and in batches: a live one from its open files, a dead one's from its folder."""
+"""Reads a spool in order and in batches: a running one from its open files, a dead one from its folder."""
 
 import io
 import os
@@ -14,7 +14,7 @@ from gateway.ledger.folders import segment_numbers, segment_path
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Some entries of a spool, what among them was none and why, and where the next ones lie."""
+    """Some entries of a spool, the invalid lines among them with reasons, and the position after them."""
 
     entries: list[Entry]
     corrupt: list[tuple[bytes, str]]
@@ -23,9 +23,9 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Reader:
-    """A place in a spool. Reading does not move it: ``advance`` does, once a batch is safe.
+    """A position in a spool. Reading does not move it; ``advance`` does, when a batch is safe.
 
-    Lines that are no entry are set aside in ``WORKER.bad`` beside the folder. Used by one thread at a time.
+    Invalid lines are set aside in ``WORKER.bad`` besides the folder. For one thread at a time.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -35,14 +35,14 @@ class Reader:
         self._log = structlog.get_logger()
 
     def read(self, limit: int, held: Mapping[int, int] | None = None) -> Batch:
-        """Return the next entries, up to ``limit``; none when all that is written has been read.
+        """Return the next entries, at most ``limit``; none if everything has been read.
 
-        ``held`` are the segments from ours on, as ``Segments.open_from`` gives them; they are closed. Without it the
-        folder's are read.
+        ``held`` are the segments from this position on, as returned by ``Segments.open_from``; they are closed here.
+        Without it the folder's files are read.
         """
         batch = Batch([], [], self.segment, self._offset_bytes)
         segment, offset_bytes = self.segment, self._offset_bytes
-        # Listed before reading: what has a successor now is complete, so its end is final when we come to it.
+        # Listed before reading: a segment with a successor is complete, so its end is final.
         files = dict.fromkeys(segment_numbers(self.folder), -1) if held is None else dict(held)
         try:
             for number in sorted(files):
@@ -52,7 +52,7 @@ class Reader:
                 try:
                     opened = self._open(number, files.pop(number), start_bytes)
                 except FileNotFoundError:
-                    break  # the owner counts what is lost with it; of a dead one's, it is being deleted by an heir
+                    break  # the owner counts what was lost; a dead one's folder is being deleted after its adoption
                 with opened:
                     segment, offset_bytes = number, _read_segment(opened, start_bytes, limit, batch)
                 if len(batch.entries) >= limit:
@@ -64,13 +64,13 @@ class Reader:
         return Batch(batch.entries, batch.corrupt, segment, offset_bytes)
 
     def advance(self, batch: Batch) -> None:
-        """Go to the end of ``batch``."""
+        """Move to the end of ``batch``."""
         for line, cause in batch.corrupt:
             self.set_aside(line, cause)
         self.segment, self._offset_bytes = batch.segment, batch.offset_bytes
 
     def set_aside(self, line: bytes, cause: str) -> None:
-        """Keep what cannot be a row, for a human to look at."""
+        """Keep a line that cannot become a row, for the operator."""
         bad_file = self.folder.with_name(f"{self.folder.name}.bad")
         self._log.error("ledger.entry_set_aside", file=str(bad_file), cause=cause)
         try:
@@ -88,7 +88,7 @@ class Reader:
 
 
 class _Held(io.RawIOBase):
-    """An open file that is written meanwhile, read at a place of its own: descriptors share the file's."""
+    """An open file that is being written, read at its own position: descriptors share the file's."""
 
     def __init__(self, descriptor: int, offset_bytes: int) -> None:
         self._descriptor = descriptor
@@ -110,10 +110,10 @@ class _Held(io.RawIOBase):
 
 
 def _read_segment(lines: Iterable[bytes], offset_bytes: int, limit: int, batch: Batch) -> int:
-    """Add the entries of a segment, open at ``offset_bytes``, to ``batch``; return where the reading ended."""
+    """Add the entries of a segment from ``offset_bytes`` to ``batch``; return where reading ended."""
     for line in lines:
         if not line.endswith(b"\n"):
-            break  # being written just now, or torn by a crash: its call then counts as interrupted
+            break  # being written, or incomplete after a crash: then its call counts as interrupted
         offset_bytes += len(line)
         if line == b"\n":
             continue

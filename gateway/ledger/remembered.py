@@ -1,4 +1,4 @@
-"""What the sums by hour remember of each deployment, for a gateway that starts."""
+"""The hourly sums of each deployment, for a gateway that starts."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,11 +6,11 @@ from gateway.calls import HourlySum
 from gateway.ledger import queries
 from providers.dialects.index import DIALECTS
 
-HOURS = 24  # whoever has answered none of them is new again
-BOARD_MINUTES = 10  # the last ones are the board's: they may have been told by other replicas already
+HOURS = 24  # a deployment without answers in this time counts as new
+BOARD_MINUTES = 10  # the most recent ones are the board's: other replicas may have counted them already
 
-# Of answers of any size: a histogram's metric is that of its values. Whole hours, and windows of five minutes after
-# them. Both databases read an instant written like this.
+# Answers of any size: a histogram's metric is named after its values. Whole hours, and after them windows of five
+# minutes. Instants are text, which both databases accept.
 _QUERY = """
 with of_interest as (
   select id, model, deployment, size_class from rollup_series where deployment <> '' and api in {answers}
@@ -26,17 +26,17 @@ where (minutes = 60 and window_start > '{since}' and window_start <= '{hour}')
    or (minutes = 5 and window_start > '{hour}' and window_start <= '{until}')
 group by model, deployment, size_class, minutes, window_start, metric, bucket
 """
-_ANSWERS = str(("", *(dialect.endpoint for dialect in DIALECTS.values())))  # older attempts do not say what they answer
+_ANSWERS = str(("", *(dialect.endpoint for dialect in DIALECTS.values())))  # older attempts have no API
 
 
 async def remembered(url: str, now: datetime) -> list[HourlySum]:
-    """Return the counts of the last day, by hour, but for the last ten minutes.
+    """Return the counts of the last day by hour, without the last ten minutes.
 
     Raises:
         QueryError: it takes too long.
         SchemaOutdatedError, or QueryError: the ledger has no sums yet.
-        DatabaseUnreachableError: there is no database to ask.
-        DatabaseUrlError: as ``parse_url``.
+        DatabaseUnreachableError: the database cannot be reached.
+        DatabaseUrlError: as for ``parse_url``.
 
     """
     until = (now.astimezone(UTC) - timedelta(minutes=BOARD_MINUTES)).replace(second=0, microsecond=0)
@@ -52,7 +52,7 @@ async def remembered(url: str, now: datetime) -> list[HourlySum]:
 
 
 def _written(instant: datetime) -> str:
-    """Write the second before an instant: SQLite compares text, and has no offset at the end of a window's start."""
+    """Return the second before an instant as text: SQLite compares text, and window starts have no offset there."""
     return (instant - timedelta(seconds=1)).strftime("%Y-%m-%d %H:%M:%S+00")
 
 

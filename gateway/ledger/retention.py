@@ -1,7 +1,7 @@
-"""How long rows are kept: what is older goes, a little at a time, by one replica at a time.
+"""Deletes rows that are too old, a few at a time, in one replica at a time.
 
-On Postgres a partition goes as a whole; rows are deleted, in batches, only where there are no partitions of a day or a
-week: on SQLite, and of what was there before partitions were.
+On Postgres whole partitions are dropped. Single rows are deleted in batches, but only where there are no daily or
+weekly partitions: on SQLite, and in the partition from before partitioning.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from gateway.ledger.database import DATABASE_ERRORS, is_sqlite, unreachable
 from gateway.settings.model import LedgerSettings
 
 BATCH_ROWS = 2000  # deleted in one transaction: shipping never waits long for it
-PAUSE_S = 0.05  # between two of them, so that others come first
+PAUSE_S = 0.05  # between two transactions, so that others run first
 
 ROLLUPS = ("rollup_attempts", "rollup_calls", "rollup_errors", "rollup_histograms", "rollup_tags", "rollup_wide_tags")
 _LOCK = text("select pg_advisory_xact_lock(hashtext('holeshot.prune'))")
@@ -27,7 +27,7 @@ Deleted = Callable[[str, int], None]
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """Days for which rows are kept; None: for good."""
+    """Days for which rows are kept; None: for ever."""
 
     calls_days: float | None = None
     attempts_days: float | None = None
@@ -35,17 +35,17 @@ class Retention(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, settings: LedgerSettings) -> "Retention":
-        """Return what the settings say."""
+        """Return the retention of the settings."""
         return cls(settings.keep_calls_days, settings.keep_attempts_days, settings.keep_rollups_days)
 
     @property
     def keeps_all(self) -> bool:
-        """Whether nothing that analysts could miss ever goes."""
+        """Whether no row of interest to analysts is ever deleted."""
         return self.calls_days is None and self.attempts_days is None and self.rollups_days is None
 
     @property
     def days(self) -> Mapping[str, float | None]:
-        """By table, the days."""
+        """The days by table."""
         return {"calls": self.calls_days, "attempts": self.attempts_days}
 
     def cutoffs(self, now: datetime) -> Mapping[str, datetime]:
@@ -57,10 +57,10 @@ KEEP_ALL = Retention()
 
 
 async def expired(engine: AsyncEngine, retention: Retention, now: datetime) -> dict[str, int]:
-    """Return how many rows of each table ``prune`` would take away.
+    """Return how many rows of each table ``prune`` would delete.
 
     Raises:
-        DatabaseUnreachableError: the database cannot be asked.
+        DatabaseUnreachableError: the database cannot be reached.
 
     """
     try:
@@ -84,13 +84,13 @@ async def expired(engine: AsyncEngine, retention: Retention, now: datetime) -> d
 async def prune(
     engine: AsyncEngine, retention: Retention, now: datetime, deleted: Deleted = lambda *_: None
 ) -> dict[str, int] | None:
-    """Take away what is too old, and make the partitions of the coming month.
+    """Delete rows that are too old, and make the partitions of the coming month.
 
-    ``deleted`` hears of each step: the table, and how many rows went. Returns how many of each table went, None while
-    somebody else is at it.
+    ``deleted`` is called at each step with the table and the number of rows. Returns the number of deleted rows by
+    table; None while another process does this.
 
     Raises:
-        DatabaseUnreachableError: the database is away, or will not do it; what was done so far stays so.
+        DatabaseUnreachableError: the database is away or refuses; what was done so far stays.
 
     """
     try:
@@ -111,7 +111,7 @@ async def prune(
 
 @asynccontextmanager
 async def _connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """Connect; who is cancelled does not wait for a database that hangs to take back what it was doing."""
+    """Connect; a cancelled caller does not wait for the rollback of a database that hangs."""
     async with engine.connect() as connection:
         raw = await connection.get_raw_connection()
         driver: Any = raw.driver_connection
@@ -140,7 +140,7 @@ async def _prune(
 
 
 async def _deleted_from(connection: AsyncConnection, table: str) -> list[str]:
-    """Return where single rows are deleted: the table, or those of its partitions that are of no day or week."""
+    """Return where single rows are deleted: the table, or its partitions of more than a week."""
     if connection.dialect.name != "postgresql":
         return [table]
     parts = await partitions.partitions(connection, table)
@@ -150,14 +150,14 @@ async def _deleted_from(connection: AsyncConnection, table: str) -> list[str]:
 async def _prune_rollups(
     engine: AsyncEngine, connection: AsyncConnection, retention: Retention, now: datetime, deleted: Deleted
 ) -> int:
-    """Delete the windows that no view reads any more, and those older than they are to be kept."""
+    """Delete the windows that no view reads any more, and those that are too old."""
     total = 0
     for minutes, useful_days in list(await connection.execute(text("select minutes, keep_days from rollup_periods"))):
         kept = [days for days in (useful_days, retention.rollups_days) if days is not None]
         if not kept:
             continue
         values = {"minutes": minutes, "before": _instant(engine, now - timedelta(days=min(kept)))}
-        for table in ROLLUPS:  # one statement: an hour's windows are some thousand rows
+        for table in ROLLUPS:  # one statement: an hour has some thousand rows
             old = text(f"delete from {table} where minutes = :minutes and window_start < :before")  # noqa: S608 - our names
             rows = (await connection.execute(old, values)).rowcount
             await connection.commit()
@@ -168,7 +168,7 @@ async def _prune_rollups(
 
 
 async def _delete(engine: AsyncEngine, connection: AsyncConnection, table: str, before: datetime) -> AsyncIterator[int]:
-    """Delete the rows that started before ``before``, a batch in a transaction; yield how many went with each."""
+    """Delete the rows that started before ``before``, in batches of one transaction; yield the size of each."""
     place = "rowid" if is_sqlite(engine.url) else "ctid"
     some = f"select {place} from {table} where started_at < :before limit {BATCH_ROWS}"  # noqa: S608 - our names
     found = f"in ({some})" if place == "rowid" else f"= any(array({some}))"
@@ -186,5 +186,5 @@ async def _delete(engine: AsyncEngine, connection: AsyncConnection, table: str, 
 
 
 def _instant(engine: AsyncEngine, instant: datetime) -> datetime | str:
-    """Return an instant as the database compares it with its own."""
+    """Return an instant in the form that the database compares."""
     return instant.strftime("%Y-%m-%d %H:%M:%S.%f") if is_sqlite(engine.url) else instant

@@ -1,4 +1,4 @@
-"""What the Postgres role that asks the ledger could do besides, and the SQL that makes one which cannot."""
+"""What the Postgres role of a query may do besides reading, and the SQL for a role that can only read."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from sqlalchemy.engine import URL
 
 READER = "holeshot_reader"
 
-# CREATE in a schema that is looked in puts functions in others' way; who is a member of a role may become it.
+# CREATE in a schema of the search path can shadow functions; a member of a role can become it.
 _ASK = """
 with me as (select * from pg_catalog.pg_roles where rolname = current_user),
 ledger as (
@@ -40,7 +40,7 @@ _PREDEFINED = {
 
 
 async def powers(driver: Any) -> str | None:
-    """Return in words what the role of ``driver``, asyncpg's connection, may do besides reading; None for nothing."""
+    """Return in words what the role of ``driver`` (asyncpg's connection) may do besides reading; None for nothing."""
     found = await driver.fetchrow(_ASK, list(_PREDEFINED))
     if found["superuser"]:
         return f"the role {found['role']} is a superuser: it may write anything, run programs, read any file"
@@ -52,7 +52,7 @@ async def powers(driver: Any) -> str | None:
 
 
 def reader_sql(url: URL) -> str:
-    """Return the SQL that makes a role which can only read the ledger at ``url``; for its owner or a superuser."""
+    """Return the SQL that makes a role which can only read the ledger at ``url``; its owner or a superuser runs it."""
     database, owner = _quoted(url.database or "holeshot"), _quoted(url.username or "holeshot")
     return f"""\
 -- A role that can only read the ledger. Run this as {owner} or a superuser, give the role a password
@@ -66,7 +66,7 @@ grant select on all tables in schema public to {READER};
 alter default privileges for role {owner} in schema public grant select on tables to {READER};
 -- Before PostgreSQL 15 everybody may create in the schema public; then also:
 -- grant create on schema public to {owner}; revoke create on schema public from public;
-"""  # noqa: S608 - printed for a person; names are quoted
+"""  # noqa: S608 - printed for the operator; names are quoted
 
 
 def _quoted(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Entries of the spool as rows of the two tables, made by the names of their columns."""
+"""Converts entries of the spool to rows of the two tables, by the names of their columns."""
 
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
@@ -17,10 +17,10 @@ _encode = msgspec.json.Encoder(enc_hook=dict).encode
 
 
 class Columns:
-    """The columns of one table, which are fields of a record of the same names.
+    """The columns of one table, which are fields of a record with the same names.
 
-    ``left_out`` are the fields that are no columns, ``json`` those that are stored as JSON. ``names`` are the columns,
-    the JSON last; ``plain`` returns what a record has for the others, in their order, in half a microsecond.
+    ``left_out`` are fields without a column, ``json`` those stored as JSON. ``names`` are the columns, JSON last;
+    ``plain`` returns a record's values of the others, in order, in half a microsecond.
     """
 
     __slots__ = ("names", "plain")
@@ -40,13 +40,13 @@ _ATTEMPTS = Columns(
 CALL_COLUMNS = _CALLS.names
 ATTEMPT_COLUMNS = _ATTEMPTS.names
 
-# What an interrupted call was answered nobody knows; to its client it was the gateway's failure.
+# The status of an interrupted call is unknown; for its client it was the gateway's failure.
 INTERRUPTED_STATUS = 500
 INTERRUPTED = "interrupted"
 
 
 def call_rows(entries: Iterable[Entry]) -> Iterator[Row]:
-    """Yield the rows of finished calls, and of calls that were begun and never ended."""
+    """Yield the rows of finished calls, and of calls that began but never ended."""
     for entry in entries:
         if isinstance(entry, Finished):
             call = entry.call
@@ -73,7 +73,7 @@ def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
 
 
 def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) -> AttemptRecord:
-    """Return the record of an attempt whose gateway died under it; ``audited``: it had lost already."""
+    """Return the record of an attempt whose gateway died; ``audited``: it had lost already."""
     return AttemptRecord(
         **asdict(start) | {"audited": audited},
         call_id=call.id,
@@ -87,7 +87,7 @@ def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) 
 
 
 def _interrupted_call(start: CallStart) -> Row:
-    """Return the row of a call whose gateway died under it: when it would have ended nobody knows."""
+    """Return the row of a call whose gateway died: its end is unknown."""
     known = {
         "launched": len(start.attempts),
         "api": start.endpoint,

@@ -1,7 +1,7 @@
-"""The files of a live spool: its lock and its segments, all held open, so that deleting them does not destroy them.
+"""The files of a running spool: its lock and its segments, all held open, so that deletion does not destroy them.
 
-What a process holds open it can still read when it has been deleted. So whatever is missing from the folder is put
-back byte for byte: places in segments stay what they were.
+A process can still read a deleted file that it holds open. So missing files are restored byte for byte; positions in
+segments stay valid.
 """
 
 import os
@@ -13,14 +13,14 @@ import msgspec
 
 from gateway.ledger.folders import LOCK_NAME, is_at, make_locked, mark_moved, segment_path
 
-HELD_MAX = 32  # older segments held open: 256 MB of rows that wait for SQL; only the folder has those before them
+HELD_MAX = 32  # older segments held open: 256 MB of rows that wait for SQL; earlier ones are only in the folder
 _COPIED_BYTES = 1024 * 1024
 
 _OPENED = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
 class _Older(msgspec.Struct):
-    """A segment that is written no more, and not yet wholly in SQL."""
+    """A segment that is complete, but not yet entirely in SQL."""
 
     number: int
     descriptor: int  # -1: not held open
@@ -29,9 +29,9 @@ class _Older(msgspec.Struct):
 
 
 class Segments:
-    """A spool's folder as its owner holds it: the newest segment is written, older ones wait to be shipped.
+    """A spool's folder, for its owner: the newest segment is being written, older ones wait to be shipped.
 
-    ``descriptor`` and ``size_bytes`` are the newest segment's; ``entries`` counts those in it that are to become rows.
+    ``descriptor`` and ``size_bytes`` are the newest segment's; ``entries`` counts its entries that will become rows.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -47,10 +47,10 @@ class Segments:
         self.entries = 0
         self._synced_bytes = 0
         self._older: list[_Older] = []
-        self._released_entries = 0  # of segments that are gone because all of them is in SQL
-        self._elsewhere: list[int] = []  # locks of folders that were moved away: nobody may adopt what we still hold
+        self._released_entries = 0  # in segments that were deleted because they are in SQL
+        self._elsewhere: list[int] = []  # locks of moved folders, which must not be adopted while we hold their data
         self._lock = make_locked(folder)
-        self._comparable = is_at(self._lock, folder / LOCK_NAME)  # not so on file systems without stable inodes
+        self._comparable = is_at(self._lock, folder / LOCK_NAME)  # false on file systems without stable inodes
         try:
             self.descriptor = os.open(segment_path(folder, self.number), _OPENED, 0o600)
         except OSError:
@@ -59,22 +59,22 @@ class Segments:
 
     @property
     def older(self) -> int:
-        """How many segments wait beside the newest."""
+        """The number of segments before the newest."""
         return len(self._older)
 
     def begin(self, carried: bytes) -> None:
-        """Begin a new segment, with ``carried`` in it.
+        """Start a new segment that begins with ``carried``.
 
         Raises:
-            OSError: the disk does not take it; the newest segment stays what it was.
+            OSError: the disk refuses; the newest segment does not change.
 
         """
         path = segment_path(self.folder, self.number + 1)
-        unfinished = path.with_suffix(".new")  # readers take a segment for whole as soon as they see the next
+        unfinished = path.with_suffix(".new")  # readers take a segment as complete when they see the next one
         descriptor = os.open(unfinished, _OPENED | os.O_TRUNC, 0o600)
         try:
             if os.write(descriptor, carried) != len(carried):
-                raise OSError("short write")  # noqa: TRY301 - handled as any other refusal of the disk
+                raise OSError("short write")  # noqa: TRY301 - handled as any other error of the disk
             unfinished.rename(path)
         except OSError:
             os.close(descriptor)
@@ -93,7 +93,7 @@ class Segments:
         self._synced_bytes = 0
 
     def take_unsynced(self) -> list[int]:
-        """Return file descriptors to fsync and close, off the loop; none when nothing was written since."""
+        """Return descriptors to fsync and close in a thread; none if nothing was written since."""
         descriptors = []
         for segment in self._older:
             if not segment.synced and segment.descriptor >= 0:
@@ -105,9 +105,9 @@ class Segments:
         return descriptors
 
     def open_from(self, number: int) -> dict[int, int]:
-        """Return descriptors of segment ``number`` and those after it, for another thread to read and close.
+        """Return descriptors of segment ``number`` and later ones, for another thread to read and close.
 
-        -1 stands for one that is not held open: it is to be opened by its name.
+        -1: the segment is not held open; open it by its name.
         """
         found = {
             segment.number: segment.descriptor if segment.descriptor < 0 else os.dup(segment.descriptor)
@@ -117,7 +117,7 @@ class Segments:
         return found | {self.number: os.dup(self.descriptor)}
 
     def release(self, number: int) -> list[Path]:
-        """Let go of the segments before ``number``, all of which are in SQL; return their files, to be deleted."""
+        """Release the segments before ``number``, all of which are in SQL; return their files, to be deleted."""
         released = [segment for segment in self._older if segment.number < number]
         for segment in released:
             self._older.remove(segment)
@@ -127,11 +127,11 @@ class Segments:
         return [segment_path(self.folder, segment.number) for segment in released]
 
     def lock_is_missing(self) -> bool:
-        """Whether the folder is gone, or is another's, or has lost its lock."""
+        """Whether the folder is gone, belongs to another process, or has lost its lock."""
         return not self._is_at(self._lock, self.folder / LOCK_NAME)
 
     def missing(self) -> list[int]:
-        """Return the numbers of the segments that are not where they belong, or are other files there."""
+        """Return the numbers of segments that are missing in the folder, or are other files there."""
         newest = (self.number, self.descriptor)
         return [
             number
@@ -140,7 +140,7 @@ class Segments:
         ]
 
     def drop_lost(self, taken: int) -> int:
-        """Forget segments that are missing and not held open; return how many entries were in no other place.
+        """Forget segments that are missing and not held open; return how many entries are lost with them.
 
         The first ``taken`` entries are in SQL, or in memory on their way there.
         """
@@ -158,7 +158,7 @@ class Segments:
         return lost
 
     def take_over(self, folder: Path, lock: int) -> None:
-        """Live in ``folder`` from now on, whose ``lock`` is ours."""
+        """Use ``folder`` from now on, whose ``lock`` is ours."""
         if _is_linked(self._lock):
             self._elsewhere.append(self._lock)
         else:
@@ -166,27 +166,27 @@ class Segments:
         self.folder, self._lock = folder, lock
 
     def mark_moved(self) -> None:
-        """Tell whoever will adopt a folder that was moved away that all of it is here, and goes on here."""
+        """Mark a folder that was moved away: all its data are here as well, and are continued here."""
         for lock in self._elsewhere:
             mark_moved(lock)
 
     def open_segment(self, number: int) -> int | None:
-        """Return a descriptor of segment ``number``, for ``copy_segment``; None when it is not held open any more."""
+        """Return a descriptor of segment ``number`` for ``copy_segment``; None if it is no longer held open."""
         if number == self.number:
             return os.dup(self.descriptor)
         held = next((segment.descriptor for segment in self._older if segment.number == number), -1)
         return os.dup(held) if held >= 0 else None
 
     def put_back(self, number: int, descriptor: int, copied_bytes: int) -> None:
-        """Go on with a copy of segment ``number``, once it has what was written since the copy was made.
+        """Continue with a copy of segment ``number``, after adding what was written since the copy was made.
 
         Raises:
-            OSError: the disk does not take that; the copy is closed.
+            OSError: the disk refuses; the copy is closed.
 
         """
         segment = next((segment for segment in self._older if segment.number == number), None)
         source = self.descriptor if number == self.number else -1 if segment is None else segment.descriptor
-        if source < 0:  # all of it came into SQL meanwhile
+        if source < 0:  # it is entirely in SQL by now
             os.close(descriptor)
             segment_path(self.folder, number).unlink(missing_ok=True)
             return
@@ -202,13 +202,13 @@ class Segments:
             segment.descriptor, segment.synced = descriptor, False
 
     def close(self, *, remove: bool) -> None:
-        """Let go of everything; ``remove`` the folder, if it is ours."""
+        """Close everything; ``remove`` the folder, if it is ours."""
         is_ours = not self.lock_is_missing()
         for segment in self._older:
             if segment.descriptor >= 0:
                 os.close(segment.descriptor)
         os.close(self.descriptor)
-        self._older, self.descriptor = [], -1  # whatever is still told to us must not land in somebody else's file
+        self._older, self.descriptor = [], -1  # later writes must not go to a reused descriptor
         if remove and is_ours:
             shutil.rmtree(self.folder, ignore_errors=True)
         for lock in (self._lock, *self._elsewhere):
@@ -219,12 +219,12 @@ class Segments:
 
 
 def copy_segment(source: int, path: Path) -> tuple[int, int]:
-    """Write to ``path`` all that ``source`` holds, and close ``source``; return what ``put_back`` wants.
+    """Write all of ``source`` to ``path`` and close ``source``; return the arguments of ``put_back``.
 
-    Blocks, so call it in a thread.
+    Blocks: call it in a thread.
 
     Raises:
-        OSError: the disk, or the folder, does not take it.
+        OSError: the disk or the folder refuses.
 
     """
     unfinished = path.with_suffix(".new")
@@ -245,7 +245,7 @@ def copy_segment(source: int, path: Path) -> tuple[int, int]:
 
 
 def _copy(source: int, target: int, offset_bytes: int) -> int:
-    """Append what ``source`` holds from an offset on; return where it ended."""
+    """Append the content of ``source`` from an offset on; return where it ended."""
     while block := os.pread(source, _COPIED_BYTES, offset_bytes):
         offset_bytes += len(block)
         while block:

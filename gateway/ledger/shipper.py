@@ -1,4 +1,4 @@
-"""Shipping entries to SQL: what the database is like at the moment, and what becomes of rows it will not have."""
+"""Ships entries to SQL, tracks the state of the database, and sets aside rows that it rejects."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,16 +14,16 @@ from gateway.ledger.retention import KEEP_ALL, Retention
 from gateway.ledger.store import Store
 
 PING_TIMEOUT_S = 3.0
-STALLED_S = 2.0  # longer than any batch should take, and still the truth for whoever asks how the database is
+STALLED_S = 2.0  # longer than any batch should take; health checks report it
 
 SetAside = Callable[[bytes, str], None]
 
 
 class Shipper:
-    """Stores entries, and knows how the database is.
+    """Stores entries, and tracks the state of the database.
 
-    ``last_error`` is as of the last batch; ``rejected`` counts entries set aside for good, ``expired`` rows that came
-    when they were already too old to be kept; ``answered_at_s`` says when the database last did what it was asked.
+    ``last_error`` is that of the last batch; ``rejected`` counts entries set aside permanently, ``expired`` rows that
+    were already too old to be kept; ``answered_at_s`` is when the database last did what it was asked.
     """
 
     def __init__(
@@ -42,25 +42,25 @@ class Shipper:
         self._utc_now = utc_now
         self._retention = retention
         self._connected = False
-        self._waiting_since_s: dict[object, float] = {}  # for what the database is doing right now
+        self._waiting_since_s: dict[object, float] = {}  # for the requests that are running now
         self._failing_since_s: float | None = None
         self._log = structlog.get_logger()
 
     @property
     def connected(self) -> bool:
-        """Whether the database did the last thing it was asked, and is not stuck in the next one."""
+        """Whether the database's last request succeeded, and none is stalled."""
         return self._connected and not self.stalled
 
     @property
     def stalled(self) -> bool:
-        """Whether something it was asked has been under way for longer than ``STALLED_S``."""
+        """Whether a request has been running for longer than ``STALLED_S``."""
         return any(self._clock() - since_s > STALLED_S for since_s in self._waiting_since_s.values())
 
     async def ship(self, entries: Sequence[Entry], set_aside: SetAside) -> None:
-        """Store all ``entries``, each once; ``set_aside`` takes those whose rows the database rejects.
+        """Store all ``entries``, each once; ``set_aside`` is called for those whose rows the database rejects.
 
         Raises:
-            DatabaseUnreachableError: the database is in no state to take any; try again later.
+            DatabaseUnreachableError: the database is not available; try again later.
 
         """
         try:
@@ -83,7 +83,7 @@ class Shipper:
             self._note_success()
 
     async def ping(self) -> None:
-        """Find out whether the database answers.
+        """Check that the database answers.
 
         Raises:
             DatabaseUnreachableError: it does not.
@@ -99,7 +99,7 @@ class Shipper:
 
     @asynccontextmanager
     async def _asking(self, timeout_s: float) -> AsyncIterator[None]:
-        """Bound what the database is asked within, and let ``stalled`` know of it."""
+        """Limit the time of a request, and make it visible to ``stalled``."""
         question = object()
         self._waiting_since_s[question] = self._clock()
         try:
@@ -122,7 +122,7 @@ class Shipper:
     def _note_failure(self, error: DatabaseUnreachableError) -> None:
         self._connected = False
         self.last_error = str(error)
-        if self._failing_since_s is None:  # once an outage
+        if self._failing_since_s is None:  # once per outage
             self._failing_since_s = self._clock()
             self._log.warning(
                 "ledger.database_unreachable", cause=str(error), hint="calls go on, rows wait in the spool"

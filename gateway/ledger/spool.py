@@ -1,13 +1,12 @@
-"""A worker's spool: what it has to tell the ledger, on local disk before anyone hears of it.
+"""A worker's spool: its entries for the ledger, on local disk before they are reported.
 
-``SPOOL_DIR/WORKER/`` holds ``lock``, held for as long as the worker lives, and segments ``00000001.jsonl``, written in
-order (see ``Segments``). One entry is one ``write(2)``: it survives ``kill -9``; an fsync a second covers a power loss.
-The latest entries are kept in memory as well, to be shipped from there: the files are read only when SQL has been away
-for long, or by whoever adopts them.
+``SPOOL_DIR/WORKER/`` has ``lock``, held while the worker lives, and segments ``00000001.jsonl``, written in order (see
+``Segments``). One entry is one ``write(2)``: it survives ``kill -9``; an fsync per second limits the loss at a power
+failure. The latest entries are also kept in memory and shipped from there: files are read only after a long absence of
+SQL, or when they are adopted.
 
-A segment is deleted once all of it is in SQL. So that a call under way is not forgotten with it, each new segment
-begins with the starts of the calls still open: the newest segment always knows every open call, and the end of a call
-never lies in an older segment than its start does.
+A segment is deleted when it is entirely in SQL. So that open calls are not lost with it, each new segment begins with
+their starts: the newest segment has every open call, and a call's end is never in an older segment than its start.
 """
 
 import os
@@ -23,19 +22,19 @@ from gateway.ledger.errors import SpoolError
 from gateway.ledger.reader import Batch
 from gateway.ledger.segments import Segments
 
-SEGMENT_MAX_BYTES = 8 * 1024 * 1024  # what is shipped again, at most, after a crash with the database reachable
+SEGMENT_MAX_BYTES = 8 * 1024 * 1024  # the maximum that is shipped again after a crash while the database is available
 SEGMENT_MAX_AGE_S = 60.0
-LATEST_MAX_ENTRIES = 4_000  # kept in memory until they are in SQL; some 10 MB, or two seconds of 5,000 rows each
-MEMORY_MAX_ENTRIES = 10_000  # kept for SQL while the disk takes nothing; some 25 MB
+LATEST_MAX_ENTRIES = 4_000  # kept in memory until they are in SQL; about 10 MB, or two seconds with 5,000 rows each
+MEMORY_MAX_ENTRIES = 10_000  # kept for SQL while the disk refuses writes; about 25 MB
 
 
 class Spool:
-    """The owner's side of a spool folder. Appending is synchronous, quick and never raises.
+    """The owner's side of a spool folder. Appending is synchronous, fast and never raises.
 
-    ``spooled`` counts entries on disk that are to become rows, ``unspooled`` all those that the disk did not take; they
-    are kept in memory for SQL, and put on disk as soon as it takes them (``resume``). ``lost`` counts those that were
-    dropped from there as well, those whose file was deleted and is held by nobody, and those that could not even be
-    encoded. ``refusal`` is why the disk did not take the last of them, until ``resume`` has succeeded.
+    ``spooled`` counts entries on disk that will become rows, ``unspooled`` all those that the disk refused; these are
+    kept in memory for SQL, and written when the disk accepts them (``resume``). ``lost`` counts those dropped from
+    there too, those in deleted files that are not held open, and those that could not be encoded. ``refusal`` is the
+    disk's last error, until ``resume`` has succeeded.
     """
 
     def __init__(self, folder: Path, *, now_s: float) -> None:
@@ -48,7 +47,7 @@ class Spool:
         self.spooled = 0
         self.unspooled = 0
         self.lost = 0
-        self.appended = 0  # entries that are to become rows
+        self.appended = 0  # entries that will become rows
         self.refusal: str | None = None
         self._log = structlog.get_logger()
         self._open_calls: dict[str, CallStart] = {}
@@ -57,7 +56,7 @@ class Spool:
         self._line = bytearray()
         self._opened_at_s = now_s
         self._torn = False
-        self._rotation_refused = False  # or a start was, which a new segment brings
+        self._rotation_refused = False  # or a start was, which the next segment will contain
         try:
             self.files = Segments(folder)
         except OSError as error:
@@ -67,27 +66,27 @@ class Spool:
 
     @property
     def folder(self) -> Path:
-        """Where it lies at the moment."""
+        """The current folder."""
         return self.files.folder
 
     def call_started(self, start: CallStart) -> None:
-        """Remember a call as begun."""
+        """Append the start of a call."""
         self._open_calls[start.id] = start
         self._append(Started(start))
 
     def call_finished(self, record: CallRecord) -> None:
-        """Remember a call and its attempts as ended."""
+        """Append the end of a call with its attempts."""
         self._open_calls.pop(record.id, None)
         self._append(Finished(record))
 
     def attempts_ended(self, call_id: str, attempts: tuple[AttemptRecord, ...]) -> None:
-        """Remember attempts that ended after their call."""
+        """Append attempts that ended after their call."""
         self._append(Audited(call_id, attempts))
 
     def rotate_if_due(self, now_s: float) -> None:
-        """Begin a new segment when this one is large, or old and the only one; a disk that takes none keeps this one.
+        """Start a new segment if this one is large, or old and the only one; if the disk refuses, this one is kept.
 
-        An old one is given up so that it can be deleted. While others wait for SQL before it, there is no point in it.
+        An old one is closed so that it can be deleted. While earlier ones wait for SQL there is no use in that.
         """
         files = self.files
         if files.size_bytes == 0:
@@ -98,7 +97,7 @@ class Spool:
             self.rotate(now_s)
 
     def rotate(self, now_s: float) -> bool:
-        """Begin a new segment with the starts of the calls still open; return whether the disk took it."""
+        """Start a new segment with the starts of open calls; return whether the disk accepted it."""
         try:
             self.files.begin(b"".join(encode(Started(start)) for start in self._open_calls.values()))
         except OSError as error:
@@ -110,9 +109,9 @@ class Spool:
         return True
 
     def resume(self, limit: int, now_s: float) -> bool:
-        """Put up to ``limit`` of the entries that the disk did not take on disk; return whether to go on with it.
+        """Write up to ``limit`` of the entries that the disk refused; return whether to continue.
 
-        When all are there, and so are the starts of the calls still open, there is no ``refusal`` any more.
+        When all are written, and the starts of open calls too, ``refusal`` becomes None.
         """
         for _ in range(min(limit, len(self._memory))):
             entry = self._memory[0]
@@ -123,23 +122,23 @@ class Spool:
             self._note_spooled(entry)
         if self._memory:
             return True
-        self._line[:] = b"\n"  # means nothing, but needs room
+        self._line[:] = b"\n"  # no entry, but it needs space
         if self._write() and (not self._rotation_refused or self.rotate(now_s)):
             self.refusal = None
         return False
 
     def drop_lost(self, taken: int) -> int:
-        """Count what was only in files that are gone and held by nobody; the first ``taken`` entries are safe."""
+        """Count entries that were only in deleted files not held open; the first ``taken`` entries are safe."""
         lost = self.files.drop_lost(taken)
         self.spooled -= lost
         self.lost += lost
         return lost
 
     def take_latest(self, shipped: int, limit: int) -> Batch | None:
-        """Take up to ``limit`` of the entries on disk after the first ``shipped`` out of memory.
+        """Return up to ``limit`` of the entries on disk after the first ``shipped``, from memory.
 
-        None when it does not hold all of them: the next ones are to be read from disk, as are those taken that could
-        not be shipped.
+        None if memory does not have all of them: then the next ones must be read from disk, and so must those returned
+        here if they cannot be shipped.
         """
         latest, waiting = self._latest, self.spooled - shipped
         if waiting > len(latest):
@@ -154,22 +153,22 @@ class Spool:
         return Batch(entries, [], segment, end_bytes)
 
     def take_memory(self, limit: int) -> list[Shippable]:
-        """Take up to ``limit`` of the entries that the disk did not take, the oldest first."""
+        """Return, and remove, up to ``limit`` of the entries that the disk refused, the oldest first."""
         return [self._memory.popleft() for _ in range(min(limit, len(self._memory)))]
 
     def give_back(self, entries: list[Shippable]) -> None:
-        """Take entries back that could not be shipped."""
+        """Put entries back that could not be shipped."""
         self._memory.extendleft(reversed(entries))
 
     def close(self, *, remove: bool) -> None:
-        """Give the folder up; ``remove`` it when all of it is shipped, otherwise it waits to be adopted."""
+        """Close the folder; ``remove`` it if all of it is shipped, otherwise it waits for adoption."""
         self.files.close(remove=remove and not self._open_calls)
 
     def _append(self, entry: Entry) -> None:
         line = self._line
         try:
             if not encode_into(entry, line):
-                entry = decode(line)  # what is shipped from memory is what would be read from disk
+                entry = decode(line)  # shipped from memory it must equal what is read from disk
         except (TypeError, ValueError) as error:
             self._drop_unencodable(entry, error)
             return
@@ -180,16 +179,16 @@ class Spool:
             self._note_spooled(entry)
 
     def _write(self) -> bool:
-        """Write the line; return whether the disk took it."""
+        """Write the line; return whether the disk accepted it."""
         line, files = self._line, self.files
         if self._torn:
-            line[:0] = b"\n"  # what the full disk took of an earlier line ends here
+            line[:0] = b"\n"  # ends the part of an earlier line that the full disk accepted
         try:
             written = os.write(files.descriptor, line)
             files.size_bytes += written
             self._torn = written != len(line)
             if self._torn:
-                raise OSError("short write")  # noqa: TRY301 - handled as any other refusal of the disk
+                raise OSError("short write")  # noqa: TRY301 - handled as any other error of the disk
         except OSError as error:
             self._note_refusal(error)
             return False
@@ -202,7 +201,7 @@ class Spool:
 
     def _drop_unencodable(self, entry: Entry, error: Exception) -> None:
         if isinstance(entry, Started):
-            self._open_calls.pop(entry.call.id, None)  # it would spoil the next segment as well
+            self._open_calls.pop(entry.call.id, None)  # else it would spoil the next segment too
         else:
             self.appended += 1
             self.lost += 1
@@ -222,12 +221,12 @@ class Spool:
 
     def _note_refusal(self, error: OSError) -> None:
         known, self.refusal = self.refusal, error.strerror or str(error)
-        if known is None:  # once an outage; whoever keeps the disk says it again
+        if known is None:  # once per outage; the keeper repeats it
             self.say_refused()
 
     def say_refused(self) -> None:
-        """Log that the disk takes nothing."""
-        with suppress(OSError):  # the log may lie on the same full disk
+        """Log that the disk refuses writes."""
+        with suppress(OSError):  # the log may be on the same full disk
             self._log.error(
                 "ledger.spool_unwritable",
                 folder=str(self.folder),
@@ -237,10 +236,10 @@ class Spool:
 
 
 def sync_files(descriptors: list[int]) -> None:
-    """Fsync and close what ``take_unsynced`` returned; blocks, so call it in a thread.
+    """Fsync and close the descriptors of ``take_unsynced``; blocks, so call it in a thread.
 
     Raises:
-        OSError: the disk refused one of them; all are closed.
+        OSError: fsync failed for one of them; all are closed.
 
     """
     refusal: OSError | None = None

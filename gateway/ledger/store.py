@@ -13,42 +13,42 @@ from gateway.ledger.entries import Entry
 
 
 class Store(Protocol):
-    """Where rows are kept. Every method raises ``DatabaseUnreachableError`` when it cannot be asked."""
+    """Stores rows. Every method raises ``DatabaseUnreachableError`` if the database is not available."""
 
     async def insert(self, entries: Sequence[Entry], kept_since: Mapping[str, datetime]) -> int:
-        """Store the rows of ``entries``, each once; return how many were older than ``kept_since``, by table, allows.
+        """Store the rows of ``entries``, each once; return how many were too old by ``kept_since``, which is by table.
 
         Raises:
-            RowsRejectedError: at least one of them is bad, and none was stored.
+            RowsRejectedError: at least one row is invalid, and none was stored.
 
         """
 
     async def ping(self) -> None:
-        """Ask it anything."""
+        """Check that it answers."""
 
     async def prune(self, kept: retention.Retention, now: datetime) -> dict[str, int] | None:
-        """Delete rows older than ``kept`` allows; return how many by table, None while another replica does."""
+        """Delete rows older than ``kept`` allows; return how many by table, None while another replica does it."""
 
     async def remembered(self, now: datetime) -> list[HourlySum]:
-        """Return the sums of the last day, which a gateway that starts learns from.
+        """Return the sums of the last day, from which a gateway learns at its start.
 
         Raises:
-            LedgerError: there are none to be had.
+            LedgerError: they cannot be read.
 
         """
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close all connections."""
 
 
 class SqlStore:
-    """Postgres or SQLite; nothing is connected before it is asked."""
+    """Postgres or SQLite; it connects when first used."""
 
     def __init__(self, url: str) -> None:
         """Use the database at ``url``.
 
         Raises:
-            DatabaseUrlError: ``url`` is none.
+            DatabaseUrlError: ``url`` is invalid.
 
         """
         self._url = url
@@ -67,7 +67,7 @@ class SqlStore:
             raise unreachable(self._engine.url, error) from error
 
     async def prune(self, kept: retention.Retention, now: datetime) -> dict[str, int] | None:
-        """Delete old rows, and make the coming partitions."""
+        """Delete old rows, and make the next partitions."""
         return await retention.prune(self._engine, kept, now)
 
     async def remembered(self, now: datetime) -> list[HourlySum]:

@@ -1,8 +1,8 @@
-"""The ledger's two tables as SQLAlchemy sees them; the same names and columns on Postgres and SQLite.
+"""The ledger's two tables in SQLAlchemy; names and columns are the same on Postgres and SQLite.
 
-Columns are named after the fields of ``CallRecord`` and ``AttemptRecord`` and mean the same. Beside them stand the
-edges of the leaderboard's buckets, which never change. The migrations make them; a test holds the two against each
-other. The sums of windows (rollup_…) are the database's own affair, as are partitions.
+Columns have the names and meanings of the fields of ``CallRecord`` and ``AttemptRecord``. The edges of the
+leaderboard's buckets are a table too, and never change. Migrations make the tables; a test compares both. The sums
+of windows (rollup_…) and partitions are maintained by the database itself.
 """
 
 from typing import Any
@@ -25,14 +25,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-# Dashed text on SQLite, so that an id from a response header can be pasted into a query there too.
+# Dashed text on SQLite, so that an id from a response header can be used in a query there too.
 _ID = Uuid(as_uuid=False).with_variant(CHAR(36), "sqlite")
 _INSTANT = DateTime(timezone=True)
 _JSON = JSON().with_variant(JSONB(), "postgresql")
 
 
 def _where(condition: str) -> dict[str, Any]:
-    """Return what makes an index one of some rows alone."""
+    """Return the arguments of a partial index."""
     return {"postgresql_where": text(condition), "sqlite_where": text(condition)}
 
 
@@ -55,7 +55,7 @@ calls = Table(
     Column("status_code", SmallInteger, nullable=False),
     Column("error_kind", Text),
     Column("ttft_ms", Double),
-    Column("total_ms", Double),  # null only for an interrupted call: nobody saw its end
+    Column("total_ms", Double),  # null only for an interrupted call: its end is unknown
     Column("overhead_ms", Double),
     Column("prompt_tokens", Integer),
     Column("completion_tokens", Integer),
@@ -100,7 +100,7 @@ calls = Table(
     Index("calls_errors", "started_at", **_where("error_kind is not null")),
 )
 
-# No foreign key: a call that cannot be stored must not take its attempts with it, and audited ones arrive later.
+# No foreign key: a call that cannot be stored must not prevent its attempts, and audited ones arrive later.
 attempts = Table(
     "attempts",
     metadata,
@@ -138,7 +138,7 @@ attempts = Table(
     Column("cost_is_lower_bound", Boolean, nullable=False),
     Column("cache_write_tokens", Integer),
     Column("cache_saved_usd", Double),
-    Column("model", Text),  # null: the call's own
+    Column("model", Text),  # null: the call's
     Column("client", Text),
     Column("api", Text),
     Column("size_class", SmallInteger),
@@ -178,5 +178,5 @@ buckets = Table(
     Index("buckets_from_ms", "from_ms"),
 )
 
-# One row: the oldest revision whose code may use this schema, so that a rolling upgrade needs no stop.
+# One row: the oldest revision whose code may use this schema, for rolling upgrades without a stop.
 readers = Table("ledger_readers", metadata, Column("oldest", Text, nullable=False))

@@ -1,4 +1,4 @@
-"""What a dead worker left under way, worked out from its spool."""
+"""What a dead worker had not finished, found in its spool."""
 
 from typing import TYPE_CHECKING
 
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
 
 
 class Unended:
-    """Calls that were begun and never ended, and losers that were still watched when their gateway died.
+    """Calls without an end, and losers that were still watched when their gateway died.
 
-    ``note`` takes every entry of a spool, in order. Of the attempts, only those launched at once with their call are
+    ``note`` must be called with every entry of a spool, in order. Only attempts launched together with their call are
     known before they end.
     """
 
     def __init__(self) -> None:
         self._calls: dict[str, Started] = {}
         self._watched: dict[str, dict[str, AttemptStart]] = {}  # by call, then by attempt
-        self._of: dict[str, CallStart] = {}  # the calls of the watched
+        self._of: dict[str, CallStart] = {}  # the calls of watched attempts
 
     def note(self, entry: Entry) -> None:
-        """Take what ``entry`` says of beginnings and ends."""
+        """Process the starts and ends in ``entry``."""
         if isinstance(entry, Started):
             self._calls[entry.call.id] = entry
         elif isinstance(entry, Finished):
@@ -39,7 +39,7 @@ class Unended:
         return list(self._calls.values())
 
     def attempts(self) -> list[Audited]:
-        """Return the attempts without an end whose call has one, as ``interrupted``."""
+        """Return, as ``interrupted``, the attempts without an end whose call has one."""
         return [
             Audited(call_id, tuple(interrupted(start, self._of[call_id], audited=True) for start in starts.values()))
             for call_id, starts in self._watched.items()

@@ -1,1 +1,1 @@
-"""The race engine: runs the launches a plan names, until one attempt has answered."""
+"""The race engine: runs a plan's launches until one attempt has answered."""

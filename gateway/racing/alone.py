@@ -1,7 +1,7 @@
-"""What racing gained one call: when its first token would have come from the primary alone, as far as that was seen.
+"""What racing gained one call: an estimate of when the primary alone would have given the first token.
 
-The view ``race_value`` adds it up. An overtaken primary is cut, so of most only a prediction is known; audited ones
-run on to their first token, and tell by how much predictions are wrong (docs/steering.md, "What racing saves").
+The view ``race_value`` sums it up. An overtaken primary is usually cut, so only a prediction is known. Audited ones
+run on to their first token and show the error of the predictions (docs/steering.md, "What racing saves").
 """
 
 from collections.abc import Callable, Sequence
@@ -14,22 +14,22 @@ from gateway.racing.watch import Overtaken
 
 
 class Ran(Protocol):
-    """An attempt, as far as it matters here."""
+    """The fields of an attempt that are needed here."""
 
     measurement: Measurement
     overtaken: Overtaken | None
     failed_at: float | None
 
     def token_at(self) -> float | None:
-        """When the delta came that its call is won on."""
+        """The time of the delta that may win the call; None before it."""
 
 
 class Alone(msgspec.Struct, frozen=True):
-    """The first token of the primary alone, milliseconds since the call was received; ``age_ms`` since its launch."""
+    """The first token of the primary alone, in ms since the call was received; ``age_ms`` is since its launch."""
 
     seen_ms: float | None = None
-    predicted_ms: float | None = None  # of an overtaken one
-    age_ms: float | None = None  # when it was overtaken
+    predicted_ms: float | None = None  # of an overtaken primary
+    age_ms: float | None = None  # its age when it was overtaken
 
 
 UNKNOWN = Alone()
@@ -41,10 +41,10 @@ def alone(
     first_at: float | None,
     since_received_ms: Callable[[float], float],
 ) -> Alone:
-    """Return what is known of a call whose client had its first token at ``first_at``.
+    """Return what is known about a call whose client had its first token at ``first_at``.
 
-    Without racing the primary runs alone, and when it fails the next one is launched then: that would have been the
-    winner, and would have taken it as long.
+    Without racing the primary runs alone, and only its failure launches the next one, which then wins and takes the
+    same time.
     """
     if winner is None or first_at is None:
         return UNKNOWN

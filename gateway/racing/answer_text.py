@@ -1,18 +1,18 @@
-"""The text of an answer that is to be JSON, kept until its end to be judged, and then forgotten."""
+"""The text of an answer that must be JSON, kept until it has been judged."""
 
 from collections.abc import Callable, Iterable
 
 import msgspec
 
-MOST_CHARS = 256 * 1024  # beyond, the answer is not judged
+MOST_CHARS = 256 * 1024  # longer answers are not judged
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class AnswerText:
-    """Collects the text; only of one choice, item or block, for several together are no JSON."""
+    """Collects the text of one choice, item or block; several together would not be JSON."""
 
     def __init__(self, texts: Callable[[bytes], Iterable[tuple[int, str]]]) -> None:
-        """``texts`` returns those of one event's data, each with the place it belongs to."""
+        """``texts`` returns the texts of one event's data, each with the index of its choice, item or block."""
         self._texts = texts
         self._pieces: list[str] = []
         self._chars = 0
@@ -20,7 +20,7 @@ class AnswerText:
         self._lost = False
 
     def add(self, texts: Iterable[str]) -> None:
-        """Take text that follows."""
+        """Append text to the current place."""
         if self._lost:
             return
         for text in texts:
@@ -30,7 +30,7 @@ class AnswerText:
             self._lose()
 
     def take(self, data: bytes) -> None:
-        """Take the data of an event that adds to the answer."""
+        """Add the texts in the data of an event."""
         if self._lost:
             return
         try:
@@ -40,7 +40,7 @@ class AnswerText:
             self._lose()
 
     def whole(self) -> str | None:
-        """Return the text; None where it was too long, or could not be put together."""
+        """Return the text; None if it was too long, or came from several places."""
         return None if self._lost else "".join(self._pieces)
 
     def _take(self, place: int, text: str) -> None:

@@ -1,7 +1,8 @@
 """One attempt: a single upstream request, from its launch to its record.
 
-An attempt is one task. It keeps what arrives until the first meaningful delta, bids for the win, and passes the rest to
-the sink if it gets it. Nobody else touches its exchange, but being cut aborts it. ``course``: what it may ask its race.
+An attempt is one task. It keeps the data until the first meaningful delta, bids for the win, and if it wins it forwards
+the rest to the sink. Only the attempt uses its exchange, except that a cut aborts it. ``course`` is its race's
+interface.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ _ENDS = frozenset({ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT})
 
 
 class Attempt:
-    """An upstream request under way, seen by its race as something that may claim, fail or be cut."""
+    """A running upstream request, which its race sees as something that may claim, fail or be cut."""
 
     __slots__ = (
         "__weakref__", "_passage", "_race", "_sendings", "_turn", "_watch", "deployment", "exchange", "failed_at",
@@ -54,15 +55,15 @@ class Attempt:
         self.measurement = Measurement(launched_at)
         self.overtaken: Overtaken | None = None
         self.exchange: Exchange | None = None
-        self.seat: Seat | None = None  # where there is a limit, until its task has ended: its provider may be at work
+        self.seat: Seat | None = None  # if there is a limit; the provider may work until the task ends
         self._sendings = Sendings()
         self._race = race
-        self._passage: Passage | None = None  # once there is an answer
-        self._turn: asyncio.Future[None] | None = None  # done when the hold is over, one way or the other
-        self._watch: Watch | None = None  # once it is WATCHED
+        self._passage: Passage | None = None  # set when there is an answer
+        self._turn: asyncio.Future[None] | None = None  # done when the hold is over, however it ends
+        self._watch: Watch | None = None  # set when it is WATCHED
 
     async def run(self) -> None:
-        """Be the attempt's task: ask, claim, pass on. Never raises but when cancelled."""
+        """The attempt's task: ask, claim, forward. Raises nothing but a cancellation."""
         assert self.task is not None
         race = self._race
         clocks = AttemptClocks(self.deployment.clocks, self.task, race.open_call.services.clock, race.loop)
@@ -82,30 +83,30 @@ class Attempt:
                 await self._broke(expiry)
         except ClientGone:
             race.client_gone(self)
-        except Exception as defect:  # noqa: BLE001 - the race raises it, once everybody is stopped
+        except Exception as defect:  # noqa: BLE001 - the race raises it, after all attempts are stopped
             race.crashed(self, defect)
         finally:
             clocks.forget()
             self._conclude()
 
     def started(self, task: asyncio.Task[None]) -> None:
-        """Take the task that runs it, which may be cancelled before it begins."""
+        """Set the task that runs it; it may be cancelled before it begins."""
         self.task = task
         task.add_done_callback(self._ended)
 
     def cut(self, outcome: Outcome) -> None:
-        """Stop as ``outcome``. The provider sees it at once; the task, cancelled, ends on its own."""
+        """Stop with ``outcome``. The provider notices at once; the cancelled task ends on its own."""
         self.end(outcome)
         if self.task is not None:
             self.task.cancel()
 
     def released(self) -> None:
-        """Have won after being held: what was kept goes out at once."""
+        """Win after a hold: what was kept is sent at once."""
         if self._turn is not None and not self._turn.done():
             self._turn.set_result(None)
 
     def audit(self, *, speed: bool, limit_s: float) -> None:
-        """Lose, but be watched: for a first token until the age ``limit_s``, then for more if ``speed`` is wanted."""
+        """Lose, but be watched: for a first token until the age ``limit_s``, then for more to learn the ``speed``."""
         self._go_to(State.WATCHED)
         self._watch = Watch(AUDIT_TOKENS if speed else 1)
         if self._passage is not None:
@@ -116,13 +117,13 @@ class Attempt:
         self._watch.cut_in(left_s, self.cut, self._race.loop)
 
     def end(self, outcome: Outcome) -> None:
-        """Fix the attempt's record, unless it is fixed, and let go of the provider."""
+        """Fix the attempt's record, unless it is fixed, and drop the exchange."""
         had_token = self.token_at() is not None
         self._fix(Outcome.SUPERSEDED if outcome is Outcome.LOST and had_token else outcome)
         self._drop()
 
     def token_at(self) -> float | None:
-        """When the delta came that this call is won on."""
+        """The time of the delta that may win the call; None before it."""
         is_answer = self._race.call.win_on is WinOn.ANSWER
         return self.measurement.answer_at if is_answer else self.measurement.first_at
 
@@ -131,15 +132,15 @@ class Attempt:
         self.state = state
 
     def _ended(self, _task: asyncio.Task[None]) -> None:
-        """Take the end of the task, which may have been cancelled before it began."""
+        """Handle the end of the task, which may have been cancelled before it began."""
         if self.task is not None:
             self._conclude()
         if self.seat is not None:
             self.seat.give_back()
 
     def _conclude(self) -> None:
-        """Leave nothing of the attempt but its record."""
-        if self.record is None:  # nobody has said how it ended
+        """Release everything but the attempt's record."""
+        if self.record is None:  # no outcome was set
             self.end(Outcome.INTERRUPTED)
         self._drop()
         if self.state is not State.OVER:
@@ -153,7 +154,7 @@ class Attempt:
             self.exchange.abort()
 
     async def _ask(self, clocks: AttemptClocks) -> tuple[Exchange, Passage]:
-        """Ask, and return what answers."""
+        """Send the request; return the exchange and the passage of the answer."""
         clock, call, measurement = self._race.open_call.services.clock, self._race.call, self.measurement
         exchange = self.exchange = await open_exchange(self.deployment, call, self._sendings)
         measurement.headers_at, measurement.connect_ms = clock(), exchange.connect_ms
@@ -161,38 +162,38 @@ class Attempt:
         return exchange, passage
 
     async def _read(self, exchange: Exchange, passage: Passage, clocks: AttemptClocks) -> bool:
-        """Read events until the answer is whole, or there is no point in it; return whether it came to its end."""
+        """Read events until the answer is complete or useless; return whether it is complete."""
         clock, reader = self._race.open_call.services.clock, passage.reader
         while not reader.done:
             data = await (exchange.read() if self._turn is None else self._read_held(exchange, passage))
             now = clock()
             block = passage.read(data, now, finishing=exchange.finishing)
-            over, data = not data, b""  # a slow client holds up no more than what it is to get
+            over, data = not data, b""  # a slow client keeps only the data that it has not received in memory
             if self.state is State.ANSWERING:
                 await passage.write(block, self._race.sink, now)
             elif block.error is None:
                 if not await self._stay(block, passage, now):
                     return False
-            elif self.token_at() is not None:  # before commit a failure is invisible, even if a token came with it
+            elif self.token_at() is not None:  # before commit the client sees no failure, even if a token came with it
                 self._announce(passage)
             if block.error is not None:
                 raise block.error
-            del block  # what is pushed past this task may be all that follows: nothing is to be kept for so long
+            del block  # all later data may bypass this task: nothing must be kept for that long
             if over:
                 break
         clocks.stop()
         return True
 
     async def _end(self, exchange: Exchange, passage: Passage) -> None:
-        """Judge the stream that has ended; win with it if it is whole."""
+        """Check the stream that has ended; win with it if it is complete."""
         if self.state is State.WATCHED:
             self.end(Outcome.SUPERSEDED)
             return
         if self._turn is not None:
-            self._race.release(self)  # the whole answer is here: there is nothing left to wait for
+            self._race.release(self)  # the answer is complete: there is no reason to wait
             await self._begin(passage, self._race.open_call.services.clock())
         passage.check_whole()
-        if self.state is not State.ANSWERING:  # there was nothing in it to claim with
+        if self.state is not State.ANSWERING:  # it had nothing to claim with
             self._go_to(State.EMPTY)
             await self._race.alone(self)
             if self._race.bid(self, now := self._race.open_call.services.clock()) is not Bid.WON:
@@ -204,7 +205,7 @@ class Attempt:
             await drain(exchange, self._race.loop)
 
     async def _stay(self, block: Block, passage: Passage, now: float) -> bool:
-        """Go on without having won: keep what came, bid at the first token. Return False when there is no point."""
+        """Continue without a win: keep the data, bid at the first token. Returns False if there is no reason to."""
         if self._watch is None:
             passage.keep(block)
         if not passage.announced and self.token_at() is not None:
@@ -218,7 +219,7 @@ class Attempt:
         return True
 
     async def _bid(self, passage: Passage, now: float) -> bool:
-        """Claim the win; return whether to go on: as the winner, held, or watched."""
+        """Claim the win; return whether to continue: as the winner, held, or watched."""
         bid = self._race.bid(self, now)
         if bid is Bid.WON:
             await self._begin(passage, now)
@@ -237,7 +238,7 @@ class Attempt:
             self.exchange.offer_to(passage.pass_on)
 
     async def _read_held(self, exchange: Exchange, passage: Passage) -> bytes:
-        """Read on while held, so that the times of its tokens are right; begin as soon as the hold is over."""
+        """Read on while held, so that token times are correct; begin as soon as the hold is over."""
         assert self._turn is not None
         async with reading(exchange, until=self._turn) as data:
             if self._turn.done():
@@ -247,7 +248,7 @@ class Attempt:
             return await data
 
     def _announce(self, passage: Passage) -> None:
-        """Tell of the first token, once."""
+        """Report the first token, once."""
         at = self.token_at()
         if passage.announced or at is None:
             return
@@ -256,7 +257,7 @@ class Attempt:
         recorder.first_token(call.model, call.prompt_class, self.start, at - self.measurement.started)
 
     async def _broke(self, error: UpstreamError) -> None:
-        """Take what ended the stream early: after the finish reason, the answer is whole all the same."""
+        """Handle an early end of the stream: after a finish reason the answer still counts as complete."""
         passage = self._passage
         if self.state is State.ANSWERING and passage is not None and error.kind in _ENDS:
             if self.exchange is not None and self.exchange.finishing:  # a translation has held the finish reason back
@@ -272,7 +273,7 @@ class Attempt:
     async def _won(self, passage: Passage) -> None:
         self._fix(Outcome.WON)
         if self.seat is not None and self.exchange is not None and self.exchange.ended:
-            self.seat.give_back()  # the provider is done, however slowly the client reads
+            self.seat.give_back()  # the provider has finished, however slowly the client reads
         await self._race.complete(passage.take_last(self._race.call))
 
     def _fix(self, outcome: Outcome, error: UpstreamError | None = None) -> None:

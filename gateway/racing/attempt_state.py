@@ -1,4 +1,4 @@
-"""The states of an attempt, and which may follow which.
+"""The states of an attempt and their transitions.
 
           ┌─────────► HELD ────────┐
           │                        ▼
@@ -7,7 +7,7 @@
           ├─────────► EMPTY ───────┘             ▼            ▼
           └─────────► WATCHED ───────────────► OVER ◄─────────┘
 
-From each of them an attempt may be over at once: it failed, was cut, or its client left. HELD may also be WATCHED.
+An attempt may go to OVER from every state: it failed, was cut, or its client left. HELD may also become WATCHED.
 """
 
 from collections.abc import Mapping
@@ -15,22 +15,22 @@ from enum import Enum
 
 
 class State(Enum):
-    """Where an attempt is."""
+    """The state of an attempt."""
 
-    ASKED = "asked"  # launched; nothing has come that wins a race
-    HELD = "held"  # has its first token, kept back for one that should be the better answer
-    EMPTY = "empty"  # its answer is whole, and nothing in it wins; it answers when nobody else is left
-    ANSWERING = "answering"  # has won: what comes goes to the client
-    ANSWERED = "answered"  # the answer is whole, and recorded
-    DRAINING = "draining"  # its body is read to the end, so that the connection can be used again
-    WATCHED = "watched"  # has lost, and is audited: read until its first token, or some more
-    OVER = "over"  # its record is fixed, and its provider dropped
+    ASKED = "asked"  # launched; no delta yet that can win the race
+    HELD = "held"  # has its first token, but waits for another attempt that is predicted to be better
+    EMPTY = "empty"  # its answer is complete but empty; it is used only if no other attempt is left
+    ANSWERING = "answering"  # has won: its events are sent to the client
+    ANSWERED = "answered"  # the answer is complete and recorded
+    DRAINING = "draining"  # its body is read to the end, so that the connection can be reused
+    WATCHED = "watched"  # has lost, and is audited: read until its first token, or a few more
+    OVER = "over"  # its record is fixed and its exchange dropped
 
-    __hash__ = object.__hash__  # Enum's own is a call into Python for each look into a set
+    __hash__ = object.__hash__  # Enum's own is a Python call for each set lookup
 
 
-ACTIVE = frozenset({State.ASKED, State.HELD, State.EMPTY, State.ANSWERING})  # may answer, or does
-UNAWAITED = frozenset({State.WATCHED, State.DRAINING})  # nobody need wait for their end
+ACTIVE = frozenset({State.ASKED, State.HELD, State.EMPTY, State.ANSWERING})  # those that may answer, or do
+UNAWAITED = frozenset({State.WATCHED, State.DRAINING})  # those whose end need not be awaited
 
 FOLLOWING: Mapping[State, frozenset[State]] = {
     State.ASKED: frozenset({State.HELD, State.EMPTY, State.ANSWERING, State.WATCHED, State.OVER}),

@@ -1,4 +1,4 @@
-"""The attempts of one race: launched, cut, watched and awaited."""
+"""The attempts of one race: launches, cuts, audits and waits for them."""
 
 import asyncio
 from collections.abc import Iterable
@@ -16,16 +16,16 @@ from gateway.steering.planner import Launch, Plan
 
 
 class Attempts:
-    """What a race has launched."""
+    """The attempts that a race has launched."""
 
     def __init__(self, open_call: OpenCall, model: Model, plan: Plan, race: Course[Attempt]) -> None:
         self._open_call = open_call
         self._model = model
         self._plan = plan
         self._race: Course[Attempt] | None = race
-        self._limits_s: dict[str, float] = {}  # of those that are watched for another time than usual, by their ids
+        self._limits_s: dict[str, float] = {}  # watch times that differ from the usual, by attempt id
         open_call.asks(model)
-        self.all: list[Attempt] = []  # in the order of their launch
+        self.all: list[Attempt] = []  # in the order of launch
 
     @property
     def active(self) -> list[Attempt]:
@@ -34,22 +34,22 @@ class Attempts:
 
     @property
     def watched(self) -> bool:
-        """Whether there are losers that are read on."""
+        """Whether any loser is still watched."""
         return any(attempt.state is State.WATCHED for attempt in self.all)
 
     def others(self, attempt: Attempt) -> list[Attempt]:
-        """Return who may still bid beside ``attempt``."""
+        """Return the attempts that may still bid besides ``attempt``."""
         return [other for other in self.active if other is not attempt and other.state is not State.EMPTY]
 
     def is_late(self, name: str) -> bool:
-        """Tell whether it is too late to ask ``name``; whoever hung through the whole clock alone is replaced once."""
+        """Whether it is too late to launch ``name``. A single attempt that hung for its whole clock is replaced."""
         age_s = self._open_call.services.clock() - self._open_call.call.received_at
         return len(self.all) > 1 and age_s >= self._model.deployments[name].clocks.ttft_s
 
     def begin(self, launches: Iterable[Launch]) -> bool:
-        """Tell of the call, and ask the first: the primary, and who starts beside it. Return whether there is any.
+        """Announce the call and launch its first attempts: the primary and those with it. Return whether there are any.
 
-        Each has its seat before the next launch is asked for.
+        Each takes its seat before the next launch is taken.
         """
         first = [self._prepare(launch) for launch in launches]
         if first:
@@ -59,11 +59,11 @@ class Attempts:
         return bool(first)
 
     def launch(self, launch: Launch) -> None:
-        """Ask one more."""
+        """Launch one more attempt."""
         self._ask(self._prepare(launch))
 
     def overtaken(self, winner: Attempt, now: float) -> list[Attempt]:
-        """Let go of everybody but the ``winner``, at the instant of its claim; return them."""
+        """Cut or watch all attempts but the ``winner``, at its claim; return them."""
         losers = [attempt for attempt in self.active if attempt is not winner]
         for loser in losers:
             if loser.token_at() is None:
@@ -83,9 +83,9 @@ class Attempts:
             loser.cut(Outcome.LOST)
 
     def abandon(self, reason: type[ApiError]) -> None:
-        """Cut all: the client has gone, or the gateway stops or is at fault.
+        """Cut all attempts: the client has gone, or the gateway stops or has a bug.
 
-        A client's leaving ends no audit: who leaves, and when, must not choose what is seen of losers.
+        Audits go on if the client leaves: otherwise clients would bias the sample of losers.
         """
         gone = issubclass(reason, ClientDisconnected)
         for attempt in self.all:
@@ -93,12 +93,12 @@ class Attempts:
                 attempt.cut(Outcome.CLIENT_GONE if gone else Outcome.INTERRUPTED)
 
     async def reap(self) -> None:
-        """Await every task but those nobody need wait for: of watched losers, and of a winner that drains."""
+        """Await all tasks except those of watched losers and of a winner that drains its connection."""
         running: list[asyncio.Task[None]] = []
         for attempt in self.all:
             if attempt.state in UNAWAITED:
                 continue
-            if attempt.task is None:  # it has ended, or a defect kept it from being started
+            if attempt.task is None:  # it has ended, or a bug prevented its start
                 if attempt.seat is not None:
                     attempt.seat.give_back()
             elif not attempt.task.done():
@@ -107,7 +107,7 @@ class Attempts:
             await asyncio.wait(running)
 
     def forget(self) -> None:
-        """Let go of all; one that is watched is kept by its task."""
+        """Release all attempts; a watched one is kept alive by its task."""
         self.all.clear()
         self._race = None
 
@@ -125,14 +125,14 @@ class Attempts:
         return attempt
 
     def _ask(self, attempt: Attempt) -> None:
-        """Start the task of an attempt."""
+        """Start the attempt's task."""
         assert self._race is not None
         services, loop = self._open_call.services, self._race.loop
         services.recorder.attempt_started(self._open_call.call.model, attempt.start)
         attempt.started(services.tasks.start(attempt.run(), attempt.deployment.name, loop))
 
     def _expected_s(self, loser: Attempt, now: float) -> float | None:
-        """Return when the first token of the call's primary was to be expected; None in exploring races."""
+        """Return the predicted time to first token of the primary, in seconds; None in exploring races."""
         primary = self._plan.primary
         if primary is None or self._plan.explores or loser.start.number > 1:
             return None

@@ -1,4 +1,4 @@
-"""The claim of a race: when it was planned and won, and what the call's record says of that."""
+"""The times of a race from its plan to its win, and their part in the call's record."""
 
 from collections.abc import Sequence
 
@@ -12,18 +12,18 @@ from providers.exchange import Exchange
 
 
 class Claim:
-    """Instants of one race, of the gateway's clock."""
+    """Times of one race, by the gateway's clock."""
 
     __slots__ = ("_open_call", "_overhead_ms", "claimed_at", "planned_at")
 
     def __init__(self, open_call: OpenCall) -> None:
-        self.planned_at = 0.0  # when the first is launched, unless it has to wait for a seat
+        self.planned_at = 0.0  # when the first attempt is launched, unless it waits for a seat
         self.claimed_at: float | None = None
         self._open_call = open_call
         self._overhead_ms: float | None = None
 
     def winner(self, attempt: Attempt, exchange: Exchange, now: float, *, is_last: bool) -> Winner:
-        """Return what the client is told of ``attempt``, which has won, and whose first token was there at ``now``."""
+        """Return the facts about ``attempt``, which has won with a first token at ``now``, for the response headers."""
         open_call = self._open_call
         own_s = (self.planned_at - open_call.call.received_at) + max(0.0, open_call.services.clock() - now)
         self._overhead_ms = milliseconds(own_s)
@@ -42,10 +42,10 @@ class Claim:
         self, attempts: Sequence[Attempt], winner: Attempt | None, status_code: int, error_kind: str | None
     ) -> CallRecord:
         """Record the call, once."""
-        # Under a hold, the client's first token is not the provider's, but the moment of release.
+        # After a hold, the client's first token is not the provider's but the moment of release.
         first_at = self.claimed_at if winner is not None and winner.measurement.meaningful else None
         since_received_ms = self._open_call.since_received_ms
-        is_first = bool(attempts) and attempts[0].start.number == 1  # of the call's models
+        is_first = bool(attempts) and attempts[0].start.number == 1  # of all the call's models
         return self._open_call.finish(
             None if winner is None else winner.record,
             status_code=status_code,

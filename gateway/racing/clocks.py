@@ -1,7 +1,7 @@
-"""The clocks of one attempt: first token, stall and total, on a single timer.
+"""The timeouts of one attempt, on a single timer: first token, stall and total.
 
-The connect clock belongs to the connection and is kept by the provider's transport. A running stream touches no timer:
-an event only notes its time, and the timer, when it fires, looks how long ago that was and goes back to sleep.
+The connect timeout belongs to the provider's transport. A running stream does not touch the timer: an event only
+stores its time. When the timer fires, it checks that time and, if it is too early, is set again.
 """
 
 import asyncio
@@ -10,13 +10,13 @@ from collections.abc import Callable
 from gateway.fleet import Clocks
 from providers.errors import ErrorKind, UpstreamError
 
-FINISH_GRACE_S = 5.0  # after a finish reason, usage and [DONE] have this long to follow; the answer itself is complete
+FINISH_GRACE_S = 5.0  # time for usage and [DONE] after a finish reason; the answer itself is complete
 
 
 class AttemptClocks:
-    """Cancels ``task`` when a clock runs out, and then says which one in ``expired``.
+    """Cancels ``task`` when a timeout expires, and stores which one in ``expired``.
 
-    The owner turns the cancellation back into an error, as ``asyncio.timeout`` does: see ``take_expiry``.
+    The owner converts the cancellation into an error, as ``asyncio.timeout`` does: see ``take_expiry``.
     """
 
     __slots__ = (
@@ -50,47 +50,47 @@ class AttemptClocks:
         self._timer: asyncio.TimerHandle | None = self._sleep(self._next()[0])
 
     def event(self, now: float, *, meaningful: bool) -> None:
-        """Note an event (comments and pings are none). The first meaningful one stops the first-token clock."""
+        """Record an event (not a comment or ping). The first meaningful one ends the first-token timeout."""
         self._quiet_since = now
         if meaningful and not self._first_token:
             self._first_token = True
             self._rearm()
 
     def finish(self) -> None:
-        """Note a finish reason: what may still follow has only ``FINISH_GRACE_S``."""
+        """Record a finish reason: the rest must arrive within ``FINISH_GRACE_S``."""
         if not self._finishing:
             self._finishing = self._first_token = True
             self._rearm()
 
     def pause(self, now: float) -> None:
-        """Stand still: the client, not the provider, is being waited for."""
+        """Stop the clocks: the gateway waits for the client, not for the provider."""
         self._paused_at = now
 
     def resume(self) -> None:
-        """Count the provider's silence from now on again."""
+        """Restart the stall clock after ``pause``."""
         if self._paused_at is not None:
             self._quiet_since += self._clock() - self._paused_at
             self._paused_at = None
 
     def stop(self) -> None:
-        """Leave no timer behind."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def forget(self) -> None:
-        """Stop, and let go of the task, which ends: its exception knows the frames that know these clocks."""
+        """Stop, and break the reference cycle exception → frame → clock → task."""
         self.stop()
         self._task = None
 
     def take_expiry(self) -> UpstreamError | None:
-        """Return the error behind a cancellation if it was a clock's, and take that cancellation back."""
+        """Return the timeout behind a cancellation and uncancel the task; None if it has another cause."""
         if self._expired is not None and self._task is not None and self._task.uncancel() == 0:
             return self._expired
         return None
 
     def _next(self) -> tuple[float, ErrorKind, float]:
-        """Return when the next clock runs out, which, and how long it was set to."""
+        """Return when the next timeout expires, which one it is, and its length in seconds."""
         clocks = self._clocks
         if not self._first_token:
             due = (self._started + clocks.ttft_s, ErrorKind.TTFT_TIMEOUT, clocks.ttft_s)
@@ -107,7 +107,7 @@ class AttemptClocks:
         return self._loop.call_later(until - self._clock(), self._fire)
 
     def _rearm(self) -> None:
-        """Wake up earlier if need be; a timer that fires too early looks again."""
+        """Fire earlier if necessary; a timer that fires too early is set again."""
         due = self._next()[0]
         if self._timer is not None and due < self._due:
             self._timer.cancel()

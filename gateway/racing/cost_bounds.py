@@ -1,10 +1,11 @@
-"""Between what two figures the cost of an attempt lies, where nobody was told what it was.
+"""Lower and upper bounds of an attempt's cost, for attempts whose usage is not reported.
 
-Whoever was cut before its provider could report its usage cost at least its prompt, at the lowest price that may have
-had (the cache's), and what was seen of its answer. At most it cost its prompt at the highest, and what may have been
-generated unseen: a chunk where the vendor is known to stop when one hangs up, else an answer as long as the request
-or the model allows. An attempt that failed before its first token, or was cut before the provider's headers, may have
-cost nothing: nobody knows that the request was accepted. It did cost nothing where it was refused, or never sent.
+A loser that was cut before its provider reported usage cost at least its prompt, at the lowest price it may have had
+(the cache's), and the part of its answer that was received. At most it cost its prompt at the highest price, and what
+may have been generated but not received: one chunk if the vendor is known to stop at a disconnect, else an answer as
+long as the request or the model allows. An attempt that failed before its first token, or was cut before the provider's
+headers, may have cost nothing, as the request may not have been accepted. It cost nothing if it was refused or not
+sent.
 """
 
 from functools import lru_cache
@@ -16,12 +17,12 @@ from gateway.fleet import Deployment
 from providers.errors import ErrorKind
 from providers.prices import Price, cost_usd
 
-UNSEEN_TOKENS = 32  # at most, that were generated when the server saw that one had hung up: a large chunk
-LONGER = 4  # times the winner's answer, a loser's may be where neither the request nor the model sets a limit
-ANSWER_TOKENS = 4096  # likewise, where nobody has answered
-MISCOUNT = 2.0  # how far off a count may be, either way, that is only our guess
-FEW_TOKENS = 8  # of which the average may be as long as any: so many fewer there may be besides
-_REFUSED = frozenset(  # before anything was generated, if it arrived at all
+UNSEEN_TOKENS = 32  # maximum generated before the server notices a disconnect: one large chunk
+LONGER = 4  # a loser's answer may be this many times the winner's, if neither request nor model sets a limit
+ANSWER_TOKENS = 4096  # the maximum without limit and without winner
+MISCOUNT = 2.0  # factor by which our own estimate of tokens may be wrong, either way
+FEW_TOKENS = 8  # for short answers the average size of a token is unreliable: this many tokens may be missing
+_REFUSED = frozenset(  # before anything was generated, if the request arrived at all
     {
         ErrorKind.CONNECT_ERROR,
         ErrorKind.CONNECT_TIMEOUT,
@@ -37,7 +38,7 @@ _FAILED = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED, Outcome.I
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """The least and the most that something cost, US dollars."""
+    """The lower and the upper bound of a cost, US dollars."""
 
     low_usd: float
     high_usd: float
@@ -55,7 +56,7 @@ def bounds(
     winner: AttemptRecord | None,
     max_tokens: int | None,
 ) -> Bounds:
-    """Return the bounds of one attempt. ``prompt_tokens`` is its own count, another's or a guess."""
+    """Return the bounds of one attempt. ``prompt_tokens`` is its own count, another attempt's, or an estimate."""
     if (record.error_kind in _REFUSED and not record.completion_tokens) or is_unsent(record):
         return _NOTHING
     off = 1.0 if _counted(record) or (winner is not None and _counted(winner)) else MISCOUNT
@@ -65,14 +66,14 @@ def bounds(
     else:
         cached, written = record.cached_tokens, record.cache_write_tokens
         low = high = cost_usd(price, prompt_tokens, 0, cached_tokens=cached, cache_write_tokens=written) or 0.0
-    if record.sends is not None and record.sends > 1:  # the server may have begun with the first sending
+    if record.sends is not None and record.sends > 1:  # the server may have started on an earlier sending
         high += (record.sends - 1) * prompt_tokens * off * max(price.input_usd, price.cache_write_usd or 0.0)
     seen = record.completion_tokens or 0
     if record.tokens_source is TokensSource.REPORTED and seen:
         answer = cost_usd(price, 0, seen, reasoning_tokens=record.reasoning_tokens) or 0.0
         if record.outcome is Outcome.WON or record.finish_reason is not None:
             return Bounds(low + answer, high + answer)
-        low += answer  # some count with every event: it was not all yet
+        low += answer  # some report usage with every event: this may not be the final one
     else:
         low += max(0, seen - FEW_TOKENS) / MISCOUNT * min(price.output_usd, price.reasoning_usd or price.output_usd)
     high += _most_tokens(record, deployment, winner, max_tokens) * max(price.output_usd, price.reasoning_usd or 0.0)
@@ -82,7 +83,7 @@ def bounds(
 
 @lru_cache(maxsize=256)
 def per_million(price: Price) -> dict[str, float]:
-    """Return ``price`` as it is stored with what it was applied to: US dollars per million tokens, by kind."""
+    """Return ``price`` in the form in which it is stored with a cost: US dollars per million tokens, by kind."""
     each = {
         "input": price.input_usd,
         "output": price.output_usd,
@@ -94,12 +95,12 @@ def per_million(price: Price) -> dict[str, float]:
 
 
 def is_unsent(record: AttemptRecord) -> bool:
-    """Return whether the request was never written to a connection."""
+    """Whether the request was never written to a connection."""
     return record.sends == 0 and record.headers_ms is None
 
 
 def _is_unheard(record: AttemptRecord) -> bool:
-    """Return whether the provider had not even sent headers."""
+    """Whether not even the provider's headers were received."""
     return record.outcome is not Outcome.WON and record.headers_ms is None
 
 
@@ -110,11 +111,11 @@ def _counted(record: AttemptRecord) -> bool:
 def _most_tokens(
     record: AttemptRecord, deployment: Deployment, winner: AttemptRecord | None, max_tokens: int | None
 ) -> float:
-    """Return how many tokens of an answer may be on the bill, though nobody has said."""
+    """Return the maximum of answer tokens that may be billed without having been reported."""
     seen = (record.completion_tokens or 0) * MISCOUNT
     if record.outcome is Outcome.WON:
         return seen
-    thought = 0 if winner is None or seen else winner.reasoning_tokens or 0  # in silence, before the first token
+    thought = 0 if winner is None or seen else winner.reasoning_tokens or 0  # not streamed, before the first token
     if deployment.bills_after_disconnect is False:
         return seen + UNSEEN_TOKENS + thought
     limits = [limit for limit in (max_tokens, deployment.capabilities.max_output_tokens) if limit]

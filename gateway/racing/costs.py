@@ -1,12 +1,11 @@
-"""What a call's attempts cost, as far as it can be known: a loser's tokens are on nobody's bill but the operator's.
+"""The cost of a call's attempts, as far as it can be known: losers are billed to the operator alone.
 
-A winner is priced by the usage its provider reported. A loser was cut before it could report anything, but it was
-sent the same prompt, and its vendor may stop the bill when one hangs up or not: ``cost_usd`` is its prompt and what was
-seen of its answer, or an answer as long as the winner's where the vendor is known to bill all of it; ``cost_low_usd``
-and ``cost_high_usd`` are what it cost at least and at most. An attempt that failed before its first token is taken as
-free, one without a known price as unknown (None), and a sum with an unknown part as unknown only when nothing in it is
-known. Tokens read from a prompt cache or written to it, and those of reasoning, have prices of their own where these
-are known.
+A winner is priced by the usage its provider reports. A loser is cut before it reports usage, but it was sent the same
+prompt, and its vendor may or may not stop billing at a disconnect. Its ``cost_usd`` is its prompt and the received part
+of its answer; or, if the vendor is known to bill the whole answer, an answer as long as the winner's. ``cost_low_usd``
+and ``cost_high_usd`` are its bounds. An attempt that failed before its first token counts as free, one without a known
+price as unknown (None). A sum is unknown only if all its parts are. Tokens read from a prompt cache or written to it,
+and reasoning tokens, have their own prices if these are known.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,11 +20,11 @@ from providers.prices import cache_saved_usd, cost_usd
 
 _CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
 _SENT = frozenset({Outcome.WON, Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
-_BESIDE = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE, Role.PROBE})  # what a call alone would not have had
+_BESIDE = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE, Role.PROBE})  # a call without racing would not have them
 
 
 class Sum(msgspec.Struct, frozen=True):
-    """What several attempts cost: best figure, least and most. US dollars, None where no price of them is known."""
+    """The cost of several attempts: best estimate and bounds. US dollars; None if no price is known."""
 
     usd: float | None
     low_usd: float | None
@@ -37,8 +36,8 @@ class Bill(msgspec.Struct, frozen=True):
 
     attempts: tuple[AttemptRecord, ...]
     total: Sum
-    duplicate: Sum  # what racing added
-    abandoned: Sum  # what was cut because its client had gone
+    duplicate: Sum  # added by racing
+    abandoned: Sum  # cut because the client disconnected
     cache_saved_usd: float | None  # the winner's
 
 
@@ -49,9 +48,9 @@ def settle(
     estimated_prompt_tokens: int,
     max_tokens: int | None = None,
 ) -> Bill:
-    """Return the bill of one call. The estimate stands in where not even the winner's provider counted the prompt.
+    """Return the bill of one call. The estimate is used if not even the winner's provider counted the prompt.
 
-    An estimate of 0 is none: what was sent is no text. ``max_tokens`` is how long the request lets an answer be.
+    An estimate of 0 is none: the input is not text. ``max_tokens`` is the request's limit for the answer.
     """
     reported = winner.prompt_tokens if winner is not None else None
     prompt_tokens = (estimated_prompt_tokens or None) if reported is None else reported
@@ -67,7 +66,7 @@ def settle(
 
 
 def _is_added(loser: AttemptRecord, winner: AttemptRecord | None) -> bool:
-    """Return whether the call alone would not have had ``loser``, or not beside its winner."""
+    """Whether the call would not have had ``loser`` without racing, or not besides its winner."""
     overtaken = loser.outcome is Outcome.LOST or loser.outcome is Outcome.SUPERSEDED
     return loser.role in _BESIDE or (overtaken and winner is not None and winner.role in _BESIDE)
 
@@ -84,7 +83,7 @@ def _priced(
     price = deployment.price
     sent_tokens = 0 if is_unsent(record) else record.prompt_tokens
     if sent_tokens is None and prompt_tokens is not None and (record.outcome in _SENT or record.completion_tokens):
-        # The same prompt, counted by another tokenizer, or guessed.
+        # The same prompt, counted by another tokenizer, or estimated.
         sent_tokens = prompt_tokens
         changes = {"prompt_tokens": prompt_tokens, "tokens_source": record.tokens_source or TokensSource.ESTIMATED}
     if price is not None and (sent_tokens or prompt_tokens) is not None:
@@ -104,7 +103,7 @@ def _priced(
                 reasoning_tokens=answered.reasoning_tokens,
             )
             if runs_on and usd is not None:
-                usd = min(usd, limits.high_usd)  # the winner's answer may be longer than its own could be
+                usd = min(usd, limits.high_usd)  # the winner's answer may be longer than this one's limit
             changes["cost_usd"] = usd
             is_least = usd is not None and usd <= limits.low_usd < limits.high_usd
             changes["cost_is_lower_bound"] = record.outcome is not Outcome.WON and not stops and is_least
@@ -114,7 +113,7 @@ def _priced(
 
 
 def _sum(records: Sequence[AttemptRecord]) -> Sum:
-    """Return what ``records`` cost together; of no attempt that is nothing."""
+    """Return the cost of all ``records`` together; 0 for none."""
     if not records:
         return Sum(0.0, 0.0, 0.0)
     usd = low_usd = high_usd = None

@@ -1,4 +1,4 @@
-"""What an attempt may ask of its race."""
+"""The interface of a race that its attempts use."""
 
 import asyncio
 from enum import Enum
@@ -14,41 +14,41 @@ Attempt_contra = TypeVar("Attempt_contra", contravariant=True)
 
 
 class Bid(Enum):
-    """The answer to an attempt that has its first token."""
+    """The result of an attempt's bid with its first token."""
 
     WON = "won"
     LOST = "lost"
-    HELD = "held"  # for now: another one should be the better answer
+    HELD = "held"  # for now: another attempt is predicted to be better
 
 
 class Course(Protocol[Attempt_contra]):
-    """The race, as far as an attempt knows it."""
+    """A race as its attempts see it."""
 
-    call: Call  # as it is for this model: an audited loser may outlive that
+    call: Call  # as built for this model: an audited loser may outlive the change to a fallback
     open_call: OpenCall
     sink: Sink
     loop: asyncio.AbstractEventLoop
 
     def bid(self, attempt: Attempt_contra, now: float) -> Bid:
-        """Answer an attempt that has its first token. When it has won, everybody else is cut."""
+        """Decide about an attempt that has its first token. If it wins, all others are cut."""
 
     def release(self, attempt: Attempt_contra) -> None:
         """Let a held attempt win."""
 
     async def begin(self, attempt: Attempt_contra, now: float) -> Forward | None:
-        """Commit to an attempt that has won, and whose first token was there at ``now``."""
+        """Start the answer of an attempt that has won with a first token at ``now``."""
 
     async def alone(self, attempt: Attempt_contra) -> None:
-        """Wait until nobody but empty answers is left running."""
+        """Wait until only attempts with empty answers are left."""
 
     async def complete(self, last: Block) -> None:
-        """End the race with the winner's whole answer, of which the ``last`` events are still to be sent."""
+        """End the race with the winner's complete answer; its ``last`` events have not been sent yet."""
 
     async def failed(self, attempt: Attempt_contra, error: UpstreamError) -> None:
         """Replace an attempt that failed, or end the race."""
 
     def client_gone(self, attempt: Attempt_contra) -> None:
-        """End the race: the client cannot be written to any more."""
+        """End the race: the client has disconnected."""
 
     def crashed(self, attempt: Attempt_contra, defect: Exception) -> None:
-        """End the race: something in the gateway itself is at fault."""
+        """End the race because of a bug in the gateway."""

@@ -1,4 +1,4 @@
-"""Opening the exchange of an attempt, and reading its rest when its answer is complete."""
+"""Opens the exchange of an attempt, and reads the rest of its body after the answer."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,14 +13,14 @@ from providers.exchange import Exchange, Request
 from providers.http_exchange import TranslatedExchange
 from providers.sendings import Sendings
 
-DRAIN_S = 0.25  # how long after [DONE] the end of the body may take before its connection is given up
+DRAIN_S = 0.25  # maximum wait for the end of the body after [DONE]; then the connection is dropped
 
 
 async def open_exchange(deployment: Deployment, call: Call, sendings: Sendings) -> Exchange:
-    """Ask ``deployment`` to answer ``call``; return the exchange, whose events are in the client's dialect.
+    """Send ``call`` to ``deployment``; return the exchange, whose events are in the client's dialect.
 
     Raises:
-        UpstreamError: as of ``Upstream.stream``.
+        UpstreamError: as for ``Upstream.stream``.
 
     """
     spoken = deployment.spoken_to(call.dialect)
@@ -45,7 +45,7 @@ async def open_exchange(deployment: Deployment, call: Call, sendings: Sendings) 
 
 @asynccontextmanager
 async def reading(exchange: Exchange, *, until: asyncio.Future[None]) -> AsyncIterator[asyncio.Future[bytes]]:
-    """Yield the next read of ``exchange``, as soon as it has come or ``until`` is done; drop it on leaving before."""
+    """Yield the next read of ``exchange`` when it is done, or when ``until`` is; drop it if left before."""
     read = asyncio.ensure_future(exchange.read())
     try:
         waiting: set[asyncio.Future[Any]] = {read, until}
@@ -56,11 +56,11 @@ async def reading(exchange: Exchange, *, until: asyncio.Future[None]) -> AsyncIt
             read.cancel()
             await asyncio.wait({read})
         if not read.cancelled():
-            read.exception()  # of an exchange that was dropped meanwhile: nobody else looks at it
+            read.exception()  # of a dropped exchange: retrieve its exception, as nothing else does
 
 
 async def drain(exchange: Exchange, loop: asyncio.AbstractEventLoop) -> None:
-    """Read to the end of the body, so that the connection can be used again; give up after ``DRAIN_S``."""
+    """Read to the end of the body, so that the connection can be reused; drop it after ``DRAIN_S``."""
     timer = loop.call_later(DRAIN_S, exchange.abort)
     try:
         while await exchange.read():

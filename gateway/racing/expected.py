@@ -1,4 +1,4 @@
-"""What a request expects of its answer: text, calls of the offered tools, or JSON by a schema."""
+"""What a request requires of its answer's form: text, calls of the offered tools, or JSON by a schema."""
 
 from collections.abc import Mapping
 
@@ -16,19 +16,19 @@ _NAMES = {
 }
 
 
-EXPECTED: frozenset[str] = frozenset().union(*_NAMES.values())  # the fields that say it, in any dialect
+EXPECTED: frozenset[str] = frozenset().union(*_NAMES.values())  # the fields that say it, in all dialects
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """What the answer is held against. ``tools`` maps the offered tools to the schema of their arguments, if strict."""
+    """The required form. ``tools`` maps the names of offered tools to the schema of their arguments, if strict."""
 
     tools: Mapping[str, bytes | None] = {}
-    is_object: bool = False  # any JSON object will do
-    schema: bytes | None = None  # that the JSON must have
+    is_object: bool = False  # any JSON object
+    schema: bytes | None = None  # for the JSON
 
 
 def answer_kind(fields: Fields, dialect: Dialect) -> AnswerKind:
-    """Return what the answer to a request of ``dialect`` with these top-level ``fields`` is judged as."""
+    """Return how the answer to a request of ``dialect`` with these top-level ``fields`` is judged."""
     if fields.keys().isdisjoint(_NAMES[dialect]):
         return AnswerKind.PLAIN
     if _asked_format(fields, dialect) is not None:
@@ -38,7 +38,7 @@ def answer_kind(fields: Fields, dialect: Dialect) -> AnswerKind:
 
 
 def expected(fields: Fields, dialect: Dialect) -> Expected | None:
-    """Return what the answer is held against; None where the request says it in a way that is not understood."""
+    """Return the required form of the answer; None if it cannot be read from the request."""
     tools: dict[str, bytes | None] = {}
     try:
         for name, read in dialect.requests.tools.items():
@@ -51,7 +51,7 @@ def expected(fields: Fields, dialect: Dialect) -> Expected | None:
 
 
 def _asked_format(fields: Fields, dialect: Dialect) -> JsonFormat | None:
-    """Return the format in which JSON is asked for, None where it is not."""
+    """Return the requested format of JSON; None if JSON is not requested."""
     for name, read in dialect.requests.json_formats.items():
         if name in fields and (asked := read(fields[name])) is not None:
             return asked

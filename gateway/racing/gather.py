@@ -1,6 +1,6 @@
-"""The sink of an answer that is gathered: one JSON body out of the winner's events, as its dialect has it.
+"""The sink for answers that are not streamed: it gathers the winner's events into one JSON body.
 
-Non-streaming calls stream upstream too, so that they can be raced and measured.
+Such calls are streamed upstream as well, so that they can be raced and measured.
 """
 
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class GatheringSink:
-    """A sink that makes one body. ``winner`` and ``body()`` are there once the race is over."""
+    """A sink that makes one body. ``winner`` and ``body()`` are available after the race."""
 
     streams = False
     understands = True
@@ -25,18 +25,18 @@ class GatheringSink:
     def __init__(self, dialect: Dialect) -> None:
         self.winner: Winner | None = None
         self._answers = dialect.answers
-        self._gathering: Gathering  # from ``begin`` on
+        self._gathering: Gathering  # set by ``begin``
 
     async def begin(self, winner: Winner) -> None:
-        """Start over: an earlier winner's beginning is forgotten."""
+        """Start a new body; that of an earlier winner is dropped."""
         self.winner = winner
         self._gathering = self._answers.gathering()
 
     async def write(self, block: Block) -> None:
-        """Take what the events say.
+        """Add events to the body.
 
         Raises:
-            UpstreamError: they are not what the dialect has; another attempt may still answer.
+            UpstreamError: they are not valid in the dialect; another attempt may still answer.
 
         """
         take = self._gathering.take
@@ -49,14 +49,14 @@ class GatheringSink:
                         take(chunk)
 
     async def end(self, last: Block) -> None:
-        """Take the end: there is nothing to flush, and an answer that is gathered was written before."""
+        """Do nothing: all events were passed to ``write`` before."""
 
     async def fail(self, error: UpstreamError) -> None:
-        """Never called: an answer that is being gathered is not committed."""
+        """Never called: a gathered answer is not committed before its end."""
         raise error
 
     def body(self) -> bytes:
-        """Return the whole answer as JSON."""
+        """Return the complete answer as JSON."""
         return self._gathering.body()
 
     def _take_plain(self, part: Part) -> None:

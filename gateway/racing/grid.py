@@ -1,7 +1,7 @@
-"""The starting grid: who is launched when, who stands by, and whether the budget and ``max_in_flight`` let them.
+"""The launches of a race that are still to come, the candidates for failover, and their limits (budget, seats).
 
-A plan's later launches are timers. A launch that is refused, and every deployment the plan only names, stands by as
-a candidate, to replace an attempt that fails.
+A plan's later launches are timers. A launch that is refused, and every other deployment of the plan, becomes a
+candidate that can replace a failed attempt.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,16 +13,16 @@ from gateway.racing.seats import Line
 from gateway.racing.timers import Timer, Timers
 from gateway.steering.planner import Launch, Plan
 
-EXTRA_ROLES = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE})  # these draw on the budget; replacing a failure does not
+EXTRA_ROLES = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE})  # these use the budget; replacing a failure does not
 
-RESCUES = 2  # who stands by, one after the other, for a first attempt that hangs
+RESCUES = 2  # maximum of candidates that are launched, in turn, because the first attempt hangs
 
 
 class Grid:
-    """The launches of one race that have not happened yet.
+    """The pending launches and the candidates of one race.
 
-    ``go`` is called at each launch a timer brings, ``in_need`` where a rescue is due that finds no room, ``full`` for
-    each extra launch that finds none.
+    ``go`` is called for each launch of a timer, ``in_need`` if a rescue is due and no candidate has a seat, ``full``
+    for each extra launch that gets no seat.
     """
 
     def __init__(
@@ -42,16 +42,16 @@ class Grid:
         self._permit = permit
         self._go: Callable[[Launch], None] | None = go
         self._in_need: Callable[[], object] | None = in_need
-        self._lines = lines  # of deployments with max_in_flight
+        self._lines = lines  # of the deployments with max_in_flight
         self._full = full
         self._loop = loop
         self._began = clock()
         self._timers: list[tuple[Launch, Timer]] = []
-        self._candidates: list[str] = list(plan.rest)  # few: a deque takes 760 bytes
-        self._left: int | None = None  # launches still allowed, once the request itself was called wrong
+        self._candidates: list[str] = list(plan.rest)  # few: a list is enough, and a deque takes 760 bytes
+        self._left: int | None = None  # launches still allowed, after a provider has called the request invalid
 
     def open(self) -> Iterator[Launch]:
-        """Schedule what is for later; yield what starts now, and is to have its seat before the next is asked for."""
+        """Start the timers; yield what is launched now. Each must have its seat before the next is taken."""
         launches: Sequence[Launch] = self._plan.launches
         if self._lines and not self._has_room(launches[0].deployment):
             launches = self._without_the_full(launches)
@@ -62,35 +62,35 @@ class Grid:
                 yield launch
 
     def close(self) -> None:
-        """Cancel pending launches; their deployments stay available for failover, before all others."""
+        """Cancel pending launches; their deployments become the first candidates for failover."""
         for _, timer in self._timers:
             timer.cancel()
         self._candidates[:0] = [launch.deployment for launch, _ in self._timers]
         self._timers.clear()
 
     def forget(self) -> None:
-        """Let go of whoever is called at a launch: the race is over."""
+        """Release the callbacks: the race is over."""
         self._go = self._in_need = None
 
     def add(self, deployment: str) -> None:
-        """Let ``deployment`` stand by, last."""
+        """Add ``deployment`` as the last candidate."""
         self._candidates.append(deployment)
 
     def limit(self, launches: int) -> None:
-        """Allow only so many launches more: the request itself may be wrong."""
+        """Allow only this many further launches: the request itself may be invalid."""
         if self._left is None:
             self.close()
             self._left = launches
 
     def unlimit(self) -> None:
-        """Take the limit back."""
+        """Remove the limit."""
         self._left = None
 
     def next(self, *, last_resort: bool = False) -> str | None:
-        """Return who replaces an attempt that failed: the plan's own next first, then who stands by.
+        """Return the deployment that replaces a failed attempt: the plan's next launch first, then the candidates.
 
-        Whoever has no room is passed over. While there is somebody to be waited for, the broken are none to be asked,
-        but as a ``last_resort``.
+        Those without a free seat are skipped. Unhealthy ones are used only as a ``last_resort``, while there is another
+        one to wait for.
         """
         if self._left == 0:
             return None
@@ -100,14 +100,14 @@ class Grid:
         return name
 
     def full(self) -> tuple[str, ...]:
-        """Return who can be waited for: those standing by, but the broken, that have no room."""
+        """Return the deployments to wait for: healthy candidates without a free seat."""
         if self._left == 0 or not self._lines:
             return ()
         tripped = self._plan.tripped
         return tuple(name for name in self._standing_by() if name not in tripped and not self._has_room(name))
 
     def called(self, deployment: str, *, first: bool) -> None:
-        """Take that ``deployment``, which was waited for, is launched; the ``first`` may have to be rescued."""
+        """Remove ``deployment`` from the candidates: its wait is over. If it is the ``first``, schedule its rescues."""
         self._remove(deployment)
         if self._left is not None:
             self._left -= 1
@@ -136,11 +136,11 @@ class Grid:
         return chosen
 
     def _standing_by(self) -> Sequence[str]:
-        """Return everybody who may still be asked, each once, in their order."""
+        """Return all candidates, pending launches included, in order and without duplicates."""
         return tuple(dict.fromkeys([*(launch.deployment for launch, _ in self._timers), *self._candidates]))
 
     def _remove(self, deployment: str) -> None:
-        """Have ``deployment`` stand by no longer: once, if it does so twice."""
+        """Remove ``deployment`` from the candidates, once."""
         for number, (launch, timer) in enumerate(self._timers):
             if launch.deployment == deployment:
                 timer.cancel()
@@ -154,9 +154,9 @@ class Grid:
         return line is None or line.has_room
 
     def _without_the_full(self, launches: Sequence[Launch]) -> Sequence[Launch]:
-        """Return ``launches`` with somebody who has room in the primary's place, and it in theirs; none if nobody has.
+        """Return ``launches`` with a primary that has a free seat, swapped with the planned one; none if all are full.
 
-        Whoever has no place then stands by.
+        A deployment that loses its place becomes a candidate.
         """
         primary, *others = launches
         self._candidates[:0] = [launch.deployment for launch in launches]
@@ -172,9 +172,9 @@ class Grid:
         return [msgspec.structs.replace(primary, deployment=name), *others]
 
     def _allowed(self, launch: Launch) -> bool:
-        """Ask for room, and the budget for extra launches. Who is refused stands by.
+        """Check that there is a seat and, for extra launches, the budget.
 
-        As a rescue if it is an extra launch and the plan has those, else as a candidate.
+        A refused launch becomes a candidate, or a rescue if it is an extra launch and the plan has rescues.
         """
         line = self._lines.get(launch.deployment) if self._lines else None
         if launch.role not in EXTRA_ROLES:

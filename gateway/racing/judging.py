@@ -1,7 +1,7 @@
-"""The judgement of a winner's whole answer: what it was asked to be, and what is wrong with it.
+"""Judges a winner's complete answer: the form it was asked for, and its defects.
 
-Answers are never kept for it: what has to be seen whole (arguments of tool calls, text that is to be JSON) is bounded,
-belongs to the attempt and is gone with it. What cannot be known is not judged, so that nobody is blamed for it.
+No answer is stored for this. What must be seen as a whole (tool arguments, text that must be JSON) has a size limit
+and is released with its attempt. If something cannot be known, it is not judged, so that no provider is blamed for it.
 """
 
 from typing import Any
@@ -15,17 +15,17 @@ from gateway.racing.measurement import Measurement
 from gateway.racing.requested import requested
 from providers.dialects.index import DIALECTS
 
-# Of every dialect: vendors use the words of others in their own.
+# Of all dialects: vendors use other dialects' words in their own.
 CUT_SHORT = frozenset(reason for dialect in DIALECTS.values() for reason in dialect.answers.cut_short)
 _REFUSALS = frozenset(reason for dialect in DIALECTS.values() for reason in dialect.answers.refusals)
 _BROKE_OFF = frozenset({Outcome.FAILED, Outcome.STALLED, Outcome.TIMEOUT})
-_NEARLY = 0.9  # of max_tokens: vendors do not count the last tokens, or thoughts, alike
-_MOST_CHECKED = 16  # tool calls of an answer that are held against their schemas, or none
+_NEARLY = 0.9  # of max_tokens: vendors count the last tokens, or reasoning, differently
+_MOST_CHECKED = 16  # with more tool calls, none is checked against its schema
 _anything = msgspec.json.Decoder()
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """``judged_as`` is None where the answer could not be judged; then there is no flaw either."""
+    """``judged_as`` is None if the answer could not be judged; then ``flaw`` is None as well."""
 
     judged_as: AnswerKind | None = None
     flaw: Flaw | None = None
@@ -36,7 +36,7 @@ _GOOD = {kind: Judgement(kind) for kind in AnswerKind}
 
 
 def judge(call: Call, outcome: Outcome, measurement: Measurement, text: AnswerText | None) -> Judgement:
-    """Judge the answer of an attempt that had the win, as it ended. ``text`` is None unless JSON was asked for."""
+    """Judge the answer of a winning attempt. ``text`` is None unless JSON was requested."""
     kind = call.answer_kind
     if outcome in _BROKE_OFF:
         return Judgement(kind, Flaw.TRUNCATED)
@@ -45,7 +45,7 @@ def judge(call: Call, outcome: Outcome, measurement: Measurement, text: AnswerTe
     if measurement.finish_reason in CUT_SHORT:
         if not _is_clients_limit(call, measurement):
             return Judgement(kind, Flaw.TRUNCATED)
-        return _GOOD[kind] if kind is AnswerKind.PLAIN else UNJUDGED  # half a JSON by the client's own limit
+        return _GOOD[kind] if kind is AnswerKind.PLAIN else UNJUDGED  # JSON that the client's own limit cut off
     flaw = _flaw_of_end(measurement)
     if flaw is None and (kind is not AnswerKind.PLAIN or measurement.tool_calls is not None):
         return _judge_form(call, measurement, text)
@@ -53,7 +53,7 @@ def judge(call: Call, outcome: Outcome, measurement: Measurement, text: AnswerTe
 
 
 def _flaw_of_end(measurement: Measurement) -> Flaw | None:
-    """Return what the way in which an answer ended says against it."""
+    """Return the flaw that the answer's finish reason shows; None for none."""
     reason = measurement.finish_reason
     if measurement.refused or reason in _REFUSALS:
         return Flaw.REFUSAL
@@ -63,7 +63,7 @@ def _flaw_of_end(measurement: Measurement) -> Flaw | None:
 
 
 def _is_clients_limit(call: Call, measurement: Measurement) -> bool:
-    """Tell whether the answer was cut off where the client wanted it; in doubt it was."""
+    """Whether the client's own limit cut the answer off; in doubt True."""
     limit, tokens = requested(call.fields, call.dialect).max_tokens, measurement.tokens()
     if limit is None:
         return call.dialect.requests.parameters.has_default_limit
@@ -88,7 +88,7 @@ def _judge_form(call: Call, measurement: Measurement, text: AnswerText | None) -
 
 
 def _flaw_of_calls(measurement: Measurement, asked: Expected) -> Flaw | bool | None:
-    """Return what is wrong with the tool calls, False if nothing is, None if that is not known."""
+    """Return the flaw of the tool calls; False for none, None if unknown."""
     calls = measurement.tool_calls
     assert calls is not None
     if any(name not in asked.tools for name in calls.names):
@@ -98,7 +98,7 @@ def _flaw_of_calls(measurement: Measurement, asked: Expected) -> Flaw | bool | N
         return None if valid is None else Flaw.BAD_TOOL_CALL
     arguments = calls.arguments() or []
     if len(arguments) != len(calls.names) or not any(asked.tools.values()):
-        return False  # custom tools, which take no JSON, have no arguments: whose these are is not known
+        return False  # custom tools take no JSON, and which call is whose is unknown
     if len(arguments) > _MOST_CHECKED:
         return None
     for name, piece in zip(calls.names, arguments, strict=True):
@@ -110,7 +110,7 @@ def _flaw_of_calls(measurement: Measurement, asked: Expected) -> Flaw | bool | N
 
 
 def _flaw_of_json(text: AnswerText | None, asked: Expected) -> Flaw | bool | None:
-    """Return what is wrong with an answer that is to be JSON, False if nothing is, None if that is not known."""
+    """Return the flaw of an answer that must be JSON; False for none, None if unknown."""
     whole = None if text is None else text.whole()
     if whole is None:
         return None
@@ -124,8 +124,8 @@ def _flaw_of_json(text: AnswerText | None, asked: Expected) -> Flaw | bool | Non
 
 
 def _schema_flaw(schema: bytes, value: Any, *, of: int = 1) -> Flaw | bool | None:
-    """Return the flaw if ``value`` is not what the schema allows, None where that cannot be told."""
-    from gateway.racing.schema_check import allows  # noqa: PLC0415 - 0.1 s that only who is asked for JSON pays
+    """Return the flaw if the schema does not allow ``value``; False if it does, None if unknown."""
+    from gateway.racing.schema_check import allows  # noqa: PLC0415 - takes 0.1 s, and only JSON requests need it
 
     allowed = allows(schema, value, of=of)
     return None if allowed is None else False if allowed else Flaw.SCHEMA_MISS

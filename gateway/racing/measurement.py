@@ -1,4 +1,4 @@
-"""What is measured of one attempt while it streams, and the figures made of it.
+"""Measures one attempt while it streams, and computes its figures.
 
 The definitions, and when a figure is null, are in docs/policy.md#measurement. Times are monotonic seconds; one
 timestamp is taken per read, so deltas that arrive together share it.
@@ -17,21 +17,21 @@ from gateway.steering.histogram import ROUNDING, edge_s
 from providers.dialects.chunk import Chunk
 from providers.usage import Usage, completed
 
-CHARS_PER_TOKEN = 4  # the usual rule of thumb, for answers whose provider reports no usage
-BURST_S = 0.020  # deltas that all arrive within this come out of a buffer: their speed says nothing
-BURST_TPS = 5000.0  # likewise: faster than any provider decodes
-MOST_GAPS = 4096  # kept of one answer: 32 kB
-LEAST_BUCKET = -56  # of the ledger's, from 0.078 ms; shorter gaps, and those of no time, count in it too
-ONE_EACH = 0.1  # so far apart, as a share, may tokens and chunks be where each chunk is a token
-SUMMARY_CHARS_PER_TOKEN = 2  # fewer streamed characters per reasoning token: only a summary was streamed
+CHARS_PER_TOKEN = 4  # rule of thumb, if the provider reports no usage
+BURST_S = 0.020  # if all deltas arrive within this time they were buffered, so their speed is meaningless
+BURST_TPS = 5000.0  # likewise: no provider decodes faster
+MOST_GAPS = 4096  # per answer: 32 kB
+LEAST_BUCKET = -56  # of the ledger's, from 0.078 ms; it also counts shorter gaps and gaps of 0
+ONE_EACH = 0.1  # tolerated difference between the numbers of tokens and chunks, as a share, if each chunk is a token
+SUMMARY_CHARS_PER_TOKEN = 2  # with fewer streamed characters per reasoning token, only a summary was streamed
 
-# Of the buckets from the least to the last: where each ends, and its number as JSON has it.
+# Of the buckets from the first to the last: the upper end, and the number as JSON.
 _UPPER_EDGES_S = (*(edge_s(number - ROUNDING) for number in range(LEAST_BUCKET + 1, BUCKETS)), inf)
 _NAMES = tuple(str(number) for number in range(LEAST_BUCKET, BUCKETS))
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """Token counts of one attempt and where they come from."""
+    """The token counts of one attempt and their source."""
 
     prompt: int | None
     completion: int | None
@@ -42,7 +42,7 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 class Gaps(msgspec.Struct, frozen=True):
-    """The gaps between an answer's meaningful chunks: two quantiles, the longest, and all of them counted."""
+    """The gaps between an answer's meaningful chunks: two quantiles, the longest, and a histogram."""
 
     p50_ms: float
     p95_ms: float
@@ -51,12 +51,12 @@ class Gaps(msgspec.Struct, frozen=True):
 
 
 def milliseconds(seconds: float) -> float:
-    """Return ``seconds`` as milliseconds, to the microsecond; rounding to digits would take four times as long."""
+    """Return ``seconds`` in milliseconds, cut to the microsecond; ``round`` would take four times as long."""
     return round(seconds * 1_000_000) / 1000
 
 
 class Measurement:
-    """The running measurement of one attempt, from its launch."""
+    """The measurement of one attempt, from its launch."""
 
     __slots__ = (
         "_longest_gap_s",
@@ -88,25 +88,25 @@ class Measurement:
         self.headers_at: float | None = None
         self.first_event_at: float | None = None
         self.first_at: float | None = None  # first meaningful delta
-        self.answer_at: float | None = None  # first that is not reasoning
+        self.answer_at: float | None = None  # first delta that is not reasoning
         self.last_at: float | None = None
         self.meaningful = 0  # chunks with a meaningful delta
         self.chars = 0
-        self.first_chunks = 0  # of them, those that came in the same instant as the first
+        self.first_chunks = 0  # of them, those that arrived together with the first
         self.first_chars = 0
         self.reasoning_chars = 0
-        self.gaps = array("d")  # between those that did not come together
-        self.together = 0  # gaps of no time at all
-        self._longest_gap_s = 0.0  # of those that are not among ``gaps`` any more
+        self.gaps = array("d")  # between chunks that did not arrive together
+        self.together = 0  # number of gaps of 0
+        self._longest_gap_s = 0.0  # of those no longer in ``gaps``
         self.usage: Usage | None = None
-        self.model_version: str | None = None  # what answers, and the answer's id, as the provider says
+        self.model_version: str | None = None  # the model and the answer's id, as reported by the provider
         self.answer_id: str | None = None
         self.finish_reason: str | None = None
         self.tool_calls: ToolCalls | None = None
         self.refused = False
 
     def event(self, chunk: Chunk, now: float) -> None:
-        """Take one event that arrived at ``now``."""
+        """Record one event that arrived at ``now``."""
         if self.first_event_at is None:
             self.first_event_at = now
         if chunk.usage is not None:
@@ -130,7 +130,7 @@ class Measurement:
         self.last_at = now
 
     def _note(self, chunk: Chunk) -> None:
-        """Keep what an event says besides text."""
+        """Keep what an event contains besides text."""
         if chunk.model is not None and self.model_version is None:
             self.model_version, self.answer_id = chunk.model, chunk.id
         if chunk.finish_reason is not None:
@@ -144,7 +144,7 @@ class Measurement:
             self.refused = True
 
     def plain(self, number: int, chars: int, now: float) -> None:
-        """Take so many events that add ``chars`` of text in all, about, and arrived together; not the first ones."""
+        """Record ``number`` events with about ``chars`` of text in all that arrived together; not the first ones."""
         self.meaningful += number
         self.chars += chars
         if self.answer_at is None:
@@ -163,7 +163,7 @@ class Measurement:
         return round((instant - self.started) * 1_000_000) / 1000  # as ``milliseconds`` does, ten times an attempt
 
     def tokens(self) -> Tokens | None:
-        """Return the token counts: the provider's own, or an estimate from the characters; None before any answer."""
+        """Return the token counts: the provider's, or an estimate from the characters; None if there is no answer."""
         usage = self.usage
         if usage is not None and usage.completion_tokens is not None:
             return Tokens(
@@ -180,16 +180,16 @@ class Measurement:
         return Tokens(usage.prompt_tokens if usage else None, estimate, None, None, None, TokensSource.ESTIMATED)
 
     def decode_tps(self, tokens: Tokens | None) -> float | None:
-        """Return (n - n_first) / (t_last - t_first), tokens per second, or None where that would say nothing.
+        """Return (n - n_first) / (t_last - t_first), tokens per second; None if it would be meaningless.
 
-        n_first are the tokens that were there with the first: a chunk may hold many.
+        n_first is the number of tokens that arrived with the first: a chunk may contain many.
         """
         if tokens is None or tokens.completion is None or self.first_at is None or self.last_at is None:
             return None
         n = tokens.completion
         if tokens.reasoning:
             if not self.reasoning_chars:
-                n -= tokens.reasoning  # thought in silence before the first delta
+                n -= tokens.reasoning  # reasoning that was not streamed, before the first delta
             elif self.reasoning_chars < tokens.reasoning * SUMMARY_CHARS_PER_TOKEN:
                 return None
         span_s = self.last_at - self.first_at
@@ -199,7 +199,7 @@ class Measurement:
         return None if tps > BURST_TPS else round(tps, 3)
 
     def _first_tokens(self, n: int) -> float:
-        """Return how many of ``n`` tokens came first: as many as chunks if each is one token, else by characters."""
+        """Return how many of ``n`` tokens arrived first: one per chunk if each is one token, else by characters."""
         if abs(self.meaningful - n) <= n * ONE_EACH or not self.chars:
             return max(1, min(self.first_chunks, n))
         return n * self.first_chars / self.chars
@@ -211,7 +211,7 @@ class Measurement:
         return round(tokens.completion / (self.last_at - self.started), 3)
 
     def itl(self) -> Gaps | None:
-        """Return the figures of the gaps between meaningful chunks; None without any. Sorts them once for all."""
+        """Return the figures of the gaps between meaningful chunks; None without any. Sorts them once."""
         if not self.gaps:
             return None
         ordered, none = sorted(self.gaps), self.together
@@ -221,7 +221,7 @@ class Measurement:
         return Gaps(milliseconds(p50_s), milliseconds(p95_s), milliseconds(longest_s), _counts(ordered, none))
 
     def _gap(self, now: float) -> None:
-        """Note the gap that ends ``now``; of an endless stream's not all, the last ones more than those before."""
+        """Record the gap that ends ``now``. Of very long streams a part is kept, with more of the latest gaps."""
         self.gaps.append(now - (self.last_at or now))
         if len(self.gaps) > MOST_GAPS:
             self._longest_gap_s = max(self._longest_gap_s, *self.gaps)
@@ -229,9 +229,9 @@ class Measurement:
 
 
 def _counts(ordered: list[float], together: int) -> dict[str, int]:
-    """Return how many of the ``ordered`` gaps, seconds, fall into each bucket; ``together`` more are of no time.
+    """Return how many of the ``ordered`` gaps (seconds) fall into each bucket; ``together`` more have length 0.
 
-    One look for each bucket that has any, not for each gap.
+    One binary search for each bucket in use, not for each gap.
     """
     at = bisect_left(ordered, _UPPER_EDGES_S[0])
     counts = {_NAMES[0]: at + together} if at + together else {}

@@ -1,7 +1,7 @@
-"""A call that is under way: the one owner of its ids, launches and records, whichever models and APIs it goes through.
+"""A call that is running: the one owner of its ids, launches and records, for all the models and APIs it tries.
 
-A call may try several models, one after the other; it is one row with the attempts of all of them. It is recorded
-once, by ``finish``. An audited loser may end later: its row follows.
+A call may try several models in turn; it is one row with all their attempts. ``finish`` records it, once. An audited
+loser may end later: then its row follows.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from providers.errors import UpstreamError
 
 
 class Unanswered(msgspec.Struct, frozen=True):
-    """Why one model's deployments have not answered."""
+    """Why no deployment of one model has answered."""
 
-    failures: Sequence[tuple[str, UpstreamError]] = ()  # by deployment, in their order
-    full: Sequence[str] = ()  # deployments that had no room under max_in_flight in time
+    failures: Sequence[tuple[str, UpstreamError]] = ()  # deployment and error, in order
+    full: Sequence[str] = ()  # deployments that had no free seat in time
     asked: Collection[str] = ()  # all that were asked
 
 
 class OpenCall:
-    """One call from its entry to its record. ``record`` is None until it is finished."""
+    """One call from its arrival to its record. ``record`` is None until it is finished."""
 
     def __init__(
         self,
@@ -40,29 +40,29 @@ class OpenCall:
         fleet: Fleet | None = None,
         cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
     ) -> None:
-        """Open ``call``; ``cancelled_as`` says why it is cancelled: its client has gone, or the gateway is stopping."""
+        """``cancelled_as`` returns the error of a cancellation: the client has gone, or the gateway is stopping."""
         self.services = services
         self.call = call
-        self.fleet = fleet  # that the call began with, whatever is reloaded meanwhile
+        self.fleet = fleet  # the one the call began with, whatever is reloaded meanwhile
         self.cancelled_as = cancelled_as
-        self.launched = 0  # attempts, for all models
+        self.launched = 0  # attempts, at all models
         self.waited_s = 0.0  # for a seat
         self.record: CallRecord | None = None
         self._winner: AttemptRecord | None = None
-        self._attempts: list[AttemptRecord] = []  # that have ended
+        self._attempts: list[AttemptRecord] = []  # those that have ended
         self._deployments: Mapping[str, Deployment] = {}
 
     def goes_on(self, call: Call) -> None:
-        """Go on as ``call``, which is the same one for another model."""
+        """Continue as ``call``: the same call, built for another model."""
         self.call = call
 
     def asks(self, model: Model) -> None:
-        """Note whose deployments are asked from now on."""
+        """Set the model whose deployments are asked from now on."""
         known = self._deployments
         self._deployments = {**known, **model.deployments} if known else model.deployments
 
     def launch(self, deployment: Deployment, role: Role, *, now: float, audited: bool = False) -> AttemptStart:
-        """Return the start of the next attempt."""
+        """Return the start record of the next attempt."""
         services, call = self.services, self.call
         self.launched += 1
         return AttemptStart(
@@ -80,12 +80,12 @@ class OpenCall:
         )
 
     def begin(self, starts: Sequence[AttemptStart]) -> None:
-        """Tell of the call's first launches, before anything is sent."""
+        """Announce the call with its first launches, before anything is sent."""
         if starts[0].number == 1:
             self.services.recorder.call_started(call_start(self.call, tuple(starts)))
 
     def ended(self, attempt: AttemptRecord) -> None:
-        """Take the record of an attempt, as it ends."""
+        """Add the record of an attempt that has ended."""
         recorder, call = self.services.recorder, self.call
         recorder.attempt_ended(attempt.model or call.model, call.prompt_class, attempt)
         if self.record is None:
@@ -107,10 +107,10 @@ class OpenCall:
         priced_as: Callable[[Mapping[str, Deployment], Sequence[AttemptRecord]], Mapping[str, Deployment]]
         | None = None,
     ) -> CallRecord:
-        """Record the call, once; a second time, return the record there is.
+        """Record the call, once. Returns the record, also when called again.
 
-        ``alone`` is what the primary of the first model would have done; ``priced_as`` replaces the deployments that
-        attempts are priced by.
+        ``alone`` is the estimate for the first model's primary alone; ``priced_as`` replaces the deployments by whose
+        prices the attempts are billed.
         """
         if self.record is not None:
             return self.record
@@ -139,24 +139,24 @@ class OpenCall:
     def wait(
         self, *, seated: Callable[[str], None], timed_out: Callable[[], None], loop: asyncio.AbstractEventLoop
     ) -> Wait:
-        """Return a wait for a seat, as long as the call may still wait: all its waits count together."""
+        """Return a wait for a seat. All waits of a call share one time limit."""
         seats, clock = self.services.seats, self.services.clock
         patience_s = seats.queue_timeout_s - self.waited_s
         return Wait(seats, self.call.model, patience_s, seated=seated, timed_out=timed_out, clock=clock, loop=loop)
 
     def waited(self, wait: Wait) -> None:
-        """End a wait."""
+        """End a wait, and add its time."""
         wait.forget()
         self.waited_s += wait.waited_s
 
     def holds_fleet(self, task: asyncio.Task[None]) -> None:
-        """Keep the call's upstreams open until ``task`` ends, though the call should end, and a reload come, before."""
+        """Keep the call's upstreams open until ``task`` ends, even if the call ends and a reload follows before."""
         if self.fleet is not None:
             self.fleet.hold()
             task.add_done_callback(self.fleet.let_go)
 
     def since_received_ms(self, instant: float) -> float:
-        """Return an instant of the clock as milliseconds since the call was received."""
+        """Return ``instant`` of the clock in milliseconds since the call was received."""
         return milliseconds(instant - self.call.received_at)
 
 

@@ -1,4 +1,4 @@
-"""Where an answer that is not raced goes: passed on as it comes, to whoever asked."""
+"""The receiver of an answer that is not raced, which is passed on as it arrives."""
 
 from typing import Protocol
 
@@ -9,27 +9,27 @@ from providers.exchange import Answer
 
 
 class Relayed(msgspec.Struct, frozen=True):
-    """An answer, and whose it is."""
+    """An answer, and the deployment that gives it."""
 
     call: Call
     provider: str
     deployment: str
     launched: int  # attempts so far
-    ttft_ms: float  # since the call was received: to the first byte, or to all of it where it came whole
+    ttft_ms: float  # since the call was received: to the first byte, or to the whole answer if it is not streamed
     answer: Answer
 
 
 class Outlet(Protocol):
-    """Where an answer goes that is passed on as it comes. Once it has begun, nobody else may answer."""
+    """The receiver of an answer that is passed on as it arrives. After ``begin`` no other deployment may answer."""
 
     async def begin(self, relayed: Relayed) -> None:
-        """Take whose answer it is; what is there of it follows as the first ``write``."""
+        """Start the response; the first data follow with ``write``."""
 
     async def write(self, data: bytes) -> None:
-        """Take some bytes."""
+        """Forward some bytes."""
 
     async def end(self, last: bytes) -> None:
-        """Take the last bytes. The call is already recorded."""
+        """Forward the last bytes and end the response. The call is already recorded."""
 
     def drop(self) -> None:
-        """Break the client's connection: the answer cannot be ended properly."""
+        """Abort the client's connection: the answer cannot be completed."""

@@ -1,4 +1,4 @@
-"""The passage of one answer: read as it comes, kept until the win, then written to the sink."""
+"""The data of one answer: read as they arrive, kept until the win, then written to the sink."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,7 +14,7 @@ UNCLAIMED_BYTES = 8 * 2**20  # a provider that sends this much before its first 
 
 
 class Passage:
-    """What came of an answer, and where it goes. ``text`` is kept only where the answer is to be JSON."""
+    """Reads and forwards one answer. ``text`` is kept only if the answer must be JSON."""
 
     __slots__ = (
         "_clock",
@@ -37,7 +37,7 @@ class Passage:
         secrets: Sequence[str],
         clock: Callable[[], float],
     ) -> None:
-        self.announced = False  # its first token was told of
+        self.announced = False  # whether its first token was reported
         self.text = AnswerText(call.dialect.answers.texts) if call.answer_kind is AnswerKind.JSON else None
         self.reader = AnswerReader(
             measurement,
@@ -56,7 +56,7 @@ class Passage:
         self._forward: Forward | None = None
 
     def read(self, data: bytes, now: float, *, finishing: bool = False) -> Block:
-        """Parse one read, ``b""`` at the end; after a finish reason, also one held back, the rest must come soon."""
+        """Parse one read (``b""`` at the end). After a finish reason, even a held-back one, the rest must come soon."""
         block = self.reader.read(data, now)
         if (finishing or self.reader.finished) and not self.reader.done:
             self._clocks.finish()
@@ -66,7 +66,7 @@ class Passage:
         """Check an answer that has ended.
 
         Raises:
-            UpstreamError: it is empty (upstream_empty), or broke off (upstream_truncated).
+            UpstreamError: it is empty (upstream_empty) or incomplete (upstream_truncated).
 
         """
         reader = self.reader
@@ -77,10 +77,10 @@ class Passage:
             raise UpstreamError(ErrorKind.UPSTREAM_TRUNCATED, "the stream ended without a finish reason or [DONE]")
 
     def keep(self, block: Block) -> None:
-        """Keep what came before the win.
+        """Keep a block until the win.
 
         Raises:
-            UpstreamError: that is more than any answer has before its first token.
+            UpstreamError: no first token within ``UNCLAIMED_BYTES``.
 
         """
         self._kept.append(block)
@@ -89,28 +89,28 @@ class Passage:
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"{self._kept_bytes} bytes without a first token")
 
     def drop_kept(self) -> None:
-        """Keep nothing: somebody else answers."""
+        """Drop what was kept: another attempt answers."""
         self._kept = []
 
     async def begin(self, sink: Sink, forward: Forward | None, now: float) -> None:
-        """Write what was kept; from now on ``forward`` may spare the writing of plain events."""
+        """Write what was kept. From then on ``forward`` can send plain events without ``write``."""
         self._forward = forward
         kept, self._kept = self._kept, []
         await self.write(joined(kept), sink, now)
 
     async def write(self, block: Block, sink: Sink, now: float) -> None:
-        """Pass events on, but for the last ones of a stream: they go out after the call is recorded."""
+        """Forward a block, except for a stream's last events: they are sent after the call is recorded."""
         if not sink.understands:
             block = Block(block.forward, (), block.error)
         if sink.streams and self.reader.done:
             self._last = block
         elif block.forward:
-            self._clocks.pause(now)  # a slow reader must not look like a silent provider
+            self._clocks.pause(now)  # a slow client must not look like a silent provider
             await sink.write(block)
             self._clocks.resume()
 
     def pass_on(self, data: bytes) -> bool:
-        """Forward what only adds text, at once; return whether that was so. Everything else is to be read."""
+        """Forward data at once if they only add text; return False if they must be read instead."""
         run = self.reader.plain(data)
         if run is None or self._forward is None:
             return False
@@ -121,6 +121,6 @@ class Passage:
         return True
 
     def take_last(self, call: Call) -> Block:
-        """Return what ends the answer: its last events, or what the provider forgot to send."""
+        """Return the end of the answer: its last events, or the end that the provider forgot to send."""
         self._forward = None
         return self._last or Block(call.dialect.answers.ending, ())

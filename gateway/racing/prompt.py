@@ -1,4 +1,4 @@
-"""The end of a prompt: once it was sent for the last time, an answer may stream for minutes without it."""
+"""Releases a prompt after it was sent for the last time: the answer may stream for minutes without it."""
 
 from collections.abc import Mapping
 
@@ -7,13 +7,13 @@ import msgspec
 from gateway.racing.expected import EXPECTED
 from gateway.racing.requested import REQUESTED
 
-_STILL_READ = EXPECTED | REQUESTED  # at the end of the call, by the judgement and the record
+_STILL_READ = EXPECTED | REQUESTED  # needed at the call's end, by the judgement and the record
 
 
 def forget_prompt(fields: Mapping[str, msgspec.Raw]) -> None:
-    """Leave of a request's top level only what is still read at the call's end, apart from the body it came in.
+    """Remove from a request's top level what is not needed at the call's end; copy the rest out of the body.
 
-    In place: tasks that wait for the answer hold the same mapping, and with any of its values the whole body.
+    In place: tasks that wait for the answer hold the same mapping, and each raw value holds the whole body.
     """
     if isinstance(fields, dict):
         kept = {name: fields[name].copy() for name in _STILL_READ if name in fields}

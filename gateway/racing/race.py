@@ -1,8 +1,8 @@
-"""A race: the running of a plan until one attempt has answered; ``race_phase`` has its phases.
+"""A race: runs a plan until one attempt has answered; ``race_phase`` has its phases.
 
-Whatever ends it (an answer, a failure, a client that hangs up, a defect) leaves no task, no connection in use and no
-timer behind; only an audited loser is watched a little longer. A race waits for nothing but its own end: launches are
-timers, attempts call it as they claim or fail, and so does a seat under ``max_in_flight`` that becomes free.
+However it ends (an answer, a failure, a disconnected client, a bug), no task, connection or timer is left; only an
+audited loser is watched a little longer. A race waits only for its own end: launches are timers, and attempts call it
+when they claim or fail; so does a seat that becomes free under ``max_in_flight``.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Race:
     """Runs one plan for one call. Use once: ``await Race(...).run()``.
 
-    ``permit`` is asked for each extra launch as it is due; ``full`` hears of those that find no room under
+    ``permit`` is called for each extra launch when it is due; ``full`` for those that get no seat under
     ``max_in_flight``.
     """
 
@@ -70,13 +70,13 @@ class Race:
         self._wait: Wait | None = None  # for a seat; made when first needed
         deadline_at = None if call.deadline_ms is None else call.received_at + call.deadline_ms / 1000
         self._hold = Hold(plan.decode_s, self.release, self.loop, clock=services.clock, deadline_at=deadline_at)
-        self._empty: dict[Attempt, asyncio.Future[None]] = {}  # win only when nobody else runs
+        self._empty: dict[Attempt, asyncio.Future[None]] = {}  # they win only if no other attempt runs
         self._failures: list[tuple[str, UpstreamError]] = []
         self._ending: Unanswered | Exception = Unanswered()  # unless the call is recorded
         self._claim = Claim(open_call)
 
     async def run(self) -> CallRecord | Unanswered:
-        """Run to the end; return the call's record, which the recorder has heard of by then, or why there is none."""
+        """Run to the end; return the call's record, which the recorder has by then, or why there is none."""
         try:
             if not self._plan.launches:
                 return Unanswered()
@@ -88,7 +88,7 @@ class Race:
                 raise
             finally:
                 self._hold.end()
-                self._launch_nobody()
+                self._cancel_launches()
                 await self._attempts.reap()
         except asyncio.CancelledError:
             self._abandon(self.open_call.cancelled_as())
@@ -102,7 +102,7 @@ class Race:
 
     @property
     def phase(self) -> Phase:
-        """Where it is; each part of a race knows its own, so there is nothing that could contradict it."""
+        """The phase, derived from the race's parts, so that nothing can contradict it."""
         if self._over.done():
             return Phase.OVER
         if self.winner is not None:
@@ -110,16 +110,16 @@ class Race:
         return Phase.RUNNING if self._hold.leader is None else Phase.HOLDING
 
     def bid(self, attempt: Attempt, now: float) -> Bid:
-        """Answer an attempt that has its first token.
+        """Decide about an attempt that has its first token.
 
-        Another one that should be the better answer may overtake within the hold. Whoever wins, everybody else
-        is cut here, before a byte is forwarded.
+        Another attempt that is predicted to be better may overtake it during the hold. When one wins, all others are
+        cut here, before a byte is forwarded.
         """
         phase = self.phase
         if phase is Phase.ANSWERING or phase is Phase.OVER:
             return Bid.LOST
         if phase is Phase.RUNNING and self._hold.possible and self._hold.begin(attempt, self._attempts.others(attempt)):
-            self._launch_nobody()
+            self._cancel_launches()
             return Bid.HELD
         if phase is Phase.HOLDING and attempt is not self._hold.leader and not self._hold.overtakes(attempt):
             self._attempts.let_go(attempt)
@@ -129,34 +129,34 @@ class Race:
         return Bid.WON
 
     def release(self, attempt: Attempt) -> None:
-        """Let the held ``attempt`` win: nobody has overtaken it."""
+        """Let the held ``attempt`` win: no other has overtaken it."""
         self._win(attempt, self.open_call.services.clock())
         attempt.released()
 
     async def begin(self, attempt: Attempt, now: float) -> Forward | None:
-        """Commit to ``attempt``, which has won, and whose first token was there at ``now``."""
+        """Start the answer of ``attempt``, which has won with a first token at ``now``."""
         assert attempt.exchange is not None
         return await self.sink.begin(self._claim.winner(attempt, attempt.exchange, now, is_last=self._is_last(attempt)))
 
     def _is_last(self, attempt: Attempt) -> bool:
-        """Tell whether nobody else reads the prompt any more, once ``attempt`` has begun to be streamed."""
+        """Whether nothing reads the prompt any more once the answer of ``attempt`` streams."""
         is_own_dialect = attempt.deployment.spoken_to(self.call.dialect) is self.call.dialect
         return is_own_dialect and (len(self._attempts.all) == 1 or not self._attempts.watched)
 
     async def alone(self, attempt: Attempt) -> None:
-        """Wait until nobody but such empty answers as ``attempt``'s is left running."""
+        """Wait until only attempts with empty answers are left."""
         self._empty[attempt] = self.loop.create_future()
         self._settle_empty()
         await self._empty[attempt]
 
     async def complete(self, last: Block) -> None:
-        """End the race with the winner's whole answer, of which the ``last`` events are still to be sent."""
+        """End the race with the winner's complete answer; its ``last`` events have not been sent yet."""
         self._close(200, None)
         await self.sink.end(last)
         self._finish()
 
     async def failed(self, attempt: Attempt, error: UpstreamError) -> None:
-        """Replace an attempt that failed; end the race when nobody is left, or its answer was committed."""
+        """Replace an attempt that failed; end the race if none is left, or if its answer was committed."""
         if self.phase is Phase.OVER:
             return  # it was watched
         if attempt is self.winner:
@@ -166,27 +166,27 @@ class Race:
                 self._finish()
                 return
             self.winner = None
-            self._grid.unlimit()  # it had begun to answer, so the request is right
+            self._grid.unlimit()  # it had begun to answer, so the request is valid
         active = self._attempts.active
         self._hold.failed(attempt, active)
         self._failures.append((attempt.deployment.name, error))
         if error.kind is ErrorKind.BAD_REQUEST:
             self._grid.limit(0 if active else 1)
         if self.phase is not Phase.RUNNING:
-            return  # somebody has an answer; a release may just have made the held one win
+            return  # another attempt has an answer; a release may just have made the held one win
         if not self._replace() and not self._attempts.active:
             self._fail()
         self._settle_empty()
 
     def client_gone(self, attempt: Attempt) -> None:
-        """End the race: the client cannot be written to any more."""
+        """End the race: the client has disconnected."""
         attempt.end(Outcome.CLIENT_GONE)
         why = self.open_call.cancelled_as()
         self._abandon(why if issubclass(why, ClientDisconnected) else ClientDisconnected)
         self._finish()
 
     def crashed(self, attempt: Attempt, defect: Exception) -> None:
-        """End the race: something in the gateway itself is at fault."""
+        """End the race because of a bug in the gateway."""
         attempt.end(Outcome.INTERRUPTED)
         if self.phase is Phase.OVER:
             structlog.get_logger().error("audit.crashed", call=self.call.id, exc_info=defect)
@@ -204,14 +204,14 @@ class Race:
             self._fail()
 
     def _launch_next(self, name: str) -> None:
-        """Launch ``name`` as the first attempt, or in place of one that failed."""
+        """Launch ``name`` as the first attempt, or to replace a failed one."""
         if self._attempts.all:
             self._attempts.launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
         else:
             self._attempts.begin([Launch(name, 0.0, Role.PRIMARY, self._plan.launches[0].audited)])
 
     def _line_up(self) -> bool:
-        """Wait for the first seat of whoever may still be asked; return whether somebody is asked, or waited for."""
+        """Wait for the first free seat of any remaining deployment; return whether an attempt runs or waits."""
         names = self._grid.full()
         if not names:
             return False
@@ -226,26 +226,26 @@ class Race:
         return name is not None
 
     def _seated(self, name: str) -> None:
-        """Launch ``name``, where it is this call's turn to have a seat."""
+        """Launch ``name``, where a seat has become free for this call."""
         self._grid.called(name, first=not self._attempts.all)
         try:
             self._launch_next(name)
-        except Exception as defect:  # noqa: BLE001 - run raises it: who has freed the seat is another call
+        except Exception as defect:  # noqa: BLE001 - ``run`` raises it: the caller is the call that freed the seat
             self._crash(defect)
 
     def _timed_out(self) -> None:
-        """End the wait: nobody had a seat in time."""
+        """End the wait: no seat became free in time."""
         if not self._take_last_resort():
             self._fail()
 
     def _fail(self) -> None:
-        """End the race: nobody has answered, and nobody is left to be asked."""
+        """End the race: no attempt has answered, and no candidate is left."""
         asked = {attempt.deployment.name for attempt in self._attempts.all}
         self._ending = Unanswered(tuple(self._failures), self._grid.full(), asked)
         self._finish()
 
     def _replace(self) -> bool:
-        """Launch the next candidate in place of an attempt that failed, or wait for one that has no room."""
+        """Launch the next candidate to replace a failed attempt, or wait for one that is full."""
         name = self._grid.next()
         if name is None:
             return self._line_up()
@@ -258,26 +258,26 @@ class Race:
         self.winner = attempt
         self._claim.claimed_at = now
         self._hold.end()
-        self._launch_nobody()
+        self._cancel_launches()
         for loser in self._attempts.overtaken(attempt, now):
-            self._grid.add(loser.deployment.name)  # well, and the last resort if a gathered answer breaks off
+            self._grid.add(loser.deployment.name)  # healthy, and the last resort if a gathered answer breaks off
 
-    def _launch_nobody(self) -> None:
+    def _cancel_launches(self) -> None:
         """Cancel pending launches, and wait for no seat."""
         self._grid.close()
         if self._wait is not None:
             self._wait.leave()
 
     def _finish(self) -> None:
-        self._launch_nobody()
+        self._cancel_launches()
         if not self._over.done():
             self._over.set_result(None)
 
     def _forget(self) -> None:
-        """Break the reference cycles, so that a call's memory is free at its end and not at the next collection."""
+        """Break the reference cycles, so that a call's memory is freed at its end and not by the garbage collector."""
         self._empty.clear()
         self._failures.clear()
-        self._ending = Unanswered()  # an exception's frames know this race
+        self._ending = Unanswered()  # an exception's frames refer to this race
         self._grid.forget()
         self._hold.forget()
         if self._wait is not None:
@@ -293,7 +293,7 @@ class Race:
                 future.set_result(None)
 
     def _abandon(self, reason: type[ApiError]) -> None:
-        """Stop everybody, and record the call as ended for this reason."""
+        """Stop all attempts, and record the call with this error."""
         self._attempts.abandon(reason)
         self._close(reason.status, reason.code)
 

@@ -1,8 +1,8 @@
-"""The phases of a race, and which may follow which.
+"""The phases of a race and their transitions.
 
 RUNNING ──► HOLDING ──► ANSWERING ──► OVER
   ▲ │ ▲        │          ▲   │
-  │ │ └────────┘          │   │    back to RUNNING: the attempt that was held has failed,
+  │ │ └────────┘          │   │    back to RUNNING: the held attempt has failed,
   │ └─────────────────────┘   │    or the winner, whose answer is gathered and not committed
   └───────────────────────────┘    OVER may follow any
 """
@@ -11,9 +11,9 @@ from enum import Enum
 
 
 class Phase(Enum):
-    """Where a race is."""
+    """The phase of a race."""
 
-    RUNNING = "running"  # nobody has an answer; launches may come
-    HOLDING = "holding"  # one has its first token, and is held for a better one; no launches
-    ANSWERING = "answering"  # one has won, and nobody else runs
+    RUNNING = "running"  # no attempt has an answer; more may be launched
+    HOLDING = "holding"  # one has its first token and waits for a better one; no launches
+    ANSWERING = "answering"  # one has won, and no other runs
     OVER = "over"

@@ -1,7 +1,7 @@
-"""Reading an answer as it streams: what each read says, what of it to forward, and when it is over.
+"""Reads an answer as it streams: measures each read, and decides what is forwarded and when the answer is complete.
 
-Nearly all of a stream is plain: events that add text and say nothing else. Those are found by their pattern and never
-parsed; whatever is not provably plain goes through the parser, event by event.
+Most events are plain: they add text and nothing else. A pattern recognises them, and they are never parsed. Everything
+that is not certainly plain is parsed, event by event.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,14 +18,14 @@ from providers.errors import UpstreamError
 from providers.event_masks import complains, masked
 from providers.sse import EventSplitter, events
 
-MANY_BYTES = 1_000  # a block of some events: worth looking for plain ones as soon as the first has taught the pattern
-HEAD_EVENTS = 3  # among these there should be a first text to learn from
-LESSONS = 8  # patterns learned in vain until it is clear that this stream has none
+MANY_BYTES = 1_000  # a block of several events: once the pattern is known, it is searched for plain ones
+HEAD_EVENTS = 3  # the first text should be among these; the pattern is learnt from it
+LESSONS = 8  # after so many useless patterns, the stream is taken to have none
 _END = b"\n\n"
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
-    """Whole events, parsed; or, where ``chunks`` is None, plain ones: a ``run`` of those that follow ``pattern``."""
+    """Whole events: parsed, or, if ``chunks`` is None, a ``run`` of plain ones that match ``pattern``."""
 
     data: bytes
     chunks: Sequence[Chunk] | None
@@ -34,14 +34,14 @@ class Part(msgspec.Struct, frozen=True, gc=False):
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):
-    """Whole events that arrived together: the bytes to forward, and the same in parts as they were understood."""
+    """Whole events that arrived together: the bytes to forward, and the same as parsed parts."""
 
     forward: bytes
     parts: tuple[Part, ...]
-    error: UpstreamError | None = None  # how the stream breaks off after ``forward``
+    error: UpstreamError | None = None  # the error with which the stream breaks off after ``forward``
 
     def events(self) -> Iterator[bytes]:
-        """Return the data of every event, those included that were not parsed."""
+        """Return the data of every event, including those that were not parsed."""
         for part in self.parts:
             if part.chunks is None:
                 yield from (event.data for event in events(part.data))
@@ -50,14 +50,14 @@ class Block(msgspec.Struct, frozen=True, gc=False):
 
 
 def joined(blocks: Sequence[Block]) -> Block:
-    """Return several blocks as one."""
+    """Join several blocks."""
     if len(blocks) == 1:
         return blocks[0]
     return Block(b"".join(block.forward for block in blocks), tuple(part for block in blocks for part in block.parts))
 
 
 class AnswerReader:
-    """Turns reads into blocks, and keeps measurement and clocks up to date with them."""
+    """Turns reads into blocks, and updates measurement and clocks."""
 
     def __init__(
         self,
@@ -70,20 +70,20 @@ class AnswerReader:
         text: AnswerText | None = None,
     ) -> None:
         self.finished = False  # a finish reason was seen
-        self.done = False  # the event that ends an answer was seen: [DONE], or what the dialect has for it
+        self.done = False  # the last event was seen: [DONE], or the dialect's equivalent
         self._measurement = measurement
         self._clocks = clocks
         self._secrets = secrets
         self._read_event = answers.read_event
         self._learned = answers.learned
-        self._text = text  # of an answer that is to be JSON
-        self._drop_usage = drop_usage  # a chunk of usage alone that we asked for, not the client
+        self._text = text  # of an answer that must be JSON
+        self._drop_usage = drop_usage  # drop a chunk that has only usage, requested by us and not by the client
         self._splitter = EventSplitter()
         self._pattern: Pattern | None = None
         self._lessons = LESSONS
 
     def read(self, data: bytes, now: float) -> Block:
-        """Understand one read, ``b""`` at the end of the stream. What comes after the end of the answer is left out."""
+        """Parse one read (``b""`` at the end of the stream). Data after the end of the answer are dropped."""
         block = self._splitter.feed(data) if data else self._splitter.rest()
         draft = _Draft()
         at = 0
@@ -106,9 +106,9 @@ class AnswerReader:
         return draft.block()
 
     def plain(self, data: bytes) -> Run | None:
-        """Return what one read adds if it is whole, plain events and nothing else; then ``take`` it instead of reading.
+        """Return the run if a read has only whole, plain events; pass it to ``take`` instead of calling ``read``.
 
-        It changes nothing; None: it is to be ``read``.
+        Changes nothing. None: the data must be passed to ``read``.
         """
         if self._pattern is None or self.finished or self.done or self._splitter.holds_back:
             return None
@@ -116,14 +116,14 @@ class AnswerReader:
         return run if run is not None and not run.start and run.end == len(data) else None
 
     def take(self, run: Run, now: float) -> None:
-        """Keep measurement and clocks up to date with plain events."""
+        """Update measurement and clocks with plain events."""
         self._clocks.event(now, meaningful=True)
         self._measurement.plain(len(run.raw_texts), run.chars, now)
         if self._text is not None:
             self._text.add(run.texts())
 
     def _parse_head(self, block: bytes, now: float, draft: "_Draft") -> int:
-        """Understand events one by one until one has taught the pattern; return where they end."""
+        """Parse single events until the pattern is learnt; return where they end."""
         at = 0
         for _ in range(HEAD_EVENTS):
             begin, at = at, _end_of_event(block, at)
@@ -132,7 +132,7 @@ class AnswerReader:
         return at
 
     def _parse(self, block: bytes, now: float, draft: "_Draft") -> bool:
-        """Understand a block event by event; return whether the stream may go on after it."""
+        """Parse a block event by event; return whether the stream may continue."""
         chunks: list[Chunk] = []
         forward: list[bytes] = []
         dropped = meaningful = False
@@ -183,7 +183,7 @@ class AnswerReader:
                     self._text.take(chunk.data)
 
     def _learn(self, raw: bytes, chunk: Chunk) -> None:
-        """Take an event as the pattern of those that follow: some streams change theirs from time to time."""
+        """Learn the pattern of the following events from this one: some streams change it from time to time."""
         learned = self._learned
         if learned is None or not self._lessons:
             return
@@ -196,7 +196,7 @@ class AnswerReader:
 
 
 class _Draft:
-    """A block in the making."""
+    """A block that is being built."""
 
     __slots__ = ("error", "forward", "parts")
 
@@ -210,6 +210,6 @@ class _Draft:
 
 
 def _end_of_event(block: bytes, at: int) -> int:
-    """Return where the event that begins at ``at`` ends, the end of the block where that cannot be told."""
+    """Return where the event that begins at ``at`` ends; the end of the block if that is unknown."""
     found = block.find(_END, at)
     return len(block) if found < 0 else found + len(_END)

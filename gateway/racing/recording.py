@@ -1,6 +1,6 @@
-"""How a call becomes its records: the start, and the end with its attempts and their bill.
+"""Builds a call's records: its start, and its end with all attempts and their costs.
 
-Fields are written out: to take those that two records share by their names costs up to eight times as much, here on
+Fields are written out: copying the fields that two records share by name costs up to eight times as much, and this is
 the hot path.
 """
 
@@ -22,7 +22,7 @@ from providers.rate_limits import headroom
 from providers.redaction import redact, redact_word
 from providers.sendings import Sendings
 
-MOST_CHARS = 128  # of a provider's word for something
+MOST_CHARS = 128  # of a text from a provider
 _REQUEST_IDS = (
     "x-request-id",
     "request-id",
@@ -34,7 +34,7 @@ _REQUEST_IDS = (
 
 
 def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
-    """Return the start record of ``call``, which launches ``attempts`` at once."""
+    """Return the start record of ``call``, with the ``attempts`` launched at once."""
     return CallStart(
         id=call.id,
         started_at=call.started_at,
@@ -56,7 +56,7 @@ def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
 
 
 def outcome_of(error: UpstreamError) -> Outcome:
-    """Return how an attempt ended that ``error`` ended. What this machine lacks is held against no provider."""
+    """Return the outcome of an attempt that failed with ``error``. A lack of local resources is not its fault."""
     return _OUTCOMES.get(error.kind, Outcome.FAILED)
 
 
@@ -73,9 +73,9 @@ def attempt_record(
     overtaken: Overtaken | None = None,
     judgement: Judgement = UNJUDGED,
 ) -> AttemptRecord:
-    """Return the record of an attempt as it ended, without its cost: the winner's usage may be needed for it.
+    """Return the record of an attempt without its cost, which may depend on the winner's usage.
 
-    ``censored_at`` is when it was cut, ``overtaken`` that another one won before its first token.
+    ``censored_at`` is when it was cut; ``overtaken`` is set if another attempt won before its first token.
     """
     since_start_ms = measurement.since_start_ms
     ttft_ms, answer_ms = since_start_ms(measurement.first_at), since_start_ms(measurement.answer_at)
@@ -160,10 +160,10 @@ def call_record(
     answered_model: str | None = None,
     dropped: tuple[str, ...] = (),
 ) -> CallRecord:
-    """Return the record of ``call`` as it ended, its attempts priced.
+    """Return the record of ``call``, with its attempts priced.
 
-    ``launched`` may be more than ``attempts``: audited ones may still be under way. ``answered_model`` is the fallback
-    that answered, if one did; ``dropped`` what of the request was left out for the winner.
+    ``launched`` may exceed the number of ``attempts``: audited ones may still run. ``answered_model`` is the fallback
+    that answered, if one did; ``dropped`` are the fields that were left out for the winner.
     """
     asked = requested(call.fields, call.dialect)
     bill = settle(attempts, winner, deployments, call.prompt_tokens, asked.max_tokens)
@@ -228,9 +228,9 @@ def call_record(
 
 
 def _is_met(deadline_ms: float | None, ttft_ms: float | None, total_ms: float, status_code: int) -> bool | None:
-    """Return whether the client had its first token in time; a call that failed has missed its deadline.
+    """Whether the client had its first token in time. A failed call has missed its deadline.
 
-    None without a deadline, for a request that was wrong itself, and for a client that left before its deadline.
+    None without a deadline, for an invalid request, and if the client left before the deadline.
     """
     if deadline_ms is None:
         return None
@@ -242,14 +242,14 @@ def _is_met(deadline_ms: float | None, ttft_ms: float | None, total_ms: float, s
 
 
 def _is_truncated(winner: AttemptRecord) -> bool:
-    """Return whether the answer stopped at a limit, or broke off; not because its client left."""
+    """Whether the answer ended at a limit or broke off, unless its client left."""
     if winner.outcome is Outcome.WON or winner.outcome is Outcome.CLIENT_GONE:
         return winner.finish_reason in CUT_SHORT
     return True
 
 
 def short(said: str | None, secrets: Sequence[str]) -> str | None:
-    """Return what a provider says of itself as a column takes it: no more than a name, and none of ``secrets``."""
+    """Return a text from a provider as stored in a column: with limited length and without ``secrets``."""
     return None if said is None else _clean(said[:MOST_CHARS], tuple(secrets))
 
 
@@ -259,7 +259,7 @@ def _clean(said: str, secrets: tuple[str, ...]) -> str:
 
 
 def _request_id(exchange: Exchange | None, measurement: Measurement) -> str | None:
-    """Return what the provider calls the request: what its support asks for, else the answer's id."""
+    """Return the provider's id of the request: the one its support asks for, else the answer's id."""
     headers: Mapping[str, str] = {} if exchange is None else exchange.headers
     told = request_id(headers)
     if told is None and measurement.answer_id is not None:
@@ -268,7 +268,7 @@ def _request_id(exchange: Exchange | None, measurement: Measurement) -> str | No
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
-    """Return what a provider's ``headers``, which are masked, call the request."""
+    """Return the provider's request id in its masked ``headers``; None without one."""
     for name in _REQUEST_IDS:
         if name in headers:
             return headers[name][:MOST_CHARS] or None
@@ -276,14 +276,14 @@ def request_id(headers: Mapping[str, str]) -> str | None:
 
 
 def _counted(priced: Sequence[AttemptRecord], winner: AttemptRecord | None) -> AttemptRecord | None:
-    """Return the attempt whose tokens are the call's: the winner, else the first that was sent the prompt."""
+    """Return the attempt whose token counts are the call's: the winner, else the first that was sent the prompt."""
     if winner is not None:
         return next((one for one in priced if one.id == winner.id), winner)
     return next((one for one in priced if one.prompt_tokens is not None), None)
 
 
 CLIENT_GONE = 499
-_OWN_FAULT = frozenset(range(400, CLIENT_GONE)) - {424, 429}  # 424: the operator's; 429: no answer all the same
+_OWN_FAULT = frozenset(range(400, CLIENT_GONE)) - {424, 429}  # 424: the operator's fault; 429: no answer either
 
 _OUTCOMES = {
     ErrorKind.CONNECT_TIMEOUT: Outcome.TIMEOUT,

@@ -1,4 +1,4 @@
-"""A relay: one deployment after the other until one has answered, for requests that are routed but not raced."""
+"""A relay: asks deployments one after the other until one answers, for requests that are not raced."""
 
 import asyncio
 from functools import partial
@@ -25,22 +25,22 @@ from providers.whole_answers import NOTHING, Reported, reported
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MAX_CLIENT_FAULTS = 2  # a request called wrong by two providers is wrong
+MAX_CLIENT_FAULTS = 2  # a request that two providers reject is invalid
 
 
 class Asking(msgspec.Struct, frozen=True):
-    """What is asked of every deployment alike, beside the call's own fields."""
+    """What every deployment is sent besides the call's fields."""
 
     path: str  # at the provider: audio/speech
-    form: Form | None = None  # in place of the fields
-    is_priced: bool = True  # its tokens cost what the price table says: they are text
-    takes_extra_body: bool = True  # what a deployment adds to requests is meant for this API too
+    form: Form | None = None  # instead of the fields
+    is_priced: bool = True  # its tokens are text, so the price table applies
+    takes_extra_body: bool = True  # a deployment's ``extra_body`` is meant for this API too
 
 
 class Relay:
-    """Runs one call along a plan's deployments. Use once: ``await Relay(...).run(outlet)``.
+    """Runs one call over a plan's deployments. Use once: ``await Relay(...).run(outlet)``.
 
-    ``answer`` is the one that was given, once there is one.
+    ``answer`` is the answer, once there is one.
     """
 
     def __init__(self, open_call: OpenCall, model: Model, plan: Plan, asking: Asking) -> None:
@@ -52,14 +52,14 @@ class Relay:
         self._seated = Seated(open_call)
 
     async def run(self, outlet: Outlet) -> CallRecord | Unanswered:
-        """Ask each deployment in turn; return the call's record, or why nobody answered.
+        """Ask each deployment in turn; return the call's record, or why none answered.
 
-        What is still to come of an answer has gone to ``outlet`` by then, or its client has left, or it broke off.
+        When it returns, the answer was sent to ``outlet``, or broke off, or the client has left.
         """
         self._open_call.asks(self._model)
         try:
             return await self._run(outlet)
-        except asyncio.CancelledError:  # while it waited for a seat; else it is recorded
+        except asyncio.CancelledError:  # while it waited for a seat; otherwise it is recorded already
             why = self._open_call.cancelled_as()
             self._close(None, why.status, why.code)
             raise
@@ -107,7 +107,7 @@ class Relay:
             sendings=attempt.sendings,
         )
         clocks = deployment.clocks
-        limit_s, kind = clocks.ttft_s, ErrorKind.TTFT_TIMEOUT  # the first byte is its first token, or all of it
+        limit_s, kind = clocks.ttft_s, ErrorKind.TTFT_TIMEOUT  # until the first byte, or the whole answer if unstreamed
         if clocks.total_s is not None and clocks.total_s < limit_s:
             limit_s, kind = clocks.total_s, ErrorKind.TOTAL_TIMEOUT
         try:
@@ -138,7 +138,7 @@ class Relay:
     async def _pass_on(
         self, attempt: RelayedAttempt, relayed: Relayed, rest: Rest, outlet: Outlet, ttft_s: float
     ) -> CallRecord:
-        """Forward an answer as it comes, and record the call before its last byte goes out."""
+        """Forward an answer as it arrives; record the call before its last byte is sent."""
         answer = relayed.answer
 
         def end(outcome: Outcome, error: UpstreamError | None) -> AttemptRecord:
@@ -154,10 +154,10 @@ class Relay:
                 if data:
                     await outlet.write(data)
                 data = await self._more(attempt, rest)
-            error = rest.error  # told in the stream itself: the client has it, and the ledger
+            error = rest.error  # reported within the stream: the client has received it; it is recorded
             attempted = end(Outcome.WON if error is None else Outcome.FAILED, error)
             record = self._close(attempted, answer.status, None if error is None else error.kind)
-            self._seated.stand_up()  # the provider is done, however slowly the client reads
+            self._seated.stand_up()  # the provider has finished, however slowly the client reads
             await outlet.end(data)
         except UpstreamError as broken:
             outlet.drop()
@@ -198,7 +198,7 @@ class Relay:
         return RelayedAttempt(start, deployment, now, Sendings())
 
     def _is_late(self, following: Deployment, failures: int) -> bool:
-        """Tell whether so much time has passed that whoever comes next is not tried, unless it is the second."""
+        """Whether it is too late to try another deployment; the second one is always tried."""
         age_s = self._open_call.services.clock() - self._open_call.call.received_at
         return failures > 1 and age_s >= following.clocks.ttft_s
 
@@ -210,7 +210,7 @@ class Relay:
         said: Reported = NOTHING,
         ttft_s: float | None = None,
     ) -> CallRecord:
-        """Record that the client has gone, that the gateway is stopping, or that it is itself at fault."""
+        """Record that the client has gone, the gateway is stopping, or has a bug."""
         why: type[ApiError] = InternalError
         if isinstance(reason, ClientGone | asyncio.CancelledError):
             why = self._open_call.cancelled_as()

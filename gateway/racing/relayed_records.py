@@ -1,4 +1,4 @@
-"""How an attempt that is not raced becomes its record, and who is billed for it."""
+"""Builds the records of attempts that are not raced, and decides whose prices apply."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,7 @@ from providers.whole_answers import NOTHING, Reported
 
 
 class RelayedAttempt(msgspec.Struct, frozen=True):
-    """A request under way at one deployment."""
+    """A running request at one deployment."""
 
     start: AttemptStart
     deployment: Deployment
@@ -35,7 +35,7 @@ def relayed_record(
     error: UpstreamError | None = None,
     ttft_s: float | None = None,
 ) -> AttemptRecord:
-    """Return the record of an attempt that ended ``now``; ``said`` is what its answer has reported by then."""
+    """Return the record of an attempt that ended ``now``; ``said`` is what its answer has reported so far."""
     is_censored = outcome is Outcome.CLIENT_GONE and ttft_s is None
     first_ms = None if ttft_s is None else milliseconds(ttft_s)
     usage = said.usage
@@ -70,11 +70,11 @@ def relayed_record(
 def billed(
     deployments: Mapping[str, Deployment], attempts: Sequence[AttemptRecord], *, is_priced: bool
 ) -> Mapping[str, Deployment]:
-    """Return those who had attempts, without a price where that is not what their tokens cost."""
+    """Return the deployments of the ``attempts``; without their price if it does not apply to these tokens."""
     having = {}
     for attempt in attempts:
         deployment = deployments[attempt.deployment]
-        # The table has text's price: without one for output, pictures would look nearly free.
+        # The table has prices of text: without an output price, images would look nearly free.
         is_unknown = (
             bool(attempt.completion_tokens) and deployment.price is not None and not deployment.price.output_usd
         )

@@ -1,4 +1,4 @@
-"""What a request asked for besides its prompt, as far as it is a column."""
+"""The parameters of a request that have a column in the ledger."""
 
 from collections.abc import Mapping
 
@@ -9,24 +9,24 @@ from providers.dialects.index import DIALECTS
 
 _float = msgspec.json.Decoder(float)
 _items = msgspec.json.Decoder(list[msgspec.Raw])
-_LARGEST = 2**31 - 1  # that the column takes
+_LARGEST = 2**31 - 1  # the column's maximum
 
 
 class Requested(msgspec.Struct, frozen=True):
-    """None: not said, or nothing that makes sense."""
+    """Parameters; None: not given, or invalid."""
 
     max_tokens: int | None = None
     temperature: float | None = None
-    tools: int | None = None  # how many the model may call
+    tools: int | None = None  # number of tools offered
 
 
 def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
-    """Return what the top level of a body in ``dialect`` says."""
+    """Read the parameters from the top level of a body in ``dialect``."""
     if fields.keys().isdisjoint(REQUESTED):
         return _NOTHING
     length = next((fields[name] for name in dialect.requests.parameters.answer_limits if name in fields), None)
     max_tokens = None if length is None else _number(length)
-    temperature = _number(fields["temperature"]) if "temperature" in fields else None  # as a float: any of them fits
+    temperature = _number(fields["temperature"]) if "temperature" in fields else None  # a float, as the column is
     return Requested(
         int(max_tokens) if max_tokens is not None and 0 < max_tokens <= _LARGEST else None,
         temperature,
@@ -49,7 +49,7 @@ def _count(raw: msgspec.Raw) -> int | None:
 
 
 _NOTHING = Requested()
-# The fields that say it, in any dialect.
+# The fields that are read, in all dialects.
 REQUESTED = frozenset({"temperature", "tools"}).union(
     *(dialect.requests.parameters.answer_limits for dialect in DIALECTS.values())
 )

@@ -1,9 +1,9 @@
-"""Whether a value is what a client's JSON Schema allows, within a bounded number of steps and without the network.
+"""Checks values against a client's JSON Schema, with a limited number of steps and without network access.
 
-A schema is untrusted input, and so is an answer; both are checked on the event loop. Keywords that run regular
-expressions or compare everything with everything are passed over. Each step of the schema is charged, each element of
-the answer that a keyword walks, and the text of each error, which quotes the answer. What would take too many steps,
-is no schema, or refers to anything but a place in it by its path (``#/$defs/…``) is not judged.
+Schema and answer are untrusted and are checked on the event loop. Keywords that run regular expressions or compare all
+elements with each other are ignored. Steps are counted for the schema, for each element a keyword visits, and for the
+text of each error, which quotes the answer. A schema that needs too many steps, is invalid, or has a reference other
+than a path within itself (``#/$defs/…``) is not judged.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,11 +16,11 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import create
 from referencing import Registry
 
-MOST_STEPS = 10_000  # of the schema, the elements of the answer and the errors; 15 ms at most
+MOST_STEPS = 10_000  # for schema, elements and errors together; 15 ms at most
 MOST_BYTES = 64 * 1024  # of a schema
 SCHEMAS_KEPT = 64
-_STEP_CHARS = 64  # of text that is compared, quoted or resolved: one step
-_STEPS_DEEPER = 6  # a level of a reference's path takes as long as so many other steps
+_STEP_CHARS = 64  # of text that is compared, quoted or resolved count as one step
+_STEPS_DEEPER = 6  # steps for each level of a reference's path
 _PASSED_OVER = frozenset(
     {
         "$dynamicRef",
@@ -34,7 +34,7 @@ _PASSED_OVER = frozenset(
     }
 )
 
-# These take no longer for a longer answer; what they are told and what they descend to is charged by itself.
+# Their time does not depend on the answer's size; their arguments and subschemas are counted separately.
 _WALKS_NOTHING = frozenset(
     {
         "$ref",
@@ -57,26 +57,24 @@ _WALKS_NOTHING = frozenset(
         "type",
     }
 )
-_DEEP = frozenset({"const", "dependentRequired", "enum"})  # are compared to the last leaf
-_REFUSE_THEMSELVES = frozenset(
-    {"additionalProperties", "items"}
-)  # where they are ``false``, with an error of their own
+_DEEP = frozenset({"const", "dependentRequired", "enum"})  # compared down to the last leaf
+_REFUSE_THEMSELVES = frozenset({"additionalProperties", "items"})  # each ``false`` among them makes an error of its own
 
 _Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
 
 class _TooMuchError(Exception):
-    """The check takes too many steps."""
+    """The check needs too many steps."""
 
 
 class _Check:
-    """One schema, ready to be checked against."""
+    """One schema, prepared for checks."""
 
     def __init__(self, schema: Any) -> None:
         self._left = MOST_STEPS
         self._root = schema
         self._value: Any = None  # the answer, while it is checked
-        self._quoted: int | None = None  # steps that it takes to quote the whole answer, once that is known
+        self._quoted: int | None = None  # steps to quote the whole answer, once known
         keywords: Mapping[str, _Keyword] = {
             name: self._charged(name, keyword)
             for name, keyword in Draft202012Validator.VALIDATORS.items()
@@ -105,7 +103,7 @@ class _Check:
     def _entries(self, schema: Any) -> Any:
         self._charge(1 + len(schema))
         if "$id" in schema and schema is not self._root:
-            raise _TooMuchError  # references from within it search the whole schema, each time
+            raise _TooMuchError  # each reference within it would search the whole schema
         return schema.items()
 
     def _charged(self, name: str, keyword: _Keyword) -> _Keyword:
@@ -128,7 +126,7 @@ class _Check:
         return charged
 
     def _charge_entries(self, said: Any) -> None:
-        """Charge what a keyword is told, and each subschema ``false`` for its error, which quotes the answer."""
+        """Count a keyword's argument, and for each subschema ``false`` an error, which quotes the answer."""
         entries = said.values() if isinstance(said, dict) else said if isinstance(said, list) else (said,)
         self._charge(len(entries))
         if refused := sum(each is False for each in entries):
@@ -147,7 +145,7 @@ class _Check:
                 self._charge_leaves(each)
 
     def _charge_reference(self, said: Any) -> None:
-        """Charge a path within the schema, step by step. An anchor would be searched for in the whole schema."""
+        """Count the steps of a path within the schema. An anchor would need a search of the whole schema."""
         if not isinstance(said, str) or (said != "#" and not said.startswith("#/")):
             raise _TooMuchError
         deeper = max(0, said.count("/") - 2)  # than #/$defs/name
@@ -155,15 +153,15 @@ class _Check:
 
 
 def allows(schema: bytes, value: Any, *, of: int = 1) -> bool | None:
-    """Return whether ``schema``, JSON, allows ``value``, decoded JSON; None where that cannot be told.
+    """Whether the JSON ``schema`` allows the decoded ``value``; None if that cannot be decided.
 
-    It is one of ``of`` values in an answer, which share the steps.
+    An answer's values, ``of`` in all, share the steps.
     """
     if len(schema) > MOST_BYTES:
         return None
     try:
         return _check(schema).allows(value, MOST_STEPS // of)
-    except Exception:  # noqa: BLE001 - whatever a client's schema does to the library, it must not harm the call
+    except Exception:  # noqa: BLE001 - whatever a client's schema causes in the library, the call must go on
         return None
 
 

@@ -1,4 +1,4 @@
-"""The seat of a call that is relayed: of one attempt at a time."""
+"""The seat of a relayed call, which has one attempt at a time."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -8,17 +8,17 @@ from gateway.racing.seats import Seat
 
 
 class Seated:
-    """Where the attempt under way has its seat, and is counted."""
+    """The seat of the current attempt, and its count in the load."""
 
     def __init__(self, open_call: OpenCall) -> None:
         self._open_call = open_call
-        self._under_way: str | None = None  # the deployment that is being asked
-        self._seat: Seat | None = None  # the attempt's
+        self._under_way: str | None = None  # the deployment that is asked
+        self._seat: Seat | None = None  # the attempt's seat
 
     async def sit_down(self, names: Sequence[str], tripped: Collection[str]) -> str | None:
-        """Return the first of ``names`` that has room, or is the first to have it in time; its seat is taken.
+        """Return the deployment of ``names`` where a seat was taken: one with a free seat, or the first to get one.
 
-        The broken are asked only where there is nobody to wait for, or the waiting was in vain.
+        Unhealthy ones are used only if there is no other to wait for, or the wait timed out.
         """
         if not self._open_call.services.seats.lines:
             return names[0]
@@ -33,12 +33,12 @@ class Seated:
         return chosen
 
     def enter(self, name: str) -> None:
-        """Count an attempt in."""
+        """Count an attempt."""
         self._under_way = name
         self._open_call.services.tasks.entered(name)
 
     def stand_up(self) -> None:
-        """Count the attempt out and give its seat back, once."""
+        """Stop counting the attempt and give its seat back, once."""
         name, self._under_way = self._under_way, None
         if name is not None:
             self._open_call.services.tasks.left(name)
@@ -47,12 +47,12 @@ class Seated:
             seat.give_back()
 
     async def _turn(self, names: Sequence[str]) -> str | None:
-        """Wait until one of ``names``, which are all full, has a seat; return it, None if that takes too long."""
+        """Wait for a seat at one of ``names``, which are all full; return it, None after the timeout."""
         loop = asyncio.get_running_loop()
         called: asyncio.Future[str | None] = loop.create_future()
 
         def seated(name: str) -> None:
-            if not called.done():  # or its client has just gone
+            if not called.done():  # else its client has just disconnected
                 self._take(name)
                 called.set_result(name)
 

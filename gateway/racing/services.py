@@ -1,4 +1,4 @@
-"""What all calls of a gateway share while they run: made once, by the composition root."""
+"""What all running calls of a gateway share: made once, by ``app.py``."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -11,11 +11,11 @@ from gateway.racing.tasks import AttemptTasks
 
 
 class Services(msgspec.Struct, frozen=True):
-    """Who hears of calls, who owns their tasks and seats, and where time and ids come from."""
+    """The recorder, the owners of tasks and seats, and the sources of time and ids."""
 
     recorder: Recorder
     tasks: AttemptTasks
     seats: Seats
-    clock: Callable[[], float]  # monotonic seconds, finer than the loop's own
+    clock: Callable[[], float]  # monotonic seconds, with a finer resolution than the loop's
     new_id: Callable[[], str]
     utc_now: Callable[[], datetime]

@@ -1,4 +1,4 @@
-"""Who owns the tasks of attempts, and counts those under way: an audited one may outlive its call, none the gateway."""
+"""Owns and counts the tasks of attempts. An audited one may outlive its call; no task outlives the gateway."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class AttemptTasks:
-    """The tasks of all attempts under way. ``close`` cancels and awaits whatever is left."""
+    """The tasks of all running attempts. ``close`` cancels and awaits them."""
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], str] = {}
@@ -15,9 +15,9 @@ class AttemptTasks:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop they run on, which is the one running when this is first asked for.
+        """The event loop of the tasks: the one running at the first access.
 
-        On Python 3.11 asking for the running loop takes a system call each time.
+        On Python 3.11 each ``get_running_loop`` takes a system call.
         """
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
@@ -26,7 +26,7 @@ class AttemptTasks:
     def start(
         self, work: Coroutine[Any, Any, None], deployment: str, loop: asyncio.AbstractEventLoop
     ) -> asyncio.Task[None]:
-        """Run ``work``, which handles its own errors, as a task of ``loop``, the running one."""
+        """Run ``work``, which handles its own errors, as a task of the running ``loop``."""
         task = loop.create_task(work)
         self._tasks[task] = deployment
         self._in_flight[deployment] = self._in_flight.get(deployment, 0) + 1
@@ -34,11 +34,11 @@ class AttemptTasks:
         return task
 
     def entered(self, deployment: str) -> None:
-        """Count in an attempt at ``deployment`` that is no task of its own; ``left`` counts it out."""
+        """Count an attempt at ``deployment`` that has no task of its own, until ``left``."""
         self._in_flight[deployment] = self._in_flight.get(deployment, 0) + 1
 
     def left(self, deployment: str) -> None:
-        """Count it out."""
+        """Stop counting it."""
         left = self._in_flight[deployment] - 1
         if left:
             self._in_flight[deployment] = left
@@ -46,7 +46,7 @@ class AttemptTasks:
             del self._in_flight[deployment]
 
     def in_flight(self, deployment: str) -> int:
-        """Return how many attempts at ``deployment`` are under way in this process."""
+        """Return the number of running attempts at ``deployment`` in this process."""
         return self._in_flight.get(deployment, 0)
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -1,21 +1,21 @@
-"""What of an event loop the parts of a race need that only wait: asyncio's has it, and so has a simulated time."""
+"""The timers of an event loop: asyncio's loop has them, and so has the simulated one."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
 
 class Timer(Protocol):
-    """Something that will be called."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Have it not called; harmless when it was."""
+        """Cancel the call; no effect if it has been made."""
 
     def when(self) -> float:
-        """Return the instant, by the loop's own clock, in seconds."""
+        """Return when it is due, in seconds of the loop's clock."""
 
 
 class Timers(Protocol):
-    """Who calls later."""
+    """Schedules calls."""
 
     def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Timer:
-        """Have ``callback`` called with ``args`` after ``delay_s`` seconds, at once if that is past."""
+        """Call ``callback`` with ``args`` after ``delay_s`` seconds, or at once if that is negative."""

@@ -1,24 +1,24 @@
-"""The tool calls of one answer: how many there are, of which tools, and whether their arguments are JSON."""
+"""The tool calls of one answer: their number, their tools, and whether their arguments are JSON."""
 
 from collections.abc import Iterable
 
 import msgspec
 
-MOST_CHARS = 256 * 1024  # of arguments kept until the answer's end; beyond, nobody knows whether they parse
-MOST_CALLS = 1024  # told apart; beyond, nobody counts them
+MOST_CHARS = 256 * 1024  # of arguments; with more it is unknown whether they parse
+MOST_CALLS = 1024  # with more the number is unknown
 _anything = msgspec.json.Decoder(msgspec.Raw)
 
 
 class ToolCalls(msgspec.Struct):
-    """What has come of an answer's tool calls. They are forgotten with the attempt."""
+    """The tool calls received so far. They are released with the attempt."""
 
-    _pieces: dict[int, list[str]] = {}  # of arguments, by the call's place in the answer
+    _pieces: dict[int, list[str]] = {}  # of arguments, by the call's index in the answer
     _chars: int = 0
     _too_many: bool = False
-    names: list[str] = []  # of the tools called, no more than are told apart
+    names: list[str] = []  # of the called tools, at most ``MOST_CALLS``
 
     def add(self, pieces: Iterable[tuple[int, str]]) -> None:
-        """Take what an event says of them."""
+        """Add pieces of arguments, each with its call's index."""
         for place, piece in pieces:
             kept = self._pieces.get(place)
             if kept is None:
@@ -31,23 +31,23 @@ class ToolCalls(msgspec.Struct):
                 kept.append(piece)
 
     def named(self, names: Iterable[str]) -> None:
-        """Take the names of tools that are called."""
+        """Add names of called tools."""
         for name in names:
             if len(self.names) < MOST_CALLS:
                 self.names.append(name)
 
     def number(self) -> int | None:
-        """Return how many there are; None for more than are told apart."""
+        """Return the number of calls; None if there are more than ``MOST_CALLS``."""
         return None if self._too_many else len(self._pieces)
 
     def arguments(self) -> list[str] | None:
-        """Return the arguments of each, in the order of the calls; None where not all of them were kept."""
+        """Return the arguments of each call, in order; None if not all were kept."""
         if self._too_many or self._chars > MOST_CHARS:
             return None
         return ["".join(pieces) for pieces in self._pieces.values()]
 
     def valid(self) -> bool | None:
-        """Return whether the arguments of all parse as JSON; None where that is not known. No arguments are valid."""
+        """Whether the arguments of all calls are JSON; None if unknown. Empty arguments are valid."""
         arguments = self.arguments()
         return None if arguments is None else all(map(_parses, arguments))
 

@@ -1,4 +1,4 @@
-"""A call's wait for a seat: in the lines of all deployments that may still be asked, until the first calls it up."""
+"""A call's wait for a seat at any of several deployments."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -7,11 +7,10 @@ from gateway.racing.seats import Seats
 
 
 class Wait:
-    """The waiting of one call. It may wait more than once, but no longer than ``patience_s`` seconds in all.
+    """The waits of one call, for at most ``patience_s`` seconds in all.
 
-    While another attempt of its runs, it stands in line without that clock: it only wants somebody beside one that
-    hangs. ``seated`` is called with the deployment that has a seat for it, and takes it; ``timed_out`` when there was
-    none in time.
+    While another attempt of the call runs, waiting has no time limit: the seat would only be a rescue. ``seated`` is
+    called with the deployment that has a seat for the call, and takes it; ``timed_out`` if there was none in time.
     """
 
     def __init__(
@@ -33,17 +32,17 @@ class Wait:
         self._timed_out: Callable[[], None] | None = timed_out
         self._clock = clock
         self._loop = loop
-        self._names: tuple[str, ...] = ()  # in whose lines it stands
-        self._since: float | None = None  # when its clock began to run
+        self._names: tuple[str, ...] = ()  # the deployments in whose lines it waits
+        self._since: float | None = None  # when the time limit began to count
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def is_timed(self) -> bool:
-        """Whether nothing else of its call is under way."""
+        """Whether the time limit counts: no attempt of the call runs."""
         return self._timer is not None
 
     def line_up(self, names: Iterable[str]) -> None:
-        """Stand in the lines of ``names``, which all have one, and no room; a place that is taken is kept."""
+        """Wait in the lines of ``names``, all of which exist and are full. Existing places in lines are kept."""
         if self._names:
             return
         self._names = tuple(names)
@@ -51,7 +50,7 @@ class Wait:
             self._seats.lines[name].waiting[self] = None
 
     def start_clock(self) -> bool:
-        """Wait only so long from now on: nothing else is under way. Return False, in no line, if no time is left."""
+        """Start the time limit: no attempt runs any more. Returns False, and leaves all lines, if no time is left."""
         if self._timer is not None:
             return True
         left_s = self._patience_s - self.waited_s
@@ -63,14 +62,14 @@ class Wait:
         return True
 
     def called(self, name: str) -> None:
-        """Take the seat that has become free at ``name``: it is this call's turn."""
+        """Take the seat that has become free at ``name``."""
         seated = self._seated
         self.leave("seated")
         if seated is not None:
             seated(name)
 
     def leave(self, how: str = "left") -> None:
-        """Wait no longer."""
+        """End the wait. ``how`` is reported: seated, timed_out or left."""
         names, self._names = self._names, ()
         for name in names:
             self._seats.lines[name].waiting.pop(self, None)
@@ -82,7 +81,7 @@ class Wait:
             self._seats.waited(self._model, how, seconds)
 
     def forget(self) -> None:
-        """Leave, and let go of whoever is told: the call is over."""
+        """End the wait and release the callbacks: the call is over."""
         self.leave()
         self._seated = self._timed_out = None
 

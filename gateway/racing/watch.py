@@ -1,4 +1,4 @@
-"""How long a loser is watched that is audited, and what is noted of one that was overtaken."""
+"""How long an audited loser is watched, and what is recorded about an overtaken one."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,20 +7,20 @@ import msgspec
 
 from gateway.calls import Outcome
 
-AUDIT_S = 30.0  # so long after its launch, or as its first-token clock says, an audited loser may have its first token
-AUDIT_TOKENS = 32  # and is in an exploring race then watched for so many, for its speed,
+AUDIT_S = 30.0  # seconds after its launch in which an audited loser may have its first token; at most its own timeout
+AUDIT_TOKENS = 32  # in an exploring race it is then watched for this many tokens, for its speed,
 AUDIT_TOKENS_S = 10.0  # but no longer than this
 
 
 class Overtaken(msgspec.Struct, frozen=True):
-    """When another attempt won before this one's first token, and after how long that was to be expected."""
+    """When another attempt won before this one's first token, and when that token was predicted."""
 
     at: float
-    expected_s: float | None = None  # since the launch; of a primary
+    expected_s: float | None = None  # since the launch; only for a primary
 
 
 class Watch:
-    """The end of watching: so many tokens, or a time."""
+    """The end of a watch: a number of tokens, or a time."""
 
     __slots__ = ("timer", "tokens")
 
@@ -29,12 +29,12 @@ class Watch:
         self.timer: asyncio.TimerHandle | None = None
 
     def cut_in(self, seconds: float, cut: Callable[[Outcome], None], loop: asyncio.AbstractEventLoop) -> None:
-        """Have the attempt cut in so many seconds."""
+        """Cut the attempt after ``seconds``."""
         self.stop()
         self.timer = loop.call_later(seconds, cut, Outcome.LOST)
 
     def stop(self) -> None:
-        """Leave no timer behind."""
+        """Cancel the timer."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

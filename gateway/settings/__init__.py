@@ -1,4 +1,4 @@
-"""The typed configuration: one YAML file, variables and options in, ``Settings`` out."""
+"""The typed configuration: from a YAML file, environment variables and options to ``Settings``."""
 
 from gateway.settings.loader import load, load_database_url, locate
 from gateway.settings.model import Settings

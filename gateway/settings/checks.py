@@ -1,4 +1,4 @@
-"""What no single value shows: names that must fit together, keys that must be there, hosts that must not be open."""
+"""Checks of several values together: names that must exist, keys that must be set, hosts that must not be open."""
 
 import ipaddress
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ _NO_DEFAULTS = frozenset(
     {"background", "model", "n", "response_format", "store", "stream", "stream_options", "text", "tools"}
 ).union(dialect.requests.prompt for dialect in DIALECTS.values())
 _REDISES = ("redis", "rediss", "unix")
-# What can be asked of a provider of each kind, where that is not everything.
+# The APIs of each kind of provider, if not all.
 _POSSIBLE: Mapping[Kind, tuple[Api, ...]] = {"litellm": apis_of(None, "litellm")}
 
 _OF_THE_BODY = frozenset({"accept-encoding", "content-encoding", "content-type"})
@@ -42,7 +42,7 @@ def check(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
 
 
 def doubtful(settings: Settings) -> Iterator[str]:
-    """Yield what works but may not be meant, beside how models are raced."""
+    """Yield what works but may not be intended, apart from races."""
     yield from _limits(settings)
     for name, model in settings.models.items():
         enabled = [deployment for deployment in model.deployments if deployment.enabled]
@@ -60,7 +60,7 @@ def doubtful(settings: Settings) -> Iterator[str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach ``host``."""
+    """Whether only this machine can reach ``host``."""
     if host == "localhost":
         return True
     try:
@@ -152,7 +152,7 @@ def _model(name: str, settings: Settings, catalog: Catalog) -> Iterator[Complain
 
 
 def _answering(place: Place, name: str, settings: Settings) -> Iterator[Complaint]:
-    """Yield what is wrong with how a model answers: its defaults, its stand-ins, its canaries."""
+    """Yield what is wrong with a model's defaults, fallbacks and canaries."""
     for parameter in _NO_DEFAULTS.intersection(settings.models[name].defaults):
         yield Complaint((*place, "defaults", parameter), "can only be set by a request: remove it")
     for index, fallback in enumerate(settings.models[name].fallbacks):
@@ -178,7 +178,7 @@ def _apis(place: Place, apis: tuple[Api, ...] | None, kind: Kind) -> Iterator[Co
 
 
 def _headers(place: Place, deployment: DeploymentSettings) -> Iterator[Complaint]:
-    """Yield what of a deployment's own headers could not be sent, or would say of a body what it is not."""
+    """Yield a deployment's headers that cannot be sent, or that the gateway sets itself."""
     for header, value in deployment.extra_headers.items():
         if header.lower() in _OF_THE_BODY:
             yield Complaint((*place, header), "is set by the gateway: remove it")
@@ -190,8 +190,8 @@ def _headers(place: Place, deployment: DeploymentSettings) -> Iterator[Complaint
 
 
 def _limits(settings: Settings) -> Iterator[str]:
-    """Yield how ``max_in_flight`` is kept where several workers share it, or several models set it apart."""
-    said: dict[str, dict[str, int | None]] = {}  # by deployment, by model
+    """Yield how ``max_in_flight`` is divided between workers, or shared by models with different values."""
+    said: dict[str, dict[str, int | None]] = {}  # deployment → model → value
     for name, model in settings.models.items():
         for each in model.deployments:
             said.setdefault(each.name, {})[name] = each.max_in_flight
@@ -215,7 +215,7 @@ def _limits(settings: Settings) -> Iterator[str]:
 
 
 def _lonely_canaries(name: str, enabled: list[DeploymentSettings]) -> Iterator[str]:
-    """Yield a warning if all deployments are canaries; if their shares add up to all calls, it is an A/B test."""
+    """Yield a warning if all deployments are canaries, unless their shares add up to all calls: an A/B test."""
     shares = [deployment.canary or 0.0 for deployment in enabled]
     if not all(shares):
         return
@@ -232,7 +232,7 @@ def _lonely_canaries(name: str, enabled: list[DeploymentSettings]) -> Iterator[s
 
 
 def _ttft_timeout_s(settings: Settings, model: ModelSettings, deployment: DeploymentSettings) -> float:
-    """Return how long ``deployment`` has for its first token in calls of ``model``."""
+    """Return the first-token timeout of ``deployment`` in calls of ``model``, in seconds."""
     provider = settings.providers[deployment.deployment.partition("/")[0]]
     levels = (
         deployment.timeouts,
@@ -288,7 +288,7 @@ def _has_host(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:  # half an IPv6 address, a port that is no number
+    except ValueError:  # an incomplete IPv6 address, or an invalid port
         return False
 
 

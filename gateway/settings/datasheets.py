@@ -1,4 +1,4 @@
-"""What deployments cost and can do: as configured, else as the table lists the vendor's model."""
+"""The price and capabilities of deployments: as configured, else from the table."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ from providers.prices import Price
 
 
 class Datasheets:
-    """The datasheets of deployments. Those of all configured ones are read from the table at once."""
+    """The datasheets of deployments. The table is read once for all configured ones."""
 
     def __init__(self, settings: Settings, catalog: Catalog, table: DatasheetTable) -> None:
         wanted = set()
@@ -26,9 +26,9 @@ class Datasheets:
         self._listed = table.look_up(wanted) if wanted else {}
 
     def of(self, vendor: Vendor | None, item: DeploymentSettings) -> Datasheet:
-        """Return the datasheet of a deployment at ``vendor``: what is configured, field by field, over what is listed.
+        """Return the datasheet of a deployment at ``vendor``: configured fields take precedence over the table's.
 
-        A configured price is whole: of the listed one nothing is left.
+        A configured price replaces the table's completely.
         """
         listed = self._look_up(_key(vendor, item))
         price = _configured_price(item)
@@ -41,7 +41,7 @@ class Datasheets:
 
 
 def bills_on(item: DeploymentSettings, vendor: Vendor | None) -> bool | None:
-    """Return whether a whole answer is billed though one hung up, None where nobody knows; the operator knows best."""
+    """Whether the whole answer is billed after a disconnect; None if unknown. The configuration takes precedence."""
     if item.bills_after_disconnect is not None:
         return item.bills_after_disconnect
     return vendor.bills_after_disconnect if vendor else None

@@ -1,9 +1,9 @@
-"""One YAML file as plain data that remembers the line of every key, so that a problem can name it.
+"""Reads a YAML file as plain data with the line of every key, so that messages can name it.
 
-PyYAML's own ``safe_load``, and with it pydantic-settings' YAML source, forgets lines and lets the last of two equal
-keys win in silence; so the tree of nodes is walked here. ``${NAME}`` needs no quotes, not even inside ``{ }``, where
-YAML gives braces a meaning: while YAML reads the text, two characters of the private-use area stand in for them, one
-for one, which keeps lines and columns true.
+PyYAML's ``safe_load``, and so pydantic-settings' YAML source, drops lines and silently lets the last of two equal keys
+win; so the tree of nodes is walked here. ``${NAME}`` needs no quotes, not even inside ``{ }``, where braces are YAML
+syntax: while YAML parses the text, they are replaced by two private-use characters, one for one, so that lines and
+columns stay correct.
 """
 
 import re
@@ -18,12 +18,12 @@ from gateway.settings.problems import Place, Problem, written
 _REFERENCE = re.compile(r"\$\{([^{}\n]*)\}")
 _MASKED = r"$" + "\ue000" + r"\1" + "\ue001"
 _UNMASK = str.maketrans("\ue000\ue001", "{}")
-_MOST_VALUES = 100_000  # aliases followed: a few lines of aliases of aliases can mean more than any memory holds
+_MOST_VALUES = 100_000  # with aliases expanded: a few lines of nested aliases can exceed any memory
 _MERGE = "tag:yaml.org,2002:merge"
 
 
 class Document(msgspec.Struct, frozen=True):
-    """What a file says. ``lines`` count from 1 and are those of the keys, for list items those of the items."""
+    """The content of a file. ``lines`` count from 1: those of keys and of list items."""
 
     file: str | None = None
     data: dict[str, Any] = {}
@@ -32,7 +32,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def read_document(path: Path) -> Document:
-    """Read the YAML file at ``path``; whatever is wrong with it is in the document's ``problems``."""
+    """Read the YAML file at ``path``; errors are in the document's ``problems``."""
     file = str(path)
     try:
         loader = yaml.SafeLoader(_REFERENCE.sub(_MASKED, path.read_text(encoding="utf-8-sig")))
@@ -43,7 +43,7 @@ def read_document(path: Path) -> Document:
         problem = Problem(f"is not UTF-8 text (byte {error.start})", file)
     except yaml.MarkedYAMLError as error:
         problem = _invalid(error, file)
-    except yaml.YAMLError as error:  # a character YAML does not allow; its own text is about the character only
+    except yaml.YAMLError as error:  # a character YAML does not allow; the message has only the character
         problem = Problem(f"invalid YAML: {getattr(error, 'reason', 'not readable')}", file)
     except RecursionError:
         problem = Problem("is nested too deeply", file)
@@ -62,11 +62,11 @@ def read_document(path: Path) -> Document:
 
 
 class _TooLargeError(Exception):
-    """There is no end to it."""
+    """The expanded document is too large."""
 
 
 class _Walk:
-    """From nodes to plain data, noting lines and problems on the way."""
+    """Converts nodes to plain data, and collects lines and problems."""
 
     def __init__(self, loader: yaml.SafeLoader, file: str) -> None:
         self.lines: dict[Place, int] = {}
@@ -74,13 +74,13 @@ class _Walk:
         self._loader = loader
         self._file = file
         self._count = 0
-        self._open: set[int] = set()  # the nodes being walked: an alias may point back at one of them
+        self._open: set[int] = set()  # the nodes being walked: an alias may refer to one of them
 
     def value(self, node: yaml.Node, place: Place) -> Any:
-        """Return what ``node`` says.
+        """Return the value of ``node``.
 
         Raises:
-            _TooLargeError: far too much.
+            _TooLargeError: the expanded document is too large.
 
         """
         self._count += 1
@@ -119,7 +119,7 @@ class _Walk:
         return inherited | own
 
     def _inherited(self, node: yaml.Node, place: Place) -> dict[str, Any]:
-        """Return what ``<<`` brings in: one mapping, or the first of several that has a key."""
+        """Return the keys merged by ``<<``: of one mapping, or of several, the first taking precedence."""
         sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
         merged: dict[str, Any] = {}
         for source in sources:
@@ -139,7 +139,7 @@ class _Walk:
     def _scalar(self, node: yaml.Node, place: Place) -> Any:
         try:
             value = self._loader.construct_object(node)
-        except (yaml.YAMLError, ValueError):  # an unknown tag, a date that does not exist
+        except (yaml.YAMLError, ValueError):  # an unknown tag, an invalid date
             self._complain(node, place, "cannot be understood; put it in quotes")
             return None
         return value.translate(_UNMASK) if isinstance(value, str) else value
@@ -153,7 +153,7 @@ def _line(node: yaml.Node) -> int:
 
 
 def _invalid(error: yaml.MarkedYAMLError, file: str) -> Problem:
-    """Explain a syntax error without PyYAML's excerpt of the file, which may show a key."""
+    """Describe a syntax error without PyYAML's excerpt of the file, which may contain a key."""
     mark = error.problem_mark or error.context_mark
     reason = error.problem or error.context or "not readable"
     if isinstance(error, yaml.composer.ComposerError) and "alias" in reason:

@@ -12,15 +12,15 @@ from gateway.settings.problems import Place, Problem
 
 PREFIX = "HOLESHOT_"
 LEVEL = "__"
-NOT_SETTINGS = frozenset({"CONFIG", "KEY", "SQL_URL", "URL"})  # read by the command line itself
+NOT_SETTINGS = frozenset({"CONFIG", "KEY", "SQL_URL", "URL"})  # used by the command line itself
 _TESTS = "TEST_"
-# Kubernetes tells every pod about a service called "holeshot" in variables that look like ours.
+# For a service called "holeshot", Kubernetes sets variables in every pod that look like ours.
 _SERVICE_LINK = re.compile(r"SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?")
 _SERVICE_URL = re.compile(r"(tcp|udp|sctp)://")
 
 
 def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return what the variables say, nested as in the file, and what is wrong with them. Names are lower-cased."""
+    """Return the variables' values, nested as in the file and with lower-case names, and the problems with them."""
     ours = {name: value for name, value in environ.items() if _is_setting(name, value)}
     problems = []
     for name in list(ours):
@@ -31,12 +31,12 @@ def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[P
     try:
         return _Variables(ours)(), problems
     except SettingsError as error:
-        # pydantic-settings names the field and keeps the value to itself
+        # pydantic-settings names the field but not the value
         return {}, [*problems, Problem(f"{PREFIX}*: {error}; lists and sections are written as JSON")]
 
 
 def variable_of(place: Place, environ: Mapping[str, str]) -> str | None:
-    """Return the variable that set ``place``, or something around it."""
+    """Return the variable that set ``place``, or a section around it."""
     for end in range(len(place), 0, -1):
         name = _as_variable(LEVEL.join(map(str, place[:end])))
         if name in environ:
@@ -60,7 +60,7 @@ def _is_setting(name: str, value: str) -> bool:
 
 
 class _Variables(EnvSettingsSource):
-    """pydantic-settings' reading of variables, from the mapping it is given instead of from the process."""
+    """pydantic-settings' source of variables, reading a given mapping instead of the process's environment."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = {name.lower(): value for name, value in variables.items()}

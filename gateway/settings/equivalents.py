@@ -1,4 +1,4 @@
-"""Open-weight models that several vendors sell, and what each calls them: data for ``holeshot init``.
+"""Open-weight models that several vendors sell, with each vendor's name for them: data for ``holeshot init``.
 
 Names as in litellm's price table and the vendors' own lists. They change; ``holeshot check --live`` asks the vendors.
 """
@@ -9,13 +9,13 @@ import msgspec
 
 
 class Equivalent(msgspec.Struct, frozen=True):
-    """One model under its many names. ``names``: the vendor's name in the catalog to the model's name at the vendor."""
+    """One model and its names. ``names``: the vendor's name in the catalog → the model's name at the vendor."""
 
-    model: str  # the public name proposed for it
+    model: str  # the proposed public name
     names: Mapping[str, str]
 
 
-# The first that at least two of the found vendors sell is raced.
+# The first one that at least two of the found vendors sell is raced.
 EQUIVALENTS = (
     Equivalent(
         "gpt-oss-120b",
@@ -64,7 +64,7 @@ EQUIVALENTS = (
     ),
 )
 
-# One well-known model of each vendor that sells nothing of the above.
+# One well-known model of each vendor that sells none of the above.
 EXAMPLES: Mapping[str, str] = {
     "openai": "gpt-4.1-mini",
     "anthropic": "claude-haiku-5-5",

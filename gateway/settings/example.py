@@ -1,4 +1,4 @@
-"""The example configuration: every setting, with its default and what it is for."""
+"""The example configuration: every setting with its default and its purpose."""
 
 from pathlib import Path
 
@@ -11,6 +11,6 @@ def example() -> str:
 
 
 def example_path() -> Path:
-    """Return where it lies: beside this module in the wheel, in ``config/`` of a checkout."""
+    """Return its path: besides this module in the wheel, in ``config/`` of a checkout."""
     shipped = Path(__file__).with_name(_NAME)
     return shipped if shipped.is_file() else Path(__file__).resolve().parents[2] / "config" / _NAME

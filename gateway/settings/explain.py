@@ -1,4 +1,4 @@
-"""From pydantic's errors to sentences that tell the operator what to write instead. Values are never repeated."""
+"""Converts pydantic's errors to sentences that say what to write instead. Values are never repeated."""
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +25,7 @@ _SENTENCES: Mapping[str, str] = {
 
 
 def explain(error: ErrorDetails) -> Complaint:
-    """Return what pydantic found as a complaint at its place."""
+    """Convert pydantic's error to a complaint about its place."""
     place: Place = error["loc"]
     kind = error["type"]
     if kind == "extra_forbidden":
@@ -40,7 +40,7 @@ def explain(error: ErrorDetails) -> Complaint:
 
 
 def nearest(word: str, known: Iterable[str], spell: Callable[[str], str] = str) -> str:
-    """Return "did you mean ...?" with the nearest of ``known``, or all when none is near; ``spell`` writes one."""
+    """Return "did you mean ...?" with the nearest of ``known``, or list all; ``spell`` formats a name."""
     names = list(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=_ALIKE)
     if near:
@@ -49,7 +49,7 @@ def nearest(word: str, known: Iterable[str], spell: Callable[[str], str] = str) 
 
 
 def known_keys(place: Place) -> list[str]:
-    """Return the keys the section at ``place`` may have."""
+    """Return the keys that the section at ``place`` may have."""
     annotation: Any = Settings
     for step in place:
         annotation = _inside(annotation, step)
@@ -57,7 +57,7 @@ def known_keys(place: Place) -> list[str]:
 
 
 def _inside(annotation: Any, step: str | int) -> Any:
-    """Return the type behind ``step`` in a value of type ``annotation``; None where there is none."""
+    """Return the type at ``step`` in a value of type ``annotation``; None if there is none."""
     if get_origin(annotation) is dict:
         return get_args(annotation)[1]
     if get_origin(annotation) is tuple:
@@ -66,7 +66,7 @@ def _inside(annotation: Any, step: str | int) -> Any:
 
 
 def _fields(annotation: Any) -> Mapping[str, Any]:
-    """Return the fields of a section, or of the section in an optional one, as they are written in the file."""
+    """Return the fields of a section, which may be optional, by their names in the file."""
     for part in (annotation, *get_args(annotation)):
         if isinstance(part, type) and issubclass(part, BaseModel):
             return {field.alias or name: field.annotation for name, field in part.model_fields.items()}

@@ -1,4 +1,4 @@
-"""Several models asked as one, in a comma list: all their deployments, under the strictest of their limits."""
+"""A comma list of models, used as one: all their deployments, with the strictest of their limits."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from gateway.settings.model import ModelSettings
 
 
 def joined(models: Sequence[ModelSettings]) -> ModelSettings:
-    """Return ``models`` as one, which is raced as the first: no list of names is a way round what one of them may not.
+    """Return ``models`` as one model with the race of the first. A list must not circumvent a model's limits.
 
     Raises:
-        InvalidRequest: the operator has each of them begin with other words.
+        InvalidRequest: they have different system prefixes.
 
     """
     first = models[0]

@@ -1,7 +1,7 @@
-"""From file, environment and command line to ``Settings``, or to everything that is wrong with them at once.
+"""Loads ``Settings`` from file, environment and command line, or reports all problems at once.
 
-The command line is stronger than the environment, and that than the file. pydantic-settings holds the types and reads
-the variables; the file is read by ``document``, because the messages name the line of every key.
+The command line takes precedence over the environment, the environment over the file. pydantic-settings has the types
+and reads the variables; ``document`` reads the file, because messages name the line of every key.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ _NOTHING: Mapping[str, object] = {}
 
 
 def locate(option: Path | None, environ: Mapping[str, str], default: Path = DEFAULT_PATH) -> Path | None:
-    """Return the file to read: ``--config``, else ``HOLESHOT_CONFIG``, else ``default`` where it exists, else none."""
+    """Return the file to read: ``--config``, else ``HOLESHOT_CONFIG``, else ``default`` if it exists, else None."""
     if option is not None:
         return option
     if variable := environ.get("HOLESHOT_CONFIG"):
@@ -43,8 +43,8 @@ def load(
 ) -> Settings:
     """Return the configuration from the file at ``path``, if any, ``environ`` and the command line's ``overrides``.
 
-    Overrides that are None were not given. With no providers named anywhere, those whose usual variables are set are
-    configured; ``settings.providers`` is empty when there are none of them either.
+    Overrides that are None were not given. If no providers are configured, those whose usual key variables are set are
+    used; ``settings.providers`` is empty if there are none of these either.
 
     Raises:
         ConfigurationError: with every problem found.
@@ -64,10 +64,10 @@ def load(
 
 
 def load_database_url(path: Path | None, environ: Mapping[str, str]) -> SecretStr:
-    """Return ``database_url`` alone, for commands that need no provider's key to be present.
+    """Return only ``database_url``, for commands that need no provider's key.
 
     Raises:
-        ConfigurationError: the file is no YAML, or this one setting is wrong.
+        ConfigurationError: the file is not YAML, or this setting is wrong.
 
     """
     inputs = _read(path, environ, _NOTHING)
@@ -82,7 +82,7 @@ def load_database_url(path: Path | None, environ: Mapping[str, str]) -> SecretSt
 
 
 class _Inputs(msgspec.Struct, frozen=True):
-    """What the three said, and together."""
+    """The values of the three sources, and their combination."""
 
     document: Document
     environ: Mapping[str, str]
@@ -92,12 +92,12 @@ class _Inputs(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...]
 
     def sorted_problems(self, complaints: Iterable[Complaint]) -> list[Problem]:
-        """Return all problems, those of the file in its order, each once."""
+        """Return all problems without duplicates, those of the file in its order."""
         located = dict.fromkeys([*self.problems, *map(self._located, complaints)])
         return sorted(located, key=lambda problem: problem.line or 0)
 
     def _located(self, complaint: Complaint) -> Problem:
-        """Say who set what is complained about: an option, a variable, or a line of the file."""
+        """Add the source of a complaint: an option, a variable, or a line of the file."""
         place = complaint.place
         if place and place[0] in self.overrides:
             return Problem(f"--{str(place[0]).replace('_', '-')}: {complaint.message}")
@@ -136,7 +136,7 @@ def _read(path: Path | None, environ: Mapping[str, str], overrides: Mapping[str,
 
 
 def _merged(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay ``upper`` over ``lower``; sections are merged, everything else is replaced."""
+    """Merge ``upper`` over ``lower``: sections are merged, everything else is replaced."""
     result = dict(lower)
     for key, value in upper.items():
         below = result.get(key)
@@ -145,5 +145,5 @@ def _merged(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any
 
 
 def _touches(place: Place, broken: set[Place]) -> bool:
-    """Tell whether ``place`` is part of something already complained about, or the other way round."""
+    """Whether ``place`` is part of something already reported, or contains it."""
     return any(within(place, outer) or within(outer, place) for outer in broken)

@@ -1,6 +1,6 @@
-"""What the found vendors sell, as lines of the configuration that ``holeshot init --live`` writes.
+"""The models of the found vendors, as lines of the configuration that ``holeshot init --live`` writes.
 
-Names come from the providers' lists, so nothing of them is written that could end a comment or begin something else.
+Names come from the providers' lists, so characters that could end a comment or start something else are removed.
 """
 
 import json
@@ -18,18 +18,18 @@ _PER_MTOK = 1e6
 
 
 class Sold(msgspec.Struct, frozen=True):
-    """A model several vendors sell, under the public name proposed for it."""
+    """A model that several vendors sell, with the proposed public name."""
 
     name: str
     same: SameModel
 
     @property
     def providers(self) -> tuple[str, ...]:
-        """Who sells it."""
+        """The providers that sell it."""
         return self.same.providers
 
     def block(self, race: str) -> str:
-        """Return it as an entry of ``models:``, with a line for each provider; other ways to be served are comments."""
+        """Return it as an entry of ``models:``, with a line for each provider; other variants are comments."""
         head = [f"  {_quoted(self.name)}:\n"]
         if self.same.note:
             head.append(f"    # {self.same.note}; remove deployments that are not the same model\n")
@@ -42,7 +42,7 @@ class Sold(msgspec.Struct, frozen=True):
         return "".join([*head, "    deployments:\n", *(f"{line}\n" for line in lines), race])
 
     def comment(self) -> str:
-        """Return it in one line that is switched on by taking off the #."""
+        """Return it in one line that takes effect when the # is removed."""
         first = {offer.provider: offer for offer in reversed(self.same.offers)}
         entries = ", ".join(_entry(first[provider]) for provider in self.providers)
         note = f"  # {self.same.note}" if self.same.note else ""
@@ -50,22 +50,22 @@ class Sold(msgspec.Struct, frozen=True):
 
 
 class Market(msgspec.Struct, frozen=True):
-    """What the vendors listed: the models proposed for racing, the others several sell, and who did not answer."""
+    """The vendors' lists: models proposed for racing, others that several sell, and vendors without an answer."""
 
     raced: tuple[Sold, ...]
     others: tuple[Sold, ...] = ()
-    silent: Mapping[str, str] = {}  # by vendor, why nothing is known of what it sells
+    silent: Mapping[str, str] = {}  # by vendor, why its models are unknown
     listed: Mapping[str, frozenset[str]] = {}  # by vendor, the names of its models
 
     def may_sell(self, vendor: str, model: str) -> bool:
-        """Tell whether ``vendor`` lists ``model``, or has not said what it sells."""
+        """Whether ``vendor`` lists ``model``, or its list is unknown."""
         return vendor not in self.listed or model in self.listed[vendor]
 
 
 def market(
     models: Sequence[SameModel], top: int, silent: Mapping[str, str], listed: Mapping[str, frozenset[str]]
 ) -> Market:
-    """Return what to propose of ``models``, the most sold first: the first ``top`` for racing."""
+    """Return the proposal for ``models``, the most sold first: the first ``top`` are to be raced."""
     sold: list[Sold] = []
     names: set[str] = set()
     for same in models:
@@ -76,13 +76,13 @@ def market(
         if same.kind == "chat" and kept.is_shared and _WRITABLE.fullmatch(name) and name not in names:
             names.add(name)
             sold.append(Sold(name, kept))
-    raced = [each for each in sold if each.same.is_certain][:top]  # of the others people make sure themselves
+    raced = [each for each in sold if each.same.is_certain][:top]  # of the others users make sure themselves
     others = [each for each in sold if each not in raced]
     return Market(tuple(raced), tuple(others), {key: _in_one_line(why) for key, why in silent.items()}, listed)
 
 
 def _entry(offer: Offer) -> str:
-    """Return a deployment as it is written in the file."""
+    """Return a deployment as written in the file."""
     deployment = _quoted(offer.deployment)
     if offer.quantization is None:
         return deployment
@@ -90,7 +90,7 @@ def _entry(offer: Offer) -> str:
 
 
 def _told(offer: Offer) -> str:
-    """Return what its list tells of it, for a comment."""
+    """Return the facts in its list, for a comment."""
     listed = offer.listed
     told = []
     if offer.name.serving is not None:
@@ -107,7 +107,7 @@ def _quoted(text: str) -> str:
 
 
 def _word(text: str) -> str:
-    """Return a word of a list without what does not belong into one."""
+    """Return a word of a list without unsuitable characters."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:40]
 
 

@@ -1,9 +1,9 @@
-"""What a provider's name for a model says: which model it is, how its weights are stored, how it is served.
+"""Parses providers' names for models: which model it is, how its weights are stored, how it is served.
 
-Two names mean the same model only when everything they say of it agrees: family, version, size, kind, date. Only
-spelling is evened out (``Llama-3.3-70B``, ``llama-v3p3-70b``, ``llama-3_3-70b``), and what is not part of the model is
-taken off: the path, its owner's name, the format of the weights, the vendor's word for how it serves them. A name that
-says less than another ("mistral-small") is another name: a wrong pair would answer with another model.
+Two names mean the same model only if all their parts agree: family, version, size, kind, date. Only spelling is
+normalised (``Llama-3.3-70B``, ``llama-v3p3-70b``, ``llama-3_3-70b``), and what is not part of the model is removed: the
+path, its owner's name, the format of the weights, the vendor's word for how it serves them. A name with fewer parts
+("mistral-small") is another name: a wrong pair would answer with another model.
 """
 
 import re
@@ -16,17 +16,17 @@ ModelKind = Literal["chat", "base", "embedding", "rerank", "audio", "image", "vi
 
 
 class ModelName(msgspec.Struct, frozen=True):
-    """A name, understood."""
+    """A parsed name."""
 
     model: str  # the same for all names of one model: "llama-3.3-70b-instruct"
     kind: ModelKind
-    quantization: str | None = None  # as the name tells: "fp8", "q4_k_m"
+    quantization: str | None = None  # if the name has it: "fp8", "q4_k_m"
     serving: str | None = None  # the vendor's word for how it serves it: "turbo"
-    certain: bool = True  # False: it says too little to be taken for the same as another
-    moving: bool = False  # what it means changes: "auto", "latest"
+    certain: bool = True  # False: the name is too short to identify the model
+    moving: bool = False  # its meaning changes: "auto", "latest"
 
 
-# Who publishes a family, under the names vendors put before it. Another one's model of that name is another model.
+# The publishers of a family, by the names vendors use as a prefix. With another prefix it is another model.
 _OWNERS: Mapping[str, frozenset[str]] = {
     family: frozenset(owners.split())
     for family, owners in {
@@ -66,21 +66,21 @@ _OWNERS: Mapping[str, frozenset[str]] = {
         "wizardlm": "microsoft",
     }.items()
 }
-_QUANTIZERS = frozenset(  # who publish others' models in other formats, under their names
+_QUANTIZERS = frozenset(  # they publish others' models in other formats, with their names
     "redhatai neuralmagic unsloth bartowski lmstudio-community ggml-org thebloke mlx-community nvidia amd".split()  # noqa: SIM905 - a list of names reads better as one line
 )
 _LLAMA_4_SIZES: Mapping[str, frozenset[str]] = {
     "maverick": frozenset({"17b", "128e"}),
     "scout": frozenset({"17b", "16e"}),
 }
-_BRANDS = {  # before a family, the owner's name once more
+_BRANDS = {  # the owner's name once more, before a family
     ("meta", "llama"), ("nvidia", "nemotron"), ("nvidia", "llama"), ("zai", "glm"), ("qwen", "qwq"),
     ("qwen", "qwen"), ("google", "gemma"), ("openai", "gpt"), ("mistralai", "mistral"), ("minimaxai", "minimax"),
 }  # fmt: skip
 
-# Families whose plain name is the base model, or, with careless vendors, the trained one. Elsewhere it is the trained.
+# Families whose plain name is the base model, or, at some vendors, the trained one. In others it is the trained one.
 _PLAIN_IS_BASE = re.compile(r"(codellama|gemma|llama|mixtral)(-|$)|mistral-7b|qwen-[12](\.|-)")
-_NEVER_BASE = ("llama-3.3-",)  # releases that have no base model
+_NEVER_BASE = ("llama-3.3-",)  # releases without a base model
 _JOINED = re.compile(r"^(claude|codellama|ernie|gemini|gemma|glm|gpt|grok|hermes|llama|phi|qwen)(?=\d)")
 _NUMBERED_WITH_V = re.compile(r"^(gemma|hermes|llama|qwen)-v(?=\d)")
 
@@ -89,7 +89,7 @@ _PATHS = (
     re.compile(r"^models/"),
     re.compile(r"^publishers/[^/]+/models/"),
     re.compile(r"^@(?:cf|hf)/"),
-    re.compile(r"^/.*/"),  # a folder of the server's own
+    re.compile(r"^/.*/"),  # a folder of the server
 )
 _QUANTIZATIONS = tuple(
     (re.compile(rf"(?<![a-z0-9])({pattern})(?![a-z0-9])"), label)
@@ -106,11 +106,11 @@ _DATE = re.compile(r"(?<!\d)(20\d\d)-(\d\d)-(\d\d)(?!\d)")
 _POINT_P = re.compile(r"(?<=\d)p(?=\d)")
 _SPLIT_VERSION = re.compile(r"(?<![\d.a-z])(v?\d{1,2})-(\d{1,2})(?=-|$)")
 _SIZE = re.compile(r"^(?:\d+x)?\d+(?:\.\d+)?[bt]$")
-# With the size said, what is served is the open weights, and these say only how.
+# If the size is given, the open weights are served, and these words say only how.
 _SERVED = frozenset({"turbo", "versatile", "instant", "fast", "cloud", "basic", "highspeed"})
 _SERVED_ANYWAY = frozenset({"basic", "versatile"})
-_SERVED_TO_CHAT = frozenset({"instant", "versatile"})  # nobody serves a base model so
-_MOVING = frozenset({"auto", "custom", "default", "free", "latest", "router"})  # what they mean changes
+_SERVED_TO_CHAT = frozenset({"instant", "versatile"})  # base models are never served like this
+_MOVING = frozenset({"auto", "custom", "default", "free", "latest", "router"})  # their meaning changes
 _SAID = frozenset({"base", "chat", "instruct", "it", "python", "text", "thinking"})
 
 _KINDS: tuple[tuple[ModelKind, re.Pattern[str]], ...] = (
@@ -131,7 +131,7 @@ _KINDS: tuple[tuple[ModelKind, re.Pattern[str]], ...] = (
 
 
 def understood(name: str, *, trained: bool = False, told: ModelKind | None = None) -> ModelName:
-    """Return what ``name`` says. ``trained``: its provider sells no base models. ``told``: the kind its list tells."""
+    """Parse ``name``. ``trained``: its provider sells no base models. ``told``: the kind according to its list."""
     owner, words = _parted(name.strip().lower())
     words, quantization = _without_quantization(words)
     tokens = _brandless(_spelt(words).split("-"))
@@ -149,7 +149,7 @@ def understood(name: str, *, trained: bool = False, told: ModelKind | None = Non
 
 
 def _parted(name: str) -> tuple[str | None, str]:
-    """Return whose model it is, if said, and its name without the path."""
+    """Return the owner, if given, and the name without the path."""
     if name.startswith("ft:"):
         return "fine-tuned", name
     for path in _PATHS:
@@ -159,7 +159,7 @@ def _parted(name: str) -> tuple[str | None, str]:
 
 
 def _without_quantization(words: str) -> tuple[str, str | None]:
-    """Return a name without what it says of its weights' format, and that."""
+    """Return a name without the format of its weights, and that format."""
     words = _FORMATS.sub("", words)
     found = None
     for pattern, label in _QUANTIZATIONS:
@@ -188,7 +188,7 @@ def _brandless(tokens: list[str]) -> list[str]:
 
 
 def _family(tokens: list[str]) -> str | None:
-    """Return the family a name begins with; Nemotrons are NVIDIA's, whatever they are made of."""
+    """Return the family that a name begins with; Nemotrons are NVIDIA's, whatever they are based on."""
     if "nemotron" in tokens:
         return "nemotron"
     if re.fullmatch(r"o\d", tokens[0]) or tokens[0] == "chatgpt":
@@ -205,17 +205,17 @@ def _without_serving(tokens: list[str]) -> tuple[list[str], str | None]:
 
 
 def _evened(family: str | None, tokens: list[str], *, trained: bool) -> list[str]:
-    """Return the words of a name as its family's own names have them."""
+    """Return the words of a name, normalised for its family."""
     match family:
         case "llama":
             tokens = ["instruct" if word == "chat" else word for word in tokens]
-            for name, sizes in _LLAMA_4_SIZES.items():  # of each there is one size, which not everybody says
+            for name, sizes in _LLAMA_4_SIZES.items():  # each has one size, which not all names contain
                 if name in tokens:
                     tokens = [word for word in tokens if word not in sizes]
         case "gemma":
             tokens = ["instruct" if word == "it" else word for word in tokens]
         case "mixtral":
-            tokens = [word for word in tokens if word != "v0.1"]  # the only one
+            tokens = [word for word in tokens if word != "v0.1"]  # the only version
         case "ernie":
             tokens = [word for word in tokens if word not in {"pt", "paddle"}]  # formats of the weights
         case "claude":
@@ -230,15 +230,15 @@ def _evened(family: str | None, tokens: list[str], *, trained: bool) -> list[str
 
 
 def _is_unsaid(tokens: list[str]) -> bool:
-    """Tell whether a name may mean the base model as well as the trained one."""
+    """Whether a name may mean the base model as well as the trained one."""
     plain = not _SAID & set(tokens)
     return plain and _PLAIN_IS_BASE.match("-".join(tokens)) is not None and _kind(tokens) == "chat"
 
 
 def _as_anthropic_writes(tokens: list[str]) -> list[str]:
-    """Return claude-TIER-VERSION for all who write claude-VERSION-TIER, and from version 4 on without the date.
+    """Return claude-TIER-VERSION for claude-VERSION-TIER as well, and from version 4 on without the date.
 
-    Since then a version has one snapshot.
+    Since then each version has one snapshot.
     """
     rest = tokens[1:]
     if len(rest) > 1 and re.fullmatch(r"\d+(\.\d+)?", rest[0]) and rest[1].isalpha():
@@ -263,6 +263,6 @@ def _is_owner(owner: str, family: str | None, *, quantized: bool) -> bool:
 
 
 def _is_certain(tokens: list[str]) -> bool:
-    """Tell whether a name says which model it is: its version or its size, and whether it is trained."""
+    """Whether a name identifies the model: by version or size, and as trained or not."""
     numbered = any(any(map(str.isdigit, word)) for word in tokens)
     return numbered and not _is_unsaid(tokens)

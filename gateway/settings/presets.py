@@ -1,4 +1,4 @@
-"""What need not be written: providers and keys that the catalog of vendors and the environment already tell."""
+"""Adds what need not be configured: providers and keys known from the catalog and the environment."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,7 +12,7 @@ Catalog = Mapping[str, Vendor]
 
 
 def vendor_of(name: str, provider: ProviderSettings, catalog: Catalog) -> Vendor | None:
-    """Return the catalog row provider ``name`` starts from: its preset, else the row of its own name."""
+    """Return the catalog row for provider ``name``: that of its preset, else of its name."""
     return catalog.get(provider.preset or name)
 
 
@@ -22,12 +22,12 @@ def usual_key(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
 
 
 def complete(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> Settings:
-    """Return ``settings`` with the providers and keys that go without saying.
+    """Return ``settings`` with the implied providers and keys.
 
-    - With no ``providers:`` at all, every vendor whose usual variable is set is one.
-    - A vendor that only a model's deployment names is one, too.
-    - A provider without ``api_key`` takes its vendor's usual variable, unless its ``base_url`` was changed: a key is
-      not sent to a host its vendor does not own.
+    - Without ``providers:``, every vendor whose usual variable is set is a provider.
+    - A vendor named only by a model's deployment is a provider too.
+    - A provider without ``api_key`` uses its vendor's usual variable, unless its ``base_url`` was changed: a key is not
+      sent to a host that its vendor does not own.
     """
     named = dict(settings.providers)
     if "providers" not in settings.model_fields_set:
@@ -38,7 +38,7 @@ def complete(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -
 
 
 def withheld_keys(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> Iterator[tuple[str, str]]:
-    """Yield the providers that are sent no key although their vendor's usual variable is set, each with that."""
+    """Yield providers without a key although their vendor's usual variable is set, each with that variable."""
     for name, provider in settings.providers.items():
         vendor = vendor_of(name, provider, catalog)
         if vendor is not None and not provider.keys and (variable := usual_key(vendor, environ)) is not None:
@@ -46,7 +46,7 @@ def withheld_keys(settings: Settings, environ: Mapping[str, str], catalog: Catal
 
 
 def found_vendors(environ: Mapping[str, str], catalog: Catalog) -> Iterator[Vendor]:
-    """Yield the vendors that can be used with nothing but the variables that are set."""
+    """Yield the vendors that can be used with only the variables that are set."""
     for vendor in catalog.values():
         if usual_key(vendor, environ) and (vendor.base_url or (vendor.kind == "litellm" and has_litellm())):
             yield vendor

@@ -1,21 +1,21 @@
-"""What is wrong with a configuration: every problem as a sentence, with the file and line it is about."""
+"""Problems of a configuration: each a sentence with the file and line it is about."""
 
 from collections.abc import Sequence
 
 import msgspec
 
-Place = tuple[str | int, ...]  # the way to a value: ("models", "llama-70b", "deployments", 0)
+Place = tuple[str | int, ...]  # the path to a value: ("models", "llama-70b", "deployments", 0)
 
 
 class Complaint(msgspec.Struct, frozen=True):
-    """A problem while it is known by its place in the configuration only, whoever said it."""
+    """A problem at a place in the configuration, whatever its source."""
 
     place: Place
     message: str
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing to mend. Never holds a configured value that may be a secret."""
+    """One thing to correct. Never contains a configured value that may be a secret."""
 
     message: str
     file: str | None = None
@@ -28,7 +28,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class ConfigurationError(Exception):
-    """The configuration cannot be used. ``problems`` holds all that is wrong, in the order of the file."""
+    """The configuration cannot be used. ``problems`` has all of them, in the order of the file."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = list(problems)
@@ -36,7 +36,7 @@ class ConfigurationError(Exception):
 
 
 def written(place: Place) -> str:
-    """Return ``place`` as people write it: ``models.llama-70b.deployments[0]``; a key that would not show, as ASCII."""
+    """Return ``place`` as text: ``models.llama-70b.deployments[0]``; invisible characters are escaped."""
     text = ""
     for step in place:
         shown = step if isinstance(step, int) or step.isprintable() else ascii(step)[1:-1]
@@ -45,5 +45,5 @@ def written(place: Place) -> str:
 
 
 def within(place: Place, outer: Place) -> bool:
-    """Tell whether ``place`` is ``outer`` or lies inside it."""
+    """Whether ``place`` is ``outer`` or inside it."""
     return place[: len(outer)] == outer

@@ -1,6 +1,6 @@
-"""Workload profiles: named presets of race settings and clocks for the usual kinds of work.
+"""Workload profiles: named presets of race settings and timeouts for the usual kinds of work.
 
-A profile is chosen per model, per client or per request; settings written beside it are stronger.
+A profile is selected per model, per client or per request; explicit settings take precedence.
 """
 
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from types import MappingProxyType
 
 
 class Profile(StrEnum):
-    """What a workload is like."""
+    """The kind of a workload."""
 
-    CHAT = "chat"  # somebody reads along
-    VOICE = "voice"  # somebody listens: the first token counts most, and speech must not run dry
+    CHAT = "chat"  # a person reads the stream
+    VOICE = "voice"  # a person listens: the first token counts most, and speech must not pause
     AGENT = "agent"  # a program waits for whole answers
-    BATCH = "batch"  # nobody waits: the cheapest will do
+    BATCH = "batch"  # nobody waits: the cheapest
 
 
 # Reading needs about 30 tok/s, speech 100 with the lowest TTFT.
@@ -33,7 +33,7 @@ PROFILES: Mapping[Profile, Mapping[str, object]] = MappingProxyType(
     }
 )
 
-# Who listens has hung up after ten silent seconds; who waits overnight loses more by a cut answer than by a slow one.
+# A listener hangs up after ten silent seconds; for a batch a cut answer is worse than a slow one.
 PROFILE_TIMEOUTS: Mapping[Profile, Mapping[str, float]] = MappingProxyType(
     {
         Profile.VOICE: {"ttft_timeout_s": 10.0, "stall_timeout_s": 10.0},

@@ -1,4 +1,4 @@
-"""What makes no sense about how a model is raced, and what makes sense but deserves a thought."""
+"""Checks how models are raced: contradictions, and settings that work but may not be intended."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
@@ -8,14 +8,14 @@ from gateway.calls import Mode, Objective
 from gateway.settings.model import DeploymentSettings, ModelSettings, RaceSettings
 from gateway.settings.problems import Complaint
 
-SOONEST_TTFT_MS = 10.0  # the first bucket of the leaderboard: nobody answers sooner
-# Changes to a race whose attempts must follow one another: no second one beside the first, even if that hangs.
+SOONEST_TTFT_MS = 10.0  # the first bucket of the leaderboard: no provider answers earlier
+# Changes for a race with one attempt at a time: no second one besides the first, even if that hangs.
 ONE_AT_A_TIME: Mapping[str, Any] = MappingProxyType({"mode": Mode.SINGLE, "budget": 0.0})
-FASTEST_TOK_S = 5000.0  # an answer that comes faster counts as one burst, and says nothing about speed
+FASTEST_TOK_S = 5000.0  # a faster answer counts as one burst, and says nothing about speed
 
 
 def contradictions(race: RaceSettings, said: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield what cannot be meant, each with its field and the reason; ``said`` are the fields somebody asked for."""
+    """Yield contradictory settings, each with its field and the reason; ``said`` are the fields set explicitly."""
     if race.hedge_delay_s is not None and race.mode is not Mode.HEDGE and "hedge_delay_s" in said:
         yield "hedge_delay_s", f"has an effect in mode hedge only, not in {race.mode}: set mode: hedge, or remove it"
     if race.objective is Objective.COST and race.ttft_ms is None:
@@ -33,7 +33,7 @@ def contradictions(race: RaceSettings, said: Collection[str]) -> Iterator[tuple[
 
 
 def impossible(name: str, model: ModelSettings, is_priced: Callable[[DeploymentSettings], bool]) -> Iterator[Complaint]:
-    """Yield what is wrong with the race of ``name``; ``is_priced`` tells whether a deployment's price is known."""
+    """Yield what is wrong with the race of ``name``; ``is_priced`` returns whether a deployment's price is known."""
     race, place = model.race, ("models", name, "race")
     for field, reason in contradictions(race, race.model_fields_set):
         yield Complaint((*place, field), reason)
@@ -47,7 +47,7 @@ def impossible(name: str, model: ModelSettings, is_priced: Callable[[DeploymentS
 
 
 def doubtful(name: str, model: ModelSettings, *, priced: bool) -> Iterator[str]:
-    """Yield what works but may not be meant. ``priced``: the price of at least one of its deployments is known."""
+    """Yield what works but may not be intended. ``priced``: the price of at least one of its deployments is known."""
     race = model.race
     for limit in ("usd_per_day", "extra_usd_per_call"):
         if getattr(race, limit) is not None and not priced:

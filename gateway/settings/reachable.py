@@ -1,4 +1,4 @@
-"""The providers that can be used: those configured, and those whose usual variables are set beside them."""
+"""The providers that can be used: the configured ones, and those whose usual variables are set."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from gateway.settings.model import ProviderSettings, Settings
 from gateway.settings.presets import Catalog, found_vendors, usual_key, vendor_of
 from providers.catalog import Api, Vendor, apis_of
 
-# Where vendors that need no key of ours look for credentials: variables, any group of which will do, and files.
+# Where vendors without an API key look for credentials: groups of variables, one of which is enough, and files.
 _CREDENTIAL_VARIABLES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "bedrock": (
         ("AWS_BEARER_TOKEN_BEDROCK",),
@@ -29,7 +29,7 @@ _CREDENTIAL_FILES: Mapping[str, tuple[str, ...]] = {
 
 
 class Reachable(msgspec.Struct, frozen=True):
-    """One provider that can be used, its vendor's row if it has one, and whether it is configured."""
+    """One usable provider, its row of the catalog if it has one, and whether it is configured."""
 
     name: str
     settings: ProviderSettings
@@ -38,27 +38,27 @@ class Reachable(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """The display name."""
         return self.vendor.title if self.vendor is not None else self.name
 
     @property
     def kind(self) -> str:
-        """How it is spoken to."""
+        """The kind of its API."""
         return self.settings.kind or (self.vendor.kind if self.vendor is not None else "openai_compatible")
 
     @property
     def base_url(self) -> str | None:
-        """Where it is; None where litellm knows."""
+        """The base URL; None if only litellm knows it."""
         return self.settings.base_url or (self.vendor.base_url if self.vendor is not None else None)
 
     @property
     def apis(self) -> tuple[Api, ...]:
-        """What it speaks."""
+        """The APIs it has."""
         return self.settings.apis or apis_of(self.vendor, self.settings.kind)
 
 
 def reachable(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> list[Reachable]:
-    """Return the configured providers, in their order, then the vendors only the environment has a key of."""
+    """Return the configured providers, in their order, then the vendors with a key in the environment only."""
     named = [
         Reachable(name, provider, vendor_of(name, provider, catalog), configured=True)
         for name, provider in settings.providers.items()
@@ -69,7 +69,7 @@ def reachable(settings: Settings, environ: Mapping[str, str], catalog: Catalog) 
 
 
 def found(vendors: Iterable[Vendor], environ: Mapping[str, str]) -> list[Reachable]:
-    """Return vendors as providers with nothing but their usual key from the environment."""
+    """Return vendors as providers that have only their usual key from the environment."""
     return [
         Reachable(vendor.name, ProviderSettings(api_key=SecretStr(environ[variable])), vendor, configured=False)
         for vendor in vendors
@@ -78,9 +78,9 @@ def found(vendors: Iterable[Vendor], environ: Mapping[str, str]) -> list[Reachab
 
 
 def has_credentials(provider: Reachable, environ: Mapping[str, str], home: Path) -> bool | None:
-    """Tell whether there is anything to show who we are; None where nothing is needed, or nobody knows what is.
+    """Whether there are credentials; None if none are needed, or it is unknown which.
 
-    Looks for what is usual, in the environment and below ``home``, and proves nothing: machines in a cloud have more.
+    Checks the usual places, in the environment and below ``home``, and proves nothing: cloud machines have others.
     """
     if provider.settings.keys:
         return True

@@ -1,8 +1,7 @@
-"""References in string values, so that secrets stay out of the file: ``${NAME}``, ``os.environ/NAME``, ``file:/path``.
+"""Resolves references, which keep secrets out of the file: ``${NAME}``, ``os.environ/NAME``, ``file:/path``.
 
-``${NAME}`` and ``${NAME:-default}`` stand anywhere in a string, the other two for a whole one; ``$${`` is a literal
-``${``. A variable that is set to nothing counts as not set, as in the shell's ``:-``. What a reference brings in is not
-looked into again.
+``${NAME}`` and ``${NAME:-default}`` may be anywhere in a string, the other two are whole strings; ``$${`` is a literal
+``${``. An empty variable counts as not set, as in the shell's ``:-``. Resolved values are not resolved again.
 """
 
 import re
@@ -19,9 +18,9 @@ _FILE = ("file:/", "file:./", "file:../")
 
 
 def resolve(data: Any, environ: Mapping[str, str], folder: Path) -> tuple[Any, list[Complaint]]:
-    """Return ``data`` with its references replaced, and a complaint for each that leads nowhere.
+    """Return ``data`` with its references replaced, and a complaint for each that cannot be resolved.
 
-    Relative ``file:`` references start at ``folder``. What could not be resolved is an empty string.
+    Relative ``file:`` references start at ``folder``. An unresolved reference becomes an empty string.
     """
     complaints: list[Complaint] = []
 

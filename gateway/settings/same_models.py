@@ -1,4 +1,4 @@
-"""Which models of several providers' lists are the same one, as far as names and lists tell."""
+"""Finds the same model in several providers' lists, by names and listed facts."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +7,7 @@ import msgspec
 from gateway.settings.model_names import ModelKind, ModelName, understood
 from providers.listings import Listed
 
-# Vendors that sell no base models: with them a plain "llama3.1-8b" is the trained one.
+# Vendors without base models: their plain "llama3.1-8b" is the trained one.
 TRAINED_ONLY = frozenset({"cerebras", "groq", "ollama"})
 
 
@@ -25,12 +25,12 @@ class Offer(msgspec.Struct, frozen=True):
 
     @property
     def quantization(self) -> str | None:
-        """How its weights are stored, as the list tells, else as the name does."""
+        """How its weights are stored, by the list, else by the name."""
         return self.listed.quantization or self.name.quantization
 
 
 class SameModel(msgspec.Struct, frozen=True):
-    """One model and who offers it. ``offers``: a provider's plain offer before those it serves in other ways."""
+    """One model and its offers. ``offers``: a provider's plain offer comes before its other variants."""
 
     model: str
     kind: ModelKind
@@ -38,27 +38,27 @@ class SameModel(msgspec.Struct, frozen=True):
 
     @property
     def providers(self) -> tuple[str, ...]:
-        """Who offers it, each once."""
+        """The providers that offer it, without duplicates."""
         return tuple(dict.fromkeys(offer.provider for offer in self.offers))
 
     @property
     def quantizations(self) -> tuple[str, ...]:
-        """The different ones that are told."""
+        """The different known quantizations."""
         return tuple(dict.fromkeys(offer.quantization for offer in self.offers if offer.quantization))
 
     @property
     def is_shared(self) -> bool:
-        """Two providers or more offer it."""
+        """Whether two or more providers offer it."""
         return len(self.providers) > 1
 
     @property
     def is_certain(self) -> bool:
-        """Its names say which model it is."""
+        """Whether its names identify the model."""
         return all(offer.name.certain for offer in self.offers)
 
     @property
     def note(self) -> str | None:
-        """What to mind before its offers are raced as one."""
+        """What to check before its offers are raced as one; None if nothing."""
         told = self.quantizations
         untold = [offer.provider for offer in self.offers if offer.quantization is None]
         notes = []
@@ -72,10 +72,10 @@ class SameModel(msgspec.Struct, frozen=True):
 
 
 def same_models(lists: Mapping[str, Sequence[Listed]], trained_only: frozenset[str] = frozenset()) -> list[SameModel]:
-    """Return all models of ``lists``, by provider: those most providers offer first, the newest of them before others.
+    """Return all models in ``lists``, by provider: those of the most providers first, then the newest.
 
-    ``trained_only``: the providers that sell no base models. Names that say too little to be sure of come together when
-    they are identical, with a note. A name whose meaning changes stands alone, as does an adapter.
+    ``trained_only``: the providers without base models. Names too short to identify a model are merged only if
+    identical, with a note. A name whose meaning changes is never merged, nor is an adapter.
     """
     found: dict[tuple[str, ModelKind], list[Offer]] = {}
     for provider, models in lists.items():
@@ -99,12 +99,12 @@ def same_models(lists: Mapping[str, Sequence[Listed]], trained_only: frozenset[s
 
 
 def _kind_told(listed: Listed) -> ModelKind | None:
-    """Return the kind a list tells; that something chats is no news: OCR models and guards do, too."""
+    """Return the kind in a list. "Chat" is ignored: OCR models and guards are listed as that too."""
     return None if listed.kind == "chat" else listed.kind
 
 
 def _newest_s(same: SameModel) -> int:
-    """Return when the last of its providers began to list it, Unix time, 0 when none of them tells."""
+    """Return when the last of its providers began to list it, Unix time; 0 if unknown."""
     return max((offer.listed.created_s or 0 for offer in same.offers), default=0)
 
 

@@ -1,7 +1,7 @@
-"""The JSON Schema of the configuration file, for editors: that of ``Settings``, and what the file allows besides.
+"""The JSON Schema of the configuration file, for editors: that of ``Settings``, with what the file allows in addition.
 
-The file may hold references where a number is meant (``port: ${PORT}``), and keys with nothing behind them. What a
-schema cannot say, such as names that must exist elsewhere in the file, is left to ``holeshot check``.
+The file may have references in place of numbers (``port: ${PORT}``), and keys without a value. What a schema cannot
+express, such as names that must exist elsewhere in the file, is left to ``holeshot check``.
 """
 
 from collections.abc import Iterator
@@ -9,25 +9,25 @@ from typing import Any
 
 from gateway.settings.model import Settings
 
-FILE_NAME = "gateway.schema.json"  # beside the configuration
-EDITOR_LINE = f"# yaml-language-server: $schema={FILE_NAME}\n"  # a configuration's first: editors look for it
-DIALECT = "http://json-schema.org/draft-07/schema#"  # all editors know it
+FILE_NAME = "gateway.schema.json"  # in the folder of the configuration
+EDITOR_LINE = f"# yaml-language-server: $schema={FILE_NAME}\n"  # the first line of a configuration: editors look for it
+DIALECT = "http://json-schema.org/draft-07/schema#"  # known to all editors
 _REFERENCE = "Reference"
 _REFERENCES: dict[str, Any] = {
     "type": "string",
     "description": "A reference: ${NAME} or ${NAME:-default}, os.environ/NAME, file:/path.",
     "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^{}]*)?\}|^os\.environ/.|^file:(/|\./|\.\./)",
 }
-_NOT_ANY_TEXT = ("enum", "const", "pattern")  # a string with one of these does not take a reference by itself
+_NOT_ANY_TEXT = ("enum", "const", "pattern")  # a string with one of these does not accept a reference by itself
 _NESTED = ("anyOf", "allOf", "oneOf")
 
 
 def json_schema() -> dict[str, Any]:
     """Return the schema: unknown keys are rejected, and a reference is allowed for every value."""
     schema = Settings.model_json_schema()
-    # A provider of the catalog needs no settings at all: `groq:` alone is one.
+    # A provider of the catalog needs no settings at all: `groq:` alone is enough.
     _allow(schema["properties"]["providers"]["additionalProperties"], {"type": "null"})
-    for node in reversed(list(_nodes(schema))):  # the inner ones first: a loosened node hides what it was
+    for node in reversed(list(_nodes(schema))):  # the inner ones first: a changed node hides its original
         _loosen(node)
     schema["$defs"][_REFERENCE] = _REFERENCES
     return {"$schema": DIALECT, **schema, "title": "Configuration of Holeshot"}
@@ -44,7 +44,7 @@ def _nodes(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _loosen(node: dict[str, Any]) -> None:
-    """Allow in ``node`` what the file allows beyond the types; pydantic's titles are the names again, so they go."""
+    """Allow in ``node`` what the file allows beyond the types; remove pydantic's titles, which repeat the names."""
     for name, field in node.get("properties", {}).items():
         field.pop("title", None)
         if field.get("default") == "**********":  # a secret, masked
@@ -57,7 +57,7 @@ def _loosen(node: dict[str, Any]) -> None:
 
 
 def _allow(node: dict[str, Any], alternative: dict[str, Any]) -> None:
-    """Make ``node`` take ``alternative`` too."""
+    """Make ``node`` accept ``alternative`` too."""
     if "anyOf" not in node:
         about: dict[str, Any] = {key: node.pop(key) for key in ("description", "default", "title") if key in node}
         before = dict(node)

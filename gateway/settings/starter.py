@@ -1,4 +1,4 @@
-"""The commented configuration ``holeshot init`` writes: the providers whose keys were found, and a race among them."""
+"""The commented configuration that ``holeshot init`` writes: the found providers, and a race between them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -73,7 +73,7 @@ _TAIL = """
 def starter(found: Sequence[Vendor], environ: Mapping[str, str], market: Market | None = None) -> str:
     """Return a configuration that loads with ``environ`` as it is; ``found`` are vendors with a key in it.
 
-    ``market`` is what they listed when they were asked; without it, well-known models are proposed.
+    ``market`` is what they listed when asked; without it, well-known models are proposed.
     """
     if not found:
         return _HEAD + _NO_PROVIDERS + _NO_MODELS + _TAIL
@@ -101,7 +101,7 @@ def _models_section(vendors: Sequence[str], market: Market | None) -> str:
 
 
 def _sold(vendors: Sequence[str], market: Market) -> Iterator[str]:
-    """Yield the models that race, an example for each vendor in none of them, and the models left out, as comments."""
+    """Yield the models that race, an example for each vendor without one, and, as comments, the other models."""
     raced: set[str] = set()
     names = {sold.name for sold in market.raced}
     for sold in market.raced:
@@ -121,7 +121,7 @@ def _sold(vendors: Sequence[str], market: Market) -> Iterator[str]:
 
 
 def _models(vendors: Sequence[str]) -> Iterator[str]:
-    """Yield a race for each model that several of ``vendors`` sell, then an example for each vendor in none of them."""
+    """Yield a race for each model that several of ``vendors`` sell, then an example for each vendor without one."""
     raced: set[str] = set()
     for equivalent in EQUIVALENTS:
         sellers = [vendor for vendor in vendors if vendor in equivalent.names]

@@ -1,4 +1,4 @@
-"""From plain data to typed settings, going on past what is wrong, so that everything wrong is found at once."""
+"""Validates plain data as typed settings, and continues after errors, so that all are found at once."""
 
 import copy
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ from gateway.settings.explain import explain
 from gateway.settings.model import Settings
 from gateway.settings.problems import Complaint, Place, within
 
-_ROUNDS = 10  # of leaving out what is wrong to see what else is; nesting is no deeper
+_ROUNDS = 10  # of removing errors to find others; nesting is not deeper
 
 
 def validate(data: Mapping[str, Any], complaints: list[Complaint], broken: set[Place]) -> Settings | None:
-    """Return typed settings without the parts that are wrong, which are added to ``complaints`` and ``broken``.
+    """Return typed settings without the invalid parts, which are added to ``complaints`` and ``broken``.
 
-    pydantic stops at the first kind of trouble inside a value; leaving that out and looking again finds the rest.
+    pydantic stops at the first kind of error inside a value; removing it and validating again finds the rest.
     """
     remaining = copy.deepcopy(dict(data))
     for place in broken:
@@ -31,7 +31,7 @@ def validate(data: Mapping[str, Any], complaints: list[Complaint], broken: set[P
                 if detail["type"] == "default_factory_not_called" or any(
                     within(p, place) and p != place for p in places
                 ):
-                    continue  # a consequence of what is wrong beside or inside it
+                    continue  # a consequence of an error besides or inside it
                 if not any(within(place, outer) for outer in broken):
                     complaints.append(explain(detail))
                 broken.add(place)
@@ -39,8 +39,8 @@ def validate(data: Mapping[str, Any], complaints: list[Complaint], broken: set[P
     return None
 
 
-# What stands in for an entry that is wrong as a whole, and for a value that must be there: what refers to them by name,
-# and what else is wrong beside them, can then still be judged.
+# Placeholders for an entry that is invalid as a whole, and for a required value: so references to them, and other
+# errors besides them, can still be checked.
 _ENTRIES: Mapping[str, Any] = {
     "providers": {},
     "models": {"deployments": ["left/out"]},
@@ -50,11 +50,11 @@ _VALUES: Mapping[str | int, Any] = {"deployments": ["left/out"], "deployment": "
 
 
 def _leave_out(data: dict[str, Any], place: Place) -> None:
-    """Take what is at ``place`` out of ``data``, or put a valid stand-in where there must be something."""
+    """Remove the value at ``place`` from ``data``, or replace it by a valid placeholder if it is required."""
     container: Any = data
     for depth, step in enumerate(place[:-1], start=1):
         inner = container.get(step) if isinstance(container, dict) else container[step]
-        if not isinstance(inner, dict | list):  # pydantic looked into what stands for more, such as a plain deployment
+        if not isinstance(inner, dict | list):  # pydantic looked inside a short form, such as a deployment's name
             _leave_out(data, place[:depth])
             return
         container = inner
@@ -69,7 +69,7 @@ def _leave_out(data: dict[str, Any], place: Place) -> None:
             _leave_out(data, tuple(outer))
         case (*_, key) if key in _VALUES:
             container[key] = copy.deepcopy(_VALUES[key])
-        case (*outer, key) if key not in container:  # missing, and nothing can stand in: the section around it goes
+        case (*outer, key) if key not in container:  # required, without a placeholder: remove the section around it
             _leave_out(data, tuple(outer))
         case (*_, key):
             del container[key]

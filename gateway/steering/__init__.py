@@ -1,1 +1,1 @@
-"""Steering: who runs the next race, when the second one starts, and what the leaderboard says."""
+"""Steering: selects the deployments of the next race and their start times, and computes the leaderboard."""

@@ -1,4 +1,4 @@
-"""The board in memory: what happened to each model's deployments in the last ten minutes, by half-minute slots."""
+"""The board in memory: counts of what happened at each model's deployments in the last ten minutes, in 30 s slots."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -8,23 +8,23 @@ from gateway.steering.tally import Counts, add_counts, add_weighted
 
 
 class Board(Protocol):
-    """Where samples go and standings come from. No method waits for anything. ``unix_s`` is the time now."""
+    """Collects samples, from which standings are computed. No method blocks. ``unix_s`` is the current time."""
 
     def add(self, model: str, counts: Mapping[str, float], unix_s: float) -> None:
-        """Count by field what became known of an attempt launched at ``unix_s``: now, or minutes ago."""
+        """Add counts, by field, of an attempt launched at ``unix_s``, which may be minutes ago."""
 
     def version(self, model: str, unix_s: float) -> int:
-        """Return a number that changes with the model's counts. A shared board keeps up with whom it is asked about."""
+        """Return a number that changes with the model's counts. A shared board is updated for models asked for."""
 
     def counts(self, model: str, unix_s: float, *, half_life_s: float) -> Counts:
-        """Return the sum over all slots kept, each halved per ``half_life_s`` of its age (infinite: plain sums)."""
+        """Return the sum of all slots, each halved for every ``half_life_s`` of its age (infinite: plain sums)."""
 
     def slots(self, model: str, unix_s: float) -> Mapping[int, Counts]:
-        """Return the plain counts of each slot kept."""
+        """Return the plain counts of each slot."""
 
 
 class Slots:
-    """The counts of one model by slot, slot number = floor(unix time / 30)."""
+    """The counts of one model by slot; slot number = floor(unix time / 30)."""
 
     __slots__ = ("_slots", "_sum", "version")
 
@@ -47,7 +47,7 @@ class Slots:
         self.version += 1
 
     def replace(self, slot: int, counts: Counts) -> None:
-        """Set one slot to what is known better elsewhere."""
+        """Replace the counts of one slot."""
         before = self._slots.get(slot, {})
         if before == counts:
             return
@@ -65,7 +65,7 @@ class Slots:
             self.version += 1
 
     def expire(self, now_slot: int) -> None:
-        """Drop slots that are kept no longer."""
+        """Drop slots that are too old."""
         for slot in [slot for slot in self._slots if slot <= now_slot - SLOTS_KEPT]:
             self.drop(slot)
 
@@ -78,7 +78,7 @@ class Slots:
         return list(self._slots.items())
 
     def sum_into(self, total: Counts, now_slot: int, half_life_s: float) -> None:
-        """Add all slots kept to ``total``, each weighted by its age: w_k = 0.5^(30 k / half-life)."""
+        """Add all slots to ``total``, each weighted by its age: w_k = 0.5^(30 k / half-life)."""
         if not self._slots:
             return
         closed = self._sum
@@ -95,16 +95,16 @@ class Slots:
                 add_counts(total, counts)
 
     def add_into(self, slots: dict[int, Counts], now_slot: int) -> None:
-        """Add each slot kept to its like in ``slots``."""
+        """Add each slot to the same one in ``slots``."""
         for slot, counts in self._slots.items():
             if now_slot - SLOTS_KEPT < slot:
                 add_counts(slots.setdefault(slot, {}), counts)
 
 
 class _Sum:
-    """The weighted sum of the slots before ``now_slot``, kept up to date: adding up ten minutes each second is dear.
+    """The weighted sum of the slots before ``now_slot``, kept up to date: summing ten minutes each second is expensive.
 
-    Nearly all samples count in the open slot, in full, and need only be added there.
+    Nearly all samples belong to the open slot, which has weight 1, and are simply added.
     """
 
     __slots__ = ("counts", "of")
@@ -120,14 +120,14 @@ class _Sum:
 
 
 class MemoryBoard:
-    """A board of this process alone."""
+    """A board of this process only."""
 
     def __init__(self) -> None:
         self._models: dict[str, Slots] = {}
         self._slot = 0
 
     def add(self, model: str, counts: Mapping[str, float], unix_s: float) -> None:
-        """Count what just happened."""
+        """Add counts of what just happened."""
         slot = self._turn(unix_s)
         slots = self._models.get(model)
         if slots is None:
@@ -141,7 +141,7 @@ class MemoryBoard:
         return slots.version if slots is not None else 0
 
     def counts(self, model: str, unix_s: float, *, half_life_s: float) -> Counts:
-        """Return the weighted sum over all slots kept."""
+        """Return the weighted sum of all slots."""
         total: Counts = {}
         slots = self._models.get(model)
         if slots is not None:
@@ -149,14 +149,14 @@ class MemoryBoard:
         return total
 
     def slots(self, model: str, unix_s: float) -> Mapping[int, Counts]:
-        """Return the plain counts of each slot kept."""
+        """Return the plain counts of each slot."""
         kept: dict[int, Counts] = {}
         if (slots := self._models.get(model)) is not None:
             slots.add_into(kept, slot_of(unix_s))
         return kept
 
     def _turn(self, unix_s: float) -> int:
-        """Return the open slot. As one begins, forget old ones, and models nobody has called since."""
+        """Return the open slot. When a new one begins, drop old slots and models that were not called since."""
         slot = slot_of(unix_s)
         if slot <= self._slot:
             return slot
@@ -169,5 +169,5 @@ class MemoryBoard:
 
 
 def slot_of(unix_s: float) -> int:
-    """Return the number of the slot an instant belongs to."""
+    """Return the number of the slot that contains an instant."""
     return int(unix_s // SLOT_S)

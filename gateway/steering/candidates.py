@@ -1,4 +1,4 @@
-"""Candidates: a model's deployments as one call sees them, scored by what the call is to be good at."""
+"""Candidates: a model's deployments with their scores for one call and its objective."""
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
@@ -16,38 +16,38 @@ from providers.prices import Price
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What one call asks for, and what its model's deployments cost, can take and are meant for.
+    """The parameters of one call, and its deployments' prices, limits and configured weights.
 
-    ``excluded`` are not among those the call is planned for; it tells why. ``weights`` has those that are not 1.
+    ``excluded`` are the deployments that may not run, with reasons. ``weights`` has only those that are not 1.
     """
 
-    objective: Objective  # resolved, never auto
+    objective: Objective  # resolved; never auto
     prompt_tokens: int  # estimated
-    max_tokens: int | None = None  # what the request allows the answer
+    max_tokens: int | None = None  # the request's limit for the answer
     prices: Mapping[str, Price] | None = None  # by deployment, where known
     limits: Mapping[str, int] | None = None  # max_in_flight by deployment, where set
-    weights: Mapping[str, float] | None = None  # by deployment: its chances against others about as fast
-    canaries: Mapping[str, float] | None = None  # by deployment: the share of calls it is given, and only those
+    weights: Mapping[str, float] | None = None  # by deployment: its chance against others that are about as fast
+    canaries: Mapping[str, float] | None = None  # by deployment: the exact share of calls it gets
     excluded: Mapping[str, str] | None = None  # by deployment: why it may not run for this call
-    prefix: Prefix | None = None  # of the prompt, where it is long enough for prompt caches
-    kind: Kind | None = None  # tells how long the answer may be; None: as long as any of the model's
-    answer_tokens: float | None = None  # the expected length, where it is known already
+    prefix: Prefix | None = None  # of a prompt that is long enough for prompt caches
+    kind: Kind | None = None  # predicts the length of the answer; None: the model's mean
+    answer_tokens: float | None = None  # the expected length, if already known
     answer_kind: AnswerKind = AnswerKind.PLAIN
     flawed: Mapping[str, str] | None = None  # by deployment: why it is a last resort for such answers
-    bills_losers: frozenset[str] = frozenset()  # deployments whose vendor bills a whole answer although one hung up
+    bills_losers: frozenset[str] = frozenset()  # deployments whose vendors bill the whole answer after a disconnect
 
 
 _NONE: Mapping[str, float] = {}
-_LEAST_LATE_S = 0.001  # so that scores can be divided
+_LEAST_LATE_S = 0.001  # positive, so that scores can be divided by it
 
 
 class Tier(IntEnum):
-    """Who is asked first, whatever the score: those of a later tier only when an earlier one is empty."""
+    """Precedes the score: a deployment is used only if all earlier tiers are empty."""
 
     FREE = 0
-    MISSES = 1  # below the floor on tok/s, or too often later than the deadline
-    FLAWED = 2  # its answers fail more often than its peers'
-    FULL = 3  # as many in flight as it may have
+    MISSES = 1  # below min_tok_s, or too often later than the deadline
+    FLAWED = 2  # its answers have flaws more often than its peers'
+    FULL = 3  # max_in_flight is reached
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -56,31 +56,31 @@ class Candidate(msgspec.Struct, frozen=True):
     deployment: str
     estimate: Estimate
     condition: Condition
-    score_s: float  # predicted seconds to what the objective wants, the price of scarcity included; lower is better
+    score_s: float  # predicted seconds until the objective is reached, plus the scarcity price; lower is better
     decode_s: float = 0.0  # predicted seconds from the first to the last token
     tier: Tier = Tier.FREE
-    rank_usd: float = 0.0  # under ``cost`` what the call should cost if it is in time: the cheapest is asked; else 0
-    weight: float = 1.0  # its chances against others about as fast, as configured
-    canary: float = 0.0  # the share of calls it is given if it is a canary
-    cost_usd: float = 0.0  # under ``cost`` what the call should cost, in time or not
-    after_s: float = 0.0  # of ``score_s``, what comes after the first token: a hold is decided by it
+    rank_usd: float = 0.0  # under ``cost`` the expected cost, by which timely ones are ranked; else 0
+    weight: float = 1.0  # its configured chance against others that are about as fast
+    canary: float = 0.0  # the share of calls of a canary
+    cost_usd: float = 0.0  # under ``cost`` the expected cost of the call
+    after_s: float = 0.0  # the part of ``score_s`` after the first token, which decides about holds
 
     @property
     def load(self) -> float:
-        """What is in flight there, for its weight: who is meant to be given twice as much may have twice as much."""
+        """The attempts in flight divided by the weight: twice the weight allows twice as many."""
         return self.condition.in_flight / self.weight
 
 
 def candidates(
     conditions: Mapping[str, Condition], standings: Standings, race: RaceSettings, terms: Terms
 ) -> list[Candidate]:
-    """Score the deployments whose ``conditions`` are given, in their order.
+    """Return the deployments of ``conditions`` with their scores, in the same order.
 
-    first_token: mean TTFT / (1 - error rate) x crowding + price of scarcity + stalls; completion: + answer tokens /
-    (tok/s) instead of stalls; reading: + what the reader waits for later tokens (``_after_s``). Under ``cost`` those
-    who keep ``ttft_ms`` and ``min_tok_s`` by the estimates compete on dollars, and on the time to first token when they
-    cost the same. Where ``ttft_ms`` is a deadline, or the objective is ``cost``, those who do not keep them compete on
-    how late they should be: a tighter goal that nobody meets must not give worse service.
+    first_token: mean TTFT / (1 - error rate) x crowding + scarcity price + stalls; completion: + answer tokens /
+    (tok/s) instead of stalls; reading: + the reader's waits for later tokens (``_after_s``). Under ``cost`` those
+    expected to keep ``ttft_ms`` and ``min_tok_s`` are ranked by cost, then by time to first token. If ``ttft_ms`` is a
+    deadline or the objective is ``cost``, the others are ranked by how late they should be: a goal that none can meet
+    must not make the service worse.
     """
     objective = terms.objective
     answer_tokens = expected_tokens(standings, terms)
@@ -114,11 +114,11 @@ def candidates(
 def _after_s(
     estimate: Estimate, decode_s: float, answer_tokens: float, race: RaceSettings, objective: Objective
 ) -> float:
-    """Return how long one waits after the first token for what one wants, seconds.
+    """Return the wait after the first token for what the objective asks, in seconds.
 
-    Who reads at r tok/s, from the first token on, is held up by n * max(0, 1/v - 1/r) = max(0, decode_s - n/r): nothing
-    by a decoder that is as fast. The whole answer is worth a little to readers too. A program waits for the whole.
-    A stall holds everybody up; it is part of ``decode_s`` already, so of the two the longer one counts.
+    A reader at r tok/s is delayed by n * max(0, 1/v - 1/r) = max(0, decode_s - n/r): not at all if decoding is as fast.
+    The complete answer also has a small value to readers. A program waits for the complete answer. Stalls delay both;
+    they are part of ``decode_s`` already, so the longer of the two counts.
     """
     if objective is Objective.FIRST_TOKEN:
         return estimate.stall_s
@@ -136,7 +136,7 @@ def _tier(name: str, estimate: Estimate, condition: Condition, race: RaceSetting
         return Tier.FLAWED
     if race.min_tok_s is not None and estimate.slower_than(race.min_tok_s):
         return Tier.MISSES
-    # Whoever is hardly known looks like the others: if those miss, it must be tried to be known.
+    # A deployment with few samples looks like the others: even if those miss the goal, it must be tried.
     if race.ttft_ms is not None and estimate.events >= COLD_EVENTS:
         late = estimate.quantile_s(MEETS_QUANTILE) > race.ttft_ms / 1000
         return Tier.MISSES if late else Tier.FREE
@@ -144,7 +144,7 @@ def _tier(name: str, estimate: Estimate, condition: Condition, race: RaceSetting
 
 
 def _late_s(estimate: Estimate, race: RaceSettings, answer_tokens: float) -> float:
-    """Return by how much the answer should be later than ``ttft_ms`` and ``min_tok_s`` ask, seconds; never 0."""
+    """Return how much later than ``ttft_ms`` and ``min_tok_s`` ask the answer should be, in seconds; never 0."""
     late_s = _LEAST_LATE_S
     if race.ttft_ms is not None:
         late_s += estimate.late_s(race.ttft_ms / 1000)
@@ -154,9 +154,9 @@ def _late_s(estimate: Estimate, race: RaceSettings, answer_tokens: float) -> flo
 
 
 def expected_tokens(standings: Standings, terms: Terms) -> float:
-    """Return how many tokens the answer should have: n_hat, or what the request allows if that is less.
+    """Return the expected number of answer tokens: n_hat, or the request's limit if that is less.
 
-    Where the kind of the call is known, ``Lengths`` has said it already.
+    If the kind of the call is known, ``Lengths`` has predicted it already.
     """
     if terms.answer_tokens is not None:
         return terms.answer_tokens
@@ -166,9 +166,9 @@ def expected_tokens(standings: Standings, terms: Terms) -> float:
 
 
 def costs_usd(names: Iterable[str], answer_tokens: float, terms: Terms) -> dict[str, float]:
-    """Return what a whole attempt should cost at list price, US dollars.
+    """Return the expected cost of a whole attempt at list price, US dollars.
 
-    A deployment without a price counts as the dearest known one; empty when none is known.
+    A deployment without a price counts as much as the most expensive known one; empty if none is known.
     """
     prices = terms.prices or {}
     known = {

@@ -1,4 +1,4 @@
-"""Contributions: the counts of one model as a replica knows them, its own and everybody's, and what Redis confirmed."""
+"""Contributions: one model's counts as known to a replica: its own, those of all replicas, and what Redis confirmed."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,19 +12,19 @@ NEVER_S = float("-inf")
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Counts on their way into a slot. Redis adds them only if the slot's last part of this replica was ``before``."""
+    """Counts on their way into a slot. Redis adds them only if this replica's last part in the slot is ``before``."""
 
     slot: int
-    before: int  # 0: none yet
-    number: int  # never used twice
+    before: int  # 0: none so far
+    number: int  # unique
     counts: Counts
 
 
 class Contributions:
-    """One model: ``_shared`` is what Redis has, ``_own`` what of it came from this replica, in case Redis loses it.
+    """The counts of one model. ``_shared`` is what Redis has; ``_own`` is this replica's part of it, if Redis loses it.
 
-    What is not confirmed waits in ``_unsent``; sealed into parts it keeps its numbers until Redis has answered, so that
-    a part sent again after a lost answer counts once.
+    Unconfirmed counts wait in ``_unsent``. Sealed into parts they keep their numbers until Redis has answered, so that
+    a part that is sent again after a lost answer counts once.
     """
 
     __slots__ = (
@@ -45,7 +45,7 @@ class Contributions:
         self._own = Slots()
         self._sealed: tuple[Part, ...] = ()
         self._confirmed: dict[int, int] = {}  # slot -> number of the last part that Redis has
-        self._marks: dict[int, Mapping[str, str]] = {}  # slot -> by replica, the last part in it when it was read
+        self._marks: dict[int, Mapping[str, str]] = {}  # slot → replica → the last part in it when it was read
         self._version = 0
         self.asked_at_s = NEVER_S
         self.read_all_at_s = NEVER_S
@@ -56,13 +56,13 @@ class Contributions:
         return self._version + self._shared.version
 
     def ask(self, unix_s: float) -> None:
-        """Note that the model is in use. Unused models are not read: what is known of one that comes back is old."""
+        """Mark the model as used. Unused models are not read from Redis."""
         if self.asked_at_s <= unix_s - SLOT_S:
             self.read_all_at_s = NEVER_S
         self.asked_at_s = max(self.asked_at_s, unix_s)
 
     def add(self, slot: int, counts: Mapping[str, float]) -> None:
-        """Count something that happened here."""
+        """Count something that happened in this replica."""
         self._unsent.add(slot, counts)
         self._version += 1
 
@@ -77,14 +77,14 @@ class Contributions:
 
     @property
     def resends(self) -> bool:
-        """Whether parts are to be sent again; what has been counted since can only follow them."""
+        """Whether parts have to be sent again; new counts can only follow them."""
         return bool(self._sealed)
 
     def seal(self, next_number: Callable[[], int], limit: int) -> tuple[Part, ...]:
-        """Return what to send: what may have arrived already, unchanged, before anything new.
+        """Return the parts to send: first those that may have arrived already, unchanged, then new ones.
 
-        Of the new the latest slots first, and no more once there are ``limit`` fields: after a long absence of Redis
-        the rest follows in its turn.
+        New parts begin with the latest slots and stop at ``limit`` fields: after a long absence of Redis the rest
+        follows later.
         """
         if self._sealed:
             return self._sealed
@@ -99,7 +99,7 @@ class Contributions:
         return self._sealed
 
     def confirm(self, parts: Sequence[Part], found: Sequence[int]) -> bool:
-        """Take the number that Redis has now for each part's slot; return whether it has lost any."""
+        """Process the number that Redis now has for each part's slot; return whether Redis has lost counts."""
         self._sealed = ()
         lost = False
         for part, number in zip(parts, found, strict=True):
@@ -109,7 +109,7 @@ class Contributions:
                 self._shared.add(part.slot, part.counts)  # until the next read brings them back
                 continue
             self._unsent.add(part.slot, part.counts)
-            if number:  # an older copy of the slot: what came between is lost, this part is not
+            if number:  # an older copy of the slot: parts in between are lost, this one is not
                 self._confirmed[part.slot] = number
             else:
                 self._give_back(part.slot)
@@ -117,13 +117,13 @@ class Contributions:
         return lost
 
     def has_read(self, slot: int, marks: Mapping[str, str]) -> bool:
-        """Return whether the slot was taken with these same parts in it: numbers are never used twice."""
+        """Whether the slot was read with the same parts in it: numbers are unique."""
         return self._marks.get(slot) == marks
 
     def take(self, slot: int, counts: Counts, marks: Mapping[str, str], *, mine: str) -> bool:
-        """Take a slot as Redis has it, and with it the last part there of each replica; this one's is ``mine``.
+        """Store a slot as Redis has it, with the last part of each replica; ``mine`` is this replica's field.
 
-        Return whether Redis has lost what was confirmed. A slot it has lost altogether is kept here as it was known.
+        Returns whether Redis has lost confirmed counts. A slot that Redis has lost completely keeps its known counts.
         """
         lost = mine not in marks and slot in self._confirmed
         if lost:
@@ -134,7 +134,7 @@ class Contributions:
         return lost
 
     def expire(self, now_slot: int) -> None:
-        """Drop slots that are kept no longer."""
+        """Drop slots that are too old."""
         for slots in (self._shared, self._unsent, self._own):
             slots.expire(now_slot)
         oldest = now_slot - SLOTS_KEPT + 1
@@ -143,7 +143,7 @@ class Contributions:
         self._marks = {slot: marks for slot, marks in self._marks.items() if self._shared.of(slot)}
 
     def _give_back(self, slot: int) -> None:
-        """Let all that this replica contributed to ``slot`` be sent again, as if none of it had been."""
+        """Mark everything this replica contributed to ``slot`` as unsent."""
         self._confirmed.pop(slot, None)
         self._marks.pop(slot, None)
         self._shared.drop(slot)

@@ -1,11 +1,10 @@
-"""Evidence: what the policy knows of one deployment on one scale of time, read from the counts of the board.
+"""Evidence: what the policy knows about one deployment on one time scale, read from the board's counts.
 
-The policy has histograms of its own beside the published ones, ``deployment|0.1767225600|p17`` for first tokens and
-``q17`` for attempts cut without one. They differ in three ways. Times are divided by what the size of the prompt makes
-of them (``sizing.py``), so that all prompts share a histogram. The first number is the API's, 0 for
-answers. The second is the epoch: the second since 1970 in which the deployment was found to
-be well again after a fault, 0 until then. Lately means since the newest epoch, so a fault that is over is forgotten at
-once, by all replicas, while the published leaderboard keeps it.
+The policy has its own histograms besides the published ones: ``deployment|0.1767225600|p17`` for first tokens and
+``q17`` for attempts cut without one. They differ in three ways. Times are divided by the effect of the prompt's size
+(``sizing.py``), so that all prompts share a histogram. The first number is the API's, 0 for answers. The second is the
+epoch: the Unix time at which the deployment was found to have recovered from a fault, 0 before. Only the newest epoch
+counts as lately, so all replicas forget a past fault at once, while the published leaderboard keeps it.
 """
 
 from collections.abc import Mapping
@@ -26,7 +25,7 @@ _FIELDS_KNOWN = 65_536  # as many as of the other fields
 
 
 class Evidence(msgspec.Struct):
-    """What is known of one deployment: weighted counts. Histograms are by API."""
+    """The weighted counts of one deployment. Histograms are by API."""
 
     n: float = 0.0
     err: float = 0.0
@@ -44,22 +43,22 @@ class Evidence(msgspec.Struct):
 
 
 def event(deployment: str, api: MeasuredApi, epoch: int, ttft_s: float) -> str:
-    """Name the count of first tokens like this one; ``ttft_s`` is as of a prompt of the reference size."""
+    """Return the field that counts such first tokens; ``ttft_s`` is scaled to the reference size."""
     return _field(deployment, api, epoch, "p", bucket(ttft_s))
 
 
 def cut(deployment: str, api: MeasuredApi, epoch: int, age_s: float) -> str:
-    """Name the count of attempts cut at such an age, as of a prompt of the reference size."""
+    """Return the field that counts attempts cut at such an age, scaled to the reference size."""
     return _field(deployment, api, epoch, "q", bucket(age_s))
 
 
 def read_evidence(
     counts: Mapping[str, float], since: Mapping[str, int] | None = None, *, newest: float = inf
 ) -> Evidences:
-    """Read what is known of each deployment of one model.
+    """Return the evidence of each deployment of one model.
 
-    With ``since``, epochs by deployment, only histograms of the newest epoch count, which is none before that; one
-    after ``newest`` is none, whoever has written it.
+    With ``since``, epochs by deployment, older epochs' histograms are ignored. An epoch later than ``newest`` is
+    invalid, whoever has written it.
     """
     found: Evidences = {}
     for field, amount in counts.items():
@@ -85,7 +84,7 @@ def read_evidence(
 
 
 def lasting(counts: Mapping[str, float], epochs: Mapping[str, int]) -> tuple[Counts, Counts]:
-    """Return those of ``counts`` that the policy needs in the long run, those of the newest epochs and the others."""
+    """Split ``counts`` into those the policy needs in the long run: those of the newest epochs, and all others."""
     current: Counts = {}
     before: Counts = {}
     for field, amount in counts.items():
@@ -109,7 +108,7 @@ def _field(deployment: str, api: MeasuredApi, epoch: int, name: str, index: int)
 
 @lru_cache(maxsize=_FIELDS_KNOWN)
 def _place(field: str) -> tuple[str, str, MeasuredApi | None, int, int] | None:
-    """Return where a field belongs: deployment, name, API (None: it is no histogram's), epoch and bucket."""
+    """Parse a field: deployment, name, API (None if it is not a histogram's), epoch and bucket."""
     owner, _, name = field.rpartition("|")
     if not owner:
         return None

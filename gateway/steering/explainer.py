@@ -1,4 +1,4 @@
-"""The explainer: puts a plan into words and numbers. Runs on request only, and decides nothing."""
+"""The explainer: describes a plan in words and numbers. It runs on request only, and decides nothing."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -37,11 +37,11 @@ def explained(
     tokens: float,
     usd: float = 0.0,
 ) -> Explanation:
-    """Explain ``plan``, made of ``lineup`` when the budget held ``tokens`` and caches held ``held`` of the prompt.
+    """Explain ``plan``, made from ``lineup`` with ``tokens`` in the budget and ``held`` of the prompt in caches.
 
-    ``usd`` is what else was saved up, where extra attempts are paid in dollars.
+    ``usd`` are the saved dollars, if extra attempts are limited by cost.
 
-    ``home`` is where its beginning goes while nothing is known of it.
+    ``home`` is the prompt's rendezvous deployment, if no cache is known to hold it.
     """
     by_name = {each.deployment: each for each in lineup.candidates}
     known = _Known(
@@ -78,7 +78,7 @@ def explained(
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """What is known of the deployments beside what the candidates say, by name."""
+    """What is known about the deployments besides the candidates' fields, by name."""
 
     chances: Mapping[str, float]
     near: frozenset[str]
@@ -156,14 +156,14 @@ def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known
 
 
 def _chances(lineup: Lineup, held: Held, home: Candidate | None) -> dict[str, float]:
-    """Return the probability of becoming the primary.
+    """Return each deployment's probability of becoming the primary.
 
-    Canaries have their shares. Of the rest: who is first of two draws, or second with less in flight for its weight.
+    Canaries have their shares. For the others: first of two draws, or second with a lower load for its weight.
     """
     if not lineup.ranked:
         return {}
     chances: dict[str, float] = {}
-    left = 1.0  # of the calls, for the canaries that follow
+    left = 1.0  # share of calls left for the next canaries
     for each in lineup.canaries:
         share, left = min(left, each.canary), max(0.0, left - each.canary)
         if each.condition.state is State.OK and each.tier < Tier.FULL:
@@ -179,7 +179,7 @@ def _chances(lineup: Lineup, held: Held, home: Candidate | None) -> dict[str, fl
     weights = [upper - lower for lower, upper in pairwise((0.0, *weights_up_to))]
     total = sum(weights)
     for one, weight in zip(chosen, weights, strict=True):
-        # as the first it stays unless the second has less in flight; as the second it must have less itself
+        # drawn first it stays unless the second has a lower load; drawn second it needs a lower load itself
         stays = sum(w for other, w in zip(chosen, weights, strict=True) if other.load >= one.load)
         takes = sum(w for other, w in zip(chosen, weights, strict=True) if other.load > one.load)
         chance = usual * weight * (stays + takes) / total**2
@@ -190,7 +190,7 @@ def _chances(lineup: Lineup, held: Held, home: Candidate | None) -> dict[str, fl
 def _facts(
     plan: Plan, by_name: Mapping[str, Candidate], race: RaceSettings, known: _Known, tokens: float
 ) -> dict[str, object]:
-    """Return what the sentences about launches speak of."""
+    """Return the values for the sentences about launches."""
     primary = plan.launches[0].deployment
     return {
         "race": race,
@@ -203,10 +203,10 @@ def _facts(
 
 
 def _bill(plan: Plan, by_name: Mapping[str, Candidate], costs: Mapping[str, float]) -> dict[str, float]:
-    """Return what the plan should cost: its primary alone, and with each extra launch times its chance to start.
+    """Return the plan's expected cost: the primary alone, and with each extra launch times its probability.
 
-    Every attempt counts as dear as a whole answer, which is most where losers stop being billed. A launch later than
-    the first starts if the primary has no token by then.
+    Each attempt counts as a whole answer, which is the maximum if vendors stop billing losers. A later launch
+    starts if the primary has no token by then.
     """
     if not plan.launches or not costs:
         return {}

@@ -1,9 +1,9 @@
-"""Quantiles of attempts that are cut by who answers first: Kaplan-Meier with the audited losers in the place of all.
+"""Quantiles of attempts that may be cut by a faster one: Kaplan-Meier, with audited losers representing all losers.
 
-That an attempt was overtaken tells of its own time: a quick prompt is quick for everybody. So nothing is concluded from
-the age at which it was cut. Of the overtaken a random sample, the audited, is watched to its first token and stands for
-all of them; who was not overtaken stands for itself. Counted are attempts launched with their call: later ones, hedges
-and failovers, run only where others are slow.
+Whether an attempt is overtaken depends on its own time: an easy prompt is fast everywhere. So the age at which it was
+cut is not used. A random sample of overtaken attempts, the audited, is watched to the first token and represents all of
+them; attempts not overtaken represent themselves. Only attempts launched with their call count: later ones, hedges and
+failovers, run only when others are slow.
 """
 
 from collections.abc import Sequence
@@ -19,23 +19,23 @@ from gateway.steering.survival import kaplan_meier
 
 
 class Fair(msgspec.Struct, frozen=True):
-    """Attempts launched with their call, dense counts by bucket of age."""
+    """Counts of attempts launched with their call, one per bucket of age."""
 
-    events: Sequence[float]  # first tokens of those not overtaken
-    censored: Sequence[float]  # of these, cut without one: their clients left
+    events: Sequence[float]  # first tokens of attempts not overtaken
+    censored: Sequence[float]  # of these, cut without a first token: their clients left
     overtaken: float
-    audited: float  # of the overtaken, also those that then failed
+    audited: float  # number of audited ones among the overtaken, including those that failed
     audited_events: Sequence[float]
     audited_censored: Sequence[float]
 
 
 def fair_quantiles(fair: Fair, shares: Sequence[float]) -> tuple[Quantile, ...]:
-    """Return the quantiles ``shares``, each with its 95 % interval; ``fair.audited`` is more than nothing.
+    """Return the quantiles ``shares``, each with its 95 % interval; ``fair.audited`` must not be 0.
 
-    An audited loser weighs overtaken / audited. The interval holds the buckets whose share F of first tokens is not
-    significantly different from q, tested with the variance q (1 - q) / n of all n attempts, plus p^2 G (1 - G)
-    (1 / audited - 1 / overtaken) for the overtaken, a part p of all, of whom only the audited ones' share G is known
-    (with a success and a failure more, so that the ends have a variance too).
+    An audited loser has the weight overtaken / audited. The interval has the buckets whose share F of first tokens is
+    not significantly different from q, tested with the variance q (1 - q) / n for all n attempts plus p^2 G (1 - G) (1
+    / audited - 1 / overtaken) for the overtaken, which are a part p of all and of which only the share G of the audited
+    is known (with one success and one failure more, so that the ends have a variance too).
     """
     weight = fair.overtaken / fair.audited
     events = [own + weight * seen for own, seen in zip(fair.events, fair.audited_events, strict=True)]

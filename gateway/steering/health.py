@@ -1,4 +1,4 @@
-"""The health of one deployment as this replica sees it: cool-down, breaker, being out, price and what is in flight."""
+"""The health of one deployment as this replica sees it: cool-down, breaker, scarcity price and attempts in flight."""
 
 from enum import StrEnum
 from math import exp2, inf
@@ -28,8 +28,8 @@ from providers.availability import LONG_AGO_S, Availability, Readiness, Waits
 from providers.errors import ErrorKind
 
 _WAITS = Waits(cool_min_s=COOL_MIN_S, cool_max_s=COOL_MAX_S, try_every_s=OUT_PROBE_EVERY_S, refill_s=HEADROOM_WINDOW_S)
-_NEARLY = 0.999  # of a time, as far as clocks are kept apart
-# Of other errors a provider's words may quote the prompt that failed, which is not the next caller's to read.
+_NEARLY = 0.999  # of a time, to allow for differences between clocks
+# Messages of other errors may quote the failed prompt, which other callers must not see.
 _SAYS_NOTHING_OF_REQUESTS = frozenset({
     ErrorKind.PROVIDER_AUTH,
     ErrorKind.NOT_FOUND,
@@ -40,41 +40,41 @@ _SAYS_NOTHING_OF_REQUESTS = frozenset({
 
 
 class State(StrEnum):
-    """Whether a deployment may be asked."""
+    """Whether a deployment may be used."""
 
     OK = "ok"
     COOLING = "cooling"  # rate-limited
-    OPEN = "open"  # broken; left alone
+    OPEN = "open"  # broken; not used
     HALF_OPEN = "half-open"  # broken; one probe at a time
-    OUT = "out"  # it refuses the key or does not know the model: the operator's to mend
+    OUT = "out"  # it rejects the key or does not know the model; the operator has to correct that
 
 
 class Condition(msgspec.Struct, eq=False):
-    """The health of a deployment at one instant; the same object for as long as nothing changes but ``in_flight``."""
+    """The health of a deployment at one instant. The same object is reused while only ``in_flight`` changes."""
 
     state: State
-    cooling_s: float  # how long the cool-down still lasts
-    probe_due: bool  # half-open or out, and not tried lately
+    cooling_s: float  # seconds until the cool-down ends
+    probe_due: bool  # half-open or out, and not tried recently
     in_flight: int
     price_s: float
-    headroom: float = 1.0  # 0 to 1, what its rate limit should leave by now
-    crowding: float = 1.0  # by what the load there multiplies the time to first token that counts
-    asked_at_s: float = LONG_AGO_S  # the last launch from here
+    headroom: float = 1.0  # 0 to 1, the expected unused part of its rate limit
+    crowding: float = 1.0  # the factor of the load there on the time to first token
+    asked_at_s: float = LONG_AGO_S  # the last launch of this replica
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """What last went wrong at a deployment."""
+    """The last error of a deployment."""
 
     kind: str
     status: int | None = None
-    message: str | None = None  # the provider's words, without secrets
+    message: str | None = None  # the provider's message, without secrets
 
     def __str__(self) -> str:
         return f"{self._head}: {self.message}" if self.message else self._head
 
     @property
     def for_others(self) -> str:
-        """What other callers may read: words about the operator's key, model name or limits, none about a request."""
+        """Return what other callers may read: messages about key, model name or limits, but not about a request."""
         return str(self) if self.kind in _SAYS_NOTHING_OF_REQUESTS else self._head
 
     @property
@@ -88,7 +88,7 @@ def probe_limit_s(q95_s: float) -> float:
 
 
 class Health:
-    """What happened to one deployment here. Instants are seconds of any one monotonic clock."""
+    """The state of one deployment in this replica. Times are seconds of any one monotonic clock."""
 
     __slots__ = (
         "_availability",
@@ -110,14 +110,14 @@ class Health:
         self.in_flight = 0
         self.asked_at_s = LONG_AGO_S
         self.load = Load()
-        self.trouble: Trouble | None = None  # the last, until it answers again
-        self.calm: Condition | None = None  # the last condition, while nothing has happened and nothing is to pass
-        self._availability = Availability(_WAITS)  # out is refused there, and a probe a try
+        self.trouble: Trouble | None = None  # the last error, until it answers again
+        self.calm: Condition | None = None  # the last condition, as long as it stays valid
+        self._availability = Availability(_WAITS)  # there, out is called refused, and a probe a try
         self._strikes = 0
         self._opens = 0
         self._open_until_s: float | None = None  # None: the breaker is closed
-        self._probed_until_s = LONG_AGO_S  # the last probe has failed then, unless it ends before
-        self._probe_watch_s = inf  # and this is how long it is watched
+        self._probed_until_s = LONG_AGO_S  # when the last probe has failed, unless it ends before
+        self._probe_watch_s = inf  # how long it is watched
         self._price_s = 0.0
         self._price_at_s = 0.0
 
@@ -127,7 +127,7 @@ class Health:
         return self._open_until_s is not None
 
     def condition(self, now_s: float) -> Condition:
-        """Return the health at ``now_s``; where there is a ``calm`` one, that is it."""
+        """Return the health at ``now_s``; ``calm`` if that is still valid."""
         calm = self.calm
         if calm is not None:
             return calm
@@ -148,7 +148,7 @@ class Health:
         return condition
 
     def launched(self, now_s: float) -> int:
-        """Count a launch; return how many others were in flight."""
+        """Count a launch; return how many other attempts were in flight."""
         self.in_flight += 1
         self.asked_at_s = now_s
         if self.calm is not None:
@@ -163,19 +163,19 @@ class Health:
             self.calm.in_flight = self.in_flight
 
     def answered(self, prompt_class: PromptClass, in_flight: int, ttft_s: float, now_s: float) -> None:
-        """Learn from the first token of an attempt that was launched while ``in_flight`` others ran."""
+        """Learn from the first token of an attempt that was launched with ``in_flight`` others running."""
         self.load.seen(prompt_class, in_flight, ttft_s, now_s)
         if self.calm is not None and self.load.elastic:
             self.calm = None
 
     def rate_limited(self, retry_after_s: float | None, now_s: float) -> None:
-        """Handle a 429: cool down for as long as it asks, and raise the price of scarcity in the score."""
-        self.cool(retry_after_s, now_s)  # which also ends the calm
+        """Handle a 429: cool down for the time it asks for, and raise the scarcity price in the score."""
+        self.cool(retry_after_s, now_s)  # which also ends ``calm``
         self._price_s = min(PRICE_MAX_S, self._price(now_s) + PRICE_STEP_S)
         self._price_at_s = now_s
 
     def cool(self, retry_after_s: float | None, now_s: float) -> None:
-        """Leave it alone for ``retry_after_s``, within reason."""
+        """Do not use it for ``retry_after_s``, up to a maximum."""
         self.calm = None
         self._availability.cool(retry_after_s, now_s)
 
@@ -186,17 +186,17 @@ class Health:
             if self._strikes < STRIKES:
                 return False
         elif now_s < self._open_until_s:
-            return False  # launched before it opened: nothing new
+            return False  # launched before the breaker opened
         self._open(now_s)
         return True
 
     def refuse(self, now_s: float) -> bool:
-        """Mark the deployment as out: its key is refused or its model unknown; return whether it was not out before."""
+        """Mark the deployment as out: key rejected or model unknown. Returns whether it was not out before."""
         self.calm = None
         return self._availability.refuse(now_s)
 
     def delivered(self, ttft_s: float, q95_s: float, now_s: float) -> bool:
-        """Handle a first token; return whether the deployment has recovered with it."""
+        """Handle a first token; return whether the deployment has recovered."""
         self._strikes = 0
         self.trouble = None
         recovered = self._availability.answered()
@@ -209,7 +209,7 @@ class Health:
         return recovered
 
     def cut(self, age_s: float, q95_s: float, now_s: float) -> bool:
-        """Handle an attempt that was cancelled without a first token: only a probe past its limit has failed.
+        """Handle an attempt that was cancelled without a first token: only a probe beyond its limit has failed.
 
         Returns whether it opened the breaker again.
         """
@@ -220,30 +220,30 @@ class Health:
         return failed
 
     def leave_alone(self, now_s: float) -> bool:
-        """Open the breaker for what was seen elsewhere, or for long; return whether it was closed."""
+        """Open the breaker because of other replicas' reports, or a long silence; return whether it was closed."""
         if self.tripped:
-            return False  # it probes by itself
+            return False  # it has its own probes
         self._open(now_s)
         return True
 
     def limit_left(self, headroom: float, now_s: float) -> None:
-        """Store what the provider says is left of its rate limit, 0 to 1."""
+        """Store the unused part of the rate limit, 0 to 1, as the provider reports it."""
         self._availability.told(headroom, now_s)
         if headroom < 1.0:
             self.calm = None
 
     def probed(self, now_s: float, watch_s: float | None = None) -> None:
-        """Note that it is being tried, and for how long at most."""
+        """Record the start of a probe, and its maximum duration."""
         self._availability.tried(now_s)
         self._probed_until_s = now_s + (watch_s or 0.0)
         self._probe_watch_s = watch_s or inf
 
     def probe_ended(self) -> None:
-        """Note that a probe has ended, so that the next one may start."""
+        """Record the end of a probe, so that the next one may start."""
         self._probed_until_s = LONG_AGO_S
 
     def reload(self) -> None:
-        """Handle a new configuration: its key or model name may be correct now, so it is not out any more."""
+        """Handle a new configuration: key or model name may be correct now, so it is not out any more."""
         self._availability.mended()
 
     def _open(self, now_s: float) -> None:

@@ -11,7 +11,7 @@ ROUNDING = 1e-9  # of a bucket: keeps an exact edge in its own bucket
 
 
 def bucket(seconds: float) -> int:
-    """Return the bucket ``seconds`` falls into; what is beyond either end falls into the last one there."""
+    """Return the bucket of ``seconds``; values beyond either end belong to the last bucket there."""
     if seconds <= FIRST_EDGE_S:
         return 0
     return min(BUCKETS - 1, int(BUCKETS_PER_OCTAVE * log2(seconds / FIRST_EDGE_S) + ROUNDING))
@@ -23,13 +23,13 @@ def edge_s(index: float) -> float:
 
 
 def mid_s(index: int) -> float:
-    """Return the geometric middle of bucket ``index``."""
+    """Return the geometric middle of bucket ``index``, in seconds."""
     return edge_s(index + 0.5)
 
 
 @cache
 def lognormal_masses(median_s: float, sigma: float) -> tuple[float, ...]:
-    """Return the share of a lognormal distribution in each bucket, of what lies within them: no tails."""
+    """Return the share of a lognormal distribution in each bucket; the tails are left out."""
     normal = NormalDist(log(median_s), sigma)
     below = [normal.cdf(log(edge_s(index))) for index in range(BUCKETS + 1)]
     within = below[-1] - below[0]

@@ -1,4 +1,4 @@
-"""Quantiles of time to first token, and shares, as they are published: with a 95 % interval."""
+"""Quantiles of time to first token, and rates, with 95 % intervals, as they are published."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -10,11 +10,11 @@ from gateway.steering.constants import Z_95
 from gateway.steering.histogram import edge_s
 from gateway.steering.survival import kaplan_meier
 
-_LEFT = 0.5  # of those at risk at least so much is taken to remain, so that the last event has a variance too
+_LEFT = 0.5  # at least so much of those at risk is taken to remain, so that the last event has a variance too
 
 
 class Quantile(msgspec.Struct, frozen=True):
-    """A quantile and the ends of its 95 % interval, seconds; infinite where the samples do not reach."""
+    """A quantile and the ends of its 95 % interval, seconds; infinite if the samples do not reach it."""
 
     value_s: float
     low_s: float
@@ -24,9 +24,10 @@ class Quantile(msgspec.Struct, frozen=True):
 def quantiles(events: Sequence[float], censored: Sequence[float], shares: Sequence[float]) -> tuple[Quantile, ...]:
     """Return the Kaplan-Meier quantiles ``shares`` of dense counts by bucket.
 
-    The interval holds the buckets whose survival S is not significantly different from 1 - q (Brookmeyer and Crowley
+    The interval has the buckets whose survival S is not significantly different from 1 - q (Brookmeyer and Crowley
     1982), tested with the variance at 1 - q itself, q (1 - q) / n: the sample's own is far too small in the tails. With
-    censored attempts n is how many, all seen, would have S's variance by Greenwood: (1 - S) / (S sum e/(r(r-e))).
+    censored attempts n is the effective number: that of uncensored ones for which S has the same variance by Greenwood,
+    (1 - S) / (S sum e/(r(r-e))).
     """
     curve = kaplan_meier(events, censored)
     at_risk = list(accumulate(map(sum, zip(reversed(events), reversed(censored), strict=True))))[::-1]
@@ -39,7 +40,7 @@ def quantiles(events: Sequence[float], censored: Sequence[float], shares: Sequen
         survival *= left / risk
         greenwood += (risk - left) / (risk * left)
         spread = survival * greenwood
-        effective = (1.0 - survival) / spread if spread > 0 else 0.0  # nothing is known yet, as far as digits reach
+        effective = (1.0 - survival) / spread if spread > 0 else 0.0  # within rounding, nothing is known yet
         for at, share in enumerate(shares):
             above = 1.0 - curve.reached[index] - (1.0 - share)
             outside = above * above * effective >= Z_95 * Z_95 * share * (1.0 - share)
@@ -51,9 +52,9 @@ def quantiles(events: Sequence[float], censored: Sequence[float], shares: Sequen
 
 
 def wilson(hits: float, n: float) -> tuple[float, float]:
-    """Return the ends of the 95 % interval of a share, ``hits`` of ``n`` (Wilson 1927); 0 and 1 where ``n`` is 0.
+    """Return the ends of the 95 % interval of ``hits`` / ``n`` (Wilson 1927); 0 and 1 if ``n`` is 0.
 
-    Unlike the share plus or minus its standard error it is right near 0 too, where a flaw's rate should be.
+    Unlike the normal approximation it is correct near 0 too, where rates of flaws should be.
     """
     if n <= 0:
         return 0.0, 1.0

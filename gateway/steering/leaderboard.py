@@ -1,7 +1,7 @@
-"""The published leaderboard: what plain counts over a stated window say about each deployment, losers included.
+"""The published leaderboard: figures of each deployment from plain counts over a fixed window, losers included.
 
-Nothing here is decayed and nothing is a prior's, so that the ledger's rows give the same figures: the view
-``leaderboard`` computes them in SQL.
+Nothing is decayed and no prior is used, so that the ledger's rows give the same figures: the view ``leaderboard``
+computes them in SQL.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,26 +24,26 @@ from gateway.steering.intervals import Quantile, quantiles, wilson
 from gateway.steering.survival import dense
 from gateway.steering.tally import Counts, Tally, add_counts, merged, read_tallies
 
-WINDOW_S = SLOT_S * SLOTS_KEPT  # of the board; its last half-minute is still running
+WINDOW_S = SLOT_S * SLOTS_KEPT  # of the board; its last half-minute is incomplete
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One deployment. A figure that cannot be known is None; from the ledger, so is what only a gateway knows."""
+    """One deployment. Unknown figures are None; with the ledger as source, so are those only a gateway knows."""
 
     rank: int | None  # by TTFT: the median, then the p95
     deployment: str
     state: str | None  # "ok", "cooling 3.2 s", "open", "half-open", "out"
-    reason: str | None  # why it is in another state than ok: its last error, as far as it is known
-    headroom: float | None  # 0 to 1, what the provider's rate limit should leave by now
-    score: float | None  # what the policy expects of it, in seconds: decayed, with its prior and the price of scarcity
+    reason: str | None  # why its state is not ok: its last error, if known
+    headroom: float | None  # 0 to 1, the expected unused part of the provider's rate limit
+    score: float | None  # the policy's prediction in seconds: decayed, with prior and scarcity price
     n: int  # attempts that ended with a first token or an error
     events: int  # first tokens
-    censored: int  # attempts cut before theirs
+    censored: int  # attempts cut before a first token
     rate_limited: int  # 429s
-    audited: int  # a random sample of those overtaken before their first token: watched on to it
+    audited: int  # a random sample of those overtaken before their first token, watched until it
     basis: Literal["all", "audited"]  # the attempts whose TTFT is published
-    biased: bool  # some were cut, and too few audited: attempts of a call are alike, so the quantiles are too high
-    ttft_p50_ms: float | None  # audited ones standing for all overtaken, else Kaplan-Meier; with its 95 % interval
+    biased: bool  # the quantiles are too high: some attempts were cut, and too few audited
+    ttft_p50_ms: float | None  # Kaplan-Meier, or audited ones representing all overtaken; with its 95 % interval
     ttft_p50_low_ms: float | None
     ttft_p50_high_ms: float | None
     ttft_p95_ms: float | None
@@ -52,27 +52,25 @@ class Row(msgspec.Struct, frozen=True):
     ttft_p99_ms: float | None
     ttft_p99_low_ms: float | None
     ttft_p99_high_ms: float | None
-    decode_tps: float | None  # tokens after the first over the seconds they took, all answers pooled
-    e2e_tps: float | None  # tokens over the seconds since the launch, likewise
-    buffered: bool  # answers come at once out of a buffer: decode_tps says nothing, it is ranked by e2e_tps
+    decode_tps: float | None  # tokens after the first / their seconds, all answers pooled
+    e2e_tps: float | None  # tokens / seconds since the launch, likewise
+    buffered: bool  # answers come at once out of a buffer: decode_tps is meaningless, e2e_tps is used for ranks
     speed_rank: int | None
     error_rate: float | None
     win_share: float | None  # of the model's answered calls
-    judged: int  # winners' whole answers that could be judged
-    flaw_rate: (
-        float | None
-    )  # of these, with the ends of its 95 % interval: empty, truncated, bad calls or JSON, refusals
+    judged: int  # winners' complete answers that could be judged
+    flaw_rate: float | None  # of these, with a 95 % interval: empty, truncated, bad calls or JSON, refusals
     flaw_rate_low: float | None
     flaw_rate_high: float | None
-    in_flight: int | None  # here, now
+    in_flight: int | None  # of this replica, now
 
 
 class Leaderboard(msgspec.Struct, frozen=True):
-    """One model: its deployments, in the order in which the policy likes them, else by rank."""
+    """One model: its deployments in the policy's order of preference, or by rank."""
 
     model: str
-    window_s: float  # launched so many seconds ago at most: an attempt counts where it began
-    prompt_class: int  # the one the scores are for, by ``encoded_class``: the busiest
+    window_s: float  # attempts launched within so many seconds
+    prompt_class: int  # of the scores, by ``encoded_class``: the class with the most attempts
     deployments: tuple[Row, ...]
 
 
@@ -85,7 +83,7 @@ class Window(msgspec.Struct, frozen=True):
 
     @property
     def busiest_class(self) -> PromptClass:
-        """The prompt class with the most attempts; short prompts for answers when there were none."""
+        """The prompt class with the most attempts; short prompts for answers if there are none."""
         attempts: dict[PromptClass, float] = {}
         for tally in self.tallies.values():
             for histograms in (tally.events, tally.censored):
@@ -95,7 +93,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 def read_window(slots: Mapping[int, Mapping[str, float]]) -> Window:
-    """Add up the slots of one model."""
+    """Sum the slots of one model."""
     total: Counts = {}
     for counts in slots.values():
         add_counts(total, counts)
@@ -111,7 +109,7 @@ def row(
     condition: Condition | None = None,
     trouble: Trouble | None = None,
 ) -> Row:
-    """Describe a deployment; it gets its ranks from ``rank``."""
+    """Return the row of a deployment; ``rank`` adds the ranks."""
     tally = window.tallies.get(deployment) or Tally()
     events, censored = dense(merged(tally.events.values())), dense(merged(tally.censored.values()))
     fair = _fair(tally, events)
@@ -156,7 +154,7 @@ def row(
 
 
 def of_counts(model: str, slots: Mapping[int, Mapping[str, float]], window_s: float) -> Leaderboard:
-    """Return what is published of counts alone, without a gateway at work: those of the ledger."""
+    """Return the leaderboard of counts without a running gateway: those of the ledger."""
     window = read_window(slots)
     return Leaderboard(
         model, window_s, encoded_class(window.busiest_class), rank(row(name, window) for name in window.tallies)
@@ -164,7 +162,7 @@ def of_counts(model: str, slots: Mapping[int, Mapping[str, float]], window_s: fl
 
 
 def rank(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Return the rows with their ranks, in the order in which the policy likes them; by rank where it was not asked."""
+    """Return the rows with ranks, in the policy's order of preference if known, else by rank."""
     rows = tuple(rows)
     by_ttft = [each for each in rows if each.ttft_p50_ms is not None]
     by_ttft.sort(key=lambda each: (each.ttft_p50_ms, _last(each.ttft_p95_ms), each.deployment))
@@ -206,7 +204,7 @@ def _published(events: list[float], censored: list[float]) -> tuple[Quantile, ..
 
 
 def _buffered(slots: Mapping[int, Mapping[str, float]]) -> frozenset[str]:
-    """Return whose answers come out of a buffer: at least half of the last 20, by whole slots, the newest first."""
+    """Return the deployments whose answers are buffered: at least half of the last 20, newest slots first."""
     answers: dict[str, float] = {}
     bursts: dict[str, float] = {}
     for slot in sorted(slots, reverse=True):
@@ -233,7 +231,7 @@ def _last(value: float | None) -> float:
 
 
 def state_of(condition: Condition) -> str:
-    """Return a deployment's state in words; of a cool-down how long it still lasts."""
+    """Return a deployment's state as text; for a cool-down with the remaining time."""
     if condition.state is State.COOLING:
         return f"{State.COOLING} {condition.cooling_s:.1f} s"
     return str(condition.state)

@@ -1,4 +1,4 @@
-"""Learning: what attempts teach as they start, answer and end: the board's counts, and the health of deployments."""
+"""Learning: updates the board's counts and the deployments' health as attempts start, answer and end."""
 
 from collections import deque
 from collections.abc import Callable
@@ -32,24 +32,24 @@ from providers.errors import ErrorKind
 
 _log = structlog.get_logger(__name__)
 
-# The client's own fault counts against nobody, nor does lacking one of the dialects count in the others.
+# The client's own fault counts against no deployment; a missing dialect does not count in the others.
 _NOBODYS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
 _OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
 _UNAUTHORIZED = 401
-_LEAST_SHARE = 0.01  # of attempts that take longer than any age: one alone is no proof
+_LEAST_SHARE = 0.01  # of attempts that take longer than any age: a single one proves nothing
 
-LACK_TOLD_EVERY_S = 10.0  # that this machine is short of descriptors: a line for each attempt would be a flood
+LACK_TOLD_EVERY_S = 10.0  # between log lines about missing resources: one for each attempt would be a flood
 
 
 class _Launched(msgspec.Struct, frozen=True):
-    unix_s: float  # a sample counts in the slot its attempt began in
-    in_flight: int  # others there at its deployment, of this replica
+    unix_s: float  # a sample counts in the slot of its attempt's launch
+    in_flight: int  # other attempts there at the launch, of this replica
     deployment: str
     epoch: int  # in which it counts
 
 
 class Learning:
-    """What this replica has learned of all deployments, beside what the board counts."""
+    """What this replica has learnt about all deployments, besides the board's counts."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Learning:
         clock: Callable[[], float],
         unix_clock: Callable[[], float],
     ) -> None:
-        self.healths: dict[str, Health] = {}  # by deployment: a cool-down holds for every model it serves
+        self.healths: dict[str, Health] = {}  # by deployment: a cool-down applies to every model it serves
         self.lengths = Lengths()
         self.quality = Quality()
         self._board = board
@@ -70,28 +70,28 @@ class Learning:
         self._rebounds = Rebounds()
         self._clock = clock
         self._unix_clock = unix_clock
-        self._launched: dict[str, _Launched] = {}  # attempts under way, by id
-        self._recovered_at_s: dict[str, float] = {}  # seconds since 1970, by deployment
-        self._doubted: dict[str, deque[tuple[str, str, float]]] = {}  # by deployment: model, field, when
-        self._silence: dict[str, float] = {}  # by deployment: how unlikely it is, -ln p, since its last first token
-        self._lacking = 0  # attempts since it was last said that this machine was short of something
+        self._launched: dict[str, _Launched] = {}  # running attempts, by id
+        self._recovered_at_s: dict[str, float] = {}  # Unix time, by deployment
+        self._doubted: dict[str, deque[tuple[str, str, float]]] = {}  # by deployment: model, field, time
+        self._silence: dict[str, float] = {}  # by deployment: -ln p of its silence since its last first token
+        self._lacking = 0  # attempts since the last log line about missing resources
         self._lack_told_s = -inf
 
     def health_of(self, deployment: str) -> Health:
-        """Return the health of a deployment, a good one if nothing has happened there yet."""
+        """Return the health of a deployment, a new one if nothing has happened there yet."""
         health = self.healths.get(deployment)
         if health is None:
             health = self.healths[deployment] = Health()
         return health
 
     def attempt_started(self, model: str, start: AttemptStart) -> None:
-        """Count it in flight."""
+        """Count the attempt as in flight."""
         others = self.health_of(start.deployment).launched(self._clock())
         epoch = self._snapshots.epoch(model, start.deployment)
         self._launched[start.id] = _Launched(self._unix_clock(), others, start.deployment, epoch)
 
     def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
-        """Count an event, and believe that the deployment is well, unless it is far too late."""
+        """Count a first token; the deployment is healthy unless it came far too late."""
         deployment, launched, now_s = start.deployment, self._launched.get(start.id), self._clock()
         health, api = self.health_of(deployment), prompt_class.api
         size = size_of(start.asked_tokens, prompt_class.size)
@@ -115,14 +115,14 @@ class Learning:
                 self._strikes.answered(deployment, start.provider)
                 self._believe(deployment)
             if prompt_class.is_sampled:
-                # Also of one that is broken: what is slow for hours is its new usual.
+                # Also for a broken one: being slow for hours becomes usual.
                 counts[event(deployment, api, self._epoch(model, deployment), reference_s)] = 1.0
         self._count(model, counts, unix_s)
         if launched is not None:
             health.answered(prompt_class, launched.in_flight, ttft_s, now_s)
 
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
-        """Count what became of it: an event's attempt, a censored age, or an error."""
+        """Count the attempt's end: with a first token, censored, or an error."""
         health = self.health_of(attempt.deployment)
         health.ended()
         if attempt.role is Role.PROBE:
@@ -142,7 +142,7 @@ class Learning:
             self._lack(attempt)
 
     def call_finished(self, record: CallRecord) -> None:
-        """Learn how long answers are."""
+        """Learn the lengths of answers."""
         model = record.answered_model or record.model
         tokens = record.completion_tokens if decoded_class(record.prompt_class).is_answer else None
         if record.status_code < 400 and tokens is not None:  # noqa: PLR2004 - HTTP's first error
@@ -151,11 +151,11 @@ class Learning:
                 self.lengths.learn(model, record.kind, tokens)
 
     def under_way(self, deployment: str) -> tuple[str, ...]:
-        """Return the ids of the attempts that are under way at ``deployment``, for whichever model."""
+        """Return the ids of the running attempts at ``deployment``, for all models."""
         return tuple(each for each, launched in self._launched.items() if launched.deployment == deployment)
 
     def keep(self, models: set[str], deployments: set[str]) -> None:
-        """Forget all models and deployments but these, and those with attempts under way."""
+        """Forget all other models and deployments, except those with running attempts."""
         self._rebounds.keep(models)
         self.quality.keep(models, deployments)
         self._recovered_at_s = {name: at for name, at in self._recovered_at_s.items() if name in deployments}
@@ -174,7 +174,7 @@ class Learning:
             health.rate_limited(attempt.retry_after_s, now_s)
             return
         if kind in _OPERATORS:
-            # That a model makes no vectors or pictures, as 403 and 404 may say, keeps nobody from its answers.
+            # 403 and 404 may mean that a model has no embeddings or images: its answers are not affected.
             if not prompt_class.is_answer and attempt.status_code != _UNAUTHORIZED:
                 return
             health.trouble = trouble
@@ -183,15 +183,15 @@ class Learning:
             return
         health.trouble = trouble
         if attempt.retry_after_s is not None:
-            health.cool(attempt.retry_after_s, now_s)  # a 503 that says when to come back
+            health.cool(attempt.retry_after_s, now_s)  # a 503 with retry-after
         if attempt.ttft_ms is None:
             self._strike(model, attempt, kind)
 
     def _cut(self, model: str, prompt_class: PromptClass, loser: AttemptRecord, launched: "_Launched | None") -> None:
-        """Handle an attempt that was cancelled without a first token, at the claim or because its client left.
+        """Handle an attempt that was cancelled without a first token, at a claim or because its client left.
 
-        A primary cancelled at the claim at an age that is normal for it did nothing wrong; only one past its q95 gets a
-        strike. Of a broken deployment nothing is counted: that it hangs is known, and is to be forgotten.
+        A primary cancelled at the claim at a normal age did nothing wrong; only one beyond its q95 gets a strike. For
+        a broken deployment nothing is counted: that it hangs is known, and shall be forgotten.
         """
         deployment, api, now_s = loser.deployment, prompt_class.api, self._clock()
         health, age_s = self.health_of(deployment), (loser.censored_at_ms or 0.0) / 1000
@@ -221,9 +221,9 @@ class Learning:
             self._opened(deployment, "silent", model=model)
 
     def _is_silent(self, deployment: str, estimate: Estimate, age_s: float) -> bool:
-        """Tell whether that many attempts without a first token, cut at such ages, are no chance any more.
+        """Whether so many attempts without a first token, cut at such ages, are very unlikely.
 
-        One that always loses its races is cut young, which says little each time.
+        An attempt that loses is usually cut early, so each adds only a little.
         """
         if estimate.usual is None or estimate.usual_events < KNOWN_EVENTS:
             return False
@@ -234,7 +234,7 @@ class Learning:
         return silence >= SILENCE
 
     def _doubt(self, model: str, deployment: str, field: str, unix_s: float) -> None:
-        """Keep a sample that may be of a fault until it is known whether it is: then nothing is to be learned of it."""
+        """Keep a sample that may belong to a fault; it counts only if there is none."""
         doubted = self._doubted.setdefault(deployment, deque())
         doubted.append((model, field, unix_s))
         if len(doubted) > DOUBTED_KEPT:
@@ -242,7 +242,7 @@ class Learning:
             self._count(model, {field: 1.0}, unix_s)
 
     def _believe(self, deployment: str) -> None:
-        """Count what was in doubt: the deployment is well."""
+        """Count the samples that were kept: the deployment is healthy."""
         self._silence.pop(deployment, None)
         for model, field, unix_s in self._doubted.pop(deployment, ()):
             self._count(model, {field: 1.0}, unix_s)
@@ -259,7 +259,7 @@ class Learning:
             tell(told, model=model, deployment=attempt.deployment, answers=attempt.judged_as, reason=change.reason)
 
     def _lack(self, attempt: AttemptRecord) -> None:
-        """Say, now and then, that this machine lacks what attempts take: nobody else would be blamed for it."""
+        """Log from time to time that this machine lacks resources; no deployment is blamed for it."""
         self._lacking += 1
         now_s = self._clock()
         if now_s < self._lack_told_s + LACK_TOLD_EVERY_S:
@@ -279,13 +279,13 @@ class Learning:
             self._opened(attempt.deployment, cause, model=model)
 
     def _opened(self, deployment: str, cause: str | None, **where: str) -> None:
-        """Say that the breaker opened, and ``where`` that was seen; learn nothing of the fault."""
+        """Log that the breaker opened, and ``where`` that was observed; drop the samples of the fault."""
         self._doubted.pop(deployment, None)
         self._silence.pop(deployment, None)
         _log.warning("steering.opened", **where, deployment=deployment, cause=cause)
 
     def _fails_elsewhere(self, deployment: str) -> None:
-        """Open the breaker of a deployment that is broken by what other replicas report; it is probed as usual."""
+        """Open the breaker of a deployment that other replicas report as broken; it is probed as usual."""
         health = self.healths.get(deployment)
         if health is not None and health.leave_alone(self._clock()):
             self._opened(deployment, "other replicas")

@@ -1,9 +1,9 @@
-"""Lengths: how many tokens the next answer should have, by the kind of call.
+"""Predicts the number of tokens of the next answer, by the kind of call.
 
-A model's calls differ: a label has 5 tokens, a report 4,000, and which deployment is done first depends on it. Answers
+A model's calls differ: a label has 5 tokens, a report 4,000, and that decides which deployment finishes first. Answers
 are averaged in cells from coarse to fine: API, tools or JSON, and ``max_tokens``; the client; its tags; the prompt's
-size. Each cell is drawn towards the one above it, and the coarsest towards the mean of all the model's answers, which
-the replicas share. The cells are this replica's own.
+size. Each cell is shrunk towards the next coarser one, the coarsest towards the mean of all the model's answers, which
+replicas share. The cells belong to this replica.
 """
 
 from collections import OrderedDict
@@ -30,15 +30,15 @@ class Lengths:
     """The lengths of answers by model and kind of call."""
 
     def __init__(self) -> None:
-        self._cells: OrderedDict[_Key, _Cell] = OrderedDict()  # the least recently taught first
+        self._cells: OrderedDict[_Key, _Cell] = OrderedDict()  # the least recently updated first
         self._tags: OrderedDict[str, _Tags] = OrderedDict()  # by model, likewise
 
     def expected(self, model: str, kind: Kind, answer_tokens: float) -> float:
         """Return the expected output tokens of a call of this ``kind``, in steps of a quarter octave.
 
-        ``answer_tokens`` is the mean of all the model's answers. What is returned is a mean too, for time is to be told
-        by it, and no more than the request allows; near means are drawn together by their logarithms, since kinds
-        differ by orders of magnitude. In steps, so that plans made for such a call can be kept for the next.
+        ``answer_tokens`` is the mean of all the model's answers. The result is a mean too, as it predicts times, and at
+        most the request's limit. Cells are combined by logarithms, since kinds differ by orders of magnitude. The steps
+        allow a plan to be reused for the next call.
         """
         expected_log2 = log2(answer_tokens)
         for key in self._keys(model, kind):
@@ -50,7 +50,7 @@ class Lengths:
         return float(2.0 ** (round(LENGTH_STEPS_PER_OCTAVE * expected_log2) / LENGTH_STEPS_PER_OCTAVE))
 
     def learn(self, model: str, kind: Kind, tokens: int) -> None:
-        """Count an answer of so many output tokens. One cut at ``max_tokens`` is as long as such answers are."""
+        """Learn from an answer with so many output tokens. One cut at ``max_tokens`` has the length of such answers."""
         cells = self._cells
         if kind.tags:
             tags = self._tags.get(model)
@@ -71,7 +71,7 @@ class Lengths:
             cell.learn(counted)
 
     def _keys(self, model: str, kind: Kind) -> tuple[_Key, ...]:
-        """Name the cells that ``kind`` belongs to, from coarse to fine."""
+        """Return the cells of ``kind``, from coarse to fine."""
         shape = (model, kind.endpoint, kind.structured, (kind.max_tokens or 0).bit_length())
         client = (*shape, kind.client)
         size = kind.prompt_tokens.bit_length()
@@ -82,12 +82,12 @@ class Lengths:
 
 
 class _Cell(msgspec.Struct, gc=False):
-    """The mean of some answers' tokens; of many, the last LENGTH_MEMORY or so."""
+    """The mean number of tokens in answers; of many, about the last LENGTH_MEMORY."""
 
     answers: float = 0.0
     mean: float = 0.0
     mean_log2: float = 0.0
-    weight: float = 0.0  # 0 to 1, against what the cell above it says
+    weight: float = 0.0  # 0 to 1, relative to the coarser cell
 
     def learn(self, tokens: float) -> None:
         answers = self.answers
@@ -99,7 +99,7 @@ class _Cell(msgspec.Struct, gc=False):
 
 
 class _Tags:
-    """Which of a model's tags tell kinds apart: those with few values. An id of a user or a trace would split all."""
+    """Finds the tags of a model that distinguish kinds: those with few values. Ids of users or traces are useless."""
 
     def __init__(self) -> None:
         self._values: dict[str, set[str]] = {}

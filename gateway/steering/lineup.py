@@ -1,4 +1,4 @@
-"""The lineup: a model's candidates in the order in which they are asked; what is the same for one call and the next."""
+"""The lineup: a model's candidates in order. It is the same for similar calls and reused between them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
@@ -29,25 +29,25 @@ Asked: TypeAlias = tuple[RaceSettings, Terms]
 
 
 class Lineup(msgspec.Struct, frozen=True):
-    """The candidates of a call, each once."""
+    """The candidates of a call."""
 
-    candidates: Sequence[Candidate]  # as they were given
-    ranked: Sequence[Candidate]  # those that may be asked, best first
-    rivals: Sequence[Candidate]  # the same, those first that are worth most beside another
-    near: Sequence[Candidate]  # of these, who may become the primary,
-    weights_up_to: Sequence[float]  # and their weights in the draw, each with those before it
-    tripped: Sequence[Candidate]  # the broken, when there are healthy ones: a last resort
-    probe: Candidate | None  # who of them is to be tried now
-    canaries: Sequence[Candidate] = ()  # whatever their health; one is the primary when it is its turn,
-    reserve: Sequence[Candidate] = ()  # otherwise those that may be asked come after all others but the broken
-    after_s: Mapping[str, float] = {}  # what each adds to the loss after its first token, where the objective counts it
-    flawed: Sequence[Candidate] = ()  # of the ranked, a last resort beside others: now and then one is the primary
+    candidates: Sequence[Candidate]  # in the given order
+    ranked: Sequence[Candidate]  # those that may be used, best first
+    rivals: Sequence[Candidate]  # the same, ordered by their value in a race besides the best
+    near: Sequence[Candidate]  # those of them that may become the primary
+    weights_up_to: Sequence[float]  # cumulative weights of ``near`` for the draw
+    tripped: Sequence[Candidate]  # broken ones, if there are healthy ones: a last resort
+    probe: Candidate | None  # the one of them to be tried now
+    canaries: Sequence[Candidate] = ()  # whatever their health; each is the primary for its share,
+    reserve: Sequence[Candidate] = ()  # otherwise usable ones come after all others except broken ones
+    after_s: Mapping[str, float] = {}  # the part of each one's loss after its first token, if the objective counts it
+    flawed: Sequence[Candidate] = ()  # of the ranked, a last resort; sometimes one is the primary
 
     def eligible(self, held: Held) -> tuple[Sequence[Candidate], Sequence[float]]:
-        """Return who may become the primary of a usual call, and their weights in the draw, each with those before it.
+        """Return who may become the primary of a usual call, with cumulative weights for the draw.
 
-        That is who is near the best; of these, while there is one, who holds most of the prompt in a warm cache. Whose
-        rate limit leaves little is not worth pressing for that.
+        Those near the best; if some of these hold most of the prompt in a warm cache, only these. A deployment close to
+        its rate limit is not preferred for its cache.
         """
         sizes = [held.get(each.deployment, 0) if each.condition.headroom >= HEADROOM_LOW else 0 for each in self.near]
         if not (most := max(sizes)):
@@ -61,7 +61,7 @@ class Lineup(msgspec.Struct, frozen=True):
 def line_up(
     candidates: Sequence[Candidate], canaries: Sequence[Candidate] = (), standings: Standings | None = None
 ) -> Lineup:
-    """Put ``candidates``, made of ``standings``, in their order; ``canaries`` are among them."""
+    """Return the lineup of ``candidates``, scored by ``standings``; ``canaries`` are among them."""
     found = _ready(candidates)
     if not found:
         return Lineup(candidates, (), (), (), (), (), None, canaries)
@@ -97,15 +97,15 @@ def line_up(
 
 
 def _rivals(ranked: Sequence[Candidate], standings: Standings | None) -> Sequence[Candidate]:
-    """Return those of ``ranked``, best first, in the order of what each is worth in a race against the best."""
-    if len(ranked) < 3:  # noqa: PLR2004 - the best and another one
+    """Order ``ranked``, best first, by what each is worth in a race against the best."""
+    if len(ranked) < 3:  # noqa: PLR2004 - the best and one other
         return ranked
     if standings is None:
         standings = Standings({each.deployment: each.estimate for each in ranked}, ranked[0].estimate)
     beside = standings.beside(ranked[0].deployment, [each.deployment for each in ranked])
 
     def rank(each: Candidate) -> tuple[object, ...]:
-        if each.tier is Tier.MISSES:  # which is ranked by how late it should be
+        if each.tier is Tier.MISSES:  # ranked by its expected lateness
             return each.tier, each.rank_usd, each.score_s
         raced_s = beside[each.deployment] * each.estimate.scale * each.condition.crowding
         return each.tier, each.rank_usd, raced_s + each.condition.price_s + each.after_s
@@ -114,7 +114,7 @@ def _rivals(ranked: Sequence[Candidate], standings: Standings | None) -> Sequenc
 
 
 def _ready(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return those that may be asked: the healthy; if there are none, the broken; all, if none of them only cools."""
+    """Return the usable ones: the healthy; if there are none, the broken; all, if all are cooling."""
     for states in (_HEALTHY, _TRIPPED):
         if found := [each for each in candidates if each.condition.state in states]:
             return found
@@ -124,8 +124,8 @@ def _ready(candidates: Sequence[Candidate]) -> list[Candidate]:
 def _near(ranked: Sequence[Candidate]) -> tuple[list[Candidate], list[float]]:
     """Return those of ``ranked``, best first, that may become the primary, and their weights in the draw.
 
-    They are of the best one's tier, under ``cost`` as cheap as it, and near its score: (best/score)^12, times the
-    operator's own weight, less for whom a rate limit leaves little.
+    They are in the best one's tier, under ``cost`` equally cheap, and near its score. The weight is
+    (best/score)^12 times the configured weight, less near a rate limit.
     """
     best = ranked[0]
     tier, rank_usd, best_s = best.tier, best.rank_usd, best.score_s
@@ -133,21 +133,21 @@ def _near(ranked: Sequence[Candidate]) -> tuple[list[Candidate], list[float]]:
     for each in ranked:
         slower = each.score_s / best_s
         if slower > NEAR or each.tier != tier or each.rank_usd != rank_usd:
-            break  # and so are all that follow
+            break  # and so are the following ones
         chosen.append(each)
         weights.append(each.weight * _headroom_weight(each) / slower**SPREAD_EXPONENT)
     return chosen, weights
 
 
 class Lineups:
-    """The last lineup for each kind of call, kept until something happens to a candidate or there are new standings.
+    """The last lineup for each kind of call, kept until a candidate's health or the standings change.
 
-    Where nobody queues, cools down or is broken that is a second, and most of what planning a call costs.
+    Without queues, cool-downs and faults that is a second, and saves most of the cost of planning.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], _Known] = {}  # by model, class, objective, length, deployments
-        self._older: dict[tuple[object, ...], _Known] = {}  # dropped unless they are asked for again
+        self._older: dict[tuple[object, ...], _Known] = {}  # dropped unless they are used again
 
     def of(
         self,
@@ -157,11 +157,11 @@ class Lineups:
         asked: Asked,
         now_s: float = 0.0,
     ) -> Lineup:
-        """Return the lineup of the deployments whose ``conditions`` are given; ``kind``: model, prompt class, size."""
+        """Return the lineup of the deployments in ``conditions``; ``kind``: model, prompt class, size."""
         race, terms = asked
         if terms.limits or terms.objective is Objective.COST:  # it depends on what is in flight, or on the request
             return _lined_up(candidates(conditions, standings, race, terms), terms, standings)
-        # Not every deployment can answer every call; and calls with other lengths and readers take turns.
+        # The key must include what differs between calls: usable deployments, lengths and readers.
         flawed = tuple(terms.flawed or ())
         key = (*kind, terms.objective, terms.answer_tokens, race.reading_tok_s, race.ttft_ms, flawed, *conditions)
         known = self._known.get(key) or self._older.pop(key, None)
@@ -188,9 +188,9 @@ class Lineups:
         conditions_of: Callable[[Iterable[str], float], Conditions],
         now_s: float,
     ) -> None:
-        """Make those of a model again that were used lately, of its new standings; forget those that were not.
+        """Recompute the recently used lineups of a model from its new standings; drop the others.
 
-        Nor are those that were made for one call only, as of calls whose deadlines are all different.
+        Those used by a single call are dropped too, for example if all deadlines differ.
         """
         warmed = 0
         for key, known in [(key, known) for key, known in self._known.items() if key[0] == model]:
@@ -207,7 +207,7 @@ class Lineups:
             )
 
     def keep(self, models: set[str]) -> None:
-        """Forget all models but these."""
+        """Forget all other models."""
         self._known = {key: known for key, known in self._known.items() if key[0] in models}
         self._older = {key: known for key, known in self._older.items() if key[0] in models}
 
@@ -223,10 +223,10 @@ class _Known(msgspec.Struct):
     conditions: Conditions
     lineup: Lineup
     used_at_s: float
-    is_used: bool = False  # again, after the call it was made for
+    is_used: bool = False  # again, after the call it was computed for
 
     def fits(self, standings: Standings, race: RaceSettings, terms: Terms) -> bool:
-        """Tell whether it is what would be made now, as far as conditions have not changed."""
+        """Whether it is still valid, apart from changed conditions."""
         before_race, before = self.asked
         return (
             self.standings is standings

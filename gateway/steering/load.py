@@ -1,8 +1,8 @@
-"""Load: how a deployment's time to first token grows with what this replica has in flight there.
+"""Load: how a deployment's time to first token grows with this replica's attempts in flight there.
 
 Fits ln(ttft) = a + b ln(1 + in flight) over the first tokens of the last minutes, with an ``a`` for each prompt class,
-and believes of the elasticity b only what is sure. Where nobody queues b is nothing, and so is all that follows from
-it. Losers cut before their first token are left out: they are cut young whatever is in flight.
+and uses a cautious estimate of the elasticity b. Without queueing b is 0 and nothing changes. Losers cut before their
+first token are left out: they are cut early whatever is in flight.
 """
 
 from math import exp, exp2, log, log1p, sqrt
@@ -25,24 +25,24 @@ _NONE = 0.01  # first tokens, decayed: as good as none
 
 
 class Load:
-    """What was learned of one deployment. Instants are seconds of any one monotonic clock."""
+    """What was learnt about one deployment. Times are seconds of any one monotonic clock."""
 
     __slots__ = ("_at_s", "_by_class", "_fit", "_surprise", "_surprised")
 
     def __init__(self) -> None:
         self._by_class: dict[PromptClass, _Moments] = {}
         self._at_s = 0.0  # of the last first token
-        self._fit: tuple[float, float] | None = (0.0, 0.0)  # b and the usual ln(1 + in flight); None: to be made again
-        self._surprise = 0.0  # by how much, in ln(ttft), the first tokens of the last seconds missed the fit: their sum
+        self._fit: tuple[float, float] | None = (0.0, 0.0)  # b and the usual ln(1 + in flight); None: to be computed
+        self._surprise = 0.0  # sum of the fit's errors, in ln(ttft), over the first tokens of the last seconds
         self._surprised = 0.0  # and their number
 
     @property
     def elastic(self) -> bool:
-        """Whether what is in flight matters at all."""
+        """Whether the number in flight matters at all."""
         return (self._fit or self._fitted())[0] > 0.0
 
     def seen(self, prompt_class: PromptClass, in_flight: int, ttft_s: float, now_s: float) -> None:
-        """Take a first token of an attempt that had ``in_flight`` others beside it when it was launched."""
+        """Learn from the first token of an attempt that had ``in_flight`` others besides it at its launch."""
         x, y = log1p(in_flight), log(max(ttft_s, FIRST_EDGE_S))
         elasticity, _ = self._fit or self._fitted()
         passed_s, self._at_s = now_s - self._at_s, now_s
@@ -61,12 +61,12 @@ class Load:
         self._fit = None
 
     def crowding(self, in_flight: int, now_s: float) -> float:
-        """Return by what to multiply the predicted time to first token of an attempt launched beside ``in_flight``.
+        """Return the factor for the predicted time to first token of an attempt launched besides ``in_flight``.
 
-        ((1 + in flight) / (1 + usual))^(gain b) x e^surprise: how much slower than usual it will be, by what is in
-        flight from here, and by what the last seconds say of everybody else's. Times 1 + b: it makes all others there
-        slower, too, and has to be worth that. Without this toll everybody crowds into the fastest queue until it is
-        no better than the slowest server (Pigou 1920).
+        ((1 + in flight) / (1 + usual))^(gain b) x e^surprise: how much slower than usual it will be, from this
+        replica's attempts in flight and, by the last seconds, from all others'. This is multiplied by 1 + b, as the
+        attempt also slows down all others there and has to be worth that. Without this toll all calls go to the fastest
+        queue until it is no better than the slowest server (Pigou 1920).
         """
         elasticity, usual = self._fit or self._fitted()
         if elasticity <= 0.0:
@@ -77,7 +77,7 @@ class Load:
         return min(CROWDING_MAX, max(1.0 / CROWDING_MAX, slower)) * (1.0 + elasticity)
 
     def _fitted(self) -> tuple[float, float]:
-        """Fit: least squares within the classes, shrunk by a prior, less the doubt about the slope."""
+        """Fit by least squares within the classes, shrunk by a prior, minus the uncertainty of the slope."""
         n, x, xx, xy, yy = 0.0, 0.0, LOAD_PRIOR, 0.0, 0.0
         for moments in self._by_class.values():
             if moments.n > _NONE:
@@ -94,7 +94,7 @@ class Load:
 
 
 class _Moments:
-    """Decayed sums over one prompt class, of x = ln(1 + in flight) and y = ln(ttft)."""
+    """Decayed sums for one prompt class, of x = ln(1 + in flight) and y = ln(ttft)."""
 
     __slots__ = ("n", "x", "xx", "xy", "y", "yy")
 

@@ -1,7 +1,7 @@
-"""Memory: what the board has forgotten, kept for hours, so that a quiet model is not new with each call.
+"""Memory: keeps for hours what the board drops, so that a model with few calls is not unknown at each call.
 
-The board keeps ten minutes. What it had before is kept here, for each model on each of the scales of
-``MEMORY_HALF_LIVES_S``. Each replica folds in what the board knows of all of them.
+The board keeps ten minutes. Earlier counts are kept here, for each model on each time scale of
+``MEMORY_HALF_LIVES_S``. Each replica adds the board's counts, which include those of all replicas.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,20 +13,20 @@ from gateway.steering.evidence import lasting
 from gateway.steering.tally import Counts, add_weighted
 
 _FORGOTTEN = 0.001  # of a sample
-_FOLDED_AT_SLOTS = SLOTS_KEPT // 2  # old: longer answers are not remembered, and the board has it for as long again
+_FOLDED_AT_SLOTS = SLOTS_KEPT // 2  # old: later answers are not remembered; the board keeps the slot for as long again
 
 
 class Memory:
-    """What is remembered of each model, by scale."""
+    """The counts remembered of each model, by scale."""
 
     def __init__(self) -> None:
-        self._models: dict[str, _Remembered] = {}  # the last folded last
+        self._models: dict[str, _Remembered] = {}  # the last updated at the end
 
     def fold(self, model: str, slots: Mapping[int, Mapping[str, float]], now_slot: int) -> int:
-        """Take those of the board's ``slots`` that are complete. Return the first that is not.
+        """Add those of the board's ``slots`` that are complete; return the first that is not.
 
-        To be called at least every four minutes while the model has calls, before the board drops what is older than
-        ten. The returned slot and those after it are to be taken from the board, those before are in ``counts``.
+        Must be called at least every four minutes while the model has calls, before the board drops slots after ten.
+        The returned slot and later ones are read from the board; earlier ones are in ``counts``.
         """
         known = self._models.pop(model, None) or _Remembered(tuple({} for _ in MEMORY_HALF_LIVES_S))
         self._models[model] = known
@@ -44,7 +44,7 @@ class Memory:
         return known.folded_to
 
     def learn(self, model: str, counts: Mapping[str, float], slot: int) -> None:
-        """Take counts of before this process began, as of ``slot``."""
+        """Add counts from before this process began, as of ``slot``."""
         known = self._models.setdefault(model, _Remembered(tuple({} for _ in MEMORY_HALF_LIVES_S)))
         self._turn(known, max(slot, known.slot))
         age_s = max(0, known.slot - slot) * SLOT_S
@@ -54,16 +54,16 @@ class Memory:
             add_weighted(scale, kept, 0.5 ** (age_s / half_life_s))
 
     def models(self) -> Iterable[str]:
-        """Return the models that something is remembered of."""
+        """Return the models in memory."""
         return self._models.keys()
 
     def _bound(self) -> None:
-        """Forget the model that was taught least recently, if there are too many."""
+        """Drop the least recently updated model if there are too many."""
         while len(self._models) > MODELS_REMEMBERED:
             del self._models[next(iter(self._models))]
 
     def counts(self, model: str, scale: int, now_slot: int) -> Counts:
-        """Return what is remembered on a scale, weighted by its age."""
+        """Return the counts on a scale, weighted by age."""
         known = self._models.get(model)
         if known is None:
             return {}
@@ -71,7 +71,7 @@ class Memory:
         return {field: amount * weight for field, amount in known.scales[scale].items()}
 
     def _turn(self, known: "_Remembered", slot: int) -> None:
-        """Let what is remembered fade until ``slot``."""
+        """Decay the counts until ``slot``."""
         passed_s = max(0, slot - known.slot) * SLOT_S
         known.slot = slot
         for counts, half_life_s in zip(known.scales, MEMORY_HALF_LIVES_S, strict=True):
@@ -84,5 +84,5 @@ class Memory:
 
 class _Remembered(msgspec.Struct):
     scales: tuple[Counts, ...]
-    slot: int = 0  # that the weights are of
+    slot: int = 0  # for which the weights are valid
     folded_to: int = 0

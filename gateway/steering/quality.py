@@ -1,23 +1,22 @@
 """Quality: which deployments answer worse than their peers, by a sequential test of judged answers. Pure.
 
-A race favours whoever starts first, also one whose answers are broken. Each winner's answer is judged elsewhere; here a
-deployment's flaws are held against those of the model's other deployments for the same kind of answer (plain, tools,
-JSON), which see other prompts of the same sort by chance. The null hypothesis is that it fails as often as they do, p0;
-the alternative p1 = max(3 p0, p0 + 5 %), at most 90 %. CUSUM (Page 1954): the log likelihood ratio of p1 against p0 is
-summed up, never below 0; above ``FLAW_ALARM`` the deployment is demoted for such calls, which are then sent there only
-as a last resort, or to see whether it has recovered. In the mean this happens to a healthy one once in e^h answers at
-most. Back it comes when the answers since then say p0 twenty times as likely as p1.
+A race favours the fastest start, even if the answers are broken. Each winner's answer is judged elsewhere. Here a
+deployment's flaws are compared with those of the model's other deployments for the same kind of answer (plain, tools,
+JSON), which get other prompts of the same sort at random. Null hypothesis: it fails at the peers' rate p0. Alternative:
+p1 = max(3 p0, p0 + 5 %), at most 90 %. CUSUM (Page 1954): the log likelihood ratio of p1 against p0 is summed, never
+below 0; above ``FLAW_ALARM`` the deployment is demoted for such calls: they are sent there only as a last resort, or to
+test its recovery. On average a healthy one is demoted at most once in e^h answers. It returns when the answers since
+then are twenty times likelier under p0 than under p1.
 
-p0 is not known but estimated: it is the upper end of the peers' interval, so that few answers of theirs accuse nobody,
-and where all are flawed alike nobody is demoted. Demoted ones are no peers.
+p0 is estimated as the upper end of the peers' interval: few answers of peers cannot accuse a deployment, and if all
+have flaws none is demoted. Demoted ones are not peers.
 
-The test assumes that flaws come independently, which those of one client do not: it may ask for what cannot be
-answered, and by chance, or by its prompts' caches, at one deployment. So what one client's answers add to the evidence
-is at most ``FLAW_CLIENT_SHARE`` of the alarm: it takes three clients to demote. Of two clients it takes both, and with
-one there is nobody else to harm. There are as many clients as make up ``FLAW_CLIENTS_OF`` of the latest answers. The
-limit raises no alarm that would not have been raised without it. Answers to requests that chose their deployments
-themselves are not taken at all. Each replica tests what it sees itself: of several, each needs the answers, and for a
-while some demote and others do not.
+The test assumes independent flaws, but those of one client are not: it may ask for what cannot be answered, and by
+chance, or because of prompt caches, at one deployment. So one client's answers add at most ``FLAW_CLIENT_SHARE`` of the
+alarm: demoting takes three clients. With two clients it takes both; with one there is no other to be harmed. The number
+of clients is that which makes up ``FLAW_CLIENTS_OF`` of the latest answers. The limit never raises an additional alarm.
+Answers to requests that chose their deployments are ignored. Each replica tests its own answers, so for a while some
+may demote and others not.
 """
 
 from collections import Counter
@@ -49,12 +48,12 @@ _NAMES = {AnswerKind.PLAIN: "plain answers", AnswerKind.TOOLS: "answers with too
 class _Record(msgspec.Struct):
     """One deployment's answers of one kind."""
 
-    judged: float = 0.0  # lately: what its peers are held against
+    judged: float = 0.0  # recent answers, for the comparison with its peers
     flawed: float = 0.0
     evidence: float = 0.0  # log likelihood ratio that it is worse; while it is demoted, that it is as good
-    shares: dict[str | None, float] = msgspec.field(default_factory=dict)  # by client, whose sum the evidence is
-    since: int = 0  # answers since the evidence last was nothing
-    flaws: Counter[Flaw] = msgspec.field(default_factory=Counter)  # in these
+    shares: dict[str | None, float] = msgspec.field(default_factory=dict)  # by client; their sum is the evidence
+    since: int = 0  # answers since the evidence was 0
+    flaws: Counter[Flaw] = msgspec.field(default_factory=Counter)  # among these
     is_demoted: bool = False
 
     def count(self, flaw: Flaw | None) -> None:
@@ -67,7 +66,7 @@ class _Record(msgspec.Struct):
             self.flaws[flaw] += 1
 
     def begin(self, *, is_demoted: bool) -> None:
-        """Begin another test. What is counted from here on is what it is as a peer when it comes back."""
+        """Start a new test. Counts from now on represent it as a peer when it returns."""
         self.evidence, self.since, self.is_demoted = 0.0, 0, is_demoted
         self.flaws.clear()
         self.shares.clear()
@@ -75,7 +74,7 @@ class _Record(msgspec.Struct):
             self.judged = self.flawed = 0.0
 
     def accuse(self, client: str | None, worse: float, most: float) -> None:
-        """Add to the evidence that it is worse; no client's share of it is above ``most``, which may have changed."""
+        """Add evidence that it is worse; no client's share may exceed ``most``, which can change."""
         if worse <= 0.0 and not self.shares:
             self.evidence = 0.0
         else:
@@ -86,15 +85,15 @@ class _Record(msgspec.Struct):
             self.begin(is_demoted=False)
 
     def excuse(self, better: float) -> None:
-        """Add to the evidence that it is as good as its peers, while it is demoted."""
+        """Add evidence that it is as good as its peers, while it is demoted."""
         self.evidence = max(0.0, self.evidence + better)
 
 
 class _Group(msgspec.Struct):
-    """The deployments of one model that give one kind of answer, and the clients these are for."""
+    """The deployments of one model that give one kind of answer, and the clients that get them."""
 
     records: dict[str, _Record] = msgspec.field(default_factory=dict)  # by deployment
-    clients: dict[str | None, float] = msgspec.field(default_factory=dict)  # the latest answers of each
+    clients: dict[str | None, float] = msgspec.field(default_factory=dict)  # recent answers of each
     answers: float = 0.0
 
     def count(self, client: str | None) -> None:
@@ -105,7 +104,7 @@ class _Group(msgspec.Struct):
         self.answers += 1.0
 
     def client_share(self) -> float:
-        """Return what share of an alarm one client may give."""
+        """Return the share of an alarm that one client may contribute."""
         first, *second = nlargest(2, self.clients.values())
         enough = FLAW_CLIENTS_OF * self.answers
         if first >= enough:
@@ -114,42 +113,42 @@ class _Group(msgspec.Struct):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A deployment was demoted for a kind of answer, or is back."""
+    """A deployment was demoted for a kind of answer, or has returned."""
 
     is_demoted: bool
     reason: str
 
 
 class Quality:
-    """The tests of all deployments, as one replica sees them."""
+    """The tests of all deployments, in one replica."""
 
     def __init__(self, alarm: float = FLAW_ALARM) -> None:
-        """Demote where the log likelihood ratio passes ``alarm``."""
+        """``alarm`` is the log likelihood ratio above which a deployment is demoted."""
         self._alarm = alarm
         self._groups: dict[tuple[str, AnswerKind], _Group] = {}  # by model and kind
-        self._demoted: dict[tuple[str, AnswerKind], dict[str, str]] = {}  # likewise, with the reason; none are empty
+        self._demoted: dict[tuple[str, AnswerKind], dict[str, str]] = {}  # likewise, with the reason; never empty
 
     def demoted(self, model: str, kind: AnswerKind) -> Mapping[str, str] | None:
-        """Return the deployments that are a last resort for such calls, and why; None if there are none."""
+        """Return the deployments that are a last resort for such calls, with reasons; None if there are none."""
         return self._demoted.get((model, kind))
 
     def judged(
         self, model: str, kind: AnswerKind, deployment: str, flaw: Flaw | None, client: str | None = None
     ) -> Change | None:
-        """Take a judged answer to ``client``, None if clients are not told apart; return what changes by it."""
+        """Add a judged answer to ``client`` (None if clients are not distinguished); return the change it causes."""
         key = (model, kind)
         group = self._groups.setdefault(key, _Group())
         group.count(client)
         record = group.records.setdefault(deployment, _Record())
         record.count(flaw)
-        if flaw is None and not record.shares and not record.is_demoted:  # nearly always: what was nothing stays so
+        if flaw is None and not record.shares and not record.is_demoted:  # nearly always: no evidence, and no change
             record.begin(is_demoted=False)
             return None
         peers = [each for name, each in group.records.items() if name != deployment and not each.is_demoted]
         p0 = _upper_rate(sum(each.flawed for each in peers), sum(each.judged for each in peers))
         p1 = min(FLAWED_RATE_MAX, max(FLAWED_TIMES * p0, p0 + FLAWED_STEP))
         if p1 <= p0:
-            return None  # too little is known of the peers, or they are hardly ever right themselves
+            return None  # too little is known about the peers, or they are mostly wrong too
         worse = log(p1 / p0) if flaw is not None else log((1.0 - p1) / (1.0 - p0))
         if record.is_demoted:
             record.excuse(-worse)
@@ -160,7 +159,7 @@ class Quality:
         return self._change(key, deployment, record, peers)
 
     def keep(self, models: Collection[str], deployments: Collection[str]) -> None:
-        """Forget all models and deployments but these."""
+        """Forget all other models and deployments."""
         self._groups = {key: group for key, group in self._groups.items() if key[0] in models}
         for group in self._groups.values():
             group.records = {name: record for name, record in group.records.items() if name in deployments}
@@ -178,7 +177,7 @@ class Quality:
             reason = f"answers are as good as its peers': {record.flaws.total()} of {record.since} flawed since"
             demoted = self._demoted[key]
             del demoted[deployment]
-            self._demoted[key] = dict(demoted)  # another object, for who has kept the one before
+            self._demoted[key] = dict(demoted)  # a new object, as others may hold the old one
             if not demoted:
                 del self._demoted[key]
         else:
@@ -189,7 +188,7 @@ class Quality:
 
 
 def _upper_rate(flawed: float, judged: float) -> float:
-    """Return the upper end of the interval of a rate (Wilson); 1 where nothing is known."""
+    """Return the upper end of the interval of a rate (Wilson); 1 if nothing is known."""
     if judged <= 0.0:
         return 1.0
     share, z2_n = flawed / judged, FLAW_RATE_Z**2 / judged

@@ -1,7 +1,7 @@
-"""Rebound: tells when a deployment that was slow answers as usual again, so that the slow time can be forgotten.
+"""Rebound: detects when a slow deployment answers as usual again, so that the slow time can be forgotten.
 
-A cumulative sum of log likelihood ratios (Page 1954): how much likelier each first token is if the deployment is as it
-usually is than if it is as it was lately. Where the two are the same it stays near zero, whatever is drawn.
+A cumulative sum of log likelihood ratios (Page 1954): how much likelier each first token is at the usual speed than at
+the recent one. If both are the same it stays near zero, whatever the samples.
 """
 
 from math import log
@@ -11,8 +11,8 @@ from gateway.steering.histogram import bucket
 from gateway.steering.standings import Estimate
 from gateway.steering.survival import Curve
 
-_NEIGHBOURS = 3  # buckets to either side
-_LEAST_SHARE = 0.005  # of first tokens in any bucket: no draw is impossible
+_NEIGHBOURS = 3  # buckets on each side
+_LEAST_SHARE = 0.005  # of first tokens in any bucket: no value is impossible
 
 
 class Rebounds:
@@ -22,7 +22,7 @@ class Rebounds:
         self._sums: dict[tuple[str, str], float] = {}
 
     def heard(self, model: str, deployment: str, estimate: Estimate, ttft_s: float) -> bool:
-        """Take a first token, as of a prompt of the reference size; return whether it is back at its usual."""
+        """Add a first token, scaled to the reference size; return whether the deployment is back at its usual speed."""
         if estimate.usual is None or estimate.score_s < REBOUND_FROM * estimate.usual_s:
             self._sums.pop((model, deployment), None)
             return False
@@ -38,11 +38,11 @@ class Rebounds:
         return back
 
     def keep(self, models: set[str]) -> None:
-        """Forget all models but these."""
+        """Forget all other models."""
         self._sums = {key: value for key, value in self._sums.items() if key[0] in models}
 
 
 def _share(curve: Curve, index: int) -> float:
-    """Return the share of first tokens within some 30 % of a bucket: a few samples must not fit themselves."""
+    """Return the share of first tokens within about 30 % of a bucket: a few samples must not fit themselves."""
     low, high = index - _NEIGHBOURS - 1, min(index + _NEIGHBOURS, len(curve.reached) - 1)
     return _LEAST_SHARE + curve.reached[high] - (curve.reached[low] if low >= 0 else 0.0)

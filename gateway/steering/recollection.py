@@ -1,4 +1,4 @@
-"""Recollection: the sums of a ledger as counts of the board, for what is remembered of the time before the start."""
+"""Recollection: converts sums of the ledger into counts of the board, for the memory of the time before the start."""
 
 from collections.abc import Iterable
 
@@ -13,10 +13,10 @@ from gateway.steering.tally import Counts
 
 
 def recollect(snapshots: Snapshots, sums: Iterable[HourlySum]) -> int:
-    """Have ``sums`` remembered; return of how many models.
+    """Add ``sums`` to the memory; return the number of models.
 
-    How much of a first token was the prompt's is not known any more: it is taken to be what is usual for its class.
-    Each speed stands for a second of decoding.
+    The prompt sizes are no longer known: each class is taken to have its usual one. Each speed counts as one second
+    of decoding.
     """
     usual = Sizing()
     by_hour: dict[tuple[str, int], Counts] = {}
@@ -26,7 +26,7 @@ def recollect(snapshots: Snapshots, sums: Iterable[HourlySum]) -> int:
             reference_s = mid_s(each.bucket) / usual.factor(size_of(None, max(0, each.size_class)))
             _add(counts, event(each.deployment, MeasuredApi.ANSWERS, 0, reference_s), each.n)
         elif each.metric == "tps":
-            tok_s = 1000 * mid_s(each.bucket)  # buckets are of milliseconds, or of whatever is counted
+            tok_s = 1000 * mid_s(each.bucket)  # buckets are of milliseconds, or of tok/s
             _add(counts, f"{each.deployment}|tok", tok_s * each.n)
             _add(counts, f"{each.deployment}|sec", each.n)
         else:

@@ -1,6 +1,6 @@
-"""What is read from Redis, as far as it can be true: anybody may have written there, and it may be broken.
+"""Validates what is read from Redis: others may have written there, and it may be damaged.
 
-What cannot be a count of ours is ignored, counted, and said once: no figure is made of it, and nothing fails by it.
+Values that cannot be counts of ours are ignored, counted, and logged once: they influence no figure and cause no error.
 """
 
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from gateway.steering.tally import Counts
 
 _log = structlog.get_logger(__name__)
 
-MOST_FIELDS = 20_000  # of one hash: a slot of thirty busy deployments has ten thousand
+MOST_FIELDS = 20_000  # of one hash: a slot with thirty busy deployments has ten thousand
 MOST_BYTES = 4 * 2**20  # of one hash, names and values
-MOST_COUNT = 1e13  # in one slot, half a minute; larger ones would swallow all others in sums
-MOST_USD = 1e9  # of one replica in a day
+MOST_COUNT = 1e13  # in one slot, half a minute; larger ones would make all others in a sum meaningless
+MOST_USD = 1e9  # of one replica per day
 LONGEST_FIELD = 512  # characters
-MARK = "@"  # before a replica's own field; no other begins with it
+MARK = "@"  # the prefix of a replica's own field; no other field has it
 
-# Returns a hash, or how many fields or bytes too many it has.
+# Returns a hash, or its number of fields or bytes if that is too large.
 READ = """
 local fields = redis.call('HLEN', KEYS[1])
 if fields > tonumber(ARGV[1]) then return fields end
@@ -37,17 +37,17 @@ return all
 
 
 class Values:
-    """Reads replies. ``ignored`` counts what could not be meant."""
+    """Reads replies. ``ignored`` counts invalid values."""
 
     def __init__(self) -> None:
         self.ignored = 0
         self._said = False
 
     def hash(self, reply: Any, model: str) -> Mapping[str, str]:
-        """Return the fields of a hash as ``READ`` has it; none where it is too large, or something else.
+        """Return the fields of a hash from ``READ``; none if it is too large or not a hash.
 
         Raises:
-            RedisError: any other error that Redis gave in its place.
+            RedisError: any other error reply.
 
         """
         if isinstance(reply, list):
@@ -58,7 +58,7 @@ class Values:
         return {}
 
     def counts(self, fields: Mapping[str, str], model: str) -> Counts:
-        """Return the counts among ``fields``; those of replicas' parts are none."""
+        """Return the counts among ``fields``, without the marks of replicas' parts."""
         counts: Counts = {}
         for field, text in fields.items():
             if field.startswith(MARK):
@@ -71,7 +71,7 @@ class Values:
         return counts
 
     def usd(self, fields: Mapping[str, str], model: str, *, mine: str) -> float:
-        """Return what the other replicas have spent."""
+        """Return what the other replicas have spent, in US dollars."""
         total = 0.0
         for field, text in fields.items():
             amount = _number(text)
@@ -84,7 +84,7 @@ class Values:
         return total
 
     def reports(self, fields: Mapping[str, str], *, mine: str) -> dict[str, Report]:
-        """Return what the other replicas report of their strikes, by their fields."""
+        """Return the other replicas' reports of strikes, by field."""
         reports = {}
         for field, text in fields.items():
             if field == mine:
@@ -99,17 +99,17 @@ class Values:
         self.ignored += 1
         if not self._said:
             self._said = True
-            hint = "something else writes to holeshot:* there; what cannot be a count is ignored and counted"
+            hint = "another program writes to holeshot:* there; invalid values are ignored and counted"
             _log.warning("steering.redis_garbage", model=model, ignored=what, hint=hint)
 
 
 def is_of_another_type(reply: Exception) -> bool:
-    """Tell whether Redis refused a command for what the key holds."""
+    """Whether Redis rejected a command because of the key's type."""
     return isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE")
 
 
 def _number(text: str) -> float:
-    """Return a number; one below all counts where there is none."""
+    """Parse a number; a negative one if it is invalid."""
     try:
         return float(text)
     except ValueError:

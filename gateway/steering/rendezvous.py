@@ -1,6 +1,6 @@
-"""Rendezvous hashing: where a prompt goes that no cache is known to hold, the same in every replica.
+"""Rendezvous hashing: the deployment for a prompt that is in no known cache, the same in every replica.
 
-So the next turn of a conversation finds its warm cache from whichever replica it comes to, and nobody shares anything.
+So the next turn of a conversation finds its warm cache from any replica, without shared state.
 """
 
 from hashlib import blake2b
@@ -15,13 +15,12 @@ from gateway.steering.lineup import Lineup
 def home_of(
     model: str, terms: Terms, lineup: Lineup, affinity: Affinity, *, held: Held, now_s: float
 ) -> Candidate | None:
-    """Return where every replica sends a prompt that begins so, of the deployments near the best; or None.
+    """Return the deployment, of those near the best, to which every replica sends prompts with this prefix; or None.
 
-    It is one whose cache saves something, and has not just missed what begins so: many prompts may begin alike that no
-    cache keeps. None if a cache near the best is known to hold the prompt. Weighted
-    rendezvous hashing: the most of ln(u) / weight, with u uniform in (0, 1) by prompt and deployment. So each gets
-    prompts in proportion to its weight in the draw, and when one drops out only its own prompts move. Whose rate limit
-    leaves little is left out.
+    Its cache saves something and has not just missed this prefix: if many prompts begin alike, no cache may keep it.
+    None if a cache near the best is known to hold the prompt. Weighted rendezvous hashing: the maximum of
+    ln(u) / weight, with u uniform in (0, 1) by prompt and deployment. Each gets prompts in proportion to its weight in
+    the draw, and if one drops out only its own prompts move. Deployments close to their rate limits are left out.
     """
     near, prefix = lineup.near, terms.prefix
     if prefix is None or prefix.shared is None or len(near) <= 1 or any(each.deployment in held for each in near):
@@ -42,9 +41,9 @@ def home_of(
 
 
 def _is_crowded(home: Candidate, share: float, lineup: Lineup) -> bool:
-    """Tell whether clearly more than its share is in flight there.
+    """Whether clearly more than its share is in flight there.
 
-    That happens where many prompts begin alike, or few of the deployments save anything.
+    That happens if many prompts begin alike, or if few of the deployments save anything.
     """
     in_flight = home.condition.in_flight
     if in_flight <= HOME_SLACK:
@@ -53,6 +52,6 @@ def _is_crowded(home: Candidate, share: float, lineup: Lineup) -> bool:
 
 
 def _uniform(digest: bytes, deployment: str) -> float:
-    """Return a number in (0, 1) that depends on both, and on nothing else."""
+    """Return a number in (0, 1) that depends only on both arguments."""
     drawn = blake2b(deployment.encode(), digest_size=8, salt=digest).digest()
     return (int.from_bytes(drawn, "big") + 0.5) / 2**64

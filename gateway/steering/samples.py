@@ -1,4 +1,4 @@
-"""Samples: what one attempt adds to the board. The view ``samples`` of the ledger says the same in SQL."""
+"""Samples: what one attempt adds to the board. The view ``samples`` of the ledger computes the same in SQL."""
 
 from gateway.calls import EXPLORING, AttemptRecord, AttemptStart, Outcome, Role, TokensSource
 from gateway.prompt_classes import PromptClass
@@ -11,23 +11,23 @@ BROKEN = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED})
 
 _NOBODYS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
 
-BURST_S = 0.020  # an answer that arrives within this, or faster than any provider decodes, comes out of a buffer:
+BURST_S = 0.020  # an answer that arrives within this time, or faster than any provider decodes, comes out of a buffer:
 BURST_TPS = 5000.0  # its speed is null (docs/policy.md#measurement)
 
 
 def of_token(start: AttemptStart, prompt_class: PromptClass, ttft_s: float) -> Counts:
-    """Return what a first token adds, ``ttft_s`` seconds after the attempt's launch."""
+    """Return the counts of a first token ``ttft_s`` seconds after the launch."""
     if not prompt_class.is_sampled:
         return {}
-    ttft_s = round(ttft_s, 6)  # as the ledger has it: both must find the same bucket
+    ttft_s = round(ttft_s, 6)  # as in the ledger: both must use the same bucket
     return {event_field(start.deployment, prompt_class, ttft_s): 1.0}
 
 
 def of_end(attempt: AttemptRecord, prompt_class: PromptClass) -> Counts:
-    """Return what the end of an attempt adds.
+    """Return the counts of an attempt's end.
 
-    Cut before its first token it is censored at its age. A 429 is only counted as such, the client's own fault not at
-    all, nor an API that the deployment lacks; any other error counts in ``n`` and ``err``.
+    Cut before its first token it is censored at its age. A 429 is counted separately; the client's own fault and a
+    missing API are not counted; any other error counts in ``n`` and ``err``.
     """
     if not prompt_class.is_sampled:
         return {}
@@ -64,9 +64,9 @@ def _count_quality(counts: Counts, attempt: AttemptRecord) -> None:
 
 
 def _tell_apart(counts: Counts, attempt: AttemptRecord, prompt_class: PromptClass) -> None:
-    """Add what the published quantiles need: who was late, who was overtaken, and which of these are the sample.
+    """Add the counts for published quantiles: late launches, overtaken attempts, and the audited sample of these.
 
-    In exploring races everybody is audited, so those overtaken there count like those who were not.
+    In exploring races all are audited, so overtaken attempts count there like the others.
     """
     name, role = attempt.deployment, attempt.role
     token_s = None if attempt.token_ms is None else attempt.token_ms / 1000
@@ -92,9 +92,9 @@ def _tell_apart(counts: Counts, attempt: AttemptRecord, prompt_class: PromptClas
 
 
 def _count_speed(counts: Counts, names: Fields, attempt: AttemptRecord) -> None:
-    """Add tokens and seconds, of decoding and end to end, as far as the provider itself counted the tokens.
+    """Add tokens and seconds, of decoding and end to end, if the provider reported the tokens.
 
-    Where it did not, as for a loser watched for some tokens, those of decoding are guesses, and kept apart.
+    If it did not, as for a watched loser, the tokens of decoding are estimates and are counted separately.
     """
     if attempt.tokens_source is None or attempt.ttft_ms is None or attempt.last_token_ms is None:
         return

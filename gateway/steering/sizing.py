@@ -1,7 +1,7 @@
 """Sizing: how a deployment's time to first token grows with the prompt, so that all prompts share one histogram.
 
-A prompt is read before the first token is made: ttft = base x (1 + tokens / knee), where the knee is the size at which
-reading takes as long as everything else. It is fitted over the first tokens of the last hour, by half octaves of size.
+The prompt is read before the first token is made: ttft = base x (1 + tokens / knee). The knee is the size at which
+reading takes as long as everything else. It is fitted to the first tokens of the last hour, by half octaves of size.
 """
 
 from math import exp2, log, log2
@@ -18,12 +18,12 @@ from gateway.steering.constants import (
 )
 
 _LEAST_TOKENS, _SIZES = 64, 28  # half octaves, to a million tokens
-_KNEES = tuple(125.0 * 2.0**octave for octave in range(14))  # to a million tokens: there size does not matter
-_CLASS_TOKENS = (500, 3_000, 16_000)  # what a prompt of a size class usually has
+_KNEES = tuple(125.0 * 2.0**octave for octave in range(14))  # to a million tokens: there the size has no effect
+_CLASS_TOKENS = (500, 3_000, 16_000)  # the typical size of each class
 
 
 def size_of(tokens: int | None, size_class: int = 0) -> int:
-    """Return the half octave that a prompt of ``tokens`` is in; where they are not known, the usual of its class."""
+    """Return the half octave of a prompt with ``tokens``; the typical one of its class if unknown."""
     if tokens is None:
         tokens = _CLASS_TOKENS[min(size_class, len(_CLASS_TOKENS) - 1)]
     if tokens <= _LEAST_TOKENS:
@@ -32,12 +32,12 @@ def size_of(tokens: int | None, size_class: int = 0) -> int:
 
 
 def tokens_of(size: int) -> float:
-    """Return the tokens in the middle of a half octave."""
+    """Return the number of tokens in the middle of a half octave."""
     return float(_LEAST_TOKENS * exp2(size / 2))
 
 
 class Sizing:
-    """What was learned of one deployment."""
+    """What was learnt about one deployment."""
 
     __slots__ = ("_at_s", "_by_size", "_stale", "knee_tokens")
 
@@ -48,11 +48,11 @@ class Sizing:
         self._stale = False
 
     def factor(self, size: int) -> float:
-        """Return by what a prompt of this size multiplies the time to first token of one of the reference size."""
+        """Return the factor of this prompt size on the time to first token, relative to the reference size."""
         return (1 + tokens_of(size) / self.knee_tokens) / (1 + SIZE_REFERENCE_TOKENS / self.knee_tokens)
 
     def seen(self, size: int, ttft_s: float) -> None:
-        """Take a first token."""
+        """Add a first token."""
         mean = self._by_size.get(size)
         if mean is None:
             mean = self._by_size[size] = _Mean()
@@ -61,7 +61,7 @@ class Sizing:
         self._stale = True
 
     def fit(self, now_s: float) -> None:
-        """Fit the knee again: least squares of ln(ttft), and how far it is from what is usual."""
+        """Fit the knee: least squares of ln(ttft), with a penalty for its distance from the usual one."""
         if not self._stale:
             return
         self._stale = False
@@ -86,7 +86,7 @@ class Sizing:
 
 
 def _vertex(losses: list[float], best: int) -> float:
-    """Return where the parabola through the least loss and its neighbours is lowest, in steps from the least."""
+    """Return the minimum of the parabola through the least loss and its neighbours, in steps from the least."""
     if not 0 < best < len(losses) - 1:
         return 0.0
     below, here, above = losses[best - 1 : best + 2]

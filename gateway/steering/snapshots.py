@@ -1,8 +1,8 @@
-"""Snapshots: the standings as the hot path reads them. They are made in the background, where there is one.
+"""Snapshots: the standings as the hot path reads them, computed in the background if possible.
 
-``refresh`` makes those again whose counts have changed, the oldest first, so many curves a second at most. A model that
-is asked for without a snapshot gets one at once; and where nobody refreshes, as in a simulation, so does one whose
-snapshot is a second old.
+``refresh`` recomputes those whose counts have changed, the oldest first, with a maximum of curves per second. A model
+without a snapshot gets one at once. If nothing calls ``refresh``, as in simulations, a snapshot is also recomputed when
+it is a second old.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ class Snapshots:
         self._refreshed_at_s = -inf
 
     def of(self, model: str, prompt_class: PromptClass, prompt_tokens: int | None = None) -> Standings:
-        """Return standings for such a prompt, at most a second old where there is time for that."""
+        """Return the standings for such a prompt, at most a second old if time allows."""
         return self.at(model, prompt_class.api, size_of(prompt_tokens, prompt_class.size))
 
     def at(self, model: str, api: MeasuredApi, size: int) -> Standings:
@@ -56,12 +56,12 @@ class Snapshots:
         return known.standings(api, size)
 
     def fresh(self, model: str, prompt_class: PromptClass) -> Standings:
-        """Return standings made of everything known now."""
+        """Return standings computed from everything known now."""
         known = self._look(model, self._clock())
         return known.standings(prompt_class.api, size_of(None, prompt_class.size))
 
     def sizing(self, model: str, api: MeasuredApi, deployment: str) -> Sizing:
-        """Return what is known of how the size of a prompt matters to a deployment."""
+        """Return how the size of a prompt affects a deployment."""
         sizings = self._sizings_of(model)
         sizing = sizings.get((api, deployment))
         if sizing is None:
@@ -69,33 +69,33 @@ class Snapshots:
         return sizing
 
     def _sizings_of(self, model: str) -> dict[tuple[MeasuredApi, str], Sizing]:
-        """Return those of a model; they are kept as long as it is remembered, also while nobody calls it."""
+        """Return those of a model; they are kept as long as its memory, even if it is not called."""
         sizings = self._sizings.get(model)
         if sizings is None:
             sizings = self._sizings[model] = {}
         return sizings
 
     def epoch(self, model: str, deployment: str) -> int:
-        """Return in which epoch samples of a deployment count."""
+        """Return the epoch in which a deployment's samples count."""
         known = self._models.get(model)
         return 0 if known is None else known.epochs.get(deployment, 0)
 
     def begin_epoch(self, model: str, deployment: str) -> None:
-        """Forget what happened lately at a deployment: it is as it usually is."""
+        """Forget the recent past of a deployment: it is back at its usual speed."""
         known = self._models.get(model)
         if known is not None:
             known.epochs[deployment] = max(known.epochs.get(deployment, 0) + 1, int(self._unix_clock()))
-            known.outdate()  # what was lately is now before
+            known.outdate()  # ``lately`` has become the past
 
     def remember(self, model: str, counts: Mapping[str, float], slot: int) -> None:
-        """Take counts of before this process began, as of ``slot``."""
+        """Add counts from before this process began, as of ``slot``."""
         self._memory.learn(model, counts, min(slot, slot_of(self._unix_clock())))
         known = self._models.get(model)
         if known is not None:
             known.outdate()
 
     def refresh(self, passed_s: float) -> list[str]:
-        """Make again what has changed, as much as ``passed_s`` seconds allow; return the models."""
+        """Recompute what has changed, as far as ``passed_s`` seconds allow; return the models."""
         now_s = self._refreshed_at_s = self._clock()
         left, done, began_s = CURVES_PER_S * passed_s, list[str](), perf_counter()
         due = [(known.checked_at_s, model) for model, known in self._models.items() if known.is_due(now_s)]
@@ -113,7 +113,7 @@ class Snapshots:
         return done
 
     def forget(self) -> set[str]:
-        """Drop snapshots not asked for as long as a board keeps samples; return the models that remain."""
+        """Drop snapshots that were not used for as long as a board keeps samples; return the remaining models."""
         oldest_s = self._clock() - SLOTS_KEPT * SLOT_S
         for model in [model for model, known in self._models.items() if known.asked_at_s < oldest_s]:
             del self._models[model]
@@ -122,7 +122,7 @@ class Snapshots:
         return set(self._models)
 
     def _look(self, model: str, now_s: float) -> "_Known":
-        """Look whether there is anything new of a model."""
+        """Check for new counts of a model."""
         known = self._models.get(model)
         if known is None:
             known = self._models[model] = _Known(self._sizings_of(model))
@@ -146,7 +146,7 @@ class Snapshots:
         return known
 
     def _fold(self, model: str, known: "_Known", now_s: float) -> None:
-        """Remember what the board will soon forget of a model that nobody calls just now."""
+        """Move what the board will soon drop to memory, for a model that is not called at the moment."""
         known.checked_at_s = now_s
         unix_s = self._unix_clock()
         self._memory.fold(model, self._board.slots(model, unix_s), slot_of(unix_s))
@@ -154,8 +154,8 @@ class Snapshots:
     def _remembered(self, model: str, slot: int, unix_s: float) -> tuple[Evidences, ...]:
         """Return what is known on the longer scales, the longest first.
 
-        That is what is remembered and what the board still has. On each scale a sample has the weight that it does not
-        have on the shorter ones, so that it counts once.
+        That is memory plus the board. On each scale a sample has only the weight that it lacks on the shorter ones,
+        so that it counts once.
         """
         slots = self._board.slots(model, unix_s)
         known = self._models[model]
@@ -175,7 +175,7 @@ class Snapshots:
 
 
 class _Known:
-    """What is known of one model."""
+    """What is known about one model."""
 
     __slots__ = (
         "_answer_tokens",
@@ -203,24 +203,24 @@ class _Known:
         self.sizings = sizings  # by API and deployment
         self._lately: Evidences = {}
         self._answer_tokens = 0.0
-        self._lasting: dict[int, tuple[tuple[float, ...], tuple[Counts, Counts]]] = {}  # by slot: of which state
-        self._usuals: dict[MeasuredApi, tuple[float, Usuals]] = {}  # by API, and of how many attempts lately
-        self._made: dict[MeasuredApi, Standings] = {}  # by API, as of the reference size
+        self._lasting: dict[int, tuple[tuple[float, ...], tuple[Counts, Counts]]] = {}  # by slot: for which state
+        self._usuals: dict[MeasuredApi, tuple[float, Usuals]] = {}  # by API, with the number of recent attempts
+        self._made: dict[MeasuredApi, Standings] = {}  # by API, for the reference size
         self._sized: dict[tuple[MeasuredApi, int], Standings] = {}  # by API and size
-        self._asked: set[tuple[MeasuredApi, int]] = set()  # of these, since they were last made
+        self._asked: set[tuple[MeasuredApi, int]] = set()  # those used since they were last computed
 
     @property
     def curves(self) -> int:
-        """How many curves the last look has made."""
+        """The number of curves computed by the last check."""
         return len(self._lately) * max(1, len(self._made))
 
     def is_due(self, now_s: float) -> bool:
-        """Tell whether to look again: it was asked for since, or the board may forget something of it."""
+        """Whether to check again: it was used since, or the board may drop something."""
         asked = self.asked_at_s >= self.checked_at_s
         return now_s - self.checked_at_s >= (STANDINGS_AGE_S if asked else SLOT_S)
 
     def lasting(self, slot: int, counts: Mapping[str, float]) -> tuple[Counts, Counts]:
-        """Return ``evidence.lasting`` of a slot, as made before if nothing was counted since: most are closed."""
+        """Return ``evidence.lasting`` of a slot; reused if nothing was counted since, as most slots are closed."""
         state = (len(counts), sum(counts.values()), len(self.epochs), sum(self.epochs.values()))
         known = self._lasting.get(slot)
         if known is None or known[0] != state:
@@ -230,17 +230,17 @@ class _Known:
         return known[1]
 
     def outdate(self) -> None:
-        """Let everything be made again at the next look."""
+        """Recompute everything at the next check."""
         self.checked_at_s = -inf
-        self.key = _NEVER  # board version and slot: what the standings were made of
+        self.key = _NEVER  # board version and slot from which the standings were computed
         self.slot = -1
 
     def forget_usual(self) -> None:
-        """Let what is usual be made again."""
+        """Recompute what is usual at the next check."""
         self._usuals.clear()
 
     def take(self, lately: Evidences, answer_tokens: float) -> None:
-        """Take what happened lately, and make those standings of it that were asked for before."""
+        """Set the recent evidence, and compute the standings that were used before."""
         self._lately, self._answer_tokens = lately, answer_tokens
         for name, evidence in lately.items():
             if evidence.epoch > self.epochs.get(name, 0):
@@ -275,7 +275,7 @@ class _Known:
         return made
 
 
-_MUCH_MORE = 1.25  # attempts than when what is usual was last made: at the start that is every other second
+_MUCH_MORE = 1.25  # factor of attempts since the usual was last computed: at the start that is every other second
 _NEVER = (-1, -1)
 _A_DAY_S = 86_400  # no replica's clock is so far ahead
 _UNSEEN = Sizing()

@@ -1,4 +1,4 @@
-"""Standings: what the policy predicts for the next call of one model and size of prompt, per deployment."""
+"""Standings: the policy's predictions for the next call of one model and prompt size, by deployment."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
@@ -31,24 +31,24 @@ from gateway.steering.tally import OUTPUT_TOKENS, REQUESTS, merged
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """What is expected of one deployment, for prompts of one size."""
+    """The predictions for one deployment and one prompt size."""
 
-    events: float  # its own first tokens, decayed; the prior is not among them
-    curve: Curve  # attempt TTFT, as of a prompt of the reference size
+    events: float  # its own first tokens, decayed, without the prior
+    curve: Curve  # attempt TTFT, for a prompt of the reference size
     q95_s: float
-    beyond_s: tuple[float, ...]  # by bucket: the first token expected of who has none at the bucket's end, likewise
-    score_s: float  # restricted mean TTFT over the chance of success; lower is better
-    usual_s: float = inf  # the same by what is remembered of hours
+    beyond_s: tuple[float, ...]  # by bucket: the expected first token if there is none at its end, likewise
+    score_s: float  # restricted mean TTFT / probability of success; lower is better
+    usual_s: float = inf  # the same from the memory of hours
     usual_q95_s: float = inf
-    usual_events: float = 0.0  # that this rests on
-    error_rate: float = 0.01  # chance that the next attempt fails
+    usual_events: float = 0.0  # on which that is based
+    error_rate: float = 0.01  # probability that the next attempt fails
     decode_tps: float = 60.0  # tokens per second after the first
-    speed_known: bool = False  # enough decoding was watched to hold it against the deployment
-    stall_s: float = 0.0  # of silence within an answer, beyond what is usual
+    speed_known: bool = False  # whether enough decoding was measured to use it against the deployment
+    stall_s: float = 0.0  # of silence within an answer, beyond the usual
     mean: Mean = Mean(0.0, 0.0)  # of ``curve``
-    usual: Curve | None = None  # as remembered of hours
+    usual: Curve | None = None  # from the memory of hours
     usual_mean: Mean = Mean(0.0, 0.0)
-    scale: float = 1.0  # by which a prompt of this size multiplies the times of ``curve``
+    scale: float = 1.0  # the factor of this prompt size on the times of ``curve``
 
     def sized(self, scale: float) -> "Estimate":
         """Return the estimate for prompts whose size multiplies times by ``scale``."""
@@ -64,7 +64,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
     @property
     def well_q95_s(self) -> float:
-        """The q95 of TTFT while the deployment is well: lately it may not have been."""
+        """The q95 of TTFT while the deployment is healthy, which it may not have been lately."""
         return min(self.q95_s, self.usual_q95_s)
 
     def quantile_s(self, q: float) -> float:
@@ -76,44 +76,44 @@ class Estimate(msgspec.Struct, frozen=True):
         return self.curve.later_than(seconds / self.scale)
 
     def late_s(self, goal_s: float) -> float:
-        """Return by how much a first token is later than ``goal_s`` on average, in seconds."""
+        """Return how much later than ``goal_s`` a first token is on average, in seconds."""
         return self.curve.late_s(goal_s / self.scale) * self.scale
 
     def expected_s(self, age_s: float) -> float:
-        """Return when the first token is to be expected of an attempt that has none at ``age_s``, in seconds.
+        """Return the expected time to first token of an attempt that has none at ``age_s``, in seconds.
 
-        Of a deployment that is hardly known next to nothing is expected: its curve is mostly the prior's wide tail.
+        For a deployment with few samples it is only slightly later: its curve is mostly the prior's long tail.
         """
         if self.events < EXPECTED_FROM_EVENTS:
             return age_s * _LEAST_REMAINDER
         return max(age_s * _LEAST_REMAINDER, self.beyond_s[bucket(age_s / self.scale)] * self.scale)
 
     def slower_than(self, floor_tps: float) -> bool:
-        """Tell whether it is known to decode more slowly. Who never won was never timed, and gets the chance."""
+        """Whether it is known to decode more slowly. One that never won was not measured, and may be tried."""
         return self.speed_known and self.decode_tps < floor_tps
 
 
 class Standings(msgspec.Struct, frozen=True):
-    """One model and size of prompt: estimates by deployment, and the one for those never seen."""
+    """One model and prompt size: estimates by deployment, and one for unknown deployments."""
 
     estimates: Mapping[str, Estimate]
     unseen: Estimate
     answer_tokens: float = ANSWER_PRIOR[0]  # n_hat: output tokens per call of this model
-    _beside: dict[str, dict[str, float]] = {}  # by the best: made when it is asked for, for all sizes of prompt
+    _beside: dict[str, dict[str, float]] = {}  # by the best: computed on demand, for all prompt sizes
 
     def of(self, deployment: str) -> Estimate:
         """Return the estimate of ``deployment``."""
         return self.estimates.get(deployment, self.unseen)
 
     def sized(self, scales: Mapping[str, float], other: float) -> "Standings":
-        """Return the standings for prompts whose size multiplies times so; ``other`` is for deployments unseen."""
+        """Return the standings for prompts whose size has these factors; ``other`` is for unknown deployments."""
         estimates = {name: each.sized(scales.get(name, other)) for name, each in self.estimates.items()}
         return Standings(estimates, self.unseen.sized(other), self.answer_tokens, self._beside)
 
     def beside(self, best: str, names: Iterable[str]) -> Mapping[str, float]:
-        """Return the score of each of ``names`` in a race against ``best``, seconds, for prompts of the reference size.
+        """Return the score of each of ``names`` in a race against ``best``, seconds, for the reference size.
 
-        That is E[min(TTFT, TTFT of the best)] over the chance of success: what comes late does not matter there.
+        That is E[min(TTFT, TTFT of the best)] / probability of success: late first tokens do not matter there.
         """
         known = self._beside.setdefault(best, {})
         for name in names:
@@ -125,28 +125,28 @@ class Standings(msgspec.Struct, frozen=True):
 
 
 class Usual(msgspec.Struct, frozen=True):
-    """What is usual of one deployment, or of the whole model: how it answered over hours."""
+    """How one deployment, or the whole model, usually answers, by the memory of hours."""
 
     curve: Curve
-    events: float = 0.0  # first tokens that it rests on
+    events: float = 0.0  # first tokens on which it is based
     decode_tps: float = SPEED_PRIOR[0] / SPEED_PRIOR[1]
     speed_known: bool = False
     stall_s: float = 0.0
 
 
 class Usuals(msgspec.Struct, frozen=True):
-    """What is usual of a model's deployments, and of one that nothing is known of."""
+    """What is usual for a model's deployments, and for an unknown one."""
 
     of: Mapping[str, Usual]
     unseen: Usual
 
 
 def usuals(scales: Sequence[Mapping[str, Evidence]], lately: Mapping[str, Evidence], api: MeasuredApi) -> Usuals:
-    """Return what is usual, from what is known on each longer scale of time, the longest first.
+    """Compute what is usual from the evidence of the longer time scales, the longest first.
 
-    Each histogram is topped up with 4 events spread as on the scale before, and the first as the model's deployments
-    together answer (the pool, of all scales and of ``lately``), which has 2 events of a fixed lognormal: a deployment
-    with few samples is judged by what it was before, and one that is new like its peers, not by luck.
+    Each histogram gets 4 additional events, distributed as on the previous scale; the first gets them from the pool of
+    all the model's deployments (all scales and ``lately``), which itself has 2 events of a fixed lognormal. So a
+    deployment with few samples is judged by its past, and a new one by its peers, not by luck.
     """
     pool = _pool([each for scale in (*scales, lately) for each in scale.values()], api)
     unseen = Usual(kaplan_meier(pool, _NONE))
@@ -164,9 +164,9 @@ def standings(
     api: MeasuredApi = MeasuredApi.ANSWERS,
     answer_tokens: float = ANSWER_PRIOR[0],
 ) -> Standings:
-    """Estimate every deployment of a model from what happened lately, topped up with 4 events as usual.
+    """Estimate every deployment of a model from recent evidence, with 4 additional events of what is usual.
 
-    Without ``usual`` nothing is known but this.
+    Without ``usual`` nothing else is known.
     """
     usual = usual or usuals((), lately, api)
     names = {**lately, **usual.of}
@@ -188,7 +188,7 @@ class Attempts(Protocol):
 
 
 def error_rate(attempts: Attempts) -> float:
-    """Return the chance that the next attempt fails: (err + 0.05) / (n + 5)."""
+    """Return the probability that the next attempt fails: (err + 0.05) / (n + 5)."""
     errors, n = ERROR_PRIOR
     return (attempts.err + errors) / (attempts.n + n)
 
@@ -196,8 +196,8 @@ def error_rate(attempts: Attempts) -> float:
 def decode_tps(evidence: Evidence, usual_tps: float = SPEED_PRIOR[0] / SPEED_PRIOR[1]) -> float:
     """Return the expected decode speed, tokens per second: (tok + 2) / (sec + 2 / usual).
 
-    Guessed tokens stand in while the provider has counted hardly any: a loser, watched for a while, never tells. Of one
-    whose answers mostly come at once, out of a buffer, nothing is to be waited for after the first token.
+    Estimated tokens are used while the provider has reported hardly any, as for watched losers. If most answers come
+    at once out of a buffer, there is no wait after the first token.
     """
     if evidence.ans >= COLD_EVENTS and evidence.burst >= evidence.ans / 2:
         return AT_ONCE_TPS
@@ -209,7 +209,7 @@ def decode_tps(evidence: Evidence, usual_tps: float = SPEED_PRIOR[0] / SPEED_PRI
 
 
 def _pool(evidences: Sequence[Evidence], api: MeasuredApi) -> list[float]:
-    """Return how the model answers, all deployments together, as counts by bucket that sum to the weight of a prior."""
+    """Return the model's first tokens at all deployments, by bucket, scaled to the weight of a prior."""
     prior = lognormal_masses(FIXED_PRIOR_MEDIAN_S, FIXED_PRIOR_SIGMA)
     events = dense(merged(each.events.get(api, {}) for each in evidences))
     censored = dense(merged(each.censored.get(api, {}) for each in evidences))
@@ -220,10 +220,10 @@ def _pool(evidences: Sequence[Evidence], api: MeasuredApi) -> list[float]:
 
 
 def _prior(curve: Curve, otherwise: Sequence[float]) -> list[float]:
-    """Return a curve as counts by bucket that sum to the weight of a prior, what it never reached left out."""
+    """Return a curve as counts by bucket, scaled to the weight of a prior, without the part it never reached."""
     masses: Sequence[float] = curve.masses()
     total = sum(masses)
-    if total <= 0:  # so much was cut that no first token counts beside it
+    if total <= 0:  # so much was cut that its first tokens are negligible
         masses, total = otherwise, sum(otherwise)
     return [PRIOR_EVENTS * mass / total for mass in masses]
 
@@ -268,4 +268,4 @@ def _estimate(evidence: Evidence, api: MeasuredApi, usual: Usual) -> Estimate:
 
 _NOTHING = Evidence()
 _NONE = (0.0,) * BUCKETS
-_LEAST_REMAINDER = 1.02  # of an age beyond all that was seen
+_LEAST_REMAINDER = 1.02  # of an age beyond all samples

@@ -1,4 +1,4 @@
-"""Strikes across replicas: an outage that several replicas see is heeded by all, before each has counted to four."""
+"""Strikes across replicas: an outage that several replicas see affects all, before each has counted four failures."""
 
 from collections.abc import Callable, Iterable
 from math import inf
@@ -10,22 +10,22 @@ from gateway.steering.constants import OPEN_MAX_S, REPORT_AGE_S, STRIKE_NEWS_S, 
 
 
 class Strike(msgspec.Struct, array_like=True, frozen=True):
-    """The failures in a row at one deployment: how many, ``STRIKES`` at most, and the unix time of the last."""
+    """The failures in a row at one deployment: their number, at most ``STRIKES``, and the Unix time of the last."""
 
     count: Annotated[int, msgspec.Meta(ge=1)]
     at_s: float
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What one replica tells the others, once a second. Times are unix seconds."""
+    """What one replica reports to the others once a second. Times are Unix seconds."""
 
     at_s: float
-    strikes: dict[str, Strike] = {}  # by deployment; of one whose breaker is open STRIKES, until it closes
+    strikes: dict[str, Strike] = {}  # by deployment; STRIKES while its breaker is open
     well: tuple[str, ...] = ()  # deployments with a first token in the last seconds, and no failure since
 
 
 class _Own:
-    """What this replica last saw of a deployment. A class with slots: the hot path writes here."""
+    """What this replica last saw of a deployment. A class with slots, as the hot path writes here."""
 
     __slots__ = ("answered_at_s", "count", "provider", "struck_at_s")
 
@@ -37,15 +37,15 @@ class _Own:
 
 
 class Strikes:
-    """The strikes of this replica, and what the others report of theirs.
+    """The strikes of this replica, and the other replicas' reports.
 
-    A deployment that fails elsewhere is opened here when, with this replica's own, at least ``STRIKES`` are known of
-    at least two replicas, and no more replicas find it well than find it failing: with fifty replicas some have always
-    just met an error of a provider that fails one call in ten. Who had a first token from it in the last seconds, and
-    no failure since, ignores the others; and whatever is older than the last first token is no news to anybody.
+    A deployment that fails elsewhere is opened here if, with this replica's own, at least ``STRIKES`` are known from at
+    least two replicas, and no more replicas find it healthy than failing: of fifty replicas some have always just seen
+    an error of a provider that fails one call in ten. A replica with a first token in the last seconds, and no failure
+    since, ignores the others. Strikes older than the last first token are ignored everywhere.
 
-    A replica that fails at most of the providers it uses reports no strikes: its own network is at fault. What it did
-    because of the others it does not report either, only what it saw itself.
+    A replica that fails at most of its providers reports no strikes: its own network is at fault. It reports only what
+    it saw itself, not what it did because of others.
     """
 
     def __init__(self, unix_clock: Callable[[], float]) -> None:
@@ -54,37 +54,37 @@ class Strikes:
         self._on_outage: Callable[[str], None] | None = None
 
     def listen(self, on_outage: Callable[[str], None]) -> None:
-        """Have ``on_outage`` called with each deployment that should be left alone for what the others saw of it.
+        """Set ``on_outage``, which is called with each deployment to be avoided because of other replicas' reports.
 
-        It is called at each ``learn`` for as long as that is so.
+        ``learn`` calls it each time, as long as the outage lasts.
         """
         self._on_outage = on_outage
 
     def struck(self, deployment: str, provider: str, *, opened: bool) -> None:
-        """Count a failure here; ``opened``: with it the breaker opened, or a probe of an open one has failed."""
+        """Count a failure here; ``opened``: it opened the breaker, or was a failed probe."""
         own = self._of(deployment, provider)
         own.count = STRIKES if opened else min(STRIKES, own.count + 1)
         own.struck_at_s = self._unix_clock()
 
     def answered(self, deployment: str, provider: str) -> None:
-        """Note a first token that leaves the breaker closed."""
+        """Record a first token that leaves the breaker closed."""
         own = self._of(deployment, provider)
         own.count = 0
         own.answered_at_s = self._unix_clock()
 
     def keep(self, deployments: set[str]) -> None:
-        """Forget all deployments but these."""
+        """Forget all other deployments."""
         self._own = {name: own for name, own in self._own.items() if name in deployments}
 
     def report(self) -> Report:
-        """Return what to tell the others now."""
+        """Return the report for the other replicas."""
         now_s = self._unix_clock()
         strikes = {name: Strike(own.count, own.struck_at_s) for name, own in self._own.items() if _is_news(own, now_s)}
         well = tuple([name for name, own in self._own.items() if _is_well(own, now_s)])
         return Report(now_s, {} if self._is_cut_off(strikes, well) else strikes, well)
 
     def learn(self, others: Iterable[Report]) -> None:
-        """Take what the other replicas report, each once. Who has not reported for seconds is gone, or was cut off."""
+        """Process the other replicas' reports. Those without a recent one are gone or disconnected."""
         mine = self.report()
         fresh = [other for other in others if abs(mine.at_s - other.at_s) <= REPORT_AGE_S]
         for name in {name for other in fresh for name in other.strikes}:
@@ -106,7 +106,7 @@ class Strikes:
         return len(counts) >= max(2, n_well) and sum(counts) >= STRIKES
 
     def _is_cut_off(self, strikes: Iterable[str], well: Iterable[str]) -> bool:
-        """Tell whether this replica fails at more than half of the providers it lately used."""
+        """Whether this replica fails at more than half of the providers it recently used."""
         answering = {self._own[name].provider for name in well}
         failing = {self._own[name].provider for name in strikes} - answering
         return len(failing) > len(answering)
@@ -119,7 +119,7 @@ class Strikes:
 
 
 def _is_news(own: _Own, now_s: float) -> bool:
-    """Tell whether there are strikes to report: of the last seconds, or those of a breaker that is still open."""
+    """Whether there are strikes to report: recent ones, or those of an open breaker."""
     age_s = now_s - own.struck_at_s
     return own.count > 0 and age_s <= (STRIKE_NEWS_S if own.count < STRIKES else OPEN_MAX_S + UNPROBED_S)
 

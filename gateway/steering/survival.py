@@ -1,7 +1,7 @@
-"""Kaplan-Meier: the distribution of time to first token when the losers' own was never seen.
+"""Kaplan-Meier: the distribution of time to first token, including losers whose own was never seen.
 
-A loser cut at 0.4 s says that its first token would have come later than that. Leaving it out makes everybody look
-20 to 40 % faster than they are; here it stays in the risk set up to its age (Kaplan and Meier 1958).
+A loser cut at 0.4 s shows that its first token would have come later. Without such losers all deployments look 20 to
+40 % faster than they are; here they stay in the risk set up to their ages (Kaplan and Meier 1958).
 """
 
 from bisect import bisect_left
@@ -14,21 +14,21 @@ import msgspec
 from gateway.steering.constants import BUCKETS, BUCKETS_PER_OCTAVE, FIRST_EDGE_S, MEAN_CAP_S
 from gateway.steering.histogram import edge_s, mid_s
 
-_ROUNDING = 1e-9  # 0.9 reached by adding tenths is reached
+_ROUNDING = 1e-9  # so that 0.9 as a sum of tenths counts as reached
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """A distribution over the buckets: the share of first tokens seen by the end of each.
+    """A distribution over the buckets: the cumulative share of first tokens at the end of each.
 
-    It need not reach 1: what is missing outlived everything that was watched.
+    It need not reach 1: the rest came later than anything that was observed.
     """
 
     reached: tuple[float, ...]
 
     def quantile_s(self, q: float) -> float:
-        """Return the time by which a share ``q`` has its first token, in seconds; infinity when it never does.
+        """Return the time by which a share ``q`` has its first token, in seconds; infinity if it is never reached.
 
-        Inside the bucket that reaches ``q`` the time is interpolated geometrically.
+        Within a bucket the time is interpolated geometrically.
         """
         index = bisect_left(self.reached, q - _ROUNDING)
         if index == len(self.reached):
@@ -38,7 +38,7 @@ class Curve(msgspec.Struct, frozen=True):
         return edge_s(index + (min(1.0, max(0.0, (q - below) / mass)) if mass > 0 else 0.0))
 
     def later_than(self, seconds: float) -> float:
-        """Return the share of first tokens that come later than ``seconds``; inside a bucket as ``quantile_s``."""
+        """Return the share of first tokens later than ``seconds``; interpolated as in ``quantile_s``."""
         if seconds <= 0:
             return 1.0
         place = BUCKETS_PER_OCTAVE * log2(seconds / FIRST_EDGE_S)
@@ -47,7 +47,7 @@ class Curve(msgspec.Struct, frozen=True):
         return 1.0 - (below + (self.reached[index] - below) * min(1.0, max(0.0, place - index)))
 
     def mean(self) -> "Mean":
-        """Return what the mean is made of, to have it for several scales."""
+        """Return the parts of the mean, from which it is computed for any scale."""
         below, total = 0.0, 0.0
         for reached, middle in zip(self.reached, _MIDDLES_S, strict=True):
             total += (reached - below) * middle
@@ -55,7 +55,7 @@ class Curve(msgspec.Struct, frozen=True):
         return Mean(total, 1.0 - below)
 
     def beside_s(self, other: "Curve") -> float:
-        """Return when the first of two answers comes on average, in seconds: E[min(T, T of ``other``, 30 s)]."""
+        """Return the mean of the earlier of two first tokens, in seconds: E[min(T, T of ``other``, 30 s)]."""
         before, total = 1.0, 0.0
         for mine, its, middle in zip(self.reached, other.reached, _MIDDLES_S, strict=True):
             after = (1.0 - mine) * (1.0 - its)
@@ -64,16 +64,16 @@ class Curve(msgspec.Struct, frozen=True):
         return total + before * MEAN_CAP_S
 
     def late_s(self, goal_s: float) -> float:
-        """Return by how much a first token is late on average, in seconds: E[max(0, min(T, 30 s) - goal)]."""
+        """Return the mean lateness of a first token, in seconds: E[max(0, min(T, 30 s) - goal)]."""
         mass_late = zip(self.masses(), _MIDDLES_S, strict=True)
         late = sum(mass * (middle - goal_s) for mass, middle in mass_late if middle > goal_s)
         return late + (1.0 - self.reached[-1]) * max(0.0, MEAN_CAP_S - goal_s)
 
     def expected_beyond_s(self) -> tuple[float, ...]:
-        """Return, by bucket, when a first token is to be expected that has not come by the bucket's end, in seconds.
+        """Return, by bucket, the expected time of a first token that has not come by the bucket's end, in seconds.
 
-        That is E[min(T, 30 s) | T > end]. What outlived everything watched is taken to end where the last first token
-        came (Efron 1967): at 30 s it would outweigh all that was seen. Beyond that bucket: 0.
+        That is E[min(T, 30 s) | T > end]. The part beyond all observations is placed at the last first token (Efron
+        1967): at 30 s it would outweigh all samples. For buckets beyond that: 0.
         """
         masses = self.masses()
         last = max((index for index, mass in enumerate(masses) if mass > 0), default=0)
@@ -97,18 +97,18 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class Mean(msgspec.Struct, frozen=True, gc=False):
-    """A mean restricted to 30 s, in two parts: what comes later than that, or never, counts as 30 s."""
+    """A mean restricted to 30 s, in two parts: times above that, or never, count as 30 s."""
 
-    comes_s: float  # of what comes in time: seconds times its share
-    never: float  # the share of what does not
+    comes_s: float  # of those in time: seconds times share
+    never: float  # the share of the others
 
     def at(self, scale: float) -> float:
-        """Return the mean when all times are multiplied by ``scale``, in seconds."""
-        return min(MEAN_CAP_S, scale * self.comes_s + self.never * MEAN_CAP_S)  # which rounding can exceed
+        """Return the mean if all times are multiplied by ``scale``, in seconds."""
+        return min(MEAN_CAP_S, scale * self.comes_s + self.never * MEAN_CAP_S)  # rounding may exceed it
 
 
 def kaplan_meier(events: Sequence[float], censored: Sequence[float]) -> Curve:
-    """Estimate the curve from dense counts by bucket. In one bucket events come before censored ones.
+    """Estimate the curve from dense counts by bucket. Within a bucket events precede censored ones.
 
     S_i = prod over j <= i of (1 - events_j / risk_j), risk_i = sum over j >= i of events_j + censored_j.
     """
@@ -116,7 +116,7 @@ def kaplan_meier(events: Sequence[float], censored: Sequence[float]) -> Curve:
     reached = []
     for seen, risk in zip(events, _at_risk(events, censored), strict=True):
         if seen > 0:
-            survival *= 1.0 - seen / risk  # which is no less than those seen
+            survival *= 1.0 - seen / risk  # at least the number seen
         reached.append(1.0 - survival)
     return Curve(tuple(reached))
 
@@ -130,7 +130,7 @@ def dense(sparse: Mapping[int, float]) -> list[float]:
 
 
 def _at_risk(events: Sequence[float], censored: Sequence[float]) -> list[float]:
-    # summed from the far end, so that rounding never leaves fewer at risk than have events
+    # summed from the end, so that rounding never leaves fewer at risk than events
     risks = list(accumulate(seen + cut for seen, cut in zip(reversed(events), reversed(censored), strict=True)))
     risks.reverse()
     return risks

@@ -1,15 +1,15 @@
-"""Counts as the board keeps them: flat fields that add up, and the tally of a deployment read from them.
+"""The board's counts: flat fields that can be added, and the tally of a deployment read from them.
 
-A slot is a mapping of fields to numbers, in memory as in a Redis hash, so that replicas merge by adding:
-``deployment|class|e17`` first tokens by bucket of the attempt's TTFT, ``deployment|class|c17`` cut attempts by bucket
-of their age. What is published needs to tell some apart: ``l17`` first tokens of attempts launched late (hedges,
-failovers), ``g17`` cut ones that nobody had overtaken, ``ae17`` and ``ac17`` the audited of those that were, a random
-sample. ``deployment|over`` counts all of these, ``|aud`` the audited, those that failed included. ``|n``, ``|err``
-(attempts ended with a first token or an error), ``|lim`` (429s), ``|won``, ``|tok``, ``|sec`` (decode), ``|gtok``,
-``|gsec`` (decode where the tokens are guessed, which no figure is published of), ``|etok``, ``|esec`` (end to end),
-``|ans``, ``|burst`` (answers whose speed could be known; those that came at once, out of a buffer), ``|stall`` (seconds
-of silence in winners' answers, beyond what is usual, of the longest of each), ``|judged``, ``|flawed`` (winners' whole
-answers; those with a flaw). For the whole model ``req``, ``out`` (calls answered, their tokens).
+A slot maps fields to numbers, in memory as in a Redis hash, so that replicas merge by adding.
+``deployment|class|e17`` counts first tokens by bucket of the attempt's TTFT, ``deployment|class|c17`` cut attempts by
+bucket of their age. For the published figures some are also counted separately: ``l17`` first tokens of attempts
+launched late (hedges, failovers), ``g17`` cut ones that were not overtaken, ``ae17`` and ``ac17`` the audited ones of
+those that were, a random sample. ``deployment|over`` counts all overtaken, ``|aud`` the audited, including those that
+failed. ``|n``, ``|err`` (attempts ended with a first token or an error), ``|lim`` (429s), ``|won``, ``|tok``, ``|sec``
+(decode), ``|gtok``, ``|gsec`` (decode with estimated tokens, never published), ``|etok``, ``|esec`` (end to end),
+``|ans``, ``|burst`` (answers whose speed could be known; those out of a buffer), ``|stall`` (seconds of unusual silence
+in winners' answers, the longest of each), ``|judged``, ``|flawed`` (winners' complete answers; those with a flaw). For
+the whole model ``req``, ``out`` (calls answered, their tokens).
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,13 +29,13 @@ Histograms: TypeAlias = dict[PromptClass, Sparse]
 
 REQUESTS, OUTPUT_TOKENS = "req", "out"
 
-MOST_DEPLOYMENTS = 256  # of one model: each is an estimate a second
+MOST_DEPLOYMENTS = 256  # of one model: each is an estimate per second
 DIGITS = 3  # of a prompt class, and of a bucket
-_FIELDS_KNOWN = 65_536  # places kept of fields read before: ten busy models of 20 deployments have 40,000
+_FIELDS_KNOWN = 65_536  # parsed fields that are cached: ten busy models with 20 deployments have 40,000
 
 
 class Fields(msgspec.Struct, frozen=True, gc=False):
-    """The names of one deployment's counts: made once, for each sample has up to ten of them."""
+    """The names of one deployment's counts: made once, as each sample has up to ten of them."""
 
     n: str
     err: str
@@ -58,17 +58,17 @@ class Fields(msgspec.Struct, frozen=True, gc=False):
 
 @lru_cache(maxsize=_FIELDS_KNOWN)
 def fields(deployment: str) -> Fields:
-    """Name the counts of a deployment that are no histogram's."""
+    """Return the names of a deployment's counts that are not in histograms."""
     return Fields(*(intern(f"{deployment}|{name}") for name in Fields.__struct_fields__))
 
 
 def event_field(deployment: str, prompt_class: PromptClass, ttft_s: float, *, kind: str = "e") -> str:
-    """Name the count of first tokens like this one; ``kind`` is ``e``, ``l`` or ``ae``."""
+    """Return the field that counts such first tokens; ``kind`` is ``e``, ``l`` or ``ae``."""
     return _histogram_field(deployment, prompt_class, kind, bucket(ttft_s))
 
 
 def censored_field(deployment: str, prompt_class: PromptClass, age_s: float, *, kind: str = "c") -> str:
-    """Name the count of attempts cut at such an age; ``kind`` is ``c``, ``g`` or ``ac``."""
+    """Return the field that counts attempts cut at such an age; ``kind`` is ``c``, ``g`` or ``ac``."""
     return _histogram_field(deployment, prompt_class, kind, bucket(age_s))
 
 
@@ -78,7 +78,7 @@ def _histogram_field(deployment: str, prompt_class: PromptClass, kind: str, inde
 
 
 def add_counts(into: Counts, more: Mapping[str, float]) -> None:
-    """Add ``more`` to ``into``. Twenty slots share the names of their fields: they are interned."""
+    """Add ``more`` to ``into``. Field names are interned, as twenty slots share them."""
     for field, amount in more.items():
         known = into.get(field)
         if known is None:
@@ -94,7 +94,7 @@ def add_weighted(into: Counts, more: Mapping[str, float], weight: float) -> None
 
 
 class Tally(msgspec.Struct):
-    """What is known of one deployment: counts, possibly weighted. Histograms are by prompt class."""
+    """The counts of one deployment, possibly weighted. Histograms are by prompt class."""
 
     n: float = 0.0
     err: float = 0.0
@@ -122,10 +122,10 @@ class Tally(msgspec.Struct):
 
 
 def read_tallies(counts: Mapping[str, float]) -> dict[str, Tally]:
-    """Sort the fields of one model by deployment. Fields unknown to this version are passed over.
+    """Read the tallies of one model's deployments. Fields unknown to this version are ignored.
 
-    So is what cannot be: counts that are not above nothing (rounding may leave a trace of what was taken back), and
-    more deployments than a model can have.
+    So are impossible ones: counts not above 0 (rounding may leave a trace of what was subtracted), and more
+    deployments than a model can have.
     """
     tallies: dict[str, Tally] = {}
     for field, amount in counts.items():
@@ -160,7 +160,7 @@ def merged(histograms: Iterable[Sparse]) -> Sparse:
 
 @lru_cache(maxsize=_FIELDS_KNOWN)
 def _place(field: str) -> tuple[str, str, PromptClass | None, int] | None:
-    """Return where a field belongs: deployment, name in its tally, prompt class and bucket, if it is a histogram's."""
+    """Parse a field: deployment, name in its tally, and, for a histogram, prompt class and bucket."""
     owner, _, name = field.rpartition("|")
     if not owner:
         return None

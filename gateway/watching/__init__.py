@@ -1,1 +1,1 @@
-"""What operators see of the running gateway: its log and its metrics."""
+"""Observability: the running gateway's log and metrics."""

@@ -1,4 +1,4 @@
-"""The exposition: everybody's series added up, in Prometheus' text format 0.0.4."""
+"""The metrics page: the sums of all workers' series in Prometheus' text format 0.0.4."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,13 +8,13 @@ from operator import add
 from gateway.watching.series import Family, Table
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-SLICE = 32  # series taken or written at a stretch, at most some 0.3 ms; then calls may go first
+SLICE = 32  # series processed without a pause, at most about 0.3 ms; then the event loop runs other tasks
 
-Sums = dict[str, dict[tuple[str, ...], Sequence[float]]]  # by family and the values of its labels
+Sums = dict[str, dict[tuple[str, ...], Sequence[float]]]  # by family and label values
 
 
 async def exposition(families: Iterable[Family], tables: Iterable[Table]) -> bytes:
-    """Return the page, families in their order. The loop is never kept for long."""
+    """Return the page, families in the given order. It never blocks the event loop for long."""
     by_name = {family.name: family for family in families}
     sums: Sums = {name: {} for name in by_name}
     for table in tables:

@@ -1,4 +1,4 @@
-"""Lines: the log's way out. A thread writes them, so that nobody else ever waits for whoever should read them."""
+"""Writes the log's lines in a thread, so that nothing waits for the reader of standard error."""
 
 import os
 import select
@@ -7,21 +7,20 @@ import threading
 import weakref
 from collections.abc import Callable
 
-HELD_BYTES = select.PIPE_BUF  # written at once, no line is torn by another worker's in the same pipe
+HELD_BYTES = select.PIPE_BUF  # so much is written to a pipe in one piece: no line is mixed with another worker's
 HELD_S = 0.05
-WAITING_BYTES = 2**20  # some 3,000 calls; what a reader that is slow for a while is allowed to be behind
-DRAIN_S = 1.0  # how long an end of the process waits for a reader that may never come
+WAITING_BYTES = 2**20  # about 3,000 calls; how far a slow reader may be behind
+DRAIN_S = 1.0  # how long the end of the process waits for a reader
 
 
 class Lines:
-    """A bounded queue of lines, in front of a descriptor that may block for ever: a pipe that nobody reads.
+    """A bounded queue of lines for a descriptor that may block for ever, such as a pipe without a reader.
 
-    Lines keep their order. What does not fit is dropped and counted; once half of what waited is written, a line made
-    by ``announce`` from their number takes their place. What is ``held`` is written 50 ms later at the latest, or with
-    the next line of anybody else, up to as many bytes at once as a pipe takes whole. A process that is killed loses
-    what was held, and what its reader was behind.
+    Lines keep their order. Lines that do not fit are dropped and counted; when half of the queue is written, a line
+    from ``announce`` reports their number. A line that is ``held`` is written within 50 ms or with the next other line,
+    with as many bytes at once as a pipe accepts in one piece. A killed process loses held and unread lines.
 
-    Usable from any thread, from a finalizer, and on either side of a fork: the child begins with an empty queue.
+    Usable from any thread, from a finalizer, and on both sides of a fork: the child starts with an empty queue.
     """
 
     def __init__(self, descriptor: int, announce: Callable[[int], bytes]) -> None:
@@ -32,19 +31,19 @@ class Lines:
         _call_in_children(weakref.WeakMethod(self._begin_again))
 
     def hold(self, line: bytes) -> None:
-        """Write ``line`` soon."""
+        """Queue ``line``, to be written soon."""
         with self._lock:
             if self._takes(line) and len(self._waiting) >= HELD_BYTES:
                 self._hurry()
 
     def write(self, line: bytes) -> None:
-        """Write ``line`` as soon as the thread gets to it."""
+        """Queue ``line``, to be written as soon as possible."""
         with self._lock:
             if self._takes(line):
                 self._hurry()
 
     def drain(self, limit_s: float = DRAIN_S) -> bool:
-        """Wait until all is written, ``limit_s`` seconds at most; return whether it is."""
+        """Wait until everything is written, at most ``limit_s`` seconds; return whether it is."""
         with self._lock:
             self._hurry()
             return self._changed.wait_for(lambda: self._is_idle, limit_s)
@@ -55,19 +54,19 @@ class Lines:
         self._changed = threading.Condition(self._lock)
         self._waiting = bytearray()
         self._unannounced = 0  # lines dropped since the last announcement
-        self._is_full = False  # lines are dropped until half of what waits is written
+        self._is_full = False  # lines are dropped until half of the queue is written
         self._is_idle = True  # nothing waits, nothing is being written
         self._is_hurried = False
         self._thread: threading.Thread | None = None
 
     def _begin_again(self) -> None:
-        """Begin again in a forked process: the thread, and whoever held the lock, are its parent's."""
+        """Start again in a forked process: the thread, and the holder of the lock, stayed in the parent."""
         self.dropped = 0
         self._begin()
 
     def _takes(self, line: bytes) -> bool:
         if self._is_full or len(self._waiting) + len(line) > WAITING_BYTES:
-            self._is_full = len(self._waiting) > WAITING_BYTES // 2  # else it is one enormous line
+            self._is_full = len(self._waiting) > WAITING_BYTES // 2  # else it is a single huge line
             self._lost(1)
             return False
         self._waiting += line
@@ -98,7 +97,7 @@ class Lines:
             self._changed.notify_all()
 
     def _run(self) -> None:
-        # Signals are for the main thread, which may be waiting for one.
+        # Signals must go to the main thread, which may wait for one.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while True:
             lost = self._put(self._next())
@@ -134,17 +133,17 @@ class Lines:
         while rest:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
-            except BlockingIOError:  # another process of this terminal has made it so
+            except BlockingIOError:  # another process has set the terminal to non-blocking
                 writable = select.poll()
                 writable.register(self._descriptor, select.POLLOUT)
                 writable.poll()
-            except OSError:  # a pipe closed at its other end, a full disk
+            except OSError:  # a closed pipe, a full disk
                 return bytes(rest).count(b"\n")
         return 0
 
 
 def _call_in_children(method: "weakref.WeakMethod[Callable[[], None]]") -> None:
-    """Call ``method`` in every process forked from this one, as long as there is its object."""
+    """Call ``method`` in every process forked from this one, while its object exists."""
 
     def call() -> None:
         found = method()

@@ -18,9 +18,9 @@ from providers.redaction import redact, redact_json
 
 
 def configure(level: str, style: Literal["auto", "console", "json"]) -> Lines:
-    """Set up structlog, and the standard library's logging through it, for this process and those it forks.
+    """Set up structlog, and the standard library's logging through it, for this process and its forks.
 
-    Returns the way out, which ends with the process: ``drain`` it before an end that runs no exit handlers.
+    Returns the queue of lines, which lives as long as the process: ``drain`` it before an exit without exit handlers.
     """
     threshold = logging.getLevelNamesMapping()[level.upper()]
     console = style == "console" or (style == "auto" and sys.stderr is not None and sys.stderr.isatty())
@@ -74,7 +74,7 @@ def mask_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> Even
 
 
 def show_controls(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Keep what others said from steering the terminal: what is no text is shown as Python writes it anyway."""
+    """Escape control characters, which could write to the operator's terminal."""
     for name, value in event.items():
         if isinstance(value, str):
             event[name] = visible(value, lines=name in _LAID_OUT)
@@ -82,9 +82,9 @@ def show_controls(_logger: WrappedLogger, _method: str, event: EventDict) -> Eve
 
 
 class StandardError(io.TextIOBase):
-    """Stands in for ``sys.stderr``, so that whatever is written there waits in the log's queue and blocks nobody.
+    """Replaces ``sys.stderr``: everything written there goes to the log's queue and blocks nothing.
 
-    Tracebacks and warnings of Python itself come here, a line at a time; whatever looks like a key is masked in them.
+    Python's own tracebacks and warnings come here, line by line; whatever looks like a key is masked.
     """
 
     encoding = "utf-8"
@@ -93,7 +93,7 @@ class StandardError(io.TextIOBase):
     def __init__(self, lines: Lines, instead_of: TextIO) -> None:
         self._lines = lines
         self._instead_of = instead_of
-        self._begun = ""  # a line without its end
+        self._begun = ""  # an incomplete line
 
     def write(self, text: str) -> int:
         """Queue the lines that ``text`` completes."""
@@ -103,21 +103,21 @@ class StandardError(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Queue what is there of a line. Waits for nothing: the end of the process does."""
+        """Queue an incomplete line. Does not wait: the end of the process does."""
         begun, self._begun = self._begun, ""
         if begun:
             self._queue(begun)
 
     def fileno(self) -> int:
-        """Return the descriptor, for those who hand it to children."""
+        """Return the descriptor, for child processes."""
         return self._instead_of.fileno()
 
     def isatty(self) -> bool:
-        """Tell whether a person reads it."""
+        """Whether it is a terminal."""
         return self._instead_of.isatty()
 
     def writable(self) -> bool:
-        """Tell that it can be written."""
+        """Return True: it can be written to."""
         return True
 
     def _queue(self, text: str) -> None:
@@ -125,9 +125,9 @@ class StandardError(io.TextIOBase):
 
 
 def take_standard_error(lines: Lines) -> None:
-    """Have everything that Python code of this process writes to ``sys.stderr`` wait in ``lines``, from now on."""
+    """Send everything that Python code of this process writes to ``sys.stderr`` to ``lines``, from now on."""
     if sys.stderr is not None:
-        sys.stderr = cast("TextIO", StandardError(lines, sys.stderr))  # it has all that is asked of one
+        sys.stderr = cast("TextIO", StandardError(lines, sys.stderr))  # it has all the methods that are used
 
 
 class CallLog:
@@ -141,7 +141,7 @@ class CallLog:
 
     @property
     def dropped(self) -> int:
-        """How many lines of this process, of whatever kind, were never written: nobody read them."""
+        """The number of log lines of this process that were dropped because nothing read them."""
         return self._output.dropped if self._output is not None else 0
 
     def call_finished(self, record: CallRecord) -> None:
@@ -177,7 +177,7 @@ class CallLog:
 
 
 class _Line(msgspec.Struct, kw_only=True, gc=False):
-    """The line of a call. It quotes nobody, so no secret can be in it."""
+    """The line of a call. It has no text of others, so no secret can be in it."""
 
     id: str
     model: str
@@ -190,7 +190,7 @@ class _Line(msgspec.Struct, kw_only=True, gc=False):
     decode_tps: float | None
     tokens: int | None
     client: str | msgspec.UnsetType = msgspec.UNSET
-    request_id: str | msgspec.UnsetType = msgspec.UNSET  # the client's word for it
+    request_id: str | msgspec.UnsetType = msgspec.UNSET  # the client's id of the request
     answered_model: str | msgspec.UnsetType = msgspec.UNSET  # the fallback that answered
     error_kind: str | msgspec.UnsetType = msgspec.UNSET
     causes: list[str] | msgspec.UnsetType = msgspec.UNSET
@@ -200,7 +200,7 @@ class _Line(msgspec.Struct, kw_only=True, gc=False):
 
 
 class _Output:
-    """Where log lines go, and straight to where those of ``calls``, unless they go through structlog like any other."""
+    """The target of log lines; those of ``calls`` are written directly, unless they go through structlog too."""
 
     def __init__(self, lines: Lines, calls: Lines | None) -> None:
         self.lines = lines
@@ -212,7 +212,7 @@ class _Output:
 
 
 class _Logger:
-    """Takes rendered lines from structlog, of any level."""
+    """Writes structlog's rendered lines, of any level."""
 
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
@@ -225,7 +225,7 @@ class _Logger:
 
 
 class _Handler(logging.Handler):
-    """Takes lines from the standard library's logging, which flushes it when the process ends."""
+    """Writes the lines of the standard library's logging, which flushes it when the process ends."""
 
     def __init__(self, lines: Lines) -> None:
         super().__init__()
@@ -241,12 +241,12 @@ class _Handler(logging.Handler):
             self._lines.write(line.encode(errors="backslashreplace") + b"\n")
 
     def flush(self) -> None:
-        """Wait until all is written, or nobody seems to read it."""
+        """Wait until everything is written, or the reader seems to be gone."""
         self._lines.drain()
 
 
 def _descriptor() -> int:
-    """Return where standard error goes; nowhere if it was closed: its number may be another file's by now."""
+    """Return a descriptor of standard error; of nothing if it was closed, as its number may be another file's now."""
     return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC) if sys.stderr is None else sys.stderr.fileno()
 
 

@@ -1,4 +1,4 @@
-"""Metrics of calls and attempts. What a deployment or a model counts in is looked up once, and then only added to."""
+"""Metrics of calls and attempts. The cells of a deployment or model are looked up once, and then only added to."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from gateway.watching import series
 from gateway.watching.exposition import CONTENT_TYPE, exposition
 from gateway.watching.series import Family, Series
 
-# Seconds. Dense where first tokens lie, up to the default first-token clock.
+# Seconds. Dense in the range of first tokens, up to the default first-token timeout.
 TTFT_BUCKETS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 20, 60, 120)
 TPS_BUCKETS = (5, 10, 20, 30, 45, 60, 80, 100, 150, 200, 300, 500, 1000, 2000)
 QUEUE_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30)
@@ -29,7 +29,7 @@ ERRORS = Family(
 )
 REFUSED = Family(
     "holeshot_refused_launches_total",
-    "Extra attempts that a limit refused, so that races were narrower.",
+    "Extra attempts that a limit refused.",
     "counter",
     ("limit", "model"),
 )
@@ -42,12 +42,12 @@ REFUSALS = Family(
 TOKENS = Family("holeshot_tokens_total", "Tokens, as reported.", "counter", ("deployment", "kind"))
 FAR_OFF = Family(
     "holeshot_usage_far_off_total",
-    "Times that stated tokens per character were far from other deployments', of one comparison each 20 answers.",
+    "Comparisons, one every 20 answers, with tokens per character far from the other deployments'.",
     "counter",
     ("deployment",),
 )
 COST = Family(
-    "holeshot_cost_usd_total", "US dollars at list price, losers' as lower bounds.", "counter", ("model", "share")
+    "holeshot_cost_usd_total", "US dollars at list price; losers as lower bounds.", "counter", ("model", "share")
 )
 TTFT = Family("holeshot_ttft_seconds", "Call received to first token.", "histogram", ("model",), TTFT_BUCKETS)
 ATTEMPT_TTFT = Family(
@@ -63,12 +63,12 @@ OVERHEAD = Family(
 )
 WAITED = Family(
     "holeshot_queue_seconds",
-    "Calls that waited for room under max_in_flight, by how that ended: seated, timed_out, left.",
+    "Calls that waited because of max_in_flight, by the end of the wait: seated, timed_out, left.",
     "histogram",
     ("end", "model"),
     QUEUE_BUCKETS,
 )
-IN_FLIGHT = Family("holeshot_in_flight_attempts", "Attempts under way.", "gauge", ("deployment",))
+IN_FLIGHT = Family("holeshot_in_flight_attempts", "Attempts that are running.", "gauge", ("deployment",))
 
 ACCEPTED = Family("holeshot_connections_accepted_total", "Connections from clients that were accepted.", "counter")
 CUT = Family(
@@ -80,16 +80,16 @@ CUT = Family(
 
 MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the folder that several workers share
 REFRESH_S = 1.0
-ADHOC_LABEL = "adhoc"  # names made up by clients must not become time series
+ADHOC_LABEL = "adhoc"  # names invented by clients must not become time series
 
 
 def forget_process(pid: int) -> None:
-    """Take a dead worker's gauges out of the sums."""
+    """Remove a dead worker's gauges from the sums."""
     series.forget_process(Path(os.environ[MULTIPROCESS_FOLDER]), pid)
 
 
 class Metrics:
-    """Counts what the recorder hears. One per process; ``render`` gives all workers' together."""
+    """Counts the recorder's events. One per process; ``render`` returns the sums of all workers."""
 
     def __init__(self, known_models: Callable[[], Mapping[str, object]]) -> None:
         folder = os.environ.get(MULTIPROCESS_FOLDER)
@@ -97,23 +97,23 @@ class Metrics:
         self._series = Series(Path(folder) if folder is not None else None)
         self._cells = self._series.cells
         self._known_models = known_models
-        self._looked_up_in: object = None  # the known models that what follows was looked up in
+        self._looked_up_in: object = None  # the known models for which the following was looked up
         self._models: dict[str, _Model] = {}
-        self._deployments: dict[tuple[str, str], _Deployment] = {}  # by model and name, known ones only
+        self._deployments: dict[tuple[str, str], _Deployment] = {}  # by model and name, only known ones
         self._overhead = self._series.first_cell(OVERHEAD)
         self._accepted = self._series.first_cell(ACCEPTED)
         self._families = [
             CALLS, ATTEMPTS, ERRORS, REFUSED, REFUSALS, TOKENS, FAR_OFF, COST, TTFT, ATTEMPT_TTFT, DECODE, OVERHEAD,
             WAITED, IN_FLIGHT, ACCEPTED, CUT,
         ]  # fmt: skip
-        self._read: list[tuple[int, Callable[[], float]]] = []  # elsewhere, into these cells
+        self._read: list[tuple[int, Callable[[], float]]] = []  # read from elsewhere into these cells
 
     def gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
-        """Add a gauge that is read when metrics are rendered, and each second when there are several workers."""
+        """Add a gauge that is read when metrics are rendered, and each second if there are several workers."""
         self._add(Family(name, documentation, "gauge"), read)
 
     def counter(self, name: str, documentation: str, read: Callable[[], float]) -> None:
-        """Add a counter that is kept elsewhere, and read as gauges are."""
+        """Add a counter that is kept elsewhere, and read like a gauge."""
         self._add(Family(name, documentation, "counter"), read)
 
     def _add(self, family: Family, read: Callable[[], float]) -> None:
@@ -121,17 +121,17 @@ class Metrics:
         self._read.append((self._series.first_cell(family), read))
 
     async def keep_fresh(self) -> None:
-        """Note the gauges each second, for the worker that is asked for all. Runs until cancelled."""
+        """Store the gauges each second, for the worker that renders all. Runs until cancelled."""
         while True:
             self._refresh()
             await asyncio.sleep(REFRESH_S)
 
     def attempt_started(self, model: str, start: AttemptStart) -> None:
-        """Count an attempt in."""
+        """Count the start of an attempt."""
         self._cells[self._deployment(model, start.deployment).in_flight] += 1.0
 
     def attempt_ended(self, model: str, attempt: AttemptRecord) -> None:
-        """Count an attempt out, and what it was."""
+        """Count the end of an attempt."""
         cells, deployment = self._cells, self._deployment(model, attempt.deployment)
         cells[deployment.in_flight] -= 1.0
         cells[deployment.outcome(attempt.outcome, attempt.role)] += 1.0
@@ -147,15 +147,15 @@ class Metrics:
             cells[deployment.prompt_tokens] += attempt.prompt_tokens
 
     def launch_refused(self, model: str, limit: str) -> None:
-        """Count an extra attempt that ``limit`` (budget, usd_per_day, max_in_flight, …) did not let start."""
+        """Count an extra attempt that ``limit`` (budget, usd_per_day, max_in_flight, …) refused."""
         self._cells[self._series.first_cell(REFUSED, limit, self._model(model).label)] += 1.0
 
     def usage_far_off(self, model: str, deployment: str) -> None:
-        """Count a comparison in which the tokens that ``deployment`` states were far from what others do."""
+        """Count a comparison in which the tokens reported by ``deployment`` differed much from the others'."""
         self._cells[self._deployment(model, deployment).far_off] += 1.0
 
     def refused(self, status: int, reason: str) -> None:
-        """Count a request that became no call, for one of a few reasons."""
+        """Count a request that did not become a call; ``reason`` is one of a few."""
         self._cells[self._series.first_cell(REFUSALS, reason, str(status))] += 1.0
 
     def call_waited(self, model: str, how: str, seconds: float) -> None:
@@ -181,11 +181,11 @@ class Metrics:
         self._cells[self._accepted] += 1.0
 
     def connection_cut(self, reason: str) -> None:
-        """Count a connection that was closed for a limit, one of a few."""
+        """Count a connection that was closed because of a limit, one of a few."""
         self._cells[self._series.first_cell(CUT, reason)] += 1.0
 
     async def render(self) -> tuple[bytes, str]:
-        """Return the text format and its content type, of all workers when there are several."""
+        """Return the text format and its content type, for all workers."""
         self._refresh()
         return await exposition(self._families, self._series.tables()), CONTENT_TYPE
 
@@ -218,13 +218,13 @@ class Metrics:
         return found
 
     def _look_again(self, models: Mapping[str, object]) -> None:
-        """Look everything up again: there is another configuration."""
+        """Look everything up again after a change of the configuration."""
         self._looked_up_in = models
         self._models, self._deployments = {}, {}
 
 
 class _Model:
-    """Where the calls of one model are counted."""
+    """The cells of one model's calls."""
 
     __slots__ = ("_calls", "_series", "answer_usd", "duplicate_usd", "label", "ttft")
 
@@ -245,7 +245,7 @@ class _Model:
 
 
 class _Deployment:
-    """Where the attempts of one deployment are counted."""
+    """The cells of one deployment's attempts."""
 
     __slots__ = (
         "_outcomes",
@@ -268,7 +268,7 @@ class _Deployment:
         self.decode = series.first_cell(DECODE, label)
         self.completion_tokens = series.first_cell(TOKENS, label, "completion")
         self.prompt_tokens = series.first_cell(TOKENS, label, "prompt")
-        self.far_off = series.first_cell(FAR_OFF, label)  # from 0 on: a series that begins at 1 has no increase
+        self.far_off = series.first_cell(FAR_OFF, label)  # starts at 0: a series that starts at 1 shows no increase
 
     def outcome(self, outcome: str, role: str) -> int:
         cell = self._outcomes.get((outcome, role))

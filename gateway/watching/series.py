@@ -1,8 +1,8 @@
-"""Series: the numbers behind the metrics, a row of cells in each process, which the other workers can read.
+"""The numbers behind the metrics: cells in each process, which the other workers can read.
 
-A process on its own keeps its cells in a list. Of several workers each maps a file of the folder they share into its
-memory, ``PID-….cells``: counting costs no system call, and what was counted survives a ``kill -9``. Beside it
-``PID-….series`` says in JSON lines where each series begins.
+A single process keeps its cells in a list. Each of several workers maps a file of the shared folder into memory,
+``PID-….cells``: counting needs no system call, and counts survive a ``kill -9``. The file ``PID-….series`` has, in JSON
+lines, where each series begins.
 """
 
 import mmap
@@ -20,7 +20,7 @@ NOWHERE = SHARED_CELLS - 64  # what does not fit is counted here, and never read
 
 
 class Family(msgspec.Struct, frozen=True):
-    """The series of one name. A histogram's ``bounds`` are inclusive; above the last there is one more bucket."""
+    """The series of one name. A histogram's ``bounds`` are inclusive; one more bucket is above the last."""
 
     name: str
     documentation: str
@@ -30,7 +30,7 @@ class Family(msgspec.Struct, frozen=True):
 
     @property
     def width(self) -> int:
-        """How many cells a series has: one, or a histogram's buckets and its sum."""
+        """The number of cells of a series: one, or a histogram's buckets and its sum."""
         return len(self.bounds) + 2 if self.bounds else 1
 
 
@@ -45,7 +45,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
 class Table(msgspec.Struct, frozen=True):
     """What one process has counted."""
 
-    alive: bool  # a dead worker's gauges count no more
+    alive: bool  # a dead worker's gauges no longer count
     places: Sequence[Place]
     cells: Sequence[float]
 
@@ -54,10 +54,10 @@ class Series:
     """The series of this process. Count like this: ``series.cells[series.first_cell(family, *values)] += 1``."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Keep the cells to ourselves, or in ``folder``, for all who share it.
+        """Keep the cells in memory, or in ``folder``, for all who share it.
 
         Raises:
-            OSError: the folder has no room for them.
+            OSError: the folder has no space for them.
 
         """
         self.cells: MutableSequence[float] = []
@@ -69,14 +69,14 @@ class Series:
             self.cells, self._index = _shared(folder)
 
     def first_cell(self, family: Family, *values: str) -> int:
-        """Return where a series begins; it is made when first asked for."""
+        """Return where a series begins; it is made when first used."""
         place = self._places.get((family.name, values))
         if place is None:
             place = self._places[family.name, values] = self._made(family, values)
         return place.first
 
     def tables(self) -> Iterator[Table]:
-        """Yield what this process and all who share its folder have counted."""
+        """Yield the counts of this process and of all who share its folder."""
         if self._folder is None:
             yield Table(True, list(self._places.values()), self.cells)  # noqa: FBT003 - alive
             return
@@ -96,14 +96,14 @@ class Series:
 
 
 def forget_process(folder: Path, pid: int) -> None:
-    """Note that a worker has died: what it counted stays, its gauges do not."""
+    """Mark a worker as dead: its counters stay, its gauges do not."""
     for cells in folder.glob(f"{pid}-*.cells"):
         cells.rename(cells.with_suffix(".dead"))
 
 
 def _shared(folder: Path) -> tuple[MutableSequence[float], int]:
     with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{os.getpid()}-", suffix=".cells", delete=False) as file:
-        # Written, not merely as long as that: to count in a hole of a file would kill us on a full disk.
+        # Written, not only extended: counting in a hole of a file would kill us on a full disk.
         file.write(bytes(SHARED_CELLS * array("d").itemsize))
         file.flush()
         cells = memoryview(mmap.mmap(file.fileno(), 0)).cast("d")
@@ -114,7 +114,7 @@ def _shared(folder: Path) -> tuple[MutableSequence[float], int]:
 
 def _table(index: Path) -> Table:
     lines = index.read_bytes()
-    places = _DECODER.decode_lines(lines[: lines.rfind(b"\n") + 1])  # the last one may be being written
+    places = _DECODER.decode_lines(lines[: lines.rfind(b"\n") + 1])  # the last line may be incomplete
     try:
         return Table(True, places, _mapped(index.with_suffix(".cells")))  # noqa: FBT003 - alive
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Whether providers count tokens alike: one that states twice as many is paid twice, and looks twice as fast."""
+"""Finds providers that count tokens differently: one that reports twice as many is paid twice, and looks faster."""
 
 from collections.abc import Callable
 from statistics import median
@@ -7,21 +7,21 @@ import structlog
 
 from gateway.calls import AttemptRecord, Outcome, TokensSource
 
-ANSWERS = 20  # of a deployment, until its count is compared, and again after as many
-FAR_OFF = 1.6  # times the others' tokens per character, or so many times fewer
-SHORTEST_CHARS = 40  # of an answer that says something of the rate
+ANSWERS = 20  # of a deployment, between comparisons
+FAR_OFF = 1.6  # factor from the others' tokens per character, up or down
+SHORTEST_CHARS = 40  # minimum of an answer that is used
 KEPT = 1000  # answers; then older ones count half
 TOLD_EVERY_S = 3600.0
-USUAL_PER_CHAR = 0.25  # who is farther from it is the one to doubt, where only two can be compared
+USUAL_PER_CHAR = 0.25  # if only two can be compared, the one farther from this is suspected
 
 _log = structlog.get_logger()
 
 
 class UsageWatch:
-    """Compares, by model, the tokens per character that deployments state; one far off is warned of each hour.
+    """Compares the reported tokens per character by model; logs a warning, once an hour, for one that is far off.
 
-    ``clock`` is monotonic, seconds. ``on_far_off`` is called with model and deployment each time that one is compared
-    and found far off. The view ``provider_errors`` finds the same in the ledger, by the same rule.
+    ``clock`` is monotonic, seconds. ``on_far_off`` is called with model and deployment for each comparison that finds
+    one far off. The view ``provider_errors`` does the same in the ledger, by the same rule.
     """
 
     def __init__(self, clock: Callable[[], float], on_far_off: Callable[[str, str], None] = lambda *_: None) -> None:
@@ -31,11 +31,11 @@ class UsageWatch:
         self._told_at_s: dict[tuple[str, str], float] = {}
 
     def answered(self, model: str, attempt: AttemptRecord) -> None:
-        """Take the attempt that answered a call."""
+        """Add the attempt that answered a call."""
         tokens, chars = attempt.completion_tokens, attempt.chars
         counted = attempt.outcome is Outcome.WON and attempt.tokens_source is TokensSource.REPORTED
         if not (counted and tokens and chars and chars >= SHORTEST_CHARS) or attempt.reasoning_tokens:
-            return  # thoughts in silence have no characters
+            return  # reasoning that was not streamed has no characters
         by_deployment = self._stated.get(model) or self._stated.setdefault(model, {})
         stated = by_deployment.get(attempt.deployment) or by_deployment.setdefault(attempt.deployment, _Stated())
         stated.add(tokens, chars)
@@ -63,13 +63,13 @@ class UsageWatch:
                 model=model,
                 deployment=deployment,
                 times=round(times, 2),
-                effect="costs and tok/s are by the tokens that the provider states",
+                effect="costs and tok/s are computed from the tokens that the provider reports",
                 hint="compare its usage with another provider's for the same text",
             )
 
 
 class _Stated:
-    """What one deployment has stated: tokens and the characters of the same answers."""
+    """The reports of one deployment: tokens, and the characters of the same answers."""
 
     __slots__ = ("_chars", "_tokens", "answers")
 

@@ -1,1 +1,1 @@
-"""Bodies of requests: read after admission, within bounds and clocks, and never more than a slice at a time."""
+"""Request bodies: read after admission, with limits on size and time, and processed in slices."""

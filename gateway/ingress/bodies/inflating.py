@@ -1,35 +1,35 @@
-"""A compressed body, inflated a bounded piece at a time."""
+"""Decompresses a request body in pieces of limited size."""
 
 import zlib
 
 from gateway.errors import InvalidRequest, UnsupportedMediaType
 
-PIECE_BYTES = 256 * 1024  # inflated in well under a millisecond; a few kilobytes may hold gigabytes
+PIECE_BYTES = 256 * 1024  # takes well under a millisecond; a few compressed kilobytes may hold gigabytes
 TAKEN = "gzip, deflate"
-_PLAIN = frozenset({"", "identity", "utf-8", "utf8"})  # the last two are a charset's names, which some write there
+_PLAIN = frozenset({"", "identity", "utf-8", "utf8"})  # the last two are charsets, which some clients send here
 _GZIP = frozenset({"gzip", "x-gzip"})
 _GZIP_WINDOW, _ZLIB_WINDOW, _RAW_WINDOW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
-_ZLIB_METHOD = 8  # in the first byte of a zlib stream; "deflate" without one is sent by mistake, and often
+_ZLIB_METHOD = 8  # in the first byte of a zlib stream; "deflate" is often sent without this header, by mistake
 
 
 class Inflater:
-    """Inflates one body: ``feed`` it as it comes, take ``piece`` after piece until there is none, at last ``end``."""
+    """Decompresses one body: ``feed`` it, then call ``piece`` until it returns ``b""``; at the end call ``end``."""
 
     def __init__(self, encoding: str) -> None:
         self._gzip = encoding in _GZIP
         self._packed = b""
-        self._full = False  # the last piece was as large as pieces get: there may be more without more input
-        self._stream: zlib._Decompress | None = None  # None: nothing has come
+        self._full = False  # the last piece had the maximum size: there may be more without more input
+        self._stream: zlib._Decompress | None = None  # None: no input so far
 
     def feed(self, packed: bytes) -> None:
-        """Take what has come; everything before was inflated."""
+        """Set the next input; the input before it must have been used up."""
         self._packed = packed
 
     def piece(self) -> bytes:
-        """Return the next bytes, at most ``PIECE_BYTES``; ``b""`` when more must come first.
+        """Return the next bytes, at most ``PIECE_BYTES``; ``b""`` if more input is needed.
 
         Raises:
-            InvalidRequest: the body is not what its content-encoding says, or goes on after its end.
+            InvalidRequest: the data does not match its content-encoding, or continues after its end.
 
         """
         while self._packed or self._full:
@@ -47,10 +47,10 @@ class Inflater:
         return b""
 
     def end(self) -> None:
-        """Take the end of the body.
+        """Check that the body is complete.
 
         Raises:
-            InvalidRequest: it is too early.
+            InvalidRequest: it ends too early.
 
         """
         if self._stream is None or not self._stream.eof:
@@ -66,10 +66,10 @@ class Inflater:
 
 
 def inflater_for(content_encoding: str | None) -> Inflater | None:
-    """Return what inflates a body with this header, None for one that is not compressed.
+    """Return the inflater for a content-encoding; None if the body is not compressed.
 
     Raises:
-        UnsupportedMediaType: it is compressed in a way that is not taken here.
+        UnsupportedMediaType: the encoding is not supported.
 
     """
     encoding = (content_encoding or "").strip().lower()

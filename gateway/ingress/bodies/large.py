@@ -1,7 +1,7 @@
-"""Bodies of megabytes, understood in slices: nothing in them holds the loop up, and everybody else has a turn between.
+"""Parses bodies of megabytes in slices, so that they never block the event loop for long.
 
-What cannot be sliced is one call of the JSON decoder, which leaves values raw: 10 to 50 ms for 64 MiB of texts, and as
-many nanoseconds as a body has values. So those are counted before.
+Only one step cannot be sliced: the JSON decoder's, which leaves values raw. It takes 10 to 50 ms for 64 MiB of
+texts, and one nanosecond for each value, so values are counted before.
 """
 
 import codecs
@@ -16,30 +16,30 @@ from gateway.ingress.body import NO_TEXT, Contents, read_fields
 from gateway.ingress.survey import Media, Steps, survey_steps
 from providers.dialects.index import DIALECTS
 
-LARGE_BYTES = 2**20  # up to this all of it together takes a few milliseconds
+LARGE_BYTES = 2**20  # up to this size, parsing in one go takes a few milliseconds
 MOST_VALUES = (
     8_000_000  # decoded in well under 0.1 s; the longest list of tokens that is embedded at once has 0.3 million
 )
-LONGEST_DECODED_BYTES = 2 * 2**20  # of a field that is made into objects: a few bytes of JSON can be a hundred of ours
+LONGEST_DECODED_BYTES = 2 * 2**20  # of a field that becomes Python objects: they can need many times as much
 
 _DECODED = frozenset(
     {"fastest_response", "model", "models", "provider", "race", "route", "transforms"}  # of any dialect
 ).union(*(dialect.requests.decoded for dialect in DIALECTS.values()))
 _SLICE_BYTES = 2**20
-STRUCTURE_BYTES = 2**18  # of JSON at a time of which the strings are taken out
-_INSIDE = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'  # of a string; nothing is tried twice
+STRUCTURE_BYTES = 2**18  # of JSON per step that removes the strings
+_INSIDE = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'  # of a string; possessive, so without backtracking
 _QUOTE = ord('"')
 _STRING = re.compile(rb'"%b"' % _INSIDE, re.DOTALL)
-# Not `)*+`, which Python before 3.11.5 gets wrong where what is inside may fail.
+# Not `)*+`: Python before 3.11.5 handles it wrongly if the group can fail.
 _WHOLE_STRINGS = re.compile(rb'(?:[^"]*+"%b")*[^"]*+' % _INSIDE, re.DOTALL)
 _REST_OF_STRING = re.compile(_INSIDE, re.DOTALL)
 
 
 async def understood(body: bytes, work: BodyWork, prompt: str = "", media: Media | None = None) -> Contents:
-    """Return the contents of ``body``; if it is large, with a survey of the field ``prompt`` where there is ``media``.
+    """Parse ``body``. If it is large and ``media`` is given, its field ``prompt`` is surveyed as well.
 
     Raises:
-        InvalidRequest: not JSON, not an object, or of far too many fields or values.
+        InvalidRequest: it is not JSON, not an object, or has too many fields or values.
 
     """
     if len(body) <= LARGE_BYTES:
@@ -48,10 +48,10 @@ async def understood(body: bytes, work: BodyWork, prompt: str = "", media: Media
 
 
 def contents_steps(body: bytes, prompt: str, media: Media | None) -> Steps[Contents]:
-    """Understand a large ``body``, step by step.
+    """Parse a large ``body``, step by step.
 
     Raises:
-        InvalidRequest: as of ``understood``.
+        InvalidRequest: as for ``understood``.
 
     """
     yield from _text_steps(body)
@@ -68,17 +68,17 @@ def contents_steps(body: bytes, prompt: str, media: Media | None) -> Steps[Conte
 
 
 def values_outside_strings(body: bytes) -> Steps[int]:
-    """Return how many objects, arrays and separated values there are in JSON, exactly; at least as many as too many."""
+    """Count the objects, arrays and separated values in JSON; exact up to the limit, then at least the limit."""
     view, size = memoryview(body), len(body)
     at = values = 0
-    inside = False  # a string, at ``at``
+    inside = False  # whether ``at`` is in a string
     while at < size and values <= MOST_VALUES:
         end = min(size, at + STRUCTURE_BYTES)
         if inside:
             rest = _REST_OF_STRING.match(body, at, end)
             after = end if rest is None else rest.end()
             inside = after == end or view[after] != _QUOTE
-            # If it is a backslash that ends the slice, what it escapes is at the beginning of the next one.
+            # If the slice ends with a backslash, the character it escapes begins the next one.
             at = after if after > at and inside else after + 1
         else:
             whole = _WHOLE_STRINGS.match(body, at, end)
@@ -97,13 +97,13 @@ def _text_steps(body: bytes) -> Steps[None]:
         for at in range(0, len(body), _SLICE_BYTES):
             decode(view[at : at + _SLICE_BYTES])
             yield
-        decode(b"", True)  # noqa: FBT003 - the codec's own way to say that this is the end
+        decode(b"", True)  # noqa: FBT003 - the codec has no keyword for ``final``
     except UnicodeDecodeError:
         raise InvalidRequest(NO_TEXT) from None
 
 
 def _values_steps(body: bytes) -> Steps[int]:
-    """Return how many values there are, or all that looks like one in strings, too, if that is not too much."""
+    """Return an upper bound for the number of values; strings are left out only if they would exceed the limit."""
     view = memoryview(body)
     values = 0
     for at in range(0, len(body), _SLICE_BYTES):

@@ -1,4 +1,4 @@
-"""Reading a body, once its sender is admitted: in time, within ``max_body_mb`` however it is packed, and no earlier."""
+"""Reads the body of an admitted request, with limits on time and on its size, also after decompression."""
 
 import asyncio
 
@@ -13,19 +13,19 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 async def read_body(request: web.Request) -> bytes:
-    """Return the whole body, inflated. Whoever may not send it is refused before, and so is one too large.
+    """Return the whole body, decompressed. Its declared size is checked first.
 
     Raises:
-        BodyTooLarge: it has more bytes than ``max_body_mb`` allows, as sent or inflated.
-        BodyTimeout: it comes too slowly.
-        UnsupportedMediaType: it is compressed in a way that is not taken.
-        InvalidRequest: it is not what its content-encoding says.
+        BodyTooLarge: it has more bytes than ``max_body_mb`` allows, compressed or decompressed.
+        BodyTimeout: it arrives too slowly.
+        UnsupportedMediaType: its content-encoding is not supported.
+        InvalidRequest: it does not match its content-encoding.
 
     """
     context = request.app[CONTEXT]
     content = request.content
     encoding = request.headers.get("content-encoding")
-    if encoding is None and content.is_eof():  # nearly always: it came with the head
+    if encoding is None and content.is_eof():  # the usual case: it arrived with the head
         body = content.read_nowait()
         if len(body) > context.settings.max_body_mb * _MIB:
             raise _too_large(context)
@@ -34,11 +34,11 @@ async def read_body(request: web.Request) -> bytes:
 
 
 async def withhold_continue(request: web.Request) -> None:
-    """Be the routes' handler of ``expect``: who waits for 100 is told to go on when the body is wanted, not before."""
+    """Do nothing: as the routes' ``expect`` handler it delays 100 Continue until the body is read."""
 
 
 class _Arriving:
-    """A body on its way."""
+    """A body that is being received."""
 
     def __init__(self, request: web.Request, context: Context, inflater: Inflater | None) -> None:
         self._request = request
@@ -57,7 +57,7 @@ class _Arriving:
         return bytes(self._body)
 
     async def _welcome(self) -> None:
-        """Tell a client that waits for it to send its body."""
+        """Send 100 Continue to a client that waits for it."""
         request = self._request
         expected = request.headers.get("expect")
         if expected is None or request.version < HttpVersion11:
@@ -66,7 +66,7 @@ class _Arriving:
             raise ExpectationFailed(f"the expectation {expected[:40]!r} is not supported; only 100-continue is")
         if not request.content.is_eof():
             await request.writer.write(_CONTINUE)
-            request.writer.output_size = 0  # the answer proper has not begun
+            request.writer.output_size = 0  # the response itself has not begun
 
     async def _collect(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,6 +1,6 @@
-"""Bodies that nobody wants: the answer goes first, and the rest is read raw, bounded in bytes and seconds.
+"""Unread bodies: the response is sent first, then the rest is read and dropped, with limits on bytes and seconds.
 
-To close a connection by which more is still coming resets it, and its client may then never read why it was refused.
+Closing a connection while data arrives resets it, and the client may then never read why it was refused.
 """
 
 import asyncio
@@ -9,15 +9,15 @@ from aiohttp import web
 
 from gateway.ingress.bodies.work import BodyWork
 
-DRAINED_BYTES = 16 * 2**20  # costs less than the connections on which as much could be sent otherwise
+DRAINED_BYTES = 16 * 2**20  # cheaper than the new connections that could be used to send as much
 DRAINED_S = 5.0
 
 
 async def answer_first(request: web.Request, response: web.StreamResponse, work: BodyWork) -> None:
-    """Send ``response`` to a request whose body was not read to its end, then drain that, or close the connection."""
+    """Send ``response`` to a request whose body was not fully read, then read the rest or close the connection."""
     length = request.content_length
     if length is None or length > DRAINED_BYTES or "expect" in request.headers:
-        response.force_close()  # said in its head: many stop sending then
+        response.force_close()  # many clients stop sending when they see this header
     content = request.content
     left = DRAINED_BYTES
     try:

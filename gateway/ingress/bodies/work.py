@@ -1,4 +1,4 @@
-"""What bodies make the gateway do, one slice a turn of the loop, and how much of it was done."""
+"""The processing of bodies, one slice per turn of the event loop, and its counters."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,24 +11,24 @@ _T = TypeVar("_T")
 
 
 class BodyWork:
-    """The heavy work on bodies of one gateway. Whatever their number, a turn of the loop has one slice of it."""
+    """The heavy work on all bodies of a gateway. Each turn of the event loop has at most one slice of it."""
 
     def __init__(self) -> None:
-        self.inflated_bytes = 0  # that came out of compressed bodies
-        self.drained_bytes = 0  # of bodies that nobody wanted
+        self.inflated_bytes = 0  # bytes after decompression
+        self.drained_bytes = 0  # of bodies that were not needed
         self.slices = 0
         self._turn = asyncio.Lock()
 
     @asynccontextmanager
     async def slice(self) -> AsyncIterator[None]:
-        """Wait for a turn of the loop that is this slice's: first come, first served."""
+        """Wait for a turn of the loop with no other slice, in order of arrival."""
         async with self._turn:
             await asyncio.sleep(0)
             self.slices += 1
             yield
 
     async def run(self, steps: Steps[_T]) -> _T:
-        """Return what ``steps`` come to, each a slice."""
+        """Run ``steps``, each as one slice; return their result."""
         while True:
             async with self.slice():
                 try:

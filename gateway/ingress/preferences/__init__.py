@@ -1,1 +1,1 @@
-"""What a request says of who is to answer it and how, in our words, and in OpenRouter's and LiteLLM's."""
+"""What a request says about who shall answer it and how: our own fields, OpenRouter's and LiteLLM's."""

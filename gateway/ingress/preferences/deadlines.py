@@ -1,7 +1,7 @@
-"""Deadlines in headers: when a request wants its first token, and how fast the later ones; ours, and those of llm-d.
+"""Deadlines in headers, ours and llm-d's: for the first token, and for the time per token after it.
 
-llm-d's router calls them service level objectives: ``x-llm-d-slo-ttft-ms`` is the time to the first token that is
-aimed at, ``x-llm-d-slo-tpot-ms`` the time per output token after it. Clients written for it need not be changed.
+llm-d's router calls them service level objectives: ``x-llm-d-slo-ttft-ms`` is the wanted time to the first token,
+``x-llm-d-slo-tpot-ms`` the wanted time per output token after it. Clients written for it work unchanged.
 """
 
 import re
@@ -15,7 +15,7 @@ from gateway.ingress.preferences.override import NOTHING, RaceOverride
 from gateway.ingress.preferences.provider_preferences import Preferences
 from gateway.settings.races import FASTEST_TOK_S, SOONEST_TTFT_MS
 
-DEADLINE = "x-holeshot-deadline-ms"  # the first token, since the request was received
+DEADLINE = "x-holeshot-deadline-ms"  # for the first token, from the receipt of the request
 LLM_D_TTFT = "x-llm-d-slo-ttft-ms"  # the same
 LLM_D_TPOT = "x-llm-d-slo-tpot-ms"  # per token after the first: 1000 / (tok/s)
 
@@ -25,14 +25,14 @@ _BY_HEADERS: Mapping[str, tuple[float, str]] = {
     DEADLINE: (SOONEST_TTFT_MS, "no first token is measured sooner"),
     LLM_D_TTFT: (SOONEST_TTFT_MS, "no first token is measured sooner"),
     LLM_D_TPOT: (_MS_PER_S / FASTEST_TOK_S, "tokens that come faster count as a burst"),
-}  # the least milliseconds, and why
+}  # the minimum in milliseconds, and why
 
 
 def read_deadlines(headers: Mapping[str, str]) -> RaceOverride:
-    """Return what the headers ask of a race; of two deadlines the stricter one. ``NOTHING`` itself without any.
+    """Return the race settings the headers ask for; of two deadlines the stricter. ``NOTHING`` if there are none.
 
     Raises:
-        InvalidRequest: a value is no number of milliseconds, or cannot be met by anybody.
+        InvalidRequest: a value is not a number of milliseconds, or too small.
 
     """
     deadlines = [ms for name in (DEADLINE, LLM_D_TTFT) if (ms := _milliseconds(headers, name)) is not None]
@@ -48,7 +48,7 @@ Said = TypeVar("Said", RaceOverride, Preferences)
 
 
 def tightened(said: Said, deadlines: RaceOverride) -> Said:
-    """Return what the body says with ``deadlines``, where those are stricter."""
+    """Return the body's settings with those of ``deadlines`` that are stricter."""
     ttft_ms = [ms for ms in (said.ttft_ms, deadlines.ttft_ms) if ms is not None]
     min_tok_s = [tok_s for tok_s in (said.min_tok_s, deadlines.min_tok_s) if tok_s is not None]
     return msgspec.structs.replace(said, ttft_ms=min(ttft_ms, default=None), min_tok_s=max(min_tok_s, default=None))

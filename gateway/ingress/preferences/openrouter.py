@@ -1,4 +1,4 @@
-"""OpenRouter's ``provider`` object: its fields, and each read as something of ours."""
+"""OpenRouter's ``provider`` object: its fields, and what each means for us."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NoReturn
@@ -10,23 +10,23 @@ from gateway.errors import InvalidRequest
 from gateway.settings.model import DataPolicy
 
 OPENROUTER = "openrouter"
-MOST_SLUGS = 200  # in one list: there are not that many providers, and each is compared with each deployment
-UNKNOWN_QUANTIZATION = "unknown"  # OpenRouter's word for deployments that nobody says it of
+MOST_SLUGS = 200  # in one list: there are fewer providers, and each name is compared with each deployment
+UNKNOWN_QUANTIZATION = "unknown"  # OpenRouter's value for deployments whose quantization is unknown
 
 _SORTED_BY: Mapping[str, Objective] = {
     "throughput": Objective.COMPLETION,
     "latency": Objective.FIRST_TOKEN,
     "price": Objective.COST,
 }
-# Of several percentiles, the one that comes nearest to what the leaderboard itself judges by: of TTFT what nine of ten
-# calls keep, of decode speed the usual.
+# Of several percentiles, the one nearest to what the leaderboard uses: p90 for TTFT, p50 for decode
+# speed.
 _LATENCY_AT = ("p90", "p99", "p75", "p50")
 _THROUGHPUT_AT = ("p50", "p75", "p90", "p99")
 _PRICES = ("prompt", "completion")
 
 
 class MaxPrice(msgspec.Struct, frozen=True):
-    """The most that tokens may cost, US dollars per million; None: anything."""
+    """The highest accepted prices, in US dollars per million tokens; None: no limit."""
 
     prompt: float | None = None
     completion: float | None = None
@@ -48,7 +48,7 @@ _Cutoff = float | _Percentiles | None
 
 
 class Provider(msgspec.Struct):
-    """OpenRouter's object, as it is sent; what else may be in it is looked at by ``unmet``."""
+    """OpenRouter's object as it is sent; ``unmet`` checks the fields that are not listed here."""
 
     order: list[str] | None = None
     only: list[str] | None = None
@@ -58,14 +58,14 @@ class Provider(msgspec.Struct):
     data_collection: Literal["allow", "deny"] | None = None
     zdr: bool | None = None
     quantizations: list[str] | None = None
-    regions: list[str] | None = None  # ours: OpenRouter has addresses of its own for it
+    regions: list[str] | None = None  # ours: OpenRouter has separate hosts for this
     sort: Literal["throughput", "latency", "price"] | _Sort | None = None
     preferred_max_latency: _Cutoff = None  # seconds
     preferred_min_throughput: _Cutoff = None  # tokens per second
     max_price: dict[str, float | str | None] | None = None  # US dollars per million tokens
 
     def slugs(self, name: Literal["order", "only", "ignore"]) -> tuple[str, ...] | None:
-        """Return one of the lists of providers, None where it asks for nothing."""
+        """Return one of the lists of providers; None if it is missing or empty."""
         listed: list[str] = getattr(self, name) or []
         if len(listed) > MOST_SLUGS:
             refuse(f"provider.{name}", f"must hold at most {MOST_SLUGS} names")
@@ -75,24 +75,24 @@ class Provider(msgspec.Struct):
 
     @property
     def objective(self) -> Objective | None:
-        """What a call is to be good at."""
+        """The objective that its sort order stands for."""
         by = self.sort.by if isinstance(self.sort, _Sort) else self.sort
         return None if by is None else _SORTED_BY[by]
 
     @property
     def ttft_ms(self) -> float | None:
-        """The time to first token that is preferred."""
+        """The preferred time to first token."""
         latency_s = _cutoff("preferred_max_latency", self.preferred_max_latency, _LATENCY_AT)
         return None if latency_s is None else latency_s * 1000
 
     @property
     def min_tok_s(self) -> float | None:
-        """The decode speed that is preferred."""
+        """The preferred decode speed."""
         return _cutoff("preferred_min_throughput", self.preferred_min_throughput, _THROUGHPUT_AT)
 
     @property
     def policy(self) -> DataPolicy:
-        """What a deployment must be. Who may not collect data must keep none: nothing less is known of deployments."""
+        """The required data policy. ``data_collection: deny`` means zero retention: nothing weaker is configured."""
         keeps_nothing = self.zdr or self.data_collection == "deny"
         quantizations = tuple(each.lower() for each in self.quantizations or ())
         return DataPolicy(
@@ -103,18 +103,18 @@ class Provider(msgspec.Struct):
 
     @property
     def most(self) -> MaxPrice | None:
-        """The most that tokens may cost."""
+        """The highest accepted prices."""
         most = {name: _price(name, price) for name, price in (self.max_price or {}).items() if name in _PRICES}
         return None if all(price is None for price in most.values()) else MaxPrice(**most)
 
     @property
     def unheard(self) -> tuple[str, ...]:
-        """Preferences that change nothing here."""
+        """Preferences that have no effect here."""
         return ("provider.sort",) if isinstance(self.sort, _Sort) and self.sort.partition == "none" else ()
 
 
 def unmet(provider: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what of OpenRouter's object is demanded and cannot be assured, or not even understood."""
+    """Yield the requirements in OpenRouter's object that cannot be guaranteed or are unknown."""
     for name, value in provider.items():
         if name not in Provider.__struct_fields__ and value not in (None, False, [], {}):
             yield f"provider.{name}"
@@ -124,7 +124,7 @@ def unmet(provider: Mapping[str, Any]) -> Iterator[str]:
 
 
 def refuse(param: str, message: str) -> NoReturn:
-    """Refuse a request for what it says under ``param``.
+    """Refuse a request because of its field ``param``.
 
     Raises:
         InvalidRequest: always.

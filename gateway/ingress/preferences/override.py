@@ -1,7 +1,7 @@
-"""What a request may say of its own race, and what becomes of it: the model as this call is to see it.
+"""What a request may change about its own race, and the model's settings with these changes.
 
-The request is stronger than its client's profile, and that than the model's settings. What extra attempts may cost
-(``budget``, ``usd_per_day``, ``extra_usd_per_call``) is the operator's alone.
+The request takes precedence over its client's profile, the profile over the model's settings. Only the operator sets
+what extra attempts may cost (``budget``, ``usd_per_day``, ``extra_usd_per_call``).
 """
 
 from typing import Annotated
@@ -20,7 +20,7 @@ HEADER = "x-holeshot-race"
 
 
 class RaceOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The body's ``race``, or the header ``x-holeshot-race``. What is None was not said."""
+    """The body's ``race``, or the header ``x-holeshot-race``. None: not set."""
 
     profile: Profile | None = None
     mode: Mode | None = None
@@ -37,13 +37,13 @@ NOTHING = RaceOverride()
 
 
 def read_override(raw: msgspec.Raw | None, header: str | None) -> RaceOverride:
-    """Read an override: an object, or just the name of a mode or a profile. The body goes before the header.
+    """Read an override: an object, or only the name of a mode or a profile. The body takes precedence over the header.
 
     Raises:
-        InvalidRequest: it is neither, or a value in it makes no sense.
+        InvalidRequest: it is neither, or has an invalid value.
 
     """
-    # aiohttp escapes what is no UTF-8 in a header as surrogates
+    # aiohttp keeps bytes that are not UTF-8 as surrogates
     text = bytes(raw) if raw is not None else (header or "").strip().encode(errors="replace")
     if not text or text == b"null":
         return NOTHING
@@ -62,13 +62,13 @@ def read_override(raw: msgspec.Raw | None, header: str | None) -> RaceOverride:
 
 
 def as_asked(model: Model, override: RaceOverride, client: Client, *, stateful: bool) -> Model:
-    """Return ``model`` as this call is to be raced: as configured, changed by what is asked for and may be asked for.
+    """Return ``model`` with its race settings for this call: the configured ones, with the permitted overrides.
 
-    ``stateful`` calls, which leave something behind at the provider, are never sent twice.
+    ``stateful`` calls change something at the provider and are never sent twice.
 
     Raises:
-        Forbidden: the key may not set how its calls are raced, or not start so many attempts.
-        InvalidRequest: what is asked for contradicts itself.
+        Forbidden: the key may not override race settings, or not start so many attempts.
+        InvalidRequest: the settings contradict each other.
 
     """
     if override == NOTHING:
@@ -93,7 +93,7 @@ def _check(override: RaceOverride, client: Client) -> None:
 
 
 def _changed(race: RaceSettings, override: RaceOverride, client: Client) -> RaceSettings:
-    """Return ``race`` with what the request says; without a width, as wide as configured or as the key allows."""
+    """Return ``race`` with the overrides. Without a width it is as configured, within the key's limit."""
     said = msgspec.structs.asdict(override)
     changes = {name: value for name, value in said.items() if value is not None and name != "profile"}
     if (override.profile or override.mode is Mode.RACE) and override.width is None:

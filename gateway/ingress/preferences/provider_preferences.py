@@ -1,11 +1,11 @@
-"""What requests written for OpenRouter or LiteLLM say of who is to answer them, understood as our own.
+"""Preferences in requests written for OpenRouter or LiteLLM, and what they mean here.
 
-LiteLLM's ``fastest_response`` makes a comma list of models a race of all of them. OpenRouter's ``models`` are tried
-one after the other; its ``provider`` says who may answer, in which order, and what matters. For a model of ours all of
-it is consumed; a call that names a deployment at OpenRouter directly takes it along untouched (``is_passed_on``).
+LiteLLM's ``fastest_response`` races all models of a comma list. OpenRouter's ``models`` are tried in turn; its
+``provider`` says who may answer, in which order, and what matters. For configured models these fields are removed; a
+call that names a deployment at OpenRouter itself passes them on unchanged (``is_passed_on``).
 
-A preference that narrows (who may see the prompt, what it may cost) is kept or the request is refused. A preference
-about speed is a change of the race, within what the client may ask for.
+A preference that restricts (who may see the prompt, what it may cost) is obeyed, or the request is refused. One
+about speed changes the race, within what the client may ask for.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,48 +24,48 @@ from gateway.settings.model import DataPolicy, RaceSettings
 from gateway.settings.profiles import PROFILES, Profile
 from gateway.settings.races import ONE_AT_A_TIME
 
-MOST_MODELS = 32  # in a request: each that fails costs the gateway the planning of the next
+MOST_MODELS = 32  # in a request: for each that fails the gateway plans again
 CONSUMED: frozenset[str] = frozenset({"fastest_response", "models", "provider", "route", "transforms"})
 
 
 class Preferences(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request says of who is to answer it. What is None, or empty, was not said."""
+    """A request's preferences. None or empty: not set."""
 
-    models: tuple[str, ...] = ()  # to be asked in this order, the request's own ``model`` first
-    fastest_response: bool = False  # race everybody in the comma list that ``models`` begins with
-    order: tuple[str, ...] | None = None  # providers' slugs, as of ``only`` and ``ignore``
+    models: tuple[str, ...] = ()  # tried in this order, the request's own ``model`` first
+    fastest_response: bool = False  # race all models of the comma list that is first in ``models``
+    order: tuple[str, ...] | None = None  # providers' slugs, as in ``only`` and ``ignore``
     only: tuple[str, ...] | None = None
     ignore: tuple[str, ...] | None = None
-    allow_fallbacks: bool = True  # may others answer than those in ``order``, or than the best?
+    allow_fallbacks: bool = True  # whether others may answer than those in ``order``, or than the best
     sort: Objective | None = None
     ttft_ms: float | None = None
     min_tok_s: float | None = None
     policy: DataPolicy = DataPolicy()
     max_price: MaxPrice | None = None
-    require_parameters: bool = False  # nothing of the request may be left out, not even where drop_params allows it
-    unmet: tuple[str, ...] = ()  # demands that cannot be met here
-    unheard: tuple[str, ...] = ()  # preferences that change nothing here
+    require_parameters: bool = False  # no parameter may be left out, even if drop_params is set
+    unmet: tuple[str, ...] = ()  # requirements that cannot be met here
+    unheard: tuple[str, ...] = ()  # preferences that have no effect here
 
 
 NOTHING = Preferences()
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """Who may answer, and how they race."""
+    """The deployments that may answer, and how they race."""
 
     deployments: Sequence[Deployment]  # those of ``order`` first
-    excluded: dict[str, str]  # by deployment, the reason
+    excluded: dict[str, str]  # deployment → reason
     race: RaceSettings
-    order: tuple[str, ...] = ()  # deployments to be asked one after the other, before the rest
-    failover: bool = True  # False: whoever is asked first answers, or nobody
-    unheard: tuple[str, ...] = ()  # fields that change nothing here, for a response header
+    order: tuple[str, ...] = ()  # deployments to try in turn, before the rest
+    failover: bool = True  # False: only the first deployment may answer
+    unheard: tuple[str, ...] = ()  # fields that have no effect here, for a response header
 
 
 def read_preferences(fields: Mapping[str, msgspec.Raw]) -> Preferences:
-    """Return what the body's top level says; ``NOTHING`` itself when none of ``CONSUMED`` is in it, and only then.
+    """Read the preferences at the body's top level. Returns ``NOTHING`` itself if and only if there are none.
 
     Raises:
-        InvalidRequest: a value makes no sense; ``param`` names it.
+        InvalidRequest: a value is invalid; ``param`` names its field.
 
     """
     if CONSUMED.isdisjoint(fields):
@@ -93,20 +93,20 @@ def read_preferences(fields: Mapping[str, msgspec.Raw]) -> Preferences:
 
 
 def is_passed_on(model: Model) -> bool:
-    """Tell whether the fields are OpenRouter's own affair: the call names deployments there, and nowhere else."""
+    """Whether OpenRouter handles the fields itself: the call's deployments are all there."""
     return model.adhoc and all(each.vendor == OPENROUTER for each in model.deployments.values())
 
 
 def preferred(
     preferences: Preferences, model: Model, deployments: Sequence[Deployment], client: Client | None = None
 ) -> Chosen:
-    """Return who of ``deployments`` may answer, and the race of ``model`` as the request wants it.
+    """Return which of ``deployments`` may answer, and the race of ``model`` with the request's preferences.
 
-    ``client`` says what its requests may ask for; without one no race gets wider than the model's own.
+    ``client`` limits what its requests may ask for; without one, no race becomes wider than the model's own.
 
     Raises:
-        InvalidRequest: something is demanded that cannot be had here.
-        Forbidden: the key may not set how its calls are raced.
+        InvalidRequest: a requirement cannot be met.
+        Forbidden: the key may not override race settings.
 
     """
     if preferences.unmet:
@@ -145,7 +145,7 @@ def preferred(
 
 
 def _decoded(name: str, fields: Mapping[str, msgspec.Raw], kind: Any) -> Any:
-    """Return a field as ``kind``, None where it is missing."""
+    """Decode a field as ``kind``; None if it is missing."""
     if (raw := fields.get(name)) is None:
         return None
     try:
@@ -155,7 +155,7 @@ def _decoded(name: str, fields: Mapping[str, msgspec.Raw], kind: Any) -> Any:
 
 
 def _models(fields: Mapping[str, msgspec.Raw], *, fastest: bool) -> tuple[str, ...]:
-    """Return who is asked in which order; the body's own ``model`` is first, a comma list one entry."""
+    """Return the models to try, in order; the body's ``model`` is first. A comma list is one entry."""
     listed = _decoded("models", fields, list[str] | None) or []
     if not listed and not fastest:
         return ()
@@ -171,13 +171,13 @@ def _models(fields: Mapping[str, msgspec.Raw], *, fastest: bool) -> tuple[str, .
 
 
 def _against(deployment: Deployment, preferences: Preferences) -> str | None:
-    """Return why ``deployment`` may not answer, None if it may."""
+    """Return why ``deployment`` may not answer; None if it may."""
     only, ignore, policy = preferences.only, preferences.ignore or (), preferences.policy
     if only is not None and not any(matches(slug, deployment) is Match.YES for slug in only):
         return f"is not in provider.only ({', '.join(only)})"
     for slug in ignore:
         match = matches(slug, deployment)
-        if match is not Match.NO:  # what may be meant is not shown the prompt
+        if match is not Match.NO:  # in doubt, it must not see the prompt
             return f"is {'' if match is Match.YES else 'maybe '}in provider.ignore ({slug})"
     if policy.zdr and not deployment.zdr:
         return "is not known to have zero data retention (zdr)"
@@ -220,7 +220,7 @@ def _raced(
     ordered: bool,
     narrowed: bool,
 ) -> RaceSettings:
-    """Return ``race`` as the request wants it. Budget and daily spend stay as they are."""
+    """Return ``race`` with the request's preferences. Budget and daily limit stay as they are."""
     changes: dict[str, Any] = {
         name: value
         for name, value in (
@@ -234,16 +234,16 @@ def _raced(
         if left and all(each.price is None for each in left):
             refuse("provider.sort", "cannot be price: no price of this model is known (price_per_mtok)")
         if preferences.ttft_ms is None and race.ttft_ms is None:
-            changes["ttft_ms"] = PROFILES[Profile.BATCH]["ttft_ms"]  # the cheapest, however slow within reason
+            changes["ttft_ms"] = PROFILES[Profile.BATCH]["ttft_ms"]  # the cheapest, even if slow, within limits
     if preferences.fastest_response:
         most = race.width if client is None else client.max_width
         named = preferences.models[0].count(",") + 1 if preferences.models else 1
         changes |= {"mode": Mode.RACE, "width": max(1, min(named, most))}
     if ordered or not preferences.allow_fallbacks:
-        changes |= ONE_AT_A_TIME  # one after the other, as they were named; or the best alone
+        changes |= ONE_AT_A_TIME  # one after the other in the given order; or only the best
     if changes and client is not None and not client.override:
         raise Forbidden("this key may not set how its calls are raced: leave out sort, order and the like")
     width = changes.get("width", race.width)
     if narrowed and width > len(left):
-        changes["width"] = max(1, len(left))  # whoever is left alone would race itself
+        changes["width"] = max(1, len(left))  # a single deployment would race itself
     return race.model_copy(update=changes) if changes else race

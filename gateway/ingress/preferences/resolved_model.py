@@ -1,4 +1,4 @@
-"""A model as one request wants it: who may answer, with what parameters, and what is told of it."""
+"""A model with one request's preferences: who may answer, which parameters are sent, and which headers report it."""
 
 import msgspec
 
@@ -13,12 +13,12 @@ from gateway.parameters import Parameters
 from gateway.steering.explanation import Start
 from gateway.steering.planner import Launch, Plan
 
-IGNORED = "x-holeshot-ignored"  # preferences that change nothing here
-LOWERED = "x-holeshot-lowered"  # parameters that were above the model's maximum
+IGNORED = "x-holeshot-ignored"  # preferences that have no effect here
+LOWERED = "x-holeshot-lowered"  # parameters that exceeded the model's maximum
 
 
 class ResolvedModel:
-    """A model as one request wants it: who may answer, with what parameters, and what is told of it."""
+    """A model with one request's preferences: who may answer, which parameters are sent, and which headers say so."""
 
     def __init__(self, model: Model, asked: Asked, client: Client) -> None:
         self.model = model
@@ -36,15 +36,15 @@ class ResolvedModel:
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether the request says which deployments may answer, or in which order."""
+        """Whether the request restricts or orders the deployments."""
         chosen = self._chosen
         return self._is_kept or (chosen is not None and bool(chosen.excluded or chosen.order))
 
     def keep_to(self, name: str) -> None:
-        """Leave only the deployment that keeps the response the request goes on from.
+        """Keep only the deployment that stores the response which the request continues.
 
         Raises:
-            ResponseNotFound: it is not among them.
+            ResponseNotFound: it cannot answer this model or this client any more.
 
         """
         self._is_kept = True
@@ -56,7 +56,7 @@ class ResolvedModel:
             )
 
     def fitted(self, client: Client) -> Fitting:
-        """Return who can answer, of those the request's own preferences leave; with every reason against the others."""
+        """Return which deployments can answer and are permitted by the preferences; the others with their reasons."""
         common, needs = self.model.common, self.needs
         if (
             self._chosen is None
@@ -84,7 +84,7 @@ class ResolvedModel:
         return fitting
 
     def kept_in(self, plan: Plan) -> Plan:
-        """Return the plan as the request wants it run: in its order, or without anybody to fail over to."""
+        """Return the plan in the requested order, or without failover, if the request asks for that."""
         chosen = self._chosen
         if chosen is not None and chosen.order:
             plan = in_order(plan, chosen.order)
@@ -112,7 +112,7 @@ class ResolvedModel:
 
 
 def in_order(plan: Plan, order: tuple[str, ...]) -> Plan:
-    """Return the plan as somebody wants it: one after the other in this order, the others after them."""
+    """Return a plan that tries the deployments of ``order`` one after the other, then the rest."""
     names = [*dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])]
     if not names:
         return plan

@@ -1,8 +1,8 @@
-"""OpenRouter's names of providers, and which deployments they mean here.
+"""OpenRouter's provider slugs, and the deployments they match here.
 
-A slug is a provider's name, ``deepinfra``, or one of its endpoints, ``deepinfra/fp8``, ``google-vertex/europe``. Case,
-dashes and the like do not matter. What stands behind the slash is a quantization, a region, or a word in the model's
-name there.
+A slug is a provider's name, ``deepinfra``, or one of its endpoints, ``deepinfra/fp8``, ``google-vertex/europe``.
+Case and punctuation are ignored. The part after the slash is a quantization, a region, or a word in the name of the
+provider's model.
 """
 
 import re
@@ -16,7 +16,7 @@ from gateway.fleet import Deployment
 _NO_LETTER = re.compile(r"[^a-z0-9]+")
 _QUANTIZATIONS = frozenset({"int4", "int8", "fp4", "fp6", "fp8", "fp16", "bf16", "fp32", "mxfp4", "nvfp4"})
 
-# OpenRouter's names of vendors that are called otherwise in the catalog; without dashes and the like.
+# OpenRouter's vendors that have another name in the catalog; without punctuation.
 _CALLED: Mapping[str, str] = {
     "alibaba": "dashscope",
     "amazonbedrock": "bedrock",
@@ -36,10 +36,10 @@ _CALLED: Mapping[str, str] = {
 
 
 class Match(Enum):
-    """Whether a slug means a deployment."""
+    """Whether a slug matches a deployment."""
 
     YES = auto()
-    MAYBE = auto()  # the provider is meant; whether this endpoint of it is, nobody knows
+    MAYBE = auto()  # the provider matches; whether this endpoint does is unknown
     NO = auto()
 
 
@@ -49,7 +49,7 @@ class _Routing(msgspec.Struct):
 
 
 def matches(slug: str, deployment: Deployment) -> Match:
-    """Tell whether ``slug`` means ``deployment``."""
+    """Return whether ``slug`` matches ``deployment``."""
     provider, slash, variant = slug.strip().partition("/")
     if _called(provider) not in _names(deployment):
         return Match.NO
@@ -69,7 +69,7 @@ def _matches_variant(variant: str, deployment: Deployment) -> Match:
 
 
 def _names(deployment: Deployment) -> set[str]:
-    """Return what a deployment's provider may be called, and who answers behind it."""
+    """Return the names of a deployment's provider, and of the vendor behind an aggregator."""
     names = {_called(deployment.provider)}
     if deployment.vendor is not None:
         names.add(_plain(deployment.vendor))

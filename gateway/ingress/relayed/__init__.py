@@ -1,1 +1,1 @@
-"""What is routed and failed over but not raced: embeddings, moderations, rerank, sound, pictures, counting tokens."""
+"""APIs with routing and failover, but without races: embeddings, moderations, rerank, audio, images, token counts."""

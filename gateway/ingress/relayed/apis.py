@@ -1,4 +1,4 @@
-"""The APIs that are routed and failed over but not raced: what each is called, where it is, what it must be told."""
+"""The list of APIs with routing and failover but without races: names, paths and required fields."""
 
 from collections.abc import Mapping
 
@@ -17,14 +17,14 @@ FORM = "multipart/form-data"
 class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
     """One API."""
 
-    endpoint: MeasuredApi  # in the ledger
+    endpoint: MeasuredApi  # as named in the ledger
     path: str  # at the provider
-    api: Api  # that a deployment must have
-    demands: Mapping[str, str] = {}  # fields that must be there, other names of them after a bar, and what they are
+    api: Api  # that a deployment must support
+    demands: Mapping[str, str] = {}  # required field → what it should contain; alternative names are separated by a bar
     takes: tuple[str, ...] = (JSON,)
-    kind: ModelKind | None = None  # of the models that are asked where a request names none; None: it must name one
-    is_text: bool = True  # what it is sent and answers has text's price, as far as tokens are reported
-    estimates: bool = False  # what it is sent is all text, so that its tokens can be guessed
+    kind: ModelKind | None = None  # of the default models, if a request names none; None: the model is required
+    is_text: bool = True  # input and output are text, so a text price applies to the reported tokens
+    estimates: bool = False  # the input is text, so that its tokens can be estimated
     takes_extra_body: bool = True
 
 
@@ -98,14 +98,14 @@ COUNT_TOKENS = RelayedApi(
     path="messages/count_tokens",
     api="messages",
     is_text=False,  # counting costs nothing
-    takes_extra_body=False,  # it knows hardly any of the fields that an answer may be asked with
+    takes_extra_body=False,  # it accepts only few of the fields that can be set for answers
 )
 
 
 def default_model(api: RelayedApi, fleet: Fleet, client: Client) -> str:
-    """Return the model to be asked where a request names none: the only one that is configured for this.
+    """Return the model for a request that names none: the only configured one for this API.
 
-    By their names, that is; where none is called like it, the only one with a deployment that has the API at all.
+    Models are recognised by their names; if no name matches, by having a deployment with this API.
 
     Raises:
         InvalidRequest: there is none, or several.

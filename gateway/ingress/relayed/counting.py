@@ -1,4 +1,4 @@
-"""POST /v1/messages/count_tokens: asked of whoever speaks Anthropic's Messages, estimated where nobody does."""
+"""POST /v1/messages/count_tokens: sent to a deployment that speaks Messages; estimated if none does."""
 
 import msgspec
 from aiohttp import web
@@ -18,7 +18,7 @@ ESTIMATED = "x-holeshot-estimated"
 
 
 async def count_tokens(request: web.Request) -> web.StreamResponse:
-    """Return how many tokens a prompt has. An estimate is said to be one, and is no call unless somebody was asked."""
+    """Return a prompt's number of tokens. An estimate is marked; it is a call only if a deployment was asked."""
     context = request.app[CONTEXT]
     asked, origin = await receive(request, COUNT_TOKENS, MESSAGES.requests.prompt, MEDIA)
     messages = demand_turns(asked.fields)

@@ -1,4 +1,4 @@
-"""A call's entry into its relay: what it is, who can answer it, and who is asked first."""
+"""From a request to a relay: builds the call, selects its deployments, and plans their order."""
 
 import msgspec
 
@@ -30,14 +30,14 @@ def enter_relay(
     fleet: Fleet,
     instead_of: Call | None = None,
 ) -> Entry:
-    """Return the call that ``asked`` makes of the model ``name``, planned. Counts it.
+    """Build and plan the call that ``asked`` requests from the model ``name``. The plan is counted in the standings.
 
-    ``fleet`` is the one the call has leased; ``instead_of`` is the same call as it was for the model that could not
+    ``fleet`` is the one the call has leased; ``instead_of`` is the same call as built for the model that could not
     answer.
 
     Raises:
-        ModelNotFound, Forbidden, InvalidRequest: this client cannot ask this of this model.
-        NoDeploymentFits: none of its deployments has the API, or may be asked.
+        ModelNotFound, Forbidden, InvalidRequest: the client may not send this request to this model.
+        NoDeploymentFits: no deployment of the model has the API and may be used.
 
     """
     client = origin.client
@@ -91,7 +91,7 @@ def enter_relay(
 
 
 def _against(deployment: Deployment, api: RelayedApi, policy: DataPolicy) -> str | None:
-    """Return why a deployment is not asked, None if it may be."""
+    """Return why a deployment cannot be used; None if it can."""
     if api.api not in deployment.apis:
         return f"answers {', '.join(sorted(deployment.apis))} only"
     return against_policy(deployment, policy)

@@ -1,4 +1,4 @@
-"""The client's end of an answer that is passed on as it comes: sound, pictures, texts and events that are not raced."""
+"""Writes a relayed answer to the client as it arrives: audio, images, texts and events that are not raced."""
 
 from aiohttp import web
 
@@ -12,7 +12,7 @@ _IDENTITY = ("", "identity")
 
 
 def relayed_headers(relayed: Relayed, told: dict[str, str]) -> dict[str, str]:
-    """Return the response headers of an answer; ``told`` are those that say what the gateway made of the request."""
+    """Return the response headers of an answer; ``told`` are the gateway's reports about the request."""
     answer = relayed.answer
     fields = headers.of_answer(relayed.call, relayed.provider, relayed.deployment, relayed.launched, answer.headers)
     fields["x-holeshot-ttft-ms"] = f"{relayed.ttft_ms:.1f}"
@@ -25,7 +25,7 @@ def relayed_headers(relayed: Relayed, told: dict[str, str]) -> dict[str, str]:
 
 
 class ResponseOutlet:
-    """Writes to the client's response, which begins with the answer: until then an error can be an error."""
+    """Writes to the client's response. Until the answer begins, an error can still have its own status."""
 
     def __init__(self, request: web.Request, told: dict[str, str]) -> None:
         self.response: web.StreamResponse | None = None
@@ -34,12 +34,12 @@ class ResponseOutlet:
         self._transport = request.transport
 
     async def begin(self, relayed: Relayed) -> None:
-        """Prepare the response, as long as the provider says its answer is."""
+        """Prepare the response, with the provider's content length if it is known."""
         upstream = relayed.answer.headers
         fields = relayed_headers(relayed, self._told)
         if fields["content-type"].startswith("text/event-stream"):
             fields["cache-control"] = "no-cache"
-            fields["x-accel-buffering"] = "no"  # nginx in front would hold the stream back
+            fields["x-accel-buffering"] = "no"  # else nginx would buffer the stream
         response = self.response = web.StreamResponse(status=relayed.answer.status, headers=fields)
         length = upstream.get("content-length", "")
         if length.isascii() and length.isdigit() and upstream.get("content-encoding", "") in _IDENTITY:
@@ -54,13 +54,13 @@ class ResponseOutlet:
         assert self.response is not None
         try:
             await self.response.write(data)
-            if self._request.protocol.writing_paused:  # aiohttp would wait only once there is more
+            if self._request.protocol.writing_paused:  # aiohttp would wait only before the next write
                 await self._request.writer.drain()
         except ConnectionError as error:
             raise ClientGone from error
 
     async def end(self, last: bytes) -> None:
-        """Send the last bytes and the end, in one write."""
+        """Send the last bytes and the end of the response in one write."""
         assert self.response is not None
         try:
             await self.response.write_eof(last)
@@ -68,6 +68,6 @@ class ResponseOutlet:
             raise ClientGone from error
 
     def drop(self) -> None:
-        """Break the connection, so that nobody takes a part for the whole."""
+        """Abort the connection, so that the client does not accept half an answer."""
         if self._transport is not None:
             self._transport.abort()

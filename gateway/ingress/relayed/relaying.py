@@ -1,4 +1,4 @@
-"""The answers that are not raced: one deployment after the other is asked, best first, until one answers."""
+"""Handlers of the APIs without races: deployments are asked one after the other, best first, until one answers."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def relaying(api: RelayedApi) -> Handler:
-    """Return the handler of ``api``."""
+    """Return the request handler of ``api``."""
 
     async def relay(request: web.Request) -> web.StreamResponse:
         context = request.app[CONTEXT]
@@ -46,10 +46,10 @@ def relaying(api: RelayedApi) -> Handler:
 async def receive(
     request: web.Request, api: RelayedApi, prompt: str = "", media: Media | None = None
 ) -> tuple[RelayedRequest, Origin]:
-    """Admit the client, and read what it asks for; with ``media``, the field ``prompt`` of a large body is surveyed.
+    """Admit the client and read its request; with ``media``, the field ``prompt`` of a large body is surveyed.
 
     Raises:
-        ApiError: it may not ask, or what it asks for makes no sense.
+        ApiError: the client is not admitted, or its request is invalid.
 
     """
     context = request.app[CONTEXT]
@@ -75,12 +75,12 @@ async def answered(
     *,
     answer_here: Callable[[ApiError], web.Response | None] = lambda _: None,
 ) -> web.StreamResponse:
-    """Return the answer of the first model that gives one; ``answer_here`` may give one when none does.
+    """Return the answer of the first model that gives one; ``answer_here`` may answer if none does.
 
-    The configuration of the context is leased.
+    The caller must hold a lease of the context's fleet.
 
     Raises:
-        ApiError: nobody answered.
+        ApiError: no model answered.
 
     """
     told: dict[str, str]

@@ -1,4 +1,4 @@
-"""A request to an API that is not raced, read once: JSON's top level or a form, without what is the gateway's own."""
+"""A request to an API without races, read once: a JSON object or a form, without the gateway's own fields."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -20,10 +20,10 @@ _YES = frozenset({"true", "1"})
 
 
 class RelayedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client asks for."""
+    """A client's request."""
 
     model: str
-    fields: Mapping[str, msgspec.Raw]  # without what is the gateway's own; none where there is a form
+    fields: Mapping[str, msgspec.Raw]  # without the gateway's own fields; empty for a form
     form: Form | None
     size: int  # bytes
     survey: Survey | None = None  # of a large prompt
@@ -35,10 +35,10 @@ class RelayedRequest(msgspec.Struct, frozen=True, kw_only=True):
 def read_json(
     api: RelayedApi, contents: Contents, race_header: str | None, default: Callable[[], str]
 ) -> RelayedRequest:
-    """Understand a JSON body; ``default`` names the model of one that does not.
+    """Read a JSON body; ``default`` returns the model to use if it names none.
 
     Raises:
-        InvalidRequest: it makes no sense, or lacks something.
+        InvalidRequest: a field is invalid or missing.
 
     """
     fields = contents.fields
@@ -64,10 +64,10 @@ def read_json(
 def read_multipart(
     api: RelayedApi, content_type: str, body: bytes, race_header: str | None, default: Callable[[], str]
 ) -> RelayedRequest:
-    """Understand a form. What is the gateway's own is JSON in fields of its usual names.
+    """Read a form. The gateway's own fields have their usual names and contain JSON.
 
     Raises:
-        InvalidRequest: it makes no sense, or lacks something.
+        InvalidRequest: a field is invalid or missing.
 
     """
     try:
@@ -115,7 +115,7 @@ def _demand(api: RelayedApi, said: Iterable[str]) -> None:
 
 
 def _as_json(name: str, text: str | None) -> msgspec.Raw:
-    """Return a field of a form as it would stand in JSON: a name is text there, anything else JSON already."""
+    """Return a form's field as JSON: the model's name becomes a string, the others contain JSON already."""
     text = text or ""
     if name == "model" or (name == "race" and text.strip()[:1] not in {"{", '"'}):
         return msgspec.Raw(msgspec.json.encode(text))

@@ -1,1 +1,1 @@
-"""The APIs in which clients ask for answers: one file each, all understood as an ``Asked``."""
+"""The raced APIs: one file each; all their requests are read into an ``Asked``."""

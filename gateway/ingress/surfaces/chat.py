@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, as clients send them."""
+"""Reads requests for OpenAI's chat completions."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,7 +12,7 @@ from providers.dialects.chat.dialect import CHAT
 
 MEDIA = Media.of("image_url", "input_audio", "file")
 
-# Tools a provider runs itself: they act, search or spend, so their calls are never duplicated.
+# Tools that a provider runs itself: they act, search or spend, so such calls are never duplicated.
 _CLIENT_TOOLS = frozenset({"function", "custom"})
 _JSON_FORMATS = frozenset({"json_object", "json_schema"})
 
@@ -43,10 +43,10 @@ _DECODERS: Decoders = {
 
 
 def read_chat(contents: Contents, race_header: str | None) -> Asked:
-    """Understand a chat completion's body.
+    """Read the body of a chat completion.
 
     Raises:
-        InvalidRequest: anything in it makes no sense; the message says what.
+        InvalidRequest: a field is invalid or missing.
 
     """
     begun = begin(contents, race_header)
@@ -79,7 +79,7 @@ def read_chat(contents: Contents, race_header: str | None) -> Asked:
 
 
 def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
-    """Tell whether the provider is to do more than answer, or to go on from what it has stored."""
+    """Whether the provider shall do more than answer, or continue something it has stored."""
     if is_set(fields.get("previous_response_id")) or is_set(fields.get("web_search_options")):
         return True
     return any(tool.type not in _CLIENT_TOOLS for tool in tools)

@@ -1,4 +1,4 @@
-"""OpenAI's older completions, as clients send them: a raw prompt to be continued."""
+"""Reads requests for OpenAI's older completions: a raw prompt that the model continues."""
 
 import msgspec
 
@@ -20,10 +20,10 @@ _DECODERS: Decoders = {
 
 
 def read_completion(contents: Contents, race_header: str | None) -> Asked:
-    """Understand a completion.
+    """Read the body of a completion.
 
     Raises:
-        InvalidRequest: anything in it makes no sense; the message says what.
+        InvalidRequest: a field is invalid or missing.
 
     """
     begun = begin(contents, race_header)

@@ -1,4 +1,4 @@
-"""The APIs in which clients ask for answers, each with its dialect. A new one is a file, and a line here."""
+"""The list of raced APIs, each with its dialect. A new one is a file, and a line here."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Anthropic's Messages, as clients send them."""
+"""Reads requests for Anthropic's Messages."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ from providers.dialects.messages.dialect import MESSAGES
 MEDIA = Media.of("image", "audio", "document")
 
 
-_HOSTED = ("advisor", "code_execution", "mcp", "tool_search", "web_fetch", "web_search")  # with a date behind
+_HOSTED = ("advisor", "code_execution", "mcp", "tool_search", "web_fetch", "web_search")  # a date follows
 
 
 class _Tool(msgspec.Struct):
@@ -32,10 +32,10 @@ _DECODERS: Decoders = {
 
 
 def read_messages(contents: Contents, race_header: str | None) -> Asked:
-    """Understand a Messages request.
+    """Read the body of a Messages request.
 
     Raises:
-        InvalidRequest: anything in it makes no sense; the message says what.
+        InvalidRequest: a field is invalid or missing.
 
     """
     begun = begin(contents, race_header)
@@ -68,7 +68,7 @@ def read_messages(contents: Contents, race_header: str | None) -> Asked:
 
 
 def _is_hosted(tool: _Tool) -> bool:
-    """Tell whether the provider runs a tool: those act, search or spend. Others, as bash, are the client's to run."""
+    """Whether the provider runs a tool: those act, search or spend. Others, like bash, are run by the client."""
     return tool.type is not None and tool.type.startswith(_HOSTED)
 
 

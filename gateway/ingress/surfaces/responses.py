@@ -1,4 +1,4 @@
-"""OpenAI's Responses, as clients send them."""
+"""Reads requests for OpenAI's Responses."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from providers.dialects.responses.dialect import RESPONSES
 MEDIA = Media.of("input_image", "input_audio", "input_file")
 STORE_HEADER = "x-holeshot-store"
 
-# Tools the client runs; all others act, search or spend at the provider, so their calls are never duplicated.
+# Tools that the client runs; all others act, search or spend at the provider, so such calls are never duplicated.
 _CLIENT_TOOLS = frozenset({"function", "custom", "local_shell", "apply_patch", "namespace"})
 _TRUE, _FALSE = msgspec.Raw(b"true"), msgspec.Raw(b"false")
 
@@ -43,13 +43,13 @@ _DECODERS: Decoders = {
 
 
 def read_response(contents: Contents, race_header: str | None, *, store: bool) -> Asked:
-    """Understand a Responses request.
+    """Read the body of a Responses request.
 
-    Left out, the API's own ``store`` is true, which would forbid to race it: what it means here is said explicitly, to
-    the provider and in a response header.
+    The API's default for ``store`` is true, which would forbid a race. The gateway's default, ``store``, is sent to the
+    provider explicitly and reported in a response header.
 
     Raises:
-        InvalidRequest: anything in it makes no sense; the message says what.
+        InvalidRequest: a field is invalid or missing.
 
     """
     begun = begin(contents, race_header)

@@ -1,4 +1,4 @@
-"""What an API is to the way of a call: how its bodies are read, and what it is called."""
+"""What a call needs to know about its API: how bodies are read, and the path."""
 
 from collections.abc import Callable
 
@@ -12,13 +12,13 @@ from providers.dialects.dialect import Dialect
 
 
 class Surface(msgspec.Struct, frozen=True, kw_only=True):
-    """One API. Without ``media`` its prompts are text alone."""
+    """One API. Without ``media`` its prompts are only text."""
 
     dialect: Dialect
-    read: Callable[[Contents, str | None, Settings], Asked]  # the second is the header that says how to race
+    read: Callable[[Contents, str | None, Settings], Asked]  # the second argument is the header with the race settings
     media: Media | None = None
 
     @property
     def route(self) -> str:
-        """Its path here."""
+        """The path at the gateway."""
         return f"/v1/{self.dialect.path}"

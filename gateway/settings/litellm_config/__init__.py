@@ -1,4 +1,4 @@
-"""A LiteLLM proxy's configuration, read as one of ours."""
+"""Converts a LiteLLM proxy's configuration to ours."""
 
 from gateway.settings.litellm_config.conversion import Converted, convert
 

@@ -1,4 +1,4 @@
-"""Where LiteLLM's deployments are asked and with which key, and from there to providers of ours."""
+"""Addresses and keys of LiteLLM's deployments, and the providers made from them."""
 
 import re
 from collections.abc import Collection, Hashable, Iterable, Mapping
@@ -13,49 +13,49 @@ from gateway.settings.presets import Catalog
 from gateway.settings.problems import Place
 from providers.catalog import Vendor
 
-# What people write where a server of their own wants no key.
+# Placeholders for the key of a server without authentication.
 _NO_KEY = re.compile(r"(?i)(sk-)?(none|null|dummy|empty|fake|fake-key|no-?key|not-?needed|na|n/a|x+|anything|test)")
 _TOKENS = ("azure_ad_token", "tenant_id", "client_id", "client_secret")
-# Versions by which LiteLLM means Azure's newer surface, which has other paths.
+# Versions by which LiteLLM selects Azure's newer API, which has other paths.
 _AZURE_V1 = frozenset({"v1", "latest", "preview"})
-_VERSIONED = "api-version"  # as it is called in the address
+_VERSIONED = "api-version"  # the name of the query parameter
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Everything that makes a provider but its key. Values are as our file writes them."""
+    """Everything that identifies a provider except its key. Values are as our file has them."""
 
     vendor: str | None = None  # in the catalog
-    prefix: str | None = None  # LiteLLM's name for a vendor that is not
-    kind: str | None = None  # where it is not what the vendor's row says
-    base_url: str | None = None  # where it is not the vendor's own
+    prefix: str | None = None  # LiteLLM's name for a vendor that is not in the catalog
+    kind: str | None = None  # if it differs from the vendor's row
+    base_url: str | None = None  # if it differs from the vendor's
     organization: str | None = None
-    api_version: str | None = None  # where it is not the one of the vendor's row
+    api_version: str | None = None  # if it differs from the vendor's row
 
 
 class Addresses:
-    """Collects addresses and keys, and gives each a provider."""
+    """Collects addresses and keys, and makes a provider for each."""
 
     def __init__(self, catalog: Catalog, variables: Variables, notes: Notes) -> None:
         self._catalog = catalog
         self._variables = variables
         self._notes = notes
-        self._served: dict[Address, dict[str | None, list[Hashable]]] = {}  # what is asked there, by key
+        self._served: dict[Address, dict[str | None, list[Hashable]]] = {}  # what is served there, by key
         self._preferred: dict[tuple[Address, str | None], str] = {}
         self._names: dict[tuple[Address, str | None], str] = {}
         self.providers: dict[str, dict[str, Any]] = {}
 
     def read(self, meant: Meant, params: dict[str, Any], place: Place) -> tuple[Address, str | None] | None:
-        """Take address and key out of ``params``; return None, with a remark, where there is nobody to ask."""
+        """Take address and key from ``params``; return None, with a remark, if there is no address."""
         base_url = params.pop("api_base", None) or params.pop("base_url", None)
         params.pop("base_url", None)
         organization = params.pop("organization", None)
         raw_key = params.pop("api_key", None)
         vendor = meant.vendor
         if base_url is None and vendor is not None and vendor.name == "azure":
-            base_url = "os.environ/AZURE_API_BASE"  # where LiteLLM looks
+            base_url = "os.environ/AZURE_API_BASE"  # LiteLLM's default
         url = None if base_url is None else str(self._variables.plain(base_url, (*place, "api_base")))
         if url is not None and vendor is not None and vendor.name == "openai":
-            vendor = by_host(url, self._catalog)  # "openai/" and an address is LiteLLM's way to say: speaks as OpenAI
+            vendor = by_host(url, self._catalog)  # "openai/" with an address means an OpenAI-compatible API
         url = None if url is None else _trimmed(url, vendor)
         if vendor is not None and vendor.base_url is not None and url == vendor.base_url.rstrip("/"):
             url = None
@@ -74,28 +74,28 @@ class Addresses:
         return address, self._key(raw_key, address, vendor, place)
 
     def ask(self, address: Address, key: str | None, what: Hashable) -> None:
-        """Note that ``what`` is asked at ``address`` with ``key``."""
+        """Record that ``what`` is requested from ``address`` with ``key``."""
         self._served.setdefault(address, {}).setdefault(key, []).append(what)
 
     def prefer(self, address: Address, key: str | None, name: str) -> None:
-        """Have the provider at ``address`` called ``name``, because clients say it."""
+        """Prefer ``name`` for the provider at ``address``, because clients use it."""
         self._preferred.setdefault((address, key), name)
 
     def name_all(self) -> None:
-        """Give every address and key a provider; keys that serve the very same become one provider's ``api_keys``."""
+        """Make a provider for each address and key; keys that serve the same become one provider's ``api_keys``."""
         for address, keys in self._served.items():
             same = len({frozenset(what) for what in keys.values()}) == 1 and None not in keys
             for group in [list(keys)] if same else [[key] for key in keys]:
                 self._add(address, group)
 
     def name_of(self, address: Address, key: str | None) -> str | None:
-        """Return the provider that asks at ``address`` with ``key``; None where there cannot be one."""
+        """Return the provider for ``address`` and ``key``; None if there cannot be one."""
         return self._names.get((address, key))
 
     def _add(self, address: Address, keys: list[str | None]) -> None:
         name = self._free(address, keys)
         if address.prefix is not None and name != address.prefix:
-            return  # a vendor the catalog does not have is known to litellm by the provider's name alone
+            return  # litellm recognises a vendor outside the catalog only by the provider's name
         entry: dict[str, Any] = {}
         if address.vendor is not None and name != address.vendor:
             entry["preset"] = address.vendor
@@ -116,13 +116,13 @@ class Addresses:
         self._names.update({(address, key): name for key in keys})
 
     def _api_version(self, vendor: Vendor | None, params: dict[str, Any], place: Place) -> str | None:
-        """Take the version of the API out of ``params``, where the vendor asks for one and not for that of its row."""
+        """Take the API version from ``params``, if the vendor has one and it is not that of its row."""
         if vendor is None or _VERSIONED not in vendor.query:
             return None
         sent, where = vendor.query[_VERSIONED], (*place, "api_version")
         said = params.pop("api_version", None)
         if said is None:
-            return self._variables.default("AZURE_API_VERSION")  # where LiteLLM looks
+            return self._variables.default("AZURE_API_VERSION")  # LiteLLM's default
         version = str(self._variables.plain(said, where))
         if version in _AZURE_V1:
             self._notes.add(
@@ -165,12 +165,12 @@ class Addresses:
 
 
 def _is_own(address: Address, vendor: Vendor) -> bool:
-    """Tell whether ``address`` is a host of the vendor's own, to which its usual key may be sent."""
+    """Whether ``address`` is one of the vendor's hosts, to which its usual key may be sent."""
     return address.base_url is None or vendor.base_url is None
 
 
 def _usual(vendor: Vendor) -> str:
-    """Return the variable that LiteLLM takes the vendor's key from, where the catalog has it, else the most usual."""
+    """Return the variable from which LiteLLM takes the vendor's key, if the catalog has it, else the most usual one."""
     litellms = f"{(vendor.litellm_prefix or '').upper()}_API_KEY"
     return litellms if litellms in vendor.key_env else vendor.key_env[0]
 
@@ -183,7 +183,7 @@ def _numbered(wanted: str, taken: Collection[str]) -> str:
 
 
 def _trimmed(url: str, vendor: Vendor | None) -> str:
-    """Return ``url`` as our base URLs are: up to where the paths of the API begin."""
+    """Return ``url`` in the form of our base URLs: up to where the paths of the API begin."""
     url = url.rstrip("/").removesuffix("/chat/completions")
     if vendor is None:
         return url
@@ -196,7 +196,7 @@ def _trimmed(url: str, vendor: Vendor | None) -> str:
 
 
 def frozen(value: Any) -> Hashable:
-    """Return something that is equal where plain data is, and can be kept in a set."""
+    """Return a hashable value that is equal for equal plain data."""
     if isinstance(value, Mapping):
         return frozenset((key, frozen(item)) for key, item in value.items())
     if isinstance(value, Iterable) and not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What becomes of LiteLLM's settings that have no counterpart: a word on each, data."""
+"""Remarks on LiteLLM's settings that have no counterpart here: data."""
 
 from collections.abc import Mapping
 

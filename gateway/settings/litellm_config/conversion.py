@@ -1,4 +1,4 @@
-"""From the file of a LiteLLM proxy to the text of ours, and everything that is left to be done."""
+"""Converts a LiteLLM proxy's file to the text of ours, with remarks on what is left to do."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,26 +39,26 @@ class Converted(msgspec.Struct, frozen=True):
     """A LiteLLM configuration as one of ours."""
 
     text: str  # of the file
-    notes: tuple[Problem, ...]  # what has no counterpart or needs a hand, in the order of LiteLLM's file
-    variables: tuple[str, ...]  # that the file refers to, in the order of their first use
+    notes: tuple[Problem, ...]  # what has no counterpart or must be done by hand, in the order of LiteLLM's file
+    variables: tuple[str, ...]  # used in the text, in the order of their first use
     providers: tuple[str, ...]
     models: tuple[str, ...]
 
 
 def convert(path: Path, environ: Mapping[str, str], catalog: Catalog, table: DatasheetTable) -> Converted:
-    """Convert the file at ``path``; ``table`` tells which models have a price, for routing by cost.
+    """Convert the file at ``path``; ``table`` knows which models have a price, for routing by cost.
 
-    ``environ`` is asked for nothing but the master key, of which the digest is written.
+    Only the master key is read from ``environ``; its digest is written.
 
     Raises:
-        ConfigurationError: it cannot be read, or is no YAML.
+        ConfigurationError: it cannot be read, or is not YAML.
 
     """
     return _Conversion(read_source(path), environ, catalog, table).run(path)
 
 
 class _Conversion:
-    """One run over one file."""
+    """The conversion of one file."""
 
     def __init__(self, source: Source, environ: Mapping[str, str], catalog: Catalog, table: DatasheetTable) -> None:
         self._data = source.data
@@ -68,10 +68,10 @@ class _Conversion:
         self._variables = Variables(source.data, environ, source.notes)
         self._addresses = Addresses(catalog, self._variables, source.notes)
         self._sections = {name: section(source.data.get(name), (name,), source.notes) for name in _SECTIONS}
-        self._any_model = False  # clients may name provider/model themselves
+        self._any_model = False  # whether clients may name provider/model themselves
 
     def run(self, path: Path) -> Converted:
-        """Convert, from what is named to what names it."""
+        """Convert the file, definitions before their uses."""
         entries = self._entries()
         self._addresses.name_all()
         models = self._models(entries)
@@ -81,7 +81,7 @@ class _Conversion:
         if key := self._sections["general_settings"].get("master_key"):
             place = ("general_settings", "master_key")
             entry = client(key, place, self._variables, self._notes, adhoc=self._any_model)
-            config |= {"host": "0.0.0.0", "clients": {CLIENT: entry}}  # noqa: S104 - as LiteLLM, now that keys are asked for
+            config |= {"host": "0.0.0.0", "clients": {CLIENT: entry}}  # noqa: S104 - as LiteLLM, as keys are required
         self._remark_on_the_rest()
         notes = tuple(self._notes.listed())
         return Converted(
@@ -93,7 +93,7 @@ class _Conversion:
         )
 
     def _entries(self) -> list[Entry]:
-        """Return the entries that name a model; those for any model become providers only."""
+        """Return the entries that name a model; wildcard entries become providers only."""
         reader = Entries(
             self._catalog,
             self._variables,
@@ -106,7 +106,7 @@ class _Conversion:
             entry = reader.read(raw, ("model_list", index))
             if entry is not None:
                 found.append(entry)
-        # Providers for any model come first: their names are said by clients, so they must not be numbered.
+        # Providers of wildcards come first: clients use their names, so these must not get numbers.
         for entry in sorted(found, key=lambda each: not _is_wildcard(each)):
             if _is_wildcard(entry):
                 self._open_to_any_model(entry)
@@ -114,7 +114,7 @@ class _Conversion:
         return [entry for entry in found if not _is_wildcard(entry)]
 
     def _open_to_any_model(self, entry: Entry) -> None:
-        """Make a wildcard a provider whose models clients name themselves, under the prefix they know."""
+        """Convert a wildcard to a provider whose models clients name themselves, with the prefix they know."""
         self._any_model = True
         prefix, slash, rest = entry.name.partition("/")
         place = (*entry.place, "model_name")
@@ -154,7 +154,7 @@ class _Conversion:
         return models.models
 
     def _server(self) -> dict[str, Any]:
-        """Return what is said of the gateway as a whole."""
+        """Return the settings of the gateway as a whole."""
         general, litellm, router = (
             self._sections[name] for name in ("general_settings", "litellm_settings", "router_settings")
         )
@@ -186,7 +186,7 @@ class _Conversion:
         return self._table.look_up([key])[key].price is not None
 
     def _remark_on_the_rest(self) -> None:
-        """Remark on everything that nobody has read."""
+        """Remark on everything that was not read."""
         for name, said in self._sections.items():
             for key, value in said.items():
                 if key not in _READ_OF[name] and is_said(value):

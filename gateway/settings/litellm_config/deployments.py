@@ -1,4 +1,4 @@
-"""One entry of LiteLLM's ``model_list`` as a deployment of ours, and what of it belongs to its model."""
+"""Converts an entry of LiteLLM's ``model_list`` to a deployment, and separates what belongs to its model."""
 
 from collections.abc import Hashable, Iterator, Mapping
 from math import inf, isfinite
@@ -47,7 +47,7 @@ _APIS: Mapping[str, tuple[str, ...]] = {
 }
 _OF_LITELLM = frozenset({"chat", "embeddings"})
 _PER_MTOK_DIGITS = 6
-# Parameters of LiteLLM's own among those of requests, by how their names begin.
+# Prefixes of LiteLLM's own parameters among those of requests.
 _LITELLMS_OWN = (
     "adaptive_router", "auto_router_", "cache", "complexity_router_", "fallbacks", "gcs_", "guardrails", "litellm_",
     "model_info", "prompt_", "provider_affinity", "s3_", "stream_timeout_by_", "timeout_by_",
@@ -64,29 +64,29 @@ _OF_REQUESTS = frozenset({
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """An entry of ``model_list``, read. Values are as our file writes them."""
+    """An entry of ``model_list``. Values are as our file has them."""
 
     place: Place
-    name: str  # the model that clients ask for
-    model: str  # the vendor's
+    name: str  # the model's public name
+    model: str  # the vendor's name
     address: Address
     key: str | None
-    deployment: Mapping[str, Any]  # of our file, without the name of the deployment
+    deployment: Mapping[str, Any]  # as in our file, without the deployment's name
     params: Mapping[str, Any]  # of requests: LiteLLM's defaults
     timeouts: Mapping[str, Any]
     weight: float | None
-    rate: float | None  # rpm, else tpm: LiteLLM's weights where there are no others
+    rate: float | None  # rpm, else tpm: LiteLLM's weights if there are no others
     order: int
     keepalive_s: Any = None
 
     @property
     def same(self) -> Hashable:
-        """What must be equal for two entries to be one deployment asked with two keys."""
+        """What must be equal in two entries that are one deployment with two keys."""
         return frozen([self.name, self.model, self.deployment, self.params, self.timeouts, self.weight, self.order])
 
 
 class Entries:
-    """Reads the entries of ``model_list``, one by one."""
+    """Reads the entries of ``model_list`` one by one."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Entries:
         self._drop_params = drop_params
 
     def read(self, raw: Any, place: Place) -> Entry | None:
-        """Return the entry, None (with a remark) where it names nobody to ask."""
+        """Return the entry; None, with a remark, if it names no provider."""
         entry = section(raw, place, self._notes)
         here = (*place, "litellm_params")
         params = {str(key): value for key, value in section(entry.get("litellm_params"), here, self._notes).items()}
@@ -126,7 +126,7 @@ class Entries:
                 place, "no counterpart: this vendor supports chat and embeddings only, so the entry is left out"
             )
             return None
-        # LiteLLM has always read limits beside litellm_params, too.
+        # LiteLLM also reads limits besides litellm_params.
         params |= {word: entry[word] for word in ("rpm", "tpm") if word in entry and word not in params}
         for word in entry.keys() - {"model_name", "litellm_params", "model_info", "rpm", "tpm", "blocked"}:
             self._notes.add((*place, word), UNKNOWN)
@@ -159,7 +159,7 @@ class Entries:
     def _deployment(
         self, who: Meant, address: Address, params: dict[str, Any], info: Mapping[str, Any], place: Place
     ) -> dict[str, Any]:
-        """Take out of ``params`` what is the deployment's own."""
+        """Take the deployment's settings from ``params``."""
         here = (*place, "litellm_params")
         take = self._variables.plain
         result: dict[str, Any] = {}
@@ -187,7 +187,7 @@ class Entries:
         return result
 
     def _credentials(self, address: Address, who: Meant, params: dict[str, Any], here: Place) -> dict[str, Any]:
-        """Take out of ``params`` what LiteLLM needs to reach a vendor that it speaks to; it goes by ``extra_body``."""
+        """Take from ``params`` what litellm needs to reach a vendor; it is sent in ``extra_body``."""
         through_litellm = _is_through_litellm(address, who)
         found: dict[str, Any] = {}
         for word in [name for name in params if name.startswith(_CREDENTIALS) or name in _CREDENTIAL_NAMES]:
@@ -243,7 +243,7 @@ class Entries:
                 self._notes.add((*place, word), MODEL_INFO.get(word, UNKNOWN))
 
     def _timeouts(self, params: dict[str, Any], here: Place) -> dict[str, Any]:
-        """Take LiteLLM's two clocks. Neither is a limit to a whole answer: they bound the wait for the next bytes."""
+        """Take LiteLLM's two timeouts. Neither limits a whole answer: they limit the wait for the next bytes."""
         whole, stream = params.pop("timeout", None), params.pop("stream_timeout", None)
         said = stream if stream is not None else whole
         if said is None:
@@ -258,7 +258,7 @@ class Entries:
         return {"ttft_timeout_s": clock, "stall_timeout_s": clock}
 
     def _params(self, params: dict[str, Any], here: Place) -> dict[str, Any]:
-        """Return what is left: LiteLLM sends it with every request that does not say it."""
+        """Return the rest: LiteLLM sends these with every request that does not set them."""
         kept = {}
         for word, value in params.items():
             if word in PARAMS:
@@ -287,11 +287,11 @@ class Entries:
 
 
 def _apis(who: Meant, info: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the APIs that the entry is for, none where it does not say."""
+    """Return the APIs that the entry is for; empty if it does not say."""
     return who.apis or _APIS.get(str(info.get("mode")), ())
 
 
 def _is_through_litellm(address: Address, who: Meant) -> bool:
-    """Tell whether the vendor is spoken to by the litellm library."""
+    """Whether the litellm library is used for the vendor."""
     of_vendor = who.vendor is not None and who.vendor.kind == "litellm"
     return address.kind == "litellm" or who.prefix is not None or of_vendor

@@ -1,4 +1,4 @@
-"""LiteLLM's groups of deployments as models of ours: one name, several deployments, and what is asked after them."""
+"""Converts LiteLLM's groups of deployments to models, with their fallbacks."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from gateway.settings.profiles import PROFILES, Profile
 
 IsPriced = Callable[[Entry], bool]
 
-# What LiteLLM's strategies aim at is what the leaderboard aims at, but for the price.
+# LiteLLM's strategies have the leaderboard's goals, except for cost.
 BY_COST = "cost-based-routing"
 _SHUFFLES = ("simple-shuffle", None)
 _MOST_WEIGHT = 1000.0
@@ -26,11 +26,11 @@ class Models:
         self._strategy = strategy
         self._is_priced = is_priced
         self.models: dict[str, dict[str, Any]] = {}
-        self._later: dict[str, list[str]] = {}  # models made of a model's deployments of a later order
-        self.aliases: dict[str, str] = {}  # other names to the models they are of
+        self._later: dict[str, list[str]] = {}  # models made from deployments with a later ``order``
+        self.aliases: dict[str, str] = {}  # alias → model
 
     def add(self, name: str, entries: Sequence[Entry]) -> None:
-        """Add a model, and one for each further ``order`` among its deployments, asked when all before it failed."""
+        """Add a model, and another one for each further ``order``, which is a fallback of the one before."""
         public = name.replace(",", "-")
         if public != name:
             self._notes.add((*entries[0].place, "model_name"), f"a model's name has no comma: called {public!r}")
@@ -57,7 +57,7 @@ class Models:
             )
 
     def alias(self, name: str, of: str, place: Place) -> None:
-        """Add ``name`` as another name of the model ``of``."""
+        """Add ``name`` as an alias of the model ``of``."""
         if of not in self.models:
             self._notes.add(place, "another name of an unknown model: left out")
         elif name in self.models:
@@ -68,7 +68,7 @@ class Models:
             self.aliases[name] = of
 
     def add_fallbacks(self, fallbacks: Mapping[str, Sequence[Any]]) -> None:
-        """Add each model's fallbacks, behind those that come from ``order``."""
+        """Add each model's fallbacks, after those from ``order``."""
         for name, model in self.models.items():
             own: list[Any] = [{"model": later, "causes": ["failed"]} for later in self._later.get(name, ())]
             if every := [*own, *fallbacks.get(name, ())]:
@@ -105,7 +105,7 @@ class Models:
         return model
 
     def _defaults(self, rows: Sequence[tuple[Entry, dict[str, Any]]]) -> dict[str, Any]:
-        """Return what all deployments give requests; what only some give goes with every request sent to them."""
+        """Return the defaults that all deployments share; others are sent by their deployments with every request."""
         first = rows[0][0].params
         shared = {
             word: value for word, value in first.items() if all(entry.params.get(word) == value for entry, _ in rows)
@@ -122,7 +122,7 @@ class Models:
         return shared
 
     def _timeouts(self, rows: Sequence[tuple[Entry, dict[str, Any]]]) -> dict[str, Any]:
-        """Return the clocks that all deployments have alike; otherwise each keeps its own."""
+        """Return the timeouts that all deployments share; otherwise each keeps its own."""
         first = rows[0][0].timeouts
         if all(entry.timeouts == first for entry, _ in rows):
             return dict(first)
@@ -132,7 +132,7 @@ class Models:
         return {}
 
     def _weights(self, entries: Sequence[Entry]) -> list[float | None]:
-        """Return the chances LiteLLM gives each, None where it gives all the same: by weight, else by rpm or tpm."""
+        """Return LiteLLM's weights, by weight, else by rpm or tpm; None for each if all are equal."""
         if any(entry.weight is not None for entry in entries):
             return [min(_MOST_WEIGHT, entry.weight or 0.0) for entry in entries]
         rates = [entry.rate for entry in entries]
@@ -144,12 +144,12 @@ class Models:
 
 
 def _named_apart(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return ``rows`` without those there twice; different ones of the same deployment get names of their own.
+    """Return ``rows`` without duplicates; different ones of the same deployment get names of their own.
 
-    LiteLLM limits what is in flight for each entry: the deployment that two of them become may have as much as both.
+    LiteLLM limits what is in flight per entry: when two entries become one deployment, their limits are added.
     """
     kept: list[dict[str, Any]] = []
-    places: dict[int, int] = {}  # among the kept, by number of the row
+    places: dict[int, int] = {}  # index among the kept rows, by row
     for number, row in enumerate(rows):
         if (first := rows.index(row)) < number:
             if isinstance(limit := row.get("max_in_flight"), int):

@@ -1,4 +1,4 @@
-"""What an import leaves to be done: remarks, each with its place in the file it is about."""
+"""The remarks of an import: what is left to do, with its place in the original file."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,21 +12,21 @@ class Notes:
     def __init__(self, file: str | None, lines: Mapping[Place, int]) -> None:
         self._file = file
         self._lines = lines
-        self._places: dict[tuple[str, str], list[Place]] = {}  # by a place's last word and the remark
-        self.problems: list[Problem] = []  # what was wrong with the file itself
+        self._places: dict[tuple[str, str], list[Place]] = {}  # by the last part of the place, and the remark
+        self.problems: list[Problem] = []  # errors in the file itself
 
     def add(self, place: Place, remark: str) -> None:
-        """Remark on ``place``; the same remark on the same key elsewhere becomes one with it."""
+        """Remark on ``place``; the same remark on the same key elsewhere is merged with it."""
         word = str(place[-1]) if place else ""
         self._places.setdefault((word, remark), []).append(place)
 
     def no_section(self, place: Place, value: object) -> None:
-        """Remark that something else stands where a section, or a list, must be."""
+        """Remark that a value is not the section, or list, that is expected."""
         kind = "list" if isinstance(value, list) else "section" if isinstance(value, dict) else "single value"
         self.add(place, f"is a {kind}, which has no meaning here: left out")
 
     def listed(self) -> list[Problem]:
-        """Return the remarks in the order of the file, each with the first place it is about."""
+        """Return the remarks in the order of the file, each with its first place."""
         found = [self._problem(places, remark) for (_, remark), places in self._places.items()]
         return sorted([*self.problems, *found], key=lambda problem: problem.line or 0)
 
@@ -64,5 +64,5 @@ def items(value: Any, place: Place, notes: Notes) -> list[Any]:
 
 
 def is_said(value: object) -> bool:
-    """Tell whether ``value`` asks for anything: null, false, and what is empty do not."""
+    """Whether ``value`` sets anything: null, false and empty values do not."""
     return value is not None and value is not False and value not in ("", [], {})

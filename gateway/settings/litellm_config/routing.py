@@ -1,4 +1,4 @@
-"""LiteLLM's router settings: which model is asked after which, other names of models, and the Redis they share."""
+"""Converts LiteLLM's router settings: fallbacks, aliases, Redis and timeouts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ _ANY = "*"
 
 
 class Fallbacks:
-    """Who is asked when a model could not answer, by cause."""
+    """The fallbacks of models, by cause."""
 
     def __init__(self, models: Mapping[str, Any], aliases: Mapping[str, str], notes: Notes) -> None:
         self._models = models
@@ -30,7 +30,7 @@ class Fallbacks:
         self._asked: dict[Cause, dict[str, list[str]]] = {}
 
     def read(self, data: Mapping[str, Any], place: Place) -> None:
-        """Read the lists of one section; what an earlier section said is stronger."""
+        """Read the lists of one section; sections read earlier take precedence."""
         for key, cause in _LISTS.items():
             if cause in self._asked or not data.get(key):
                 continue
@@ -44,9 +44,9 @@ class Fallbacks:
                 self._add(asked, _ANY, default, (*place, "default_fallbacks"))
 
     def of_models(self) -> dict[str, list[Any]]:
-        """Return each model's fallbacks as the file writes them: a name alone when for every cause.
+        """Return each model's fallbacks as the file has them: only the name if it is for every cause.
 
-        As LiteLLM has it, what has no fallbacks of its own kind takes those for failures.
+        As in LiteLLM, a cause without its own fallbacks uses those for failures.
         """
         result: dict[str, list[Any]] = {}
         for model in self._models:
@@ -81,7 +81,7 @@ class Fallbacks:
 
 
 def redis_url(data: Mapping[str, Any], place: Place, variables: Variables, notes: Notes) -> str | None:
-    """Return the URL of the Redis that ``data`` describes by parts or as a whole, None without one."""
+    """Return the URL of the Redis in ``data``, given in parts or as a whole; None if there is none."""
     if url := data.get("redis_url"):
         return str(variables.plain(url, (*place, "redis_url")))
     host = data.get("redis_host")
@@ -110,7 +110,7 @@ def redis_url(data: Mapping[str, Any], place: Place, variables: Variables, notes
 
 
 def clocks(data: Mapping[str, Any], place: Place, variables: Variables, notes: Notes) -> dict[str, Any]:
-    """Return the clocks that a section's time-outs amount to; see the deployments' own."""
+    """Return the timeouts of a section, like those of deployments."""
     for key in ("stream_timeout", "timeout", "request_timeout"):
         if data.get(key) is not None:
             value = variables.plain(data[key], (*place, key))

@@ -1,4 +1,4 @@
-"""LiteLLM's general settings: who may call, where it listens, and where it keeps things."""
+"""Converts LiteLLM's general settings: its master key and its database."""
 
 import hashlib
 import re
@@ -10,13 +10,13 @@ from gateway.settings.litellm_config.variables import Variables
 from gateway.settings.problems import Place
 
 CLIENT = "litellm-master"
-LEDGER = "LEDGER_DATABASE_URL"  # not HOLESHOT_…: those are settings by themselves
+LEDGER = "LEDGER_DATABASE_URL"  # not HOLESHOT_…: those variables are settings themselves
 _REFERENCE = re.compile(r"os\.environ/([A-Za-z_][A-Za-z0-9_]*)")
 _DEFAULT_LEDGER = "sqlite:///var/holeshot.db"
 
 
 def client(key: Any, place: Place, variables: Variables, notes: Notes, *, adhoc: bool) -> dict[str, Any]:
-    """Return the entry of ``clients`` that admits who has LiteLLM's master key; the key itself is not in it."""
+    """Return the entry of ``clients`` for LiteLLM's master key; it has only the key's digest."""
     value = variables.value_of(key)
     entry: dict[str, Any] = {}
     if value is not None:
@@ -41,7 +41,7 @@ def client(key: Any, place: Place, variables: Variables, notes: Notes, *, adhoc:
 
 
 def ledger(general: Mapping[str, Any], place: Place, notes: Notes) -> str | None:
-    """Return ``database_url`` where LiteLLM had one: not its own, whose migrations may drop tables they do not know."""
+    """Return a ``database_url`` if LiteLLM had one: not its own, as its migrations may drop unknown tables."""
     if not general.get("database_url"):
         return None
     notes.add(

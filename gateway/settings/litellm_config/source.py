@@ -1,4 +1,4 @@
-"""LiteLLM's file as it is read: with the files it includes and the credentials it names, and the lines of its keys."""
+"""Reads LiteLLM's file, the files it includes and the credentials it names, with the lines of its keys."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from gateway.settings.problems import ConfigurationError
 
 
 class Source(msgspec.Struct, frozen=True):
-    """What the file says, and where remarks on it go."""
+    """The content of the file, and the collector of remarks on it."""
 
     data: dict[str, Any]
     notes: Notes
@@ -21,7 +21,7 @@ def read_source(path: Path) -> Source:
     """Read the file at ``path``.
 
     Raises:
-        ConfigurationError: it cannot be read, is no YAML, or is no LiteLLM configuration at all.
+        ConfigurationError: it cannot be read, is not YAML, or not a LiteLLM configuration.
 
     """
     document = read_document(path)
@@ -36,8 +36,8 @@ def read_source(path: Path) -> Source:
 
 
 def _include(data: dict[str, Any], path: Path, place: tuple[str, int], notes: Notes) -> None:
-    """Lay the file at ``path`` over ``data`` as LiteLLM does: lists grow, sections are merged, the rest is replaced."""
-    if path.exists() and not path.is_file():  # a device may have no end
+    """Merge the file at ``path`` into ``data`` as LiteLLM does: append lists, merge sections, replace the rest."""
+    if path.exists() and not path.is_file():  # reading a device may never end
         notes.add(place, "is not a file: its settings are missing here")
         return
     document = read_document(path)
@@ -55,7 +55,7 @@ def _include(data: dict[str, Any], path: Path, place: tuple[str, int], notes: No
 
 
 def _with_credentials(data: dict[str, Any], notes: Notes) -> dict[str, Any]:
-    """Return ``data`` with every ``litellm_credential_name`` replaced by the values it stands for."""
+    """Return ``data`` with every ``litellm_credential_name`` replaced by that credential's values."""
     named: dict[str, dict[str, Any]] = {}
     for index, item in enumerate(items(data.get("credential_list"), ("credential_list",), notes)):
         place = ("credential_list", index)

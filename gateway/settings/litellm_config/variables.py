@@ -1,7 +1,7 @@
-"""Values as our file writes them: references to variables kept, and secrets turned into references.
+"""Converts values for our file: keeps references to variables, and turns secrets into references.
 
-LiteLLM refers to a variable as ``os.environ/NAME``, ours is ``${NAME}``. A secret that stands in the file itself is
-never written down again: it gets a variable, and the remark that says so names the variable only.
+LiteLLM refers to a variable as ``os.environ/NAME``, our file as ``${NAME}``. A secret in clear text is never copied: it
+becomes a variable, and the remark about it has only the variable's name.
 """
 
 import re
@@ -27,7 +27,7 @@ _MOVED = (
 
 
 class Variables:
-    """Turns values into what our file says, and remembers which variables that needs."""
+    """Converts values to what our file has, and records the variables that it needs."""
 
     def __init__(self, data: Mapping[str, Any], environ: Mapping[str, str], notes: Notes) -> None:
         own = data.get("environment_variables")
@@ -35,11 +35,11 @@ class Variables:
         self._environ = environ
         self._notes = notes
         self._taken = set(_mentioned(data)) | set(self._own)
-        self._moved: dict[str, str] = {}  # secrets in the clear to the variables they moved to
+        self._moved: dict[str, str] = {}  # secret in clear text → its new variable
         self.used: list[str] = []  # in the order of their first use
 
     def plain(self, value: Any, place: Place) -> Any:
-        """Return a value that is no secret by its name; a secret inside it is moved out all the same."""
+        """Return a value whose name is not a secret's; a secret inside it becomes a variable all the same."""
         if isinstance(value, dict):
             return {str(key): self.named(str(key), item, (*place, str(key))) for key, item in value.items()}
         if isinstance(value, list):
@@ -48,18 +48,18 @@ class Variables:
             return value
         if value.startswith(_ENVIRON):
             return self._use(value.removeprefix(_ENVIRON))
-        if _holds_password(value) or redact(value) != value:  # it may look like a key wherever it stands
+        if _holds_password(value) or redact(value) != value:  # may look like a key anywhere
             return self.secret(value, place, _variable(str(place[-1])))
         return value.replace("${", "$${")
 
     def named(self, name: str, value: Any, place: Place) -> Any:
-        """Return the value of a field called ``name``, as a secret if that is what its name says."""
+        """Return the value of a field called ``name``, converted as a secret if the name is a secret's."""
         if isinstance(value, str) and is_secret(name):
             return self.secret(value, place, _variable(name))
         return self.plain(value, place)
 
     def secret(self, value: Any, place: Place, name: str) -> str:
-        """Return a reference to a secret; one in the clear moves to the variable ``name``, or one of a like name."""
+        """Return a reference to a secret; one in clear text becomes the variable ``name``, or a similar name."""
         if isinstance(value, str) and value.startswith(_ENVIRON):
             return self._use(value.removeprefix(_ENVIRON))
         text = str(value)
@@ -69,7 +69,7 @@ class Variables:
         return self._use(self._moved[text])
 
     def value_of(self, value: Any) -> str | None:
-        """Return what ``value`` is or refers to, None where the variable is not set."""
+        """Return the value, or that of the variable it refers to; None if that is not set."""
         if not isinstance(value, str) or not value.startswith(_ENVIRON):
             return None if value is None else str(value)
         name = value.removeprefix(_ENVIRON)
@@ -77,12 +77,12 @@ class Variables:
         return str(found) if found else None
 
     def default(self, *names: str) -> str | None:
-        """Return a reference to the first of ``names`` that LiteLLM's file sets, None if it sets none of them."""
+        """Return a reference to the first of ``names`` that LiteLLM's file sets; None if it sets none."""
         name = next((name for name in names if self._own.get(name)), None)
         return None if name is None else self._use(name)
 
     def remark_on_own(self) -> None:
-        """Say which of ``environment_variables`` have to be set elsewhere from now on."""
+        """Remark on those of ``environment_variables`` that must be set elsewhere from now on."""
         for name in self._own:
             if name in self.used:
                 self._notes.add(
@@ -106,12 +106,12 @@ class Variables:
 
 
 def is_secret(name: str) -> bool:
-    """Tell whether a field called ``name`` holds what must not be shown."""
+    """Whether a field called ``name`` contains a secret."""
     return name not in _NO_SECRETS and _SECRET_WORDS.search(name) is not None
 
 
 def is_reference(value: object) -> bool:
-    """Tell whether ``value``, as written for our file, is known only when its variables are."""
+    """Whether ``value``, as in our file, depends on variables."""
     return isinstance(value, str) and _REFERENCE.search(value) is not None
 
 
@@ -120,7 +120,7 @@ def _variable(name: str) -> str:
 
 
 def _holds_password(text: str) -> bool:
-    """Tell whether ``text`` is an address with a password in it, or with a key behind its question mark."""
+    """Whether ``text`` is a URL with a password, or with a key in its query."""
     if "://" not in text:
         return False
     try:
@@ -131,7 +131,7 @@ def _holds_password(text: str) -> bool:
 
 
 def _mentioned(value: Any) -> list[str]:
-    """Return the names of all variables that ``value`` refers to."""
+    """Return the names of all variables to which ``value`` refers."""
     if isinstance(value, dict):
         return [name for item in value.values() for name in _mentioned(item)]
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Who LiteLLM means: from the model of a deployment, ``together_ai/meta-llama/Llama-3``, to a vendor and its model."""
+"""Finds the vendor and model that LiteLLM means by a name such as ``together_ai/meta-llama/Llama-3``."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import msgspec
 from gateway.settings.presets import Catalog
 from providers.catalog import Vendor
 
-# Second names of vendors in the catalog.
+# Other names of vendors in the catalog.
 _ALIASES: Mapping[str, str] = {
     "azure_text": "azure",
     "bedrock_converse": "bedrock",
@@ -21,7 +21,7 @@ _ALIASES: Mapping[str, str] = {
     "vertex_ai_beta": "vertex_ai",
 }
 
-# Names for any server that speaks as OpenAI does.
+# Names for any OpenAI-compatible server.
 _OWN_SERVERS = frozenset({
     "aiohttp_openai",
     "custom_openai",
@@ -34,7 +34,7 @@ _OWN_SERVERS = frozenset({
     "xinference",
 })  # fmt: skip
 
-# Vendors that only LiteLLM knows how to speak to.
+# Vendors that only litellm can reach.
 _LITELLM_ONLY = frozenset({
     "ai21", "ai21_chat", "aiml", "amazon_nova", "anthropic_text", "azure_ai", "chutes", "clarifai", "cloudflare",
     "codestral", "cometapi", "compactifai", "databricks", "datarobot", "deepgram", "elevenlabs", "fal_ai",
@@ -45,7 +45,7 @@ _LITELLM_ONLY = frozenset({
     "vercel_ai_gateway", "volcengine", "voyage", "wandb", "watsonx", "watsonx_text", "xiaomi_mimo",
 })  # fmt: skip
 
-# Models that LiteLLM knows without their vendor's name before them.
+# Models that LiteLLM recognises without a vendor's name.
 _BARE: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(gpt-|chatgpt-|o\d|text-embedding-|(text|omni)-moderation|dall-e|whisper-|tts-|ft:)"), "openai"),
     (re.compile(r"claude"), "anthropic"),
@@ -53,7 +53,7 @@ _BARE: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(command|rerank|embed)-"), "cohere"),
 )
 
-# What LiteLLM lets stand between vendor and model to choose an API of the vendor's.
+# What LiteLLM allows between vendor and model to select one of the vendor's APIs.
 _CHOSEN_API: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "openai": {"responses/": ("responses",), "chat/": ("chat",)},
     "azure": {"responses/": ("responses",), "o_series/": (), "gpt5_series/": ()},
@@ -61,16 +61,16 @@ _CHOSEN_API: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 class Meant(msgspec.Struct, frozen=True):
-    """Who is to be asked, and for which model."""
+    """The provider and model to ask."""
 
-    model: str  # as the vendor calls it
-    vendor: Vendor | None = None  # of the catalog
-    prefix: str | None = None  # LiteLLM's name for a vendor the catalog does not have; None for a server of one's own
-    apis: tuple[str, ...] = ()  # the APIs chosen by the name, none if it chooses none
+    model: str  # the vendor's name for it
+    vendor: Vendor | None = None  # from the catalog
+    prefix: str | None = None  # LiteLLM's name for a vendor that is not in the catalog; None for one's own server
+    apis: tuple[str, ...] = ()  # the APIs that the name selects; empty if none
 
 
 def meant(model: str, custom: str, catalog: Catalog) -> Meant | None:
-    """Return what ``model`` means to LiteLLM, None if nothing; ``custom`` is its ``custom_llm_provider``, if any."""
+    """Return LiteLLM's meaning of ``model``; None if unknown. ``custom`` is its ``custom_llm_provider``, if any."""
     first, slash, rest = model.partition("/")
     if custom:
         prefix, name = custom, rest if slash and first == custom else model
@@ -93,22 +93,22 @@ def meant(model: str, custom: str, catalog: Catalog) -> Meant | None:
 
 
 def by_prefix(prefix: str, catalog: Catalog) -> Vendor | None:
-    """Return the catalog's row of LiteLLM's vendor ``prefix``."""
+    """Return the catalog's row for LiteLLM's vendor ``prefix``."""
     prefix = _ALIASES.get(prefix, prefix)
     return next((row for row in catalog.values() if row.litellm_prefix == prefix), None) or catalog.get(prefix)
 
 
 def by_host(url: str, catalog: Catalog) -> Vendor | None:
-    """Return the vendor whose own host ``url`` names."""
+    """Return the vendor to which the host of ``url`` belongs."""
     host = _host(url)
     return next((row for row in catalog.values() if host and row.base_url and _host(row.base_url) == host), None)
 
 
 def server_name(url: str) -> str:
-    """Return a provider's name for the server at ``url``: the telling part of its host."""
+    """Return a provider's name for the server at ``url``: the distinctive part of its host."""
     try:
         host = urlsplit(url).hostname or ""
-    except ValueError:  # half an IPv6 address: whoever loads the file is told
+    except ValueError:  # an incomplete IPv6 address: reported when the file is loaded
         return "server"
     if not host or host.replace(".", "").isdigit() or ":" in host:
         return "server"
@@ -127,5 +127,5 @@ def _host(url: str) -> str | None:
         port = parts.port
     except ValueError:
         return None
-    # On this machine, ports tell servers apart.
+    # On this machine, ports distinguish servers.
     return url if port is not None and parts.hostname in ("localhost", "127.0.0.1") else parts.hostname

@@ -1,4 +1,4 @@
-"""The text of a configuration that was made from another's: its sections, and at its end what is left to be done."""
+"""Writes a converted configuration as text: its sections, and at its end what is left to do."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ import yaml
 from gateway.settings.problems import Problem
 
 _WIDTH = 120
-_SHORT = 16  # characters of a word that may stand in a line with others
+_SHORT = 16  # characters of a word that may share a line with others
 _HEAD = """\
 # Holeshot's configuration, made from {source} by `holeshot import litellm`; `holeshot check` validates it. ${{NAME}} is
 # taken from the environment, so no key stands in this file.
@@ -27,18 +27,18 @@ _WORDS: Mapping[str, str] = {
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes everything out: what several models share is said for each, not by a name for it."""
+    """Writes all values in full, without YAML aliases for shared ones."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 - likewise
-        """Indent the items of lists, as people do."""
+        """Indent the items of lists."""
         super().increase_indent(flow, indentless=False)
 
 
 def _represent_list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
-    """Write a list of a few plain words in one line."""
+    """Write a short list of plain words in one line."""
     words = all(isinstance(item, str) and len(item) <= _SHORT and "{" not in item for item in data)
     return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=words)
 
@@ -47,7 +47,7 @@ _Dumper.add_representer(list, _represent_list)
 
 
 def written_file(config: Mapping[str, Any], source: str, notes: Sequence[Problem]) -> str:
-    """Return the text of ``config``, a section a paragraph, and ``notes`` as comments at its end."""
+    """Return the text of ``config``, one paragraph per section, with ``notes`` as comments at the end."""
     parts = [_HEAD.format(source=" ".join(source.split()))]
     plain = [key for key in config if key not in _WORDS]
     parts += [_section(key, config[key]) for key in (*plain, *_WORDS) if config.get(key) not in (None, {}, [])]
@@ -63,7 +63,7 @@ def _section(key: str, value: Any) -> str:
 
 
 def _located(note: Problem, source: str) -> str:
-    file = source if note.file is None else Path(note.file).name  # or one that it includes
+    file = source if note.file is None else Path(note.file).name  # or an included one
     return str(Problem(note.message, file, note.line))
 
 
