@@ -6,12 +6,13 @@ from functools import partial
 from aiohttp import web
 
 from gateway.calls import Call, CallRecord
-from gateway.errors import ApiError, NotAsked, all_cooling, race_failed
+from gateway.errors import ApiError
 from gateway.fleet import Model
 from gateway.ingress.context import Context
 from gateway.ingress.entry import Enter, Entry
 from gateway.ingress.preferences.provider_preferences import Preferences
 from gateway.ingress.succession import Succession
+from gateway.race_failures import NotAsked, all_cooling, race_failed
 from gateway.racing.open_call import OpenCall, Unanswered
 from gateway.racing.services import Services
 from gateway.steering.planner import Plan

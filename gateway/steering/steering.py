@@ -12,8 +12,8 @@ from random import Random
 import msgspec
 
 from gateway.calls import EXPLORING, AttemptRecord, AttemptStart, CallRecord, CallStart, HourlySum
-from gateway.errors import NotAsked
 from gateway.prompt_classes import PromptClass, encoded_class
+from gateway.race_failures import NotAsked
 from gateway.settings.model import RaceSettings
 from gateway.steering import planner
 from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix

@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from gateway.calls import Call, CallRecord, Mode, Objective, Role, WinOn
-from gateway.errors import AllRateLimited, AllTimedOut, ApiError, ClientDisconnected, RejectedByProvider, ShuttingDown
+from gateway.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.fleet import Clocks, Deployment, Model
 from gateway.prompt_classes import MeasuredApi, PromptClass
+from gateway.race_failures import AllRateLimited, AllTimedOut, RejectedByProvider
 from gateway.racing.open_call import OpenCall, Unanswered
 from gateway.racing.outlet import Relayed
 from gateway.racing.relay import Asking, Relay
