@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart
+from gateway.attempt_records import AttemptRecord, AttemptStart
+from gateway.calls import CallRecord, CallStart
 from gateway.fleet import Fleet
 from gateway.ingress.admission import Admission
 from gateway.ingress.context import Context

@@ -19,7 +19,8 @@ from random import Random
 import msgspec
 
 from benchmarks.micro.recorded import MODEL, deployments, races
-from gateway.calls import AttemptStart, CallRecord, CallStart, Kind, Objective, Outcome, Role
+from gateway.attempt_records import AttemptStart, Outcome, Role
+from gateway.calls import CallRecord, CallStart, Kind, Objective
 from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import Board, MemoryBoard

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from itertools import product
 from random import Random
 
-from gateway.calls import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
+from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
 from gateway.prompt_classes import answer_class
 from gateway.steering.constants import HALF_LIFE_S, SLOT_S, SLOTS_KEPT
 from gateway.steering.redis_board import RedisBoard, connect

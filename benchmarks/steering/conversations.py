@@ -30,7 +30,8 @@ from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import BYTES_PER_TOKEN, CLASS_BYTES, Request, luck
 from benchmarks.steering.weather import Weather
 from benchmarks.steering.worlds import WORLDS, World
-from gateway.calls import AttemptStart, CallRecord, Mode, Objective
+from gateway.attempt_records import AttemptStart
+from gateway.calls import CallRecord, Mode, Objective
 from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Prefix

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from benchmarks.steering.traffic import Request
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord
+from gateway.attempt_records import AttemptRecord, AttemptStart
+from gateway.calls import CallRecord
 from gateway.steering.planner import Launch, Plan
 
 MODEL = "model"

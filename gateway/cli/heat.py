@@ -7,7 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import msgspec
 
 from gateway.app import Gateway
-from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallStart, Mode, Recorder
+from gateway.attempt_records import AttemptRecord, AttemptStart
+from gateway.calls import Call, CallRecord, CallStart, Mode, Recorder
 from gateway.cli.lanes import Lanes
 from gateway.cli.views import View
 from gateway.fleet import Fleet, Model

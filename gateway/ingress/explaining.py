@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gateway.calls import AnswerKind, Kind
+from gateway.attempt_records import AnswerKind
+from gateway.calls import Kind
 from gateway.errors import InvalidRequest, NoDeploymentFits, NothingEnabled
 from gateway.fleet import Deployment, Model
 from gateway.ingress.admission import Client

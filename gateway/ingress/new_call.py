@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gateway.calls import AnswerKind, Call, Kind, Objective, WinOn
+from gateway.attempt_records import AnswerKind, WinOn
+from gateway.calls import Call, Kind, Objective
 from gateway.fleet import Model
 from gateway.ingress.admission import Client
 from gateway.ingress.context import Context

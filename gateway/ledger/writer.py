@@ -11,7 +11,8 @@ from pathlib import Path
 
 import structlog
 
-from gateway.calls import AttemptRecord, CallRecord, CallStart, HourlySum
+from gateway.attempt_records import AttemptRecord
+from gateway.calls import CallRecord, CallStart, HourlySum
 from gateway.ledger.entries import Entry, Started
 from gateway.ledger.errors import DatabaseUnreachableError, LedgerError
 from gateway.ledger.folders import folder_name, is_moved, orphaned

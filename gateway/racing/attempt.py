@@ -7,7 +7,7 @@ the sink if it gets it. Nobody else touches its exchange, but being cut aborts i
 import asyncio
 from typing import TYPE_CHECKING
 
-from gateway.calls import AttemptRecord, AttemptStart, Outcome, WinOn
+from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, WinOn
 from gateway.fleet import Deployment
 from gateway.racing.attempt_state import FOLLOWING, State
 from gateway.racing.clocks import AttemptClocks

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
-from gateway.calls import Outcome
+from gateway.attempt_records import Outcome
 from gateway.errors import ApiError, ClientDisconnected
 from gateway.fleet import Model
 from gateway.racing.attempt import Attempt

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from gateway.calls import Role
+from gateway.attempt_records import Role
 from gateway.racing.seats import Line
 from gateway.racing.timers import Timer, Timers
 from gateway.steering.planner import Launch, Plan

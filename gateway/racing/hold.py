@@ -11,7 +11,7 @@ nor for a deployment without such a prediction.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
-from gateway.calls import AttemptStart, Role
+from gateway.attempt_records import AttemptStart, Role
 from gateway.racing.timers import Timer, Timers
 
 HOLD_MIN_S = 0.005  # less is worth no timer, and no prediction is so good

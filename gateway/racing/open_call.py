@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
-from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, Role
+from gateway.attempt_records import AttemptRecord, AttemptStart, Role
+from gateway.calls import Call, CallRecord
 from gateway.errors import ApiError, ClientDisconnected
 from gateway.fleet import Deployment, Fleet, Model
 from gateway.racing.alone import UNKNOWN, Alone

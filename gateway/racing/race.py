@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from gateway.calls import CallRecord, Outcome, Role
+from gateway.attempt_records import Outcome, Role
+from gateway.calls import CallRecord
 from gateway.errors import ApiError, ClientDisconnected, InternalError
 from gateway.fleet import Model
 from gateway.racing.attempt import Attempt

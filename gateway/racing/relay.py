@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gateway.calls import AttemptRecord, CallRecord, Outcome, Role
+from gateway.attempt_records import AttemptRecord, Outcome, Role
+from gateway.calls import CallRecord
 from gateway.errors import ApiError, ClientDisconnected, InternalError
 from gateway.fleet import Deployment, Model
 from gateway.racing.open_call import OpenCall, Unanswered

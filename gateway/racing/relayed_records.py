@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gateway.calls import AttemptRecord, AttemptStart, Call, Outcome, TokensSource
+from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, TokensSource
+from gateway.calls import Call
 from gateway.fleet import Deployment
 from gateway.racing.measurement import milliseconds
 from gateway.racing.recording import request_id, short

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gateway.calls import Outcome
+from gateway.attempt_records import Outcome
 
 AUDIT_S = 30.0  # so long after its launch, or as its first-token clock says, an audited loser may have its first token
 AUDIT_TOKENS = 32  # and is in an exploring race then watched for so many, for its speed,

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from gateway.calls import Mode, Objective, WinOn
+from gateway.attempt_records import WinOn
+from gateway.calls import Mode, Objective
 from gateway.settings.profiles import PROFILE_TIMEOUTS, PROFILES, Profile
 from providers.catalog import Api, Kind
 

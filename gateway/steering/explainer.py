@@ -6,7 +6,8 @@ from math import isfinite
 
 import msgspec
 
-from gateway.calls import Objective, Role
+from gateway.attempt_records import Role
+from gateway.calls import Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Held
 from gateway.steering.budget import FREE

@@ -7,7 +7,8 @@ from math import inf, log
 import msgspec
 import structlog
 
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, Outcome, Role
+from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, Role
+from gateway.calls import CallRecord
 from gateway.prompt_classes import PromptClass, decoded_class
 from gateway.steering.board import Board
 from gateway.steering.constants import (

@@ -8,7 +8,8 @@ from random import Random
 
 import msgspec
 
-from gateway.calls import EXPLORING, Mode, Objective, Role
+from gateway.attempt_records import EXPLORING, Role
+from gateway.calls import Mode, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import NOTHING_HELD, Held
 from gateway.steering.candidates import Candidate, Terms, Tier

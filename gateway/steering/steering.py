@@ -11,7 +11,8 @@ from random import Random
 
 import msgspec
 
-from gateway.calls import EXPLORING, AttemptRecord, AttemptStart, CallRecord, CallStart, HourlySum
+from gateway.attempt_records import EXPLORING, AttemptRecord, AttemptStart
+from gateway.calls import CallRecord, CallStart, HourlySum
 from gateway.prompt_classes import PromptClass, encoded_class
 from gateway.race_failures import NotAsked
 from gateway.settings.model import RaceSettings

@@ -5,7 +5,7 @@ from statistics import median
 
 import structlog
 
-from gateway.calls import AttemptRecord, Outcome, TokensSource
+from gateway.attempt_records import AttemptRecord, Outcome, TokensSource
 
 ANSWERS = 20  # of a deployment, until its count is compared, and again after as many
 FAR_OFF = 1.6  # times the others' tokens per character, or so many times fewer

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from gateway.app import Recorders
-from gateway.calls import AttemptRecord, CallRecord, Outcome
+from gateway.attempt_records import AttemptRecord, Outcome
+from gateway.calls import CallRecord
 from gateway.fleet import Fleet
 from gateway.ingress.streaming import StreamingSink
 from gateway.racing.attempt import Attempt

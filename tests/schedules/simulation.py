@@ -21,7 +21,8 @@ import structlog
 from msgspec import structs
 
 from gateway.app import Gateway
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, HourlySum, Recorder
+from gateway.attempt_records import AttemptRecord, AttemptStart
+from gateway.calls import CallRecord, CallStart, HourlySum, Recorder
 from gateway.connections.connections import Connections
 from gateway.connections.listener import serving
 from gateway.ids import uuid7

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import msgspec
 
-from gateway.calls import Mode, Objective, WinOn
+from gateway.attempt_records import WinOn
+from gateway.calls import Mode, Objective
 from gateway.errors import Forbidden, InvalidRequest
 from gateway.fleet import Model
 from gateway.ingress.admission import Client

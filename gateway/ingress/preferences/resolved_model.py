@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gateway.calls import Role
+from gateway.attempt_records import Role
 from gateway.errors import InvalidRequest, NoDeploymentFits, ResponseNotFound
 from gateway.fleet import Deployment, Model
 from gateway.ingress.admission import Client

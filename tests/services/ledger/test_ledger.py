@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from sqlalchemy.engine import make_url
 
-from gateway.calls import Outcome
+from gateway.attempt_records import Outcome
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.errors import DatabaseUnreachableError

@@ -13,7 +13,8 @@ from redis.asyncio import Redis
 from redis.asyncio.connection import parse_url
 from structlog.testing import capture_logs
 
-from gateway.calls import AttemptStart, Objective, Role
+from gateway.attempt_records import AttemptStart, Role
+from gateway.calls import Objective
 from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Terms

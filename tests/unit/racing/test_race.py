@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from gateway.calls import Outcome, Role, WinOn
+from gateway.attempt_records import Outcome, Role, WinOn
 from gateway.errors import ShuttingDown
 from gateway.fleet import Clocks
 from gateway.race_failures import (

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.calls import Call, CallRecord, Mode, Objective, Role, WinOn
+from gateway.attempt_records import Role, WinOn
+from gateway.calls import Call, CallRecord, Mode, Objective
 from gateway.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.fleet import Clocks, Deployment, Model
 from gateway.prompt_classes import MeasuredApi, PromptClass

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.calls import AttemptStart, CallRecord, Role
+from gateway.attempt_records import AttemptStart, Role
+from gateway.calls import CallRecord
 from gateway.errors import ApiError, ShuttingDown
 from gateway.prompt_classes import PromptClass
 from gateway.race_failures import AllProvidersFailed, AtCapacity

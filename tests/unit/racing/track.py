@@ -7,17 +7,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.calls import (
-    AttemptRecord,
-    AttemptStart,
-    Call,
-    CallRecord,
-    CallStart,
-    Mode,
-    Objective,
-    Role,
-    WinOn,
-)
+from gateway.attempt_records import AttemptRecord, AttemptStart, Role, WinOn
+from gateway.calls import Call, CallRecord, CallStart, Mode, Objective
 from gateway.errors import ApiError, ClientDisconnected
 from gateway.fleet import Clocks, Deployment, Model
 from gateway.ingress.journey import total_failure

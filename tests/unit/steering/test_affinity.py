@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
-from gateway.calls import Mode, Objective, Role
+from gateway.attempt_records import Role
+from gateway.calls import Mode, Objective
 from gateway.steering.affinity import Affinity, Prefix, prefix_of
 from gateway.steering.constants import CACHE_WARM_S, PREFIX_BYTES, PREFIXES_KEPT
 from gateway.steering.explanation import Why

@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from gateway.calls import Mode, Objective, Role
+from gateway.attempt_records import Role
+from gateway.calls import Mode, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.budget import Budget, within
 from gateway.steering.explanation import Explanation

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from gateway.calls import Mode, Objective, Role
+from gateway.attempt_records import Role
+from gateway.calls import Mode, Objective
 from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Terms

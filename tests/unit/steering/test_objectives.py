@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from gateway.calls import Mode, Objective, Outcome, Role, TokensSource
+from gateway.attempt_records import Outcome, Role, TokensSource
+from gateway.calls import Mode, Objective
 from gateway.prompt_classes import answer_class
 from gateway.steering.evidence import read_evidence
 from gateway.steering.planner import Plan

@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from gateway.calls import Mode, Objective, Role
+from gateway.attempt_records import Role
+from gateway.calls import Mode, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Candidate, Terms
 from gateway.steering.health import Condition, State

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from gateway.calls import Role
+from gateway.attempt_records import Role
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import MemoryBoard
 from gateway.steering.planner import Launch

@@ -5,7 +5,8 @@ from random import Random
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.calls import Mode, Objective, Outcome, Role
+from gateway.attempt_records import Outcome, Role
+from gateway.calls import Mode, Objective
 from gateway.prompt_classes import MeasuredApi, PromptClass, answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Terms
