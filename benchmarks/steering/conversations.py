@@ -38,7 +38,7 @@ from gateway.steering.affinity import Prefix
 from gateway.steering.board import Board
 from gateway.steering.candidates import Terms
 from gateway.steering.constants import PREFIX_BYTES
-from gateway.steering.planner import Plan
+from gateway.steering.plans import Plan
 from providers.prices import Price
 
 SEEDS = (11, 12, 13)

@@ -15,7 +15,7 @@ from gateway.calls import CallRecord, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import Board
 from gateway.steering.candidates import Terms
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 from gateway.steering.steering import Steering
 from gateway.steering.strikes import Strikes
 from providers.prices import Price

@@ -10,7 +10,7 @@ from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
 from gateway.attempt_records import AttemptRecord, AttemptStart, Role
 from gateway.calls import CallRecord, Mode, Objective
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 
 TARGET_TOK_S = 50.0  # what the objective cost has to meet, beside the world's goal of TTFT
 

@@ -6,7 +6,7 @@ from typing import Protocol
 from benchmarks.steering.traffic import Request
 from gateway.attempt_records import AttemptRecord, AttemptStart
 from gateway.calls import CallRecord
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 
 MODEL = "model"
 

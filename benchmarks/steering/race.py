@@ -20,7 +20,7 @@ from gateway.prompt_classes import encoded_class
 from gateway.racing.grid import EXTRA_ROLES, Grid
 from gateway.racing.hold import Hold
 from gateway.racing.watch import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 from providers.errors import ErrorKind
 
 

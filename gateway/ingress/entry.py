@@ -21,7 +21,7 @@ from gateway.racing.sink import Sink
 from gateway.steering.affinity import Prefix, prefix_of
 from gateway.steering.candidates import Terms
 from gateway.steering.constants import PREFIX_BYTES
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 
 _RACING = frozenset({Mode.RACE, Mode.HEDGE})
 

@@ -15,7 +15,7 @@ from gateway.ingress.succession import Succession
 from gateway.race_failures import NotAsked, all_cooling, race_failed
 from gateway.racing.open_call import OpenCall, Unanswered
 from gateway.racing.services import Services
-from gateway.steering.planner import Plan
+from gateway.steering.plans import Plan
 
 # Has the deployments of one model answer; the record if one did, and else why not.
 Run = Callable[[Entry], Awaitable[CallRecord | Unanswered]]

@@ -12,7 +12,7 @@ from gateway.racing.course import Course
 from gateway.racing.open_call import OpenCall
 from gateway.racing.seats import Seat
 from gateway.racing.watch import AUDIT_S, Overtaken
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 
 
 class Attempts:

@@ -11,7 +11,7 @@ import msgspec
 from gateway.attempt_records import Role
 from gateway.racing.seats import Line
 from gateway.racing.timers import Timer, Timers
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 
 EXTRA_ROLES = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE})  # these draw on the budget; replacing a failure does not
 

@@ -25,7 +25,7 @@ from gateway.racing.open_call import OpenCall, Unanswered
 from gateway.racing.race_phase import Phase
 from gateway.racing.reading import Block
 from gateway.racing.sink import Forward, Sink
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 from providers.errors import ErrorKind, UpstreamError
 
 if TYPE_CHECKING:

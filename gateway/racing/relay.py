@@ -16,7 +16,7 @@ from gateway.racing.recording import outcome_of
 from gateway.racing.relayed_records import RelayedAttempt, billed, relayed_record
 from gateway.racing.seated import Seated
 from gateway.racing.sink import ClientGone
-from gateway.steering.planner import Plan
+from gateway.steering.plans import Plan
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Request, Rest
 from providers.multipart import Form

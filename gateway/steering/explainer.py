@@ -23,7 +23,7 @@ from gateway.steering.constants import (
 from gateway.steering.explanation import Explanation, Prospect, Start, Why
 from gateway.steering.health import State
 from gateway.steering.lineup import Lineup, preference
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 
 
 def explained(

@@ -27,7 +27,7 @@ from gateway.steering.health import Condition, Health, State
 from gateway.steering.leaderboard import WINDOW_S, Leaderboard, rank, read_window, row, state_of
 from gateway.steering.learning import Learning
 from gateway.steering.lineup import Lineups
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 from gateway.steering.recollection import recollect
 from gateway.steering.rendezvous import home_of
 from gateway.steering.sizing import size_of

@@ -38,7 +38,7 @@ from gateway.settings.loader import load
 from gateway.settings.model import ProviderSettings, RaceSettings
 from gateway.steering.constants import FIRST_EDGE_S
 from gateway.steering.histogram import bucket
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 from providers.catalog import Vendor, load_catalog
 from tests.schedules.clients import SimulatedClient
 from tests.schedules.loop import ShuffledLoop

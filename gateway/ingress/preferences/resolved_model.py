@@ -11,7 +11,7 @@ from gateway.ingress.fitting import Fitting, Question, fitted
 from gateway.ingress.preferences.provider_preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.parameters import Parameters
 from gateway.steering.explanation import Start
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 
 IGNORED = "x-holeshot-ignored"  # preferences that change nothing here
 LOWERED = "x-holeshot-lowered"  # parameters that were above the model's maximum

@@ -23,7 +23,7 @@ from gateway.racing.services import Services
 from gateway.racing.sink import ClientGone
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import RaceSettings
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 from providers.dialects.dialect import Dialect
 from providers.dialects.wording import Loss
 from providers.errors import ErrorKind, UpstreamError

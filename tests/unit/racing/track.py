@@ -23,7 +23,7 @@ from gateway.racing.services import Services
 from gateway.racing.sink import ClientGone, Forward, Winner
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import RaceSettings
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 from gateway.steering.standings import Estimate
 from providers.dialects.dialect import Dialect
 from providers.dialects.index import PIVOT

@@ -9,7 +9,7 @@ from gateway.calls import Mode, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.budget import Budget, within
 from gateway.steering.explanation import Explanation
-from gateway.steering.planner import Launch
+from gateway.steering.plans import Launch
 from providers.prices import Price
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 

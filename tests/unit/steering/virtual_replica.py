@@ -11,7 +11,7 @@ from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Prefix
 from gateway.steering.board import Board, MemoryBoard
 from gateway.steering.candidates import Terms
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 from gateway.steering.steering import Steering
 from providers.errors import ErrorKind
 from providers.prices import Price
