@@ -11,7 +11,7 @@ import structlog
 
 from gateway.attempt_records import AttemptRecord, AttemptStart
 from gateway.calls import CallRecord, CallStart
-from gateway.fleet import Fleet
+from gateway.fleet.fleet import Fleet
 from gateway.ingress.admission import Admission
 from gateway.ingress.context import Context
 from gateway.ingress.refusals import Refusals

@@ -11,7 +11,8 @@ from gateway.attempt_records import AttemptRecord, AttemptStart
 from gateway.calls import Call, CallRecord, CallStart, Mode, Recorder
 from gateway.cli.lanes import Lanes
 from gateway.cli.views import View
-from gateway.fleet import Fleet, Model
+from gateway.fleet.fleet import Fleet
+from gateway.fleet.model import Model
 from gateway.ingress.admission import LOCAL
 from gateway.ingress.asked import Asked
 from gateway.ingress.body import Contents

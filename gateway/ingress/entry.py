@@ -6,7 +6,8 @@ from typing import Protocol
 import msgspec
 
 from gateway.calls import Call, Kind, Mode, Objective
-from gateway.fleet import Fleet, Model
+from gateway.fleet.fleet import Fleet
+from gateway.fleet.model import Model
 from gateway.ingress.asked import Asked
 from gateway.ingress.context import Context
 from gateway.ingress.headers import NARROWED

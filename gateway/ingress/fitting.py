@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gateway.errors import InvalidRequest, NoDeploymentFits
-from gateway.fleet import Deployment
+from gateway.fleet.deployment import Deployment
 from gateway.ingress.asked import Needs
 from gateway.settings.model import DataPolicy
 from providers.dialects.dialect import Dialect

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from gateway.calls import Call, CallRecord
 from gateway.errors import ApiError
-from gateway.fleet import Model
+from gateway.fleet.model import Model
 from gateway.ingress.context import Context
 from gateway.ingress.entry import Enter, Entry
 from gateway.ingress.preferences.provider_preferences import Preferences

@@ -5,7 +5,8 @@ from urllib.parse import quote
 from aiohttp import web
 
 from gateway.errors import ApiError, InvalidRequest, ResponseNotFound
-from gateway.fleet import Deployment, Fleet
+from gateway.fleet.deployment import Deployment
+from gateway.fleet.fleet import Fleet
 from gateway.ingress import headers
 from gateway.ingress.admission import JSON
 from gateway.ingress.context import CONTEXT

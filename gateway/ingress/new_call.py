@@ -6,7 +6,7 @@ import msgspec
 
 from gateway.attempt_records import AnswerKind, WinOn
 from gateway.calls import Call, Kind, Objective
-from gateway.fleet import Model
+from gateway.fleet.model import Model
 from gateway.ingress.admission import Client
 from gateway.ingress.context import Context
 from gateway.prompt_classes import PromptClass

@@ -8,7 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, WinOn
-from gateway.fleet import Deployment
+from gateway.fleet.deployment import Deployment
 from gateway.racing.attempt_state import FOLLOWING, State
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.course import Bid, Course

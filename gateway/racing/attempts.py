@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from gateway.attempt_records import Outcome
 from gateway.errors import ApiError, ClientDisconnected
-from gateway.fleet import Model
+from gateway.fleet.model import Model
 from gateway.racing.attempt import Attempt
 from gateway.racing.attempt_state import ACTIVE, UNAWAITED, State
 from gateway.racing.course import Course

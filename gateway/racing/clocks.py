@@ -7,7 +7,7 @@ an event only notes its time, and the timer, when it fires, looks how long ago t
 import asyncio
 from collections.abc import Callable
 
-from gateway.fleet import Clocks
+from gateway.fleet.deployment import Clocks
 from providers.errors import ErrorKind, UpstreamError
 
 FINISH_GRACE_S = 5.0  # after a finish reason, usage and [DONE] have this long to follow; the answer itself is complete

@@ -12,7 +12,7 @@ from functools import lru_cache
 import msgspec
 
 from gateway.attempt_records import AttemptRecord, Outcome, TokensSource
-from gateway.fleet import Deployment
+from gateway.fleet.deployment import Deployment
 from providers.errors import ErrorKind
 from providers.prices import Price, cost_usd
 

@@ -14,7 +14,7 @@ import structlog
 from gateway.attempt_records import Outcome, Role
 from gateway.calls import CallRecord
 from gateway.errors import ApiError, ClientDisconnected, InternalError
-from gateway.fleet import Model
+from gateway.fleet.model import Model
 from gateway.racing.attempt import Attempt
 from gateway.racing.attempts import Attempts
 from gateway.racing.claim import Claim

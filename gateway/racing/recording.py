@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, WinOn
 from gateway.calls import Call, CallRecord, CallStart
-from gateway.fleet import Deployment
+from gateway.fleet.deployment import Deployment
 from gateway.prompt_classes import encoded_class
 from gateway.racing.alone import UNKNOWN, Alone
 from gateway.racing.costs import settle

@@ -9,7 +9,8 @@ import msgspec
 from gateway.attempt_records import AttemptRecord, Outcome, Role
 from gateway.calls import CallRecord
 from gateway.errors import ApiError, ClientDisconnected, InternalError
-from gateway.fleet import Deployment, Model
+from gateway.fleet.deployment import Deployment
+from gateway.fleet.model import Model
 from gateway.racing.open_call import OpenCall, Unanswered
 from gateway.racing.outlet import Outlet, Relayed
 from gateway.racing.recording import outcome_of

@@ -8,7 +8,7 @@ import pytest
 from gateway.app import Recorders
 from gateway.attempt_records import AttemptRecord, Outcome
 from gateway.calls import CallRecord
-from gateway.fleet import Fleet
+from gateway.fleet.fleet import Fleet
 from gateway.ingress.streaming import StreamingSink
 from gateway.racing.attempt import Attempt
 from gateway.racing.attempts import Attempts

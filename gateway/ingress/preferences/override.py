@@ -11,7 +11,7 @@ import msgspec
 from gateway.attempt_records import WinOn
 from gateway.calls import Mode, Objective
 from gateway.errors import Forbidden, InvalidRequest
-from gateway.fleet import Model
+from gateway.fleet.model import Model
 from gateway.ingress.admission import Client
 from gateway.settings.model import RaceSettings
 from gateway.settings.profiles import Profile

@@ -15,7 +15,8 @@ import msgspec
 
 from gateway.calls import Mode, Objective
 from gateway.errors import Forbidden
-from gateway.fleet import Deployment, Model
+from gateway.fleet.deployment import Deployment
+from gateway.fleet.model import Model
 from gateway.ingress.admission import Client
 from gateway.ingress.body import LONGEST_MODEL
 from gateway.ingress.preferences.openrouter import OPENROUTER, UNKNOWN_QUANTIZATION, MaxPrice, Provider, refuse, unmet

@@ -4,7 +4,8 @@ import msgspec
 
 from gateway.calls import Call
 from gateway.errors import NoDeploymentFits
-from gateway.fleet import Deployment, Fleet
+from gateway.fleet.deployment import Deployment
+from gateway.fleet.fleet import Fleet
 from gateway.ingress.body import CHARS_PER_TOKEN, size_class
 from gateway.ingress.context import Context
 from gateway.ingress.entry import Entry

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.attempt_records import Outcome, Role, WinOn
 from gateway.errors import ShuttingDown
-from gateway.fleet import Clocks
+from gateway.fleet.deployment import Clocks
 from gateway.race_failures import (
     AllProvidersFailed,
     AllRateLimited,

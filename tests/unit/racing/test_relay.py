@@ -12,7 +12,8 @@ import pytest
 from gateway.attempt_records import Role, WinOn
 from gateway.calls import Call, CallRecord, Mode, Objective
 from gateway.errors import ApiError, ClientDisconnected, ShuttingDown
-from gateway.fleet import Clocks, Deployment, Model
+from gateway.fleet.deployment import Clocks, Deployment
+from gateway.fleet.model import Model
 from gateway.prompt_classes import MeasuredApi, PromptClass
 from gateway.race_failures import AllRateLimited, AllTimedOut, RejectedByProvider
 from gateway.racing.open_call import OpenCall, Unanswered

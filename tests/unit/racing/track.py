@@ -10,7 +10,8 @@ import msgspec
 from gateway.attempt_records import AttemptRecord, AttemptStart, Role, WinOn
 from gateway.calls import Call, CallRecord, CallStart, Mode, Objective
 from gateway.errors import ApiError, ClientDisconnected
-from gateway.fleet import Clocks, Deployment, Model
+from gateway.fleet.deployment import Clocks, Deployment
+from gateway.fleet.model import Model
 from gateway.ingress.journey import total_failure
 from gateway.prompt_classes import PromptClass, answer_class
 from gateway.racing.expected import answer_kind
