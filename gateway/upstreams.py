@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gateway.settings.model import ProviderSettings
+from gateway.settings.provider import ProviderSettings
 from providers.catalog import Vendor
 from providers.exchange import Upstream
 from providers.http.dialing import TlsContexts

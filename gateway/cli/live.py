@@ -10,8 +10,9 @@ from typing import Protocol
 import msgspec
 
 from gateway.cli.own_urls import AtOwnUrl
-from gateway.settings.model import ProviderSettings, Settings
+from gateway.settings.model import Settings
 from gateway.settings.presets import Catalog, vendor_of
+from gateway.settings.provider import ProviderSettings
 from gateway.upstreams import Upstreams
 from providers.catalog import Vendor, apis_of
 from providers.errors import ErrorKind, UpstreamError

@@ -14,7 +14,8 @@ from gateway.errors import Forbidden, ModelNotFound
 from gateway.fleet.model import Model
 from gateway.fleet.resolving import FindDatasheet, Resolver, limits
 from gateway.settings.joint import joined
-from gateway.settings.model import ModelSettings, ProviderSettings, Settings
+from gateway.settings.model import ModelSettings, Settings
+from gateway.settings.provider import ProviderSettings
 from providers.catalog import Vendor
 from providers.exchange import Upstream
 

@@ -8,15 +8,10 @@ from gateway.fleet.deployment import Clocks, Deployment
 from gateway.fleet.model import Common, Model
 from gateway.parameters import Parameters
 from gateway.settings.datasheets import bills_on
-from gateway.settings.model import (
-    DeploymentSettings,
-    ModelSettings,
-    RaceSettings,
-    Settings,
-    Timeouts,
-    profile_timeouts,
-)
+from gateway.settings.deployment import DeploymentSettings
+from gateway.settings.model import ModelSettings, RaceSettings, Settings
 from gateway.settings.profiles import Profile
+from gateway.settings.timeouts import Timeouts, profile_timeouts
 from providers.catalog import Api, Vendor, apis_of
 from providers.datasheets import Datasheet
 from providers.dialects.dialect import Dialect

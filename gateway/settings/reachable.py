@@ -6,8 +6,9 @@ from pathlib import Path
 import msgspec
 from pydantic import SecretStr
 
-from gateway.settings.model import ProviderSettings, Settings
+from gateway.settings.model import Settings
 from gateway.settings.presets import Catalog, found_vendors, usual_key, vendor_of
+from gateway.settings.provider import ProviderSettings
 from providers.catalog import Api, Vendor, apis_of
 
 # Where vendors that need no key of ours look for credentials: variables, any group of which will do, and files.

@@ -35,7 +35,8 @@ from gateway.racing.relay import Relay
 from gateway.runtime import Runtime
 from gateway.settings import Settings
 from gateway.settings.loader import load
-from gateway.settings.model import ProviderSettings, RaceSettings
+from gateway.settings.model import RaceSettings
+from gateway.settings.provider import ProviderSettings
 from gateway.steering.constants import FIRST_EDGE_S
 from gateway.steering.histogram import bucket
 from gateway.steering.plans import Launch, Plan

@@ -17,7 +17,7 @@ from gateway.ingress.preferences.resolved_model import IGNORED, in_order
 from gateway.ingress.relayed.apis import RelayedApi
 from gateway.ingress.relayed.request import RelayedRequest
 from gateway.prompt_classes import PromptClass
-from gateway.settings.model import DataPolicy
+from gateway.settings.deployment import DataPolicy
 from gateway.steering.candidates import Terms
 
 
