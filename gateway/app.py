@@ -258,7 +258,7 @@ def _tenths(seconds: float | None) -> float | None:
 def _redis(settings: Settings) -> "Redis | None":
     if settings.redis_url is None:
         return None
-    from gateway.steering.redis_board import connect  # noqa: PLC0415 - 14 MB that most do without
+    from gateway.steering.redis_commands import connect  # noqa: PLC0415 - 14 MB that most do without
 
     return connect(settings.redis_url.get_secret_value())
 
@@ -268,7 +268,8 @@ def _redis_board(
 ) -> "RedisBoard | None":
     if settings.redis_url is None:
         return None
-    from gateway.steering.redis_board import RedisBoard, connect  # noqa: PLC0415 - 14 MB that most do without
+    from gateway.steering.redis_board import RedisBoard  # noqa: PLC0415 - 14 MB that most do without
+    from gateway.steering.redis_commands import connect  # noqa: PLC0415 - 14 MB that most do without
 
     url = settings.redis_url.get_secret_value()
     return RedisBoard(connect(url), unix_clock=unix_clock, spending=spending, strikes=strikes)

@@ -26,7 +26,8 @@ from gateway.settings.model import RaceSettings
 from gateway.steering.board import Board, MemoryBoard
 from gateway.steering.candidates import Terms
 from gateway.steering.constants import REFRESH_EVERY_S
-from gateway.steering.redis_board import RedisBoard, connect
+from gateway.steering.redis_board import RedisBoard
+from gateway.steering.redis_commands import connect
 from gateway.steering.steering import Steering
 from tests.services.servers import redis_server
 

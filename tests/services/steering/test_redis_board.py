@@ -18,7 +18,8 @@ from gateway.calls import Objective
 from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Terms
-from gateway.steering.redis_board import RedisBoard, connect
+from gateway.steering.redis_board import RedisBoard
+from gateway.steering.redis_commands import connect
 from gateway.steering.spending import Spending
 from gateway.steering.steering import Steering
 from tests.services.servers import free_port, redis_server
