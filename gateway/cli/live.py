@@ -17,7 +17,8 @@ from gateway.upstreams import Upstreams
 from providers.catalog import Vendor, apis_of
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Upstream
-from providers.listings import Listed, Listing
+from providers.listed import Listed
+from providers.listings import Listing
 from providers.rate_limits import headroom
 
 _TIMEOUT_S = 15.0
