@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart
-from gateway.fleet import Fleet
+from gateway.fleet.fleet import Fleet
 from gateway.ingress.admission import Admission
 from gateway.ingress.context import Context
 from gateway.ingress.refusals import Refusals
@@ -19,10 +18,10 @@ from gateway.ingress.stored_responses import StoredResponses
 from gateway.ledger.errors import LedgerError
 from gateway.ledger.retention import Retention
 from gateway.ledger.writer import Ledger
-from gateway.prompt_classes import PromptClass
 from gateway.racing.seats import MAX_IN_FLIGHT, Seats
 from gateway.racing.services import Services
 from gateway.racing.tasks import AttemptTasks
+from gateway.recorders import Recorders
 from gateway.runtime import Runtime
 from gateway.settings.datasheets import Datasheets
 from gateway.settings.model import Settings
@@ -34,7 +33,6 @@ from gateway.steering.strikes import Strikes
 from gateway.upstreams import Upstreams
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics
-from gateway.watching.usage import UsageWatch
 from providers.catalog import load_catalog
 from providers.datasheets import DatasheetTable
 
@@ -47,61 +45,6 @@ if TYPE_CHECKING:
 _SUMS_AT_ONCE = 2000  # some milliseconds of the loop
 _AFTER_A_BUG_S = 10.0
 _RECOLLECTED_AFTER_S = (0.0, 10.0, 60.0)  # as the database may start with the gateway
-
-
-class Recorders:
-    """Everybody who hears of calls: ledger, leaderboard, metrics and log. The ledger first: it must not miss one."""
-
-    def __init__(
-        self,
-        ledger: Ledger,
-        steering: Steering,
-        metrics: Metrics,
-        log: CallLog,
-        seats: Seats,
-        *,
-        clock: Callable[[], float],
-    ) -> None:
-        self._ledger = ledger
-        self._steering = steering
-        self._metrics = metrics
-        self._log = log
-        self._seats = seats
-        self._usage = UsageWatch(clock, metrics.usage_far_off)
-
-    def call_started(self, start: CallStart) -> None:
-        """Spool the start, so that a crash leaves a trace of the call."""
-        self._ledger.call_started(start)
-
-    def attempt_started(self, model: str, start: AttemptStart) -> None:
-        """Count it in flight."""
-        self._steering.attempt_started(model, start)
-        self._metrics.attempt_started(model, start)
-
-    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
-        """Tell the board."""
-        self._steering.first_token(model, prompt_class, start, ttft_s)
-
-    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
-        """Tell board, health and metrics; and the seats of one that was launched before there were any."""
-        self._steering.attempt_ended(model, prompt_class, attempt)
-        self._metrics.attempt_ended(model, attempt)
-        if self._seats.strangers:
-            self._seats.ended(attempt.id, asyncio.get_running_loop())
-
-    def call_finished(self, record: CallRecord) -> None:
-        """Spool the record, count it, log its line."""
-        self._ledger.call_finished(record)
-        self._steering.call_finished(record)
-        self._metrics.call_finished(record)
-        self._log.call_finished(record)
-        for attempt in record.attempts:
-            if attempt.id == record.winner_attempt_id:
-                self._usage.answered(attempt.model or record.model, attempt)
-
-    def attempt_audited(self, attempt: AttemptRecord) -> None:
-        """Spool the row of a loser that was watched beyond its call."""
-        self._ledger.attempts_ended(attempt.call_id, (attempt,))
 
 
 class Gateway:
@@ -315,7 +258,7 @@ def _tenths(seconds: float | None) -> float | None:
 def _redis(settings: Settings) -> "Redis | None":
     if settings.redis_url is None:
         return None
-    from gateway.steering.redis_board import connect  # noqa: PLC0415 - 14 MB that most do without
+    from gateway.steering.redis_commands import connect  # noqa: PLC0415 - 14 MB that most do without
 
     return connect(settings.redis_url.get_secret_value())
 
@@ -325,7 +268,8 @@ def _redis_board(
 ) -> "RedisBoard | None":
     if settings.redis_url is None:
         return None
-    from gateway.steering.redis_board import RedisBoard, connect  # noqa: PLC0415 - 14 MB that most do without
+    from gateway.steering.redis_board import RedisBoard  # noqa: PLC0415 - 14 MB that most do without
+    from gateway.steering.redis_commands import connect  # noqa: PLC0415 - 14 MB that most do without
 
     url = settings.redis_url.get_secret_value()
     return RedisBoard(connect(url), unix_clock=unix_clock, spending=spending, strikes=strikes)

@@ -11,7 +11,7 @@ from random import Random
 
 import msgspec
 
-from gateway.fleet import OpenUpstream
+from gateway.fleet.fleet import OpenUpstream
 from gateway.ids import new_id
 from gateway.ledger.store import Store
 

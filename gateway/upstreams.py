@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from gateway.settings.model import ProviderSettings
+from gateway.settings.provider import ProviderSettings
 from providers.catalog import Vendor
 from providers.exchange import Upstream
 from providers.http.dialing import TlsContexts
-from providers.litellm_upstream import LiteLLM
+from providers.litellm_library import LiteLLM
 from providers.opening import open_upstream
 
 

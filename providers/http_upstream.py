@@ -29,15 +29,13 @@ from providers.http_answer import HttpRest, comes_whole, read_beginning
 from providers.http_exchange import HttpExchange, TranslatedExchange, masked, read_body
 from providers.json_answer import read_answer
 from providers.listings import Listing, read_pages
-from providers.quirks import Quirks, losses, shape
+from providers.quirks import Quirks, losses
 from providers.redaction import redact
+from providers.request_bodies import streamed_body, with_own
 
 _LARGEST_ERROR_BYTES = 64 * 1024
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
 _HEADS_KEPT = 256  # a path may contain the model's name, and clients may name any model
-_TRUE = msgspec.Raw(b"true")
-_FALSE = msgspec.Raw(b"false")
-_INCLUDE_USAGE = msgspec.Raw(b'{"include_usage":true}')
 _COMPRESSED = {"accept-encoding": ACCEPTED}
 _NO_QUERY: Mapping[str, str] = {}
 _CONNECT_S = 5.0
@@ -45,8 +43,6 @@ _SUCCESS = range(200, 300)
 _CLIENT_ERROR = 400
 _NO_SUCH_PATH = frozenset({404, 405})
 _VERSION = re.compile(r"/v\d")
-
-_options_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class HttpUpstream:
@@ -130,7 +126,7 @@ class HttpUpstream:
         packed = comes_whole(path)
         if form is None:
             head = self._head("POST", path, request.model, packed=packed, own=request.own_headers)
-            body = msgspec.json.encode(_with_own(request, request.fields))
+            body = msgspec.json.encode(with_own(request, request.fields))
         else:
             own = (*request.own_headers, ("content-type", form.content_type))
             head = self._build_head("POST", path, request.model, packed=packed, own=own)
@@ -281,40 +277,6 @@ class HttpUpstream:
     def _url(self, path: str, model: str) -> URL:
         filled = self._paths.get(path, path).replace("{model}", quote(model, safe=""))
         return self._base_url.joinpath(*filled.split("/"), encoded=True)
-
-
-def streamed_body(request: Request, quirks: Quirks) -> bytes:
-    """Return the body of a request for events. Only its top level is changed: messages are not parsed."""
-    fields = _fields(request, quirks)
-    streamed = request.upstream_stream
-    fields["stream"] = _TRUE if streamed else _FALSE
-    if request.dialect.requests.takes_quirks:
-        if streamed and quirks.usage_option == "stream_options":
-            fields["stream_options"] = _with_usage(fields.get("stream_options"))
-        else:
-            fields.pop("stream_options", None)
-    return msgspec.json.encode(fields)
-
-
-def _fields(request: Request, quirks: Quirks) -> dict[str, msgspec.Raw]:
-    return _with_own(
-        request, shape(request.fields, quirks) if request.dialect.requests.takes_quirks else request.fields
-    )
-
-
-def _with_own(request: Request, fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
-    """Return ``fields`` with the deployment's own fields and model."""
-    return {**fields, **request.extra_body, "model": msgspec.Raw(msgspec.json.encode(request.model))}
-
-
-def _with_usage(options: msgspec.Raw | None) -> msgspec.Raw:
-    if options is None:
-        return _INCLUDE_USAGE
-    try:
-        merged = _options_decoder.decode(options)
-    except msgspec.ValidationError:  # null, or an invalid value
-        return _INCLUDE_USAGE
-    return msgspec.Raw(msgspec.json.encode({**merged, "include_usage": _TRUE}))
 
 
 async def _read_at_most(response: Body, limit_bytes: int) -> bytes:

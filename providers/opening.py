@@ -7,7 +7,8 @@ from providers.exchange import Upstream
 from providers.http.dialing import TlsContexts, Versions
 from providers.http_upstream import HttpUpstream
 from providers.key_ring import KeyRing
-from providers.litellm_upstream import LiteLLM, LiteLLMUpstream
+from providers.litellm_library import LiteLLM
+from providers.litellm_upstream import LiteLLMUpstream
 
 _ANTHROPIC_URL = "https://api.anthropic.com/v1"
 _ANTHROPIC_HEADERS = {"anthropic-version": "2023-06-01"}

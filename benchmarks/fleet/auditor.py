@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gateway.cli.main import main
-from gateway.steering.planner import Plan
+from gateway.steering.plans import Plan
 from gateway.steering.steering import Steering
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import asyncpg
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.calls import AttemptRecord, CallRecord, Mode, Objective, Outcome, Role, TokensSource, WinOn
+from gateway.attempt_records import AttemptRecord, Outcome, Role, TokensSource, WinOn
+from gateway.calls import CallRecord, Mode, Objective
 from gateway.ids import uuid7
 from gateway.ledger.entries import Entry, Finished
 from gateway.ledger.inserts import insert

@@ -25,7 +25,8 @@ import asyncpg
 import uvloop
 
 from benchmarks.micro.recorded import deployments, races
-from gateway.calls import AttemptRecord, CallRecord, CallStart
+from gateway.attempt_records import AttemptRecord
+from gateway.calls import CallRecord, CallStart
 from gateway.ledger.database import migrate
 from gateway.ledger.writer import Ledger
 from gateway.server import GC_THRESHOLD

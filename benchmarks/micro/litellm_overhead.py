@@ -34,7 +34,8 @@ from providers.dialects.responses.dialect import RESPONSES
 from providers.exchange import Exchange, Request, Upstream
 from providers.http.dialing import TlsContexts
 from providers.http_upstream import HttpUpstream
-from providers.litellm_upstream import LiteLLM, LiteLLMUpstream
+from providers.litellm_library import LiteLLM
+from providers.litellm_upstream import LiteLLMUpstream
 from tests.app.providers.families import FAMILIES, Family
 from tests.app.providers.origin import Connection, Origin, chunked, tls_pair
 

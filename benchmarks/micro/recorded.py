@@ -4,17 +4,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from random import Random
 
-from gateway.calls import (
-    AttemptRecord,
-    AttemptStart,
-    CallRecord,
-    CallStart,
-    Mode,
-    Objective,
-    Outcome,
-    Role,
-    TokensSource,
-)
+from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
+from gateway.calls import CallRecord, CallStart, Mode, Objective
 from gateway.ids import new_id
 
 MODEL = "llama-70b"

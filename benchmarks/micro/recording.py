@@ -18,7 +18,8 @@ from random import Random
 import uvloop
 
 from benchmarks.micro.recorded import MODEL, deployments, races
-from gateway.calls import CallRecord, CallStart, Objective, Outcome
+from gateway.attempt_records import Outcome
+from gateway.calls import CallRecord, CallStart, Objective
 from gateway.ids import new_id
 from gateway.ledger.spool import Spool
 from gateway.prompt_classes import answer_class

@@ -12,8 +12,9 @@ from random import Random
 
 from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, Mode, Objective, Outcome, Role
-from gateway.steering.planner import Launch, Plan
+from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, Role
+from gateway.calls import CallRecord, Mode, Objective
+from gateway.steering.plans import Launch, Plan
 
 COOL_S = 5.0  # LiteLLM's default after a failure
 SILENCE_S = 15.0

@@ -30,14 +30,15 @@ from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import BYTES_PER_TOKEN, CLASS_BYTES, Request, luck
 from benchmarks.steering.weather import Weather
 from benchmarks.steering.worlds import WORLDS, World
-from gateway.calls import AttemptStart, CallRecord, Mode, Objective
+from gateway.attempt_records import AttemptStart
+from gateway.calls import CallRecord, Mode, Objective
 from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Prefix
 from gateway.steering.board import Board
 from gateway.steering.candidates import Terms
 from gateway.steering.constants import PREFIX_BYTES
-from gateway.steering.planner import Plan
+from gateway.steering.plans import Plan
 from providers.prices import Price
 
 SEEDS = (11, 12, 13)

@@ -10,11 +10,12 @@ from benchmarks.steering.policy import MODEL
 from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
 from benchmarks.steering.worlds import World
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, Objective
+from gateway.attempt_records import AttemptRecord, AttemptStart
+from gateway.calls import CallRecord, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import Board
 from gateway.steering.candidates import Terms
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 from gateway.steering.steering import Steering
 from gateway.steering.strikes import Strikes
 from providers.prices import Price

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from benchmarks.steering.traffic import Request
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord
-from gateway.steering.planner import Launch, Plan
+from gateway.attempt_records import AttemptRecord, AttemptStart
+from gateway.calls import CallRecord
+from gateway.steering.plans import Launch, Plan
 
 MODEL = "model"
 

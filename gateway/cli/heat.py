@@ -7,11 +7,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import msgspec
 
 from gateway.app import Gateway
-from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallStart, Mode, Recorder
+from gateway.attempt_records import AttemptRecord, AttemptStart
+from gateway.calls import Call, CallRecord, CallStart, Mode, Recorder
 from gateway.cli.lanes import Lanes
 from gateway.cli.views import View
-from gateway.errors import RaceFailed
-from gateway.fleet import Fleet, Model
+from gateway.fleet.fleet import Fleet
+from gateway.fleet.model import Model
 from gateway.ingress.admission import LOCAL
 from gateway.ingress.asked import Asked
 from gateway.ingress.body import Contents
@@ -20,6 +21,7 @@ from gateway.ingress.journey import Journey
 from gateway.ingress.new_call import Origin
 from gateway.ingress.surfaces.chat import read_chat
 from gateway.prompt_classes import PromptClass
+from gateway.race_failures import RaceFailed
 from gateway.racing.open_call import Unanswered
 from gateway.server import prepare_schema
 from gateway.settings.model import Settings

@@ -5,7 +5,8 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart
+from gateway.attempt_records import AttemptRecord, AttemptStart
+from gateway.calls import CallRecord, CallStart
 from gateway.prompt_classes import PromptClass
 from gateway.racing.reading import Block
 from gateway.racing.sink import ClientGone, Winner

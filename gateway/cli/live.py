@@ -10,13 +10,15 @@ from typing import Protocol
 import msgspec
 
 from gateway.cli.own_urls import AtOwnUrl
-from gateway.settings.model import ProviderSettings, Settings
+from gateway.settings.model import Settings
 from gateway.settings.presets import Catalog, vendor_of
+from gateway.settings.provider import ProviderSettings
 from gateway.upstreams import Upstreams
 from providers.catalog import Vendor, apis_of
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Upstream
-from providers.listings import Listed, Listing
+from providers.listed import Listed
+from providers.listings import Listing
 from providers.rate_limits import headroom
 
 _TIMEOUT_S = 15.0

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from gateway.calls import AttemptRecord, CallRecord, Outcome
+from gateway.attempt_records import AttemptRecord, Outcome
+from gateway.calls import CallRecord
 from gateway.cli.terminal import table
 from gateway.terminal_text import counted
 

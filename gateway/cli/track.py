@@ -6,7 +6,8 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from gateway.calls import CallRecord, Outcome
+from gateway.attempt_records import Outcome
+from gateway.calls import CallRecord
 from gateway.cli.lanes import Lane, Lanes
 from gateway.cli.terminal import UNKNOWN
 from gateway.terminal_text import counted, visible

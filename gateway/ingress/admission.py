@@ -9,9 +9,11 @@ import msgspec
 from aiohttp import web
 
 from gateway.errors import ApiError, Forbidden, NothingEnabled, Unauthorized, UnsupportedMediaType
-from gateway.fleet import Deployment, Model
+from gateway.fleet.deployment import Deployment
+from gateway.fleet.model import Model
 from gateway.settings.checks import is_loopback
-from gateway.settings.model import ClientSettings, DataPolicy
+from gateway.settings.deployment import DataPolicy
+from gateway.settings.model import ClientSettings
 from gateway.settings.profiles import Profile
 
 WIDEST = 8

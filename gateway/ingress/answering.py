@@ -7,7 +7,7 @@ from aiohttp import web
 
 from gateway.calls import Call, CallRecord
 from gateway.errors import ApiError, ClientDisconnected, ResponseNotFound
-from gateway.fleet import Fleet
+from gateway.fleet.fleet import Fleet
 from gateway.ingress import headers
 from gateway.ingress.admission import Client
 from gateway.ingress.asked import Asked

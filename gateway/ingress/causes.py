@@ -2,7 +2,8 @@
 
 import re
 
-from gateway.errors import ApiError, NoDeploymentFits, NothingEnabled, RaceFailed, RejectedByProvider
+from gateway.errors import ApiError, NoDeploymentFits, NothingEnabled
+from gateway.race_failures import RaceFailed, RejectedByProvider
 from gateway.settings.model import Cause
 
 _CONTEXT = re.compile(

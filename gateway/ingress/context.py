@@ -6,7 +6,7 @@ from typing import Any
 from aiohttp import web
 
 from gateway.errors import ApiError, ClientDisconnected, ClientStalled, ShuttingDown
-from gateway.fleet import Fleet
+from gateway.fleet.fleet import Fleet
 from gateway.ingress.admission import Admission
 from gateway.ingress.bodies.work import BodyWork
 from gateway.ingress.phase import Phase

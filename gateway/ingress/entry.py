@@ -6,7 +6,8 @@ from typing import Protocol
 import msgspec
 
 from gateway.calls import Call, Kind, Mode, Objective
-from gateway.fleet import Fleet, Model
+from gateway.fleet.fleet import Fleet
+from gateway.fleet.model import Model
 from gateway.ingress.asked import Asked
 from gateway.ingress.context import Context
 from gateway.ingress.headers import NARROWED
@@ -21,7 +22,7 @@ from gateway.racing.sink import Sink
 from gateway.steering.affinity import Prefix, prefix_of
 from gateway.steering.candidates import Terms
 from gateway.steering.constants import PREFIX_BYTES
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 
 _RACING = frozenset({Mode.RACE, Mode.HEDGE})
 

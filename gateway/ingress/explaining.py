@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gateway.calls import AnswerKind, Kind
+from gateway.attempt_records import AnswerKind
+from gateway.calls import Kind
 from gateway.errors import InvalidRequest, NoDeploymentFits, NothingEnabled
-from gateway.fleet import Deployment, Model
+from gateway.fleet.model import Model
 from gateway.ingress.admission import Client
 from gateway.ingress.asked import Needs
 from gateway.ingress.body import CHARS_PER_TOKEN, size_class
@@ -62,21 +63,21 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
     """
     supposed, override = _read(query)
     model = as_asked(model, override, client, stateful=False)
-    deployments: list[Deployment] = []
+    able: list[str] = []
     excluded: Mapping[str, str] = {}
     try:
         needs = Needs(
             supposed.prompt_tokens, supposed.max_tokens, supposed.tools, supposed.json_schema, supposed.vision
         )
         fitting = fitted(Question(model.name, PIVOT, supposed.fields, needs, client.require), client.deployments(model))
-        deployments, excluded = fitting.deployments, fitting.excluded
+        able, excluded = [deployment.name for deployment in fitting.deployments], fitting.excluded
     except NoDeploymentFits as error:
         excluded = error.reasons
     except NothingEnabled:
         pass  # nothing to explain here, but the other models' plans are still shown
     explanation = context.steering.explain(
         model.name,
-        [deployment.name for deployment in deployments],
+        able,
         model.race,
         Terms(
             resolved_objective(

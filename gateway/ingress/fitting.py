@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import msgspec
 
 from gateway.errors import InvalidRequest, NoDeploymentFits
-from gateway.fleet import Deployment
+from gateway.fleet.deployment import Deployment
 from gateway.ingress.asked import Needs
-from gateway.settings.model import DataPolicy
+from gateway.settings.deployment import DataPolicy
 from providers.dialects.dialect import Dialect
 from providers.dialects.habits import Habits
 from providers.dialects.index import DIALECTS

@@ -6,15 +6,16 @@ from functools import partial
 from aiohttp import web
 
 from gateway.calls import Call, CallRecord
-from gateway.errors import ApiError, NotAsked, all_cooling, race_failed
-from gateway.fleet import Model
+from gateway.errors import ApiError
+from gateway.fleet.model import Model
 from gateway.ingress.context import Context
 from gateway.ingress.entry import Enter, Entry
 from gateway.ingress.preferences.provider_preferences import Preferences
 from gateway.ingress.succession import Succession
+from gateway.race_failures import NotAsked, all_cooling, race_failed
 from gateway.racing.open_call import OpenCall, Unanswered
 from gateway.racing.services import Services
-from gateway.steering.planner import Plan
+from gateway.steering.plans import Plan
 
 # Runs the call at one model: returns the record if a deployment answered, else why none did.
 Run = Callable[[Entry], Awaitable[CallRecord | Unanswered]]

@@ -4,11 +4,13 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from gateway.errors import ApiError, InvalidRequest, ResponseNotFound, race_failed
-from gateway.fleet import Deployment, Fleet
+from gateway.errors import ApiError, InvalidRequest, ResponseNotFound
+from gateway.fleet.deployment import Deployment
+from gateway.fleet.fleet import Fleet
 from gateway.ingress import headers
 from gateway.ingress.admission import JSON
 from gateway.ingress.context import CONTEXT
+from gateway.race_failures import race_failed
 from providers.errors import ErrorKind, UpstreamError
 
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from gateway.fleet import Deployment, Model
+from gateway.fleet.deployment import Deployment
+from gateway.fleet.model import Model
 from providers.dialects.index import DIALECTS
 from providers.prices import Price
 

@@ -8,7 +8,8 @@ import msgspec
 from aiohttp import web
 
 from gateway.errors import Forbidden, InvalidRequest, NothingEnabled
-from gateway.fleet import Deployment, Model
+from gateway.fleet.deployment import Deployment
+from gateway.fleet.model import Model
 from gateway.ingress.admission import Client
 from gateway.ingress.context import CONTEXT
 from gateway.ingress.fitting import against_policy

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gateway.calls import AnswerKind, Call, Kind, Objective, WinOn
-from gateway.fleet import Model
+from gateway.attempt_records import AnswerKind, WinOn
+from gateway.calls import Call, Kind, Objective
+from gateway.fleet.model import Model
 from gateway.ingress.admission import Client
 from gateway.ingress.context import Context
 from gateway.prompt_classes import PromptClass

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from gateway.errors import ApiError, ClientDisconnected, RaceFailed
+from gateway.errors import ApiError, ClientDisconnected
+from gateway.race_failures import RaceFailed
 
 LINE_S = 1.0  # between two lines of the same kind
 CALL_ID = "x-holeshot-call-id"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from gateway.calls import Call
 from gateway.errors import ApiError
-from gateway.fleet import Fleet
+from gateway.fleet.fleet import Fleet
 from gateway.ingress.causes import cause_of
 from gateway.ingress.entry import Entry
 from gateway.ingress.plan_header import PLAN_HEADER, written

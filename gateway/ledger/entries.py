@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.calls import AttemptRecord, CallRecord, CallStart
+from gateway.attempt_records import AttemptRecord
+from gateway.calls import CallRecord, CallStart
 
 
 class Started(msgspec.Struct, frozen=True, tag="started", gc=False):

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, Outcome
+from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome
+from gateway.calls import CallRecord, CallStart
 from gateway.ledger.entries import Audited, Entry, Finished, Started
 from gateway.prompt_classes import decoded_class
 

@@ -13,6 +13,7 @@ from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.retention import KEEP_ALL, Retention
 from gateway.ledger.store import Store
 
+BATCH_MAX_ENTRIES = 1000
 PING_TIMEOUT_S = 3.0
 STALLED_S = 2.0  # longer than any batch should take; health checks report it
 
@@ -23,7 +24,7 @@ class Shipper:
     """Stores entries, and tracks the state of the database.
 
     ``last_error`` is that of the last batch; ``rejected`` counts entries set aside permanently, ``expired`` rows that
-    were already too old to be kept; ``answered_at_s`` is when the database last did what it was asked.
+    were already too old to be kept.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class Shipper:
         utc_now: Callable[[], datetime],
         retention: Retention = KEEP_ALL,
     ) -> None:
-        self.answered_at_s: float | None = None
+        self._answered_at_s: float | None = None
         self.last_error: str | None = None
         self.rejected = 0
         self.expired = 0
@@ -50,6 +51,11 @@ class Shipper:
     def connected(self) -> bool:
         """Whether the database's last request succeeded, and none is stalled."""
         return self._connected and not self.stalled
+
+    @property
+    def answered_s_ago(self) -> float | None:
+        """How many seconds ago the database last did what it was asked; None when it never has."""
+        return None if self._answered_at_s is None else self._clock() - self._answered_at_s
 
     @property
     def stalled(self) -> bool:
@@ -112,7 +118,7 @@ class Shipper:
 
     def _note_success(self) -> None:
         self._connected = True
-        self.answered_at_s = self._clock()
+        self._answered_at_s = self._clock()
         self.last_error = None
         if self._failing_since_s is not None:
             outage_s = round(self._clock() - self._failing_since_s, 1)

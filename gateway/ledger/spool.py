@@ -16,7 +16,8 @@ from pathlib import Path
 
 import structlog
 
-from gateway.calls import AttemptRecord, CallRecord, CallStart
+from gateway.attempt_records import AttemptRecord
+from gateway.calls import CallRecord, CallStart
 from gateway.ledger.entries import Audited, Entry, Finished, Shippable, Started, decode, encode, encode_into
 from gateway.ledger.errors import SpoolError
 from gateway.ledger.reader import Batch

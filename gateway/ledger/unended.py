@@ -6,7 +6,8 @@ from gateway.ledger.entries import Audited, Entry, Finished, Started
 from gateway.ledger.rows import interrupted
 
 if TYPE_CHECKING:
-    from gateway.calls import AttemptStart, CallStart
+    from gateway.attempt_records import AttemptStart
+    from gateway.calls import CallStart
 
 
 class Unended:

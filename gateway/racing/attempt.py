@@ -8,8 +8,8 @@ interface.
 import asyncio
 from typing import TYPE_CHECKING
 
-from gateway.calls import AttemptRecord, AttemptStart, Outcome, WinOn
-from gateway.fleet import Deployment
+from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, WinOn
+from gateway.fleet.deployment import Deployment
 from gateway.racing.attempt_state import FOLLOWING, State
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.course import Bid, Course

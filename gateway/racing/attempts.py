@@ -3,16 +3,16 @@
 import asyncio
 from collections.abc import Iterable
 
-from gateway.calls import Outcome
+from gateway.attempt_records import Outcome
 from gateway.errors import ApiError, ClientDisconnected
-from gateway.fleet import Model
+from gateway.fleet.model import Model
 from gateway.racing.attempt import Attempt
 from gateway.racing.attempt_state import ACTIVE, UNAWAITED, State
 from gateway.racing.course import Course
 from gateway.racing.open_call import OpenCall
 from gateway.racing.seats import Seat
 from gateway.racing.watch import AUDIT_S, Overtaken
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 
 
 class Attempts:

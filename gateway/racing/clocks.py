@@ -7,7 +7,7 @@ stores its time. When the timer fires, it checks that time and, if it is too ear
 import asyncio
 from collections.abc import Callable
 
-from gateway.fleet import Clocks
+from gateway.fleet.deployment import Clocks
 from providers.errors import ErrorKind, UpstreamError
 
 FINISH_GRACE_S = 5.0  # time for usage and [DONE] after a finish reason; the answer itself is complete

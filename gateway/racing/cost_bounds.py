@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import msgspec
 
-from gateway.calls import AttemptRecord, Outcome, TokensSource
-from gateway.fleet import Deployment
+from gateway.attempt_records import AttemptRecord, Outcome, TokensSource
+from gateway.fleet.deployment import Deployment
 from providers.errors import ErrorKind
 from providers.prices import Price, cost_usd
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.calls import AttemptRecord, Outcome, Role, TokensSource
-from gateway.fleet import Deployment
+from gateway.attempt_records import AttemptRecord, Outcome, Role, TokensSource
+from gateway.fleet.deployment import Deployment
 from gateway.racing.cost_bounds import bounds, is_unsent, per_million
 from providers.prices import cache_saved_usd, cost_usd
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from gateway.calls import Call
-from gateway.fleet import Deployment
+from gateway.fleet.deployment import Deployment
 from providers.dialects.translation import translations
 from providers.errors import UpstreamError
 from providers.exchange import Exchange, Request

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gateway.calls import AnswerKind
+from gateway.attempt_records import AnswerKind
 from providers.dialects.dialect import Dialect
 from providers.dialects.expected import JsonFormat
 from providers.dialects.index import DIALECTS

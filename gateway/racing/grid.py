@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from gateway.calls import Role
+from gateway.attempt_records import Role
 from gateway.racing.seats import Line
 from gateway.racing.timers import Timer, Timers
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 
 EXTRA_ROLES = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE})  # these use the budget; replacing a failure does not
 

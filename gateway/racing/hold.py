@@ -11,7 +11,7 @@ such a prediction.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
-from gateway.calls import AttemptStart, Role
+from gateway.attempt_records import AttemptStart, Role
 from gateway.racing.timers import Timer, Timers
 
 HOLD_MIN_S = 0.005  # a shorter hold is not worth a timer: predictions are less exact

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.calls import AnswerKind, Call, Flaw, Outcome, TokensSource
+from gateway.attempt_records import AnswerKind, Flaw, Outcome, TokensSource
+from gateway.calls import Call
 from gateway.racing.answer_text import AnswerText
 from gateway.racing.expected import Expected, expected
 from gateway.racing.measurement import Measurement

@@ -10,7 +10,7 @@ from math import inf
 
 import msgspec
 
-from gateway.calls import TokensSource
+from gateway.attempt_records import TokensSource
 from gateway.racing.tool_calls import ToolCalls
 from gateway.steering.constants import BUCKETS
 from gateway.steering.histogram import ROUNDING, edge_s

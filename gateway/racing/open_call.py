@@ -9,9 +9,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
-from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, Role
+from gateway.attempt_records import AttemptRecord, AttemptStart, Role
+from gateway.calls import Call, CallRecord
 from gateway.errors import ApiError, ClientDisconnected
-from gateway.fleet import Deployment, Fleet, Model
+from gateway.fleet.deployment import Deployment
+from gateway.fleet.fleet import Fleet
+from gateway.fleet.model import Model
 from gateway.racing.alone import UNKNOWN, Alone
 from gateway.racing.costs import settle
 from gateway.racing.measurement import milliseconds

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from gateway.calls import AnswerKind, Call
+from gateway.attempt_records import AnswerKind
+from gateway.calls import Call
 from gateway.racing.answer_text import AnswerText
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.measurement import Measurement

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from gateway.calls import CallRecord, Outcome, Role
+from gateway.attempt_records import Outcome, Role
+from gateway.calls import CallRecord
 from gateway.errors import ApiError, ClientDisconnected, InternalError
-from gateway.fleet import Model
+from gateway.fleet.model import Model
 from gateway.racing.attempt import Attempt
 from gateway.racing.attempts import Attempts
 from gateway.racing.claim import Claim
@@ -24,7 +25,7 @@ from gateway.racing.open_call import OpenCall, Unanswered
 from gateway.racing.race_phase import Phase
 from gateway.racing.reading import Block
 from gateway.racing.sink import Forward, Sink
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 from providers.errors import ErrorKind, UpstreamError
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ the hot path.
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from gateway.calls import AttemptRecord, AttemptStart, Call, CallRecord, CallStart, Outcome, WinOn
-from gateway.fleet import Deployment
+from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, WinOn
+from gateway.calls import Call, CallRecord, CallStart
+from gateway.fleet.deployment import Deployment
 from gateway.prompt_classes import encoded_class
 from gateway.racing.alone import UNKNOWN, Alone
 from gateway.racing.costs import settle

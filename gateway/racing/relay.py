@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gateway.calls import AttemptRecord, CallRecord, Outcome, Role
+from gateway.attempt_records import AttemptRecord, Outcome, Role
+from gateway.calls import CallRecord
 from gateway.errors import ApiError, ClientDisconnected, InternalError
-from gateway.fleet import Deployment, Model
+from gateway.fleet.deployment import Deployment
+from gateway.fleet.model import Model
 from gateway.racing.open_call import OpenCall, Unanswered
 from gateway.racing.outlet import Outlet, Relayed
 from gateway.racing.recording import outcome_of
 from gateway.racing.relayed_records import RelayedAttempt, billed, relayed_record
 from gateway.racing.seated import Seated
 from gateway.racing.sink import ClientGone
-from gateway.steering.planner import Plan
+from gateway.steering.plans import Plan
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Request, Rest
 from providers.multipart import Form

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gateway.calls import AttemptRecord, AttemptStart, Call, Outcome, TokensSource
-from gateway.fleet import Deployment
+from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, TokensSource
+from gateway.calls import Call
+from gateway.fleet.deployment import Deployment
 from gateway.racing.measurement import milliseconds
 from gateway.racing.recording import request_id, short
 from providers.errors import UpstreamError

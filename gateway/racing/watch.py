@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gateway.calls import Outcome
+from gateway.attempt_records import Outcome
 
 AUDIT_S = 30.0  # seconds after its launch in which an audited loser may have its first token; at most its own timeout
 AUDIT_TOKENS = 32  # in an exploring race it is then watched for this many tokens, for its speed,

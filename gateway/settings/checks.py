@@ -7,11 +7,14 @@ from urllib.parse import urlsplit
 from gateway.calls import Objective
 from gateway.settings.base_urls import path_of_one_api, without_api, without_secrets
 from gateway.settings.datasheets import Datasheets
+from gateway.settings.deployment import DeploymentSettings
 from gateway.settings.explain import nearest
-from gateway.settings.model import DeploymentSettings, ModelSettings, ProviderSettings, Settings, profile_timeouts
+from gateway.settings.model import ModelSettings, Settings
 from gateway.settings.presets import Catalog, vendor_of
 from gateway.settings.problems import Complaint, Place
+from gateway.settings.provider import ProviderSettings
 from gateway.settings.races import impossible
+from gateway.settings.timeouts import profile_timeouts
 from providers.catalog import Api, Kind, apis_of
 from providers.datasheets import DatasheetTable
 from providers.dialects.index import DIALECTS

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from gateway.settings.model import DeploymentSettings, Settings
+from gateway.settings.deployment import DeploymentSettings
+from gateway.settings.model import Settings
 from gateway.settings.presets import Catalog
 from providers.capabilities import Capabilities
 from providers.catalog import Vendor

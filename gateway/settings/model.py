@@ -3,190 +3,20 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, field_validator, model_validator
+from pydantic import Field, IPvAnyNetwork, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from gateway.calls import Mode, Objective, WinOn
-from gateway.settings.profiles import PROFILE_TIMEOUTS, PROFILES, Profile
-from providers.catalog import Api, Kind
-
-Seconds = Annotated[float, Field(gt=0)]
-Share = Annotated[float, Field(gt=0, le=1)]
+from gateway.attempt_records import WinOn
+from gateway.calls import Mode, Objective
+from gateway.settings.deployment import DataPolicy, DeploymentSettings
+from gateway.settings.profiles import PROFILES, Profile
+from gateway.settings.provider import ProviderSettings
+from gateway.settings.section import Seconds, Section, without_nulls
+from gateway.settings.timeouts import ClientTimeouts, DefaultTimeouts, Timeouts
 
 # What the file may hold before a validator has made it what its field is: for the JSON Schema.
 _DeploymentName = Annotated[str, Field(pattern="^[^/]+/.+")]
-_HttpVersion = Literal["auto", "1.1", "2"] | Annotated[float, Field(json_schema_extra={"enum": [1.1, 2]})]
 _TlsVersion = Literal["1.2", "1.3"] | Annotated[float, Field(json_schema_extra={"enum": [1.2, 1.3]})]
-
-
-def _without_nulls(value: object) -> object:
-    """Drop keys with nothing behind them, like ``race:`` with every line commented out: as if they were left out."""
-    return {key: entry for key, entry in value.items() if entry is not None} if isinstance(value, dict) else value
-
-
-class Section(BaseModel):
-    """A part of the file. Unknown keys are errors; values never change after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _take_empty_as_unsaid(cls, value: object) -> object:
-        return _without_nulls(value)
-
-
-class Timeouts(Section):
-    """The four clocks of an attempt; each has an error kind of its own. Unset ones fall back: model, provider, here."""
-
-    connect_timeout_s: Seconds | None = None
-    ttft_timeout_s: Seconds | None = None  # launch, DNS included, to first meaningful delta
-    stall_timeout_s: Seconds | None = None  # between events; comments and pings do not count
-    total_timeout_s: Seconds | None = None  # off by default: it cuts long answers
-
-
-def profile_timeouts(profile: Profile | None) -> Timeouts:
-    """Return the clocks that go with a profile."""
-    return Timeouts.model_validate(PROFILE_TIMEOUTS.get(profile, {}) if profile is not None else {})
-
-
-class DefaultTimeouts(Timeouts):
-    """The clocks of whoever sets none; naming one of them leaves the others as they are."""
-
-    connect_timeout_s: Seconds | None = 5
-    ttft_timeout_s: Seconds | None = 120  # reasoning models need it long, and the next candidate starts long before
-    stall_timeout_s: Seconds | None = 120
-
-
-class ClientTimeouts(Section):
-    """The clocks of the client's side of a call: whoever is slower than this is cut, so that it holds nothing up."""
-
-    # A body may take so long, and a second more for every body_kib_per_s of it that came: 64 MiB over a bad mobile
-    # network are slow as a whole, but not at any time as slow as somebody who sends a byte a second on purpose.
-    body_timeout_s: Seconds = 30.0
-    body_kib_per_s: Annotated[float, Field(gt=0)] = 16.0
-    # A client that takes no byte of its answer for so long is cut, and what is made for it at a provider with it. As
-    # long as nginx's; a phone that loses its network for a minute has lost its connection.
-    write_timeout_s: Seconds = 60.0
-
-
-class ProviderSettings(Section):
-    """A vendor or server with a base URL and a key. What a preset knows may be left out."""
-
-    preset: str | None = None  # the catalog row to start from; by default the row of the provider's own name
-    kind: Kind | None = None  # openai_compatible unless the preset says otherwise
-    apis: tuple[Api, ...] | None = None  # which it speaks; by default what its preset says
-    base_url: str | None = None
-    api_key: SecretStr | None = None
-    # Instead of api_key: several, each with its own rate limits. In a list, or each under a name for the ledger.
-    api_keys: dict[int | str, SecretStr] = {}
-    organization: str | None = None  # sent as openai-organization
-    headers: dict[str, SecretStr] = {}  # sent with every request
-    query: dict[str, str] = {}  # likewise, in the address: Azure's api-version; no place for secrets
-    http_version: Literal["auto", "1.1", "2"] = "auto"  # auto: HTTP/2 where TLS negotiates it
-    timeouts: Timeouts = Timeouts()
-
-    @property
-    def keys(self) -> tuple[SecretStr, ...]:
-        """Every key there is, in the order of the file."""
-        return tuple(self.api_keys.values()) or (() if self.api_key is None else (self.api_key,))
-
-    @property
-    def key_names(self) -> tuple[str | None, ...]:
-        """What the operator calls each of several keys; None where it has a place in a list only."""
-        return tuple(name if isinstance(name, str) else None for name in self.api_keys)
-
-    @field_validator("api_keys", mode="before", json_schema_input_type=list[SecretStr] | dict[str, SecretStr])
-    @classmethod
-    def _by_place_or_name(cls, value: object) -> object:
-        if isinstance(value, list | tuple):
-            return dict(enumerate(value))
-        if not isinstance(value, dict):
-            raise ValueError("must be a list of keys, or a section of names and keys")  # noqa: TRY004 - pydantic's own
-        return value
-
-    @model_validator(mode="after")
-    def _has_one_list_of_keys(self) -> "ProviderSettings":
-        if self.api_key is not None and self.api_keys:
-            raise ValueError("has api_key and api_keys: put all keys into api_keys")
-        return self
-
-    @field_validator("http_version", mode="before", json_schema_input_type=_HttpVersion)
-    @classmethod
-    def _as_written(cls, value: object) -> object:
-        """Take the number that YAML makes of it."""
-        return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
-class Price(Section):
-    """US dollars per million tokens."""
-
-    input: Annotated[float, Field(ge=0)]
-    output: Annotated[float, Field(ge=0)]
-    cached_input: Annotated[float, Field(ge=0)] | None = None  # read from the prompt cache; by default as input
-    cache_write: Annotated[float, Field(ge=0)] | None = None  # written to it; by default as input
-    reasoning: Annotated[float, Field(ge=0)] | None = None  # by default as output
-
-
-class CapabilitySettings(Section):
-    """What a deployment can do, where the catalog does not know or is wrong. Unsaid: as the catalog says, or unknown.
-
-    A call is never sent to a deployment that is known not to be able to answer it.
-    """
-
-    tools: bool | None = None
-    json_schema: bool | None = None
-    vision: bool | None = None
-    audio: bool | None = None  # takes sound
-    documents: bool | None = None  # takes PDF
-    reasoning: bool | None = None
-    context_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
-
-
-class DataPolicy(Section):
-    """What a deployment must be for a prompt to be shown to it. Unsaid: anything goes."""
-
-    zdr: bool | None = None  # true: only those that keep nothing (zero data retention)
-    regions: tuple[str, ...] | None = None  # only those in one of them
-    quantizations: tuple[str, ...] | None = None  # only those, as fp16 or fp8
-
-
-class DeploymentSettings(Section):
-    """One model at one provider, ``provider/model``; as a plain string in the file when nothing else is to be said."""
-
-    deployment: str
-    as_: str | None = Field(default=None, alias="as")  # the name it has in the ledger and on the leaderboard
-    enabled: bool = True  # false: no new calls; those under way end in peace
-    weight: Annotated[float, Field(gt=0, le=1000)] = 1.0  # its chances against others about as fast
-    canary: Share | None = None  # the share of calls it is given, whatever its score; it is not chosen otherwise
-    apis: tuple[Api, ...] | None = None  # which it speaks; by default what its provider speaks
-    capabilities: CapabilitySettings = CapabilitySettings()
-    drop_params: bool = False  # leave out what it does not know, and say so, instead of not asking it
-    zdr: bool | None = None  # it keeps nothing of what it is sent
-    region: str | None = None
-    quantization: str | None = None
-    extra_body: dict[str, object] = {}
-    extra_headers: dict[str, SecretStr] = {}
-    upstream_stream: bool = True  # False: this deployment cannot stream; it is raced on its whole answer
-    timeouts: Timeouts = Timeouts()  # over the model's
-    price_per_mtok: Price | None = None  # overrides the price table
-    bills_after_disconnect: bool | None = None  # does a loser that is cut cost a whole answer? By default as known
-    max_in_flight: Annotated[int, Field(ge=1)] | None = None  # of this replica, whatever the model; for own servers
-
-    @field_validator("deployment")
-    @classmethod
-    def _names_provider_and_model(cls, value: str) -> str:
-        provider, slash, model = value.partition("/")
-        if not (provider and slash and model):
-            raise ValueError(
-                f"{value!r} is not a deployment; write provider/model, for example groq/openai/gpt-oss-120b"
-            )
-        return value
-
-    @property
-    def name(self) -> str:
-        """What it is called everywhere outside the configuration."""
-        return self.as_ or self.deployment
 
 
 class RaceSettings(Section):
@@ -379,7 +209,7 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _take_empty_as_unsaid(cls, value: object) -> object:
-        return _without_nulls(value)
+        return without_nulls(value)
 
     @field_validator("providers", "models", "clients", mode="before")
     @classmethod

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import SecretStr
 
-from gateway.settings.model import ProviderSettings, Settings
+from gateway.settings.model import Settings
+from gateway.settings.provider import ProviderSettings
 from providers.catalog import Vendor
 from providers.extras import has_litellm
 

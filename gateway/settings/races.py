@@ -5,7 +5,8 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.calls import Mode, Objective
-from gateway.settings.model import DeploymentSettings, ModelSettings, RaceSettings
+from gateway.settings.deployment import DeploymentSettings
+from gateway.settings.model import ModelSettings, RaceSettings
 from gateway.settings.problems import Complaint
 
 SOONEST_TTFT_MS = 10.0  # the first bucket of the leaderboard: no provider answers earlier

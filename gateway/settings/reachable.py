@@ -6,8 +6,9 @@ from pathlib import Path
 import msgspec
 from pydantic import SecretStr
 
-from gateway.settings.model import ProviderSettings, Settings
+from gateway.settings.model import Settings
 from gateway.settings.presets import Catalog, found_vendors, usual_key, vendor_of
+from gateway.settings.provider import ProviderSettings
 from providers.catalog import Api, Vendor, apis_of
 
 # Where vendors without an API key look for credentials: groups of variables, one of which is enough, and files.

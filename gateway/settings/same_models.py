@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from gateway.settings.model_names import ModelKind, ModelName, understood
-from providers.listings import Listed
+from providers.listed import Listed
 
 # Vendors without base models: their plain "llama3.1-8b" is the trained one.
 TRAINED_ONLY = frozenset({"cerebras", "groq", "ollama"})

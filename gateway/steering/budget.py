@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gateway.calls import Role
+from gateway.attempt_records import Role
 from gateway.settings.model import RaceSettings
 from gateway.steering.constants import BURST_CALLS, BURST_TOKENS
 

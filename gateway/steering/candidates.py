@@ -6,7 +6,8 @@ from math import inf
 
 import msgspec
 
-from gateway.calls import AnswerKind, Kind, Objective
+from gateway.attempt_records import AnswerKind
+from gateway.calls import Kind, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Prefix
 from gateway.steering.constants import COLD_EVENTS, MEETS_QUANTILE, WHOLE_SHARE

@@ -6,7 +6,8 @@ from math import isfinite
 
 import msgspec
 
-from gateway.calls import Objective, Role
+from gateway.attempt_records import Role
+from gateway.calls import Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Held
 from gateway.steering.budget import FREE
@@ -22,7 +23,7 @@ from gateway.steering.constants import (
 from gateway.steering.explanation import Explanation, Prospect, Start, Why
 from gateway.steering.health import State
 from gateway.steering.lineup import Lineup, preference
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 
 
 def explained(

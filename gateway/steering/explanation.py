@@ -9,7 +9,8 @@ from enum import StrEnum
 
 import msgspec
 
-from gateway.calls import Mode, Objective, Role
+from gateway.attempt_records import Role
+from gateway.calls import Mode, Objective
 
 
 class Why(StrEnum):

@@ -19,8 +19,9 @@ from gateway.steering.constants import (
     SLOTS_KEPT,
 )
 from gateway.steering.fair import Fair, fair_quantiles
-from gateway.steering.health import Condition, State, Trouble
+from gateway.steering.health import Condition, Health, State, Trouble
 from gateway.steering.intervals import Quantile, quantiles, wilson
+from gateway.steering.standings import Standings
 from gateway.steering.survival import dense
 from gateway.steering.tally import Counts, Tally, add_counts, merged, read_tallies
 
@@ -151,6 +152,25 @@ def row(
         flaw_rate_high=round(flaws[1], 4) if tally.judged else None,
         in_flight=condition.in_flight if condition is not None else None,
     )
+
+
+def of_gateway(
+    model: str,
+    deployments: Iterable[str],
+    window: Window,
+    *,
+    standings: Standings,
+    healths: Mapping[str, Health],
+    now_s: float,
+) -> Leaderboard:
+    """Return what is published of a model whose gateway is at work: counts, and what it expects and knows besides."""
+    rows = []
+    for name in deployments:
+        health = healths.get(name) or Health()
+        condition = health.condition(now_s)
+        score_s = standings.of(name).score_s + condition.price_s
+        rows.append(row(name, window, score_s=score_s, condition=condition, trouble=health.trouble))
+    return Leaderboard(model, WINDOW_S, encoded_class(window.busiest_class), rank(rows))
 
 
 def of_counts(model: str, slots: Mapping[int, Mapping[str, float]], window_s: float) -> Leaderboard:

@@ -2,12 +2,13 @@
 
 from collections import deque
 from collections.abc import Callable
-from math import inf, log
+from math import log
 
 import msgspec
 import structlog
 
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, Outcome, Role
+from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, Role
+from gateway.calls import CallRecord
 from gateway.prompt_classes import PromptClass, decoded_class
 from gateway.steering.board import Board
 from gateway.steering.constants import (
@@ -23,6 +24,7 @@ from gateway.steering.lengths import Lengths
 from gateway.steering.quality import Quality
 from gateway.steering.rebound import Rebounds
 from gateway.steering.samples import BROKEN, CUT, of_end, of_token
+from gateway.steering.shortage import Shortage
 from gateway.steering.sizing import size_of
 from gateway.steering.snapshots import Snapshots
 from gateway.steering.standings import Estimate
@@ -37,8 +39,6 @@ _NOBODYS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
 _OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
 _UNAUTHORIZED = 401
 _LEAST_SHARE = 0.01  # of attempts that take longer than any age: a single one proves nothing
-
-LACK_TOLD_EVERY_S = 10.0  # between log lines about missing resources: one for each attempt would be a flood
 
 
 class _Launched(msgspec.Struct, frozen=True):
@@ -74,8 +74,7 @@ class Learning:
         self._recovered_at_s: dict[str, float] = {}  # Unix time, by deployment
         self._doubted: dict[str, deque[tuple[str, str, float]]] = {}  # by deployment: model, field, time
         self._silence: dict[str, float] = {}  # by deployment: -ln p of its silence since its last first token
-        self._lacking = 0  # attempts since the last log line about missing resources
-        self._lack_told_s = -inf
+        self._shortage = Shortage(clock)
 
     def health_of(self, deployment: str) -> Health:
         """Return the health of a deployment, a new one if nothing has happened there yet."""
@@ -139,7 +138,7 @@ class Learning:
         elif attempt.censored_at_ms is not None and attempt.outcome in CUT:
             self._cut(model, prompt_class, attempt, launched)
         elif attempt.error_kind is not None and attempt.error_kind == ErrorKind.LOCAL_RESOURCES:
-            self._lack(attempt)
+            self._shortage.hit(attempt)
 
     def call_finished(self, record: CallRecord) -> None:
         """Learn the lengths of answers."""
@@ -257,20 +256,6 @@ class Learning:
             tell = _log.warning if change.is_demoted else _log.info
             told = "steering.demoted" if change.is_demoted else "steering.restored"
             tell(told, model=model, deployment=attempt.deployment, answers=attempt.judged_as, reason=change.reason)
-
-    def _lack(self, attempt: AttemptRecord) -> None:
-        """Log from time to time that this machine lacks resources; no deployment is blamed for it."""
-        self._lacking += 1
-        now_s = self._clock()
-        if now_s < self._lack_told_s + LACK_TOLD_EVERY_S:
-            return
-        _log.error(
-            "gateway.out_of_resources",
-            error=attempt.error_message,
-            attempts=self._lacking,
-            hint="raise the limit on open files (ulimit -n, LimitNOFILE=), or send this machine fewer calls",
-        )
-        self._lack_told_s, self._lacking = now_s, 0
 
     def _strike(self, model: str, attempt: AttemptStart | AttemptRecord, cause: str | None) -> None:
         opened = self.health_of(attempt.deployment).strike(self._clock())

@@ -6,7 +6,7 @@ later; to a Redis that lost its data every replica gives back what it had contri
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import count
 from math import ceil
@@ -16,8 +16,6 @@ from uuid import uuid4
 import msgspec
 import structlog
 from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from gateway.steering.board import slot_of
@@ -31,46 +29,13 @@ from gateway.steering.constants import (
     SLOTS_KEPT,
 )
 from gateway.steering.contributions import NEVER_S, Contributions, Part
-from gateway.steering.redis_values import MARK, MOST_BYTES, MOST_FIELDS, READ, Values, is_of_another_type
+from gateway.steering.redis_commands import APPLY, answer, arguments, key_of, read
+from gateway.steering.redis_values import MARK, Values, is_of_another_type
 from gateway.steering.spending import Spending
 from gateway.steering.strikes import Strikes
 from gateway.steering.tally import Counts
 
 _log = structlog.get_logger(__name__)
-
-# Adds one replica's parts to the slots KEYS, each once. ARGV: the replica's own field, the expiry, and for each slot
-# the number of the part that must have come before, the number of this one, and its counts as one JSON object: as an
-# argument each they cost the client five times as much.
-# A slot's number is kept in its own hash, so it shares the slot's fate: a repeated part finds itself there, and a part
-# whose predecessor is missing is not added. Returns the number each slot had. HINCRBYFLOAT adds whole numbers exactly,
-# and unlike HINCRBY never stops half way because a field holds a fraction; 17 digits are all that a double has.
-# What somebody else has put in our place, a key of another type or a field that is no number, is written over: an error
-# half way would leave a part that is sent again, and counted again, each second.
-APPLY = """
-local found = {}
-for slot = 1, #KEYS do
-  local before, number, counts = ARGV[3 * slot], ARGV[3 * slot + 1], ARGV[3 * slot + 2]
-  local last = redis.pcall('HGET', KEYS[slot], ARGV[1])
-  if type(last) == 'table' then
-    redis.call('DEL', KEYS[slot])
-    last = '0'
-  elseif not last or #last > 15 or not string.match(last, '^%d+$') then
-    last = '0'
-  end
-  found[slot] = last
-  if last == before then
-    for field, amount in pairs(cjson.decode(counts)) do
-      local text = string.format('%.17g', amount)
-      local sum = redis.pcall('HINCRBYFLOAT', KEYS[slot], field, text)
-      if type(sum) == 'table' then redis.call('HSET', KEYS[slot], field, text) end
-    end
-    redis.call('HSET', KEYS[slot], ARGV[1], number)
-    redis.call('EXPIRE', KEYS[slot], ARGV[2])
-    found[slot] = number
-  end
-end
-return found
-"""
 
 FLUSH_FIELDS = 20_000  # in one round, more or less: 20 ms of Redis' time, and of ours, when it comes back after minutes
 RESTORING_S = 3.0  # after a loss everything is looked at each second: within one all replicas notice and give back
@@ -199,30 +164,30 @@ class RedisBoard:
         """
         again = any(known.resends for known in self._models.values())
         flushed = self._sealed()
-        read = self._due(unix_s)
+        due = self._due(unix_s)
         day, spent = self._spending.own_usd()
         spenders = tuple(spent)
         pipeline = self._redis.pipeline(transaction=False)
         for model, _, parts in flushed:
-            keys = [_key(model, part.slot) for part in parts]
-            pipeline.eval(APPLY, len(keys), *keys, self._field, str(KEY_EXPIRY_S), *_arguments(parts))
+            keys = [key_of(model, part.slot) for part in parts]
+            pipeline.eval(APPLY, len(keys), *keys, self._field, str(KEY_EXPIRY_S), *arguments(parts))
         for model in spenders:
-            key = _key(model, f"usd:{day}")
+            key = key_of(model, f"usd:{day}")
             pipeline.hset(key, self._field, repr(spent[model]))
             pipeline.expire(key, DAY_EXPIRY_S)
-            _read(pipeline, key)
-        for model, _, slots in read:
+            read(pipeline, key)
+        for model, _, slots in due:
             for slot in slots:
-                _read(pipeline, _key(model, slot))
+                read(pipeline, key_of(model, slot))
         self._report_strikes(pipeline)
         async with asyncio.timeout(2 * REDIS_TIMEOUT_S):
             replies = iter(await pipeline.execute(raise_on_error=False))
         lost = False
         for _, known, parts in flushed:
-            lost |= known.confirm(parts, [int(found) for found in _answer(replies)])
+            lost |= known.confirm(parts, [int(found) for found in answer(replies)])
         for model in spenders:
             self._learn(day, model, replies)
-        for model, known, slots in read:
+        for model, known, slots in due:
             lost |= await self._take(model, known, slots, replies)
             if len(slots) == SLOTS_KEPT:
                 known.read_all_at_s = unix_s
@@ -275,7 +240,7 @@ class RedisBoard:
             return
         pipeline.hset(STRIKES_KEY, self._field, msgspec.json.encode(self._strikes.report()))
         pipeline.expire(STRIKES_KEY, KEY_EXPIRY_S)
-        _read(pipeline, STRIKES_KEY)
+        read(pipeline, STRIKES_KEY)
         if self._gone:
             pipeline.hdel(STRIKES_KEY, *self._gone)
 
@@ -316,37 +281,3 @@ class RedisBoard:
             known.expire(now_slot)
             if known.asked_at_s < unix_s - SLOTS_KEPT * SLOT_S:
                 del self._models[model]
-
-
-def connect(url: str, timeout_s: float = REDIS_TIMEOUT_S) -> Redis:
-    """Return a client that gives up on a silent Redis within a second."""
-    return Redis.from_url(
-        url,
-        decode_responses=True,
-        socket_timeout=timeout_s,
-        socket_connect_timeout=timeout_s,
-        retry=Retry(NoBackoff(), 0),  # the next round is the retry
-        encoding_errors="replace",  # bytes that are no text would leave the rest of the replies unread
-    )
-
-
-def _read(pipeline: Any, key: str) -> None:
-    pipeline.eval(READ, 1, key, str(MOST_FIELDS), str(MOST_BYTES))
-
-
-def _arguments(parts: Iterable[Part]) -> Iterable[str | bytes]:
-    for part in parts:
-        yield from (str(part.before), str(part.number), msgspec.json.encode(part.counts))
-
-
-def _answer(replies: Iterator[Any]) -> Any:
-    """Return the next reply; an error that Redis gave in its place is raised."""
-    reply = next(replies)
-    if isinstance(reply, Exception):
-        raise reply
-    return reply
-
-
-def _key(model: str, suffix: object) -> str:
-    tag = model.replace("{", "%7B").replace("}", "%7D")  # braces of its own would move the hash tag
-    return f"holeshot:{{{tag}}}:{suffix}"

@@ -1,6 +1,6 @@
 """Samples: what one attempt adds to the board. The view ``samples`` of the ledger computes the same in SQL."""
 
-from gateway.calls import EXPLORING, AttemptRecord, AttemptStart, Outcome, Role, TokensSource
+from gateway.attempt_records import EXPLORING, AttemptRecord, AttemptStart, Outcome, Role, TokensSource
 from gateway.prompt_classes import PromptClass
 from gateway.steering.constants import STALL_FROM_S
 from gateway.steering.tally import Counts, Fields, censored_field, event_field, fields

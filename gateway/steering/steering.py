@@ -11,9 +11,10 @@ from random import Random
 
 import msgspec
 
-from gateway.calls import EXPLORING, AttemptRecord, AttemptStart, CallRecord, CallStart, HourlySum
-from gateway.errors import NotAsked
-from gateway.prompt_classes import PromptClass, encoded_class
+from gateway.attempt_records import EXPLORING, AttemptRecord, AttemptStart
+from gateway.calls import CallRecord, CallStart, HourlySum
+from gateway.prompt_classes import PromptClass
+from gateway.race_failures import NotAsked
 from gateway.settings.model import RaceSettings
 from gateway.steering import planner
 from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix
@@ -22,11 +23,12 @@ from gateway.steering.budget import Budget, within
 from gateway.steering.candidates import Terms, costs_usd, expected_tokens
 from gateway.steering.explainer import explained
 from gateway.steering.explanation import Explanation
-from gateway.steering.health import Condition, Health, State
-from gateway.steering.leaderboard import WINDOW_S, Leaderboard, rank, read_window, row, state_of
+from gateway.steering.health import Condition
+from gateway.steering.leaderboard import Leaderboard, of_gateway, read_window
 from gateway.steering.learning import Learning
 from gateway.steering.lineup import Lineups
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.not_asked import not_asked
+from gateway.steering.plans import Launch, Plan
 from gateway.steering.recollection import recollect
 from gateway.steering.rendezvous import home_of
 from gateway.steering.sizing import size_of
@@ -186,33 +188,16 @@ class Steering:
 
     def not_asked(self, deployments: Iterable[str], asked: Collection[str]) -> tuple[NotAsked, ...]:
         """Return who of ``deployments``, beside the ``asked``, is out, cooling down or broken, and why."""
-        now_s, found = self._clock(), []
-        for name in deployments:
-            health = self._learning.healths.get(name)
-            if health is None or name in asked:
-                continue
-            condition = health.condition(now_s)
-            if condition.state is State.OK:
-                continue
-            reason = state_of(condition)
-            if health.trouble is not None:
-                reason += f": {health.trouble.for_others}"
-            found.append(NotAsked(name, reason, for_good=condition.state is State.OUT))
-        return tuple(found)
+        return not_asked(self._learning.healths, deployments, asked, self._clock())
 
     def leaderboard(self, model: str) -> Leaderboard:
         """Return what is published of one model, up to this instant."""
-        now_s = self._clock()
         window = read_window(self._board.slots(model, self._unix_clock()))
-        prompt_class = window.busiest_class
-        standings = self._snapshots.fresh(model, prompt_class)
-        rows = []
-        for name in self._configured.get(model) or self._planned.get(model) or tuple(window.tallies):
-            health = self._learning.healths.get(name) or Health()
-            condition = health.condition(now_s)
-            score_s = standings.of(name).score_s + condition.price_s
-            rows.append(row(name, window, score_s=score_s, condition=condition, trouble=health.trouble))
-        return Leaderboard(model, WINDOW_S, encoded_class(prompt_class), rank(rows))
+        names = self._configured.get(model) or self._planned.get(model) or tuple(window.tallies)
+        standings = self._snapshots.fresh(model, window.busiest_class)
+        return of_gateway(
+            model, names, window, standings=standings, healths=self._learning.healths, now_s=self._clock()
+        )
 
     def reset(self, models: Mapping[str, Sequence[str]]) -> None:
         """Take a configuration, the deployments of each model: at the start and when it is reloaded.

@@ -6,7 +6,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, MutableSequence
 from pathlib import Path
 
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord
+from gateway.attempt_records import AttemptRecord, AttemptStart
+from gateway.calls import CallRecord
 from gateway.watching import series
 from gateway.watching.exposition import CONTENT_TYPE, exposition
 from gateway.watching.series import Family, Series

@@ -5,7 +5,7 @@ from statistics import median
 
 import structlog
 
-from gateway.calls import AttemptRecord, Outcome, TokensSource
+from gateway.attempt_records import AttemptRecord, Outcome, TokensSource
 
 ANSWERS = 20  # of a deployment, between comparisons
 FAR_OFF = 1.6  # factor from the others' tokens per character, up or down

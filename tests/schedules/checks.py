@@ -4,7 +4,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
-from gateway.calls import AttemptRecord, CallRecord, Outcome, Role
+from gateway.attempt_records import AttemptRecord, Outcome, Role
+from gateway.calls import CallRecord
 from gateway.racing.grid import EXTRA_ROLES
 from gateway.racing.hold import HOLD_MAX_S
 from providers.errors import ErrorKind

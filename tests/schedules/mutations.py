@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gateway.app import Recorders
-from gateway.calls import AttemptRecord, CallRecord, Outcome
-from gateway.fleet import Fleet
+from gateway.attempt_records import AttemptRecord, Outcome
+from gateway.calls import CallRecord
+from gateway.fleet.fleet import Fleet
 from gateway.ingress.streaming import StreamingSink
 from gateway.racing.attempt import Attempt
 from gateway.racing.attempts import Attempts
@@ -21,6 +21,7 @@ from gateway.racing.passage import Passage
 from gateway.racing.race import Race
 from gateway.racing.seats import Line, Seat
 from gateway.racing.tasks import AttemptTasks
+from gateway.recorders import Recorders
 from gateway.steering.budget import Budget
 from gateway.steering.learning import Learning
 

@@ -21,7 +21,8 @@ import structlog
 from msgspec import structs
 
 from gateway.app import Gateway
-from gateway.calls import AttemptRecord, AttemptStart, CallRecord, CallStart, HourlySum, Recorder
+from gateway.attempt_records import AttemptRecord, AttemptStart
+from gateway.calls import CallRecord, CallStart, HourlySum, Recorder
 from gateway.connections.connections import Connections
 from gateway.connections.listener import serving
 from gateway.ids import uuid7
@@ -34,10 +35,11 @@ from gateway.racing.relay import Relay
 from gateway.runtime import Runtime
 from gateway.settings import Settings
 from gateway.settings.loader import load
-from gateway.settings.model import ProviderSettings, RaceSettings
+from gateway.settings.model import RaceSettings
+from gateway.settings.provider import ProviderSettings
 from gateway.steering.constants import FIRST_EDGE_S
 from gateway.steering.histogram import bucket
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 from providers.catalog import Vendor, load_catalog
 from tests.schedules.clients import SimulatedClient
 from tests.schedules.loop import ShuffledLoop

@@ -7,7 +7,7 @@ import msgspec
 
 from gateway.calls import Objective
 from gateway.errors import InvalidRequest
-from gateway.settings.model import DataPolicy
+from gateway.settings.deployment import DataPolicy
 
 OPENROUTER = "openrouter"
 MOST_SLUGS = 200  # in one list: there are fewer providers, and each name is compared with each deployment

@@ -15,12 +15,14 @@ import msgspec
 
 from gateway.calls import Mode, Objective
 from gateway.errors import Forbidden
-from gateway.fleet import Deployment, Model
+from gateway.fleet.deployment import Deployment
+from gateway.fleet.model import Model
 from gateway.ingress.admission import Client
 from gateway.ingress.body import LONGEST_MODEL
 from gateway.ingress.preferences.openrouter import OPENROUTER, UNKNOWN_QUANTIZATION, MaxPrice, Provider, refuse, unmet
 from gateway.ingress.preferences.slugs import Match, matches
-from gateway.settings.model import DataPolicy, RaceSettings
+from gateway.settings.deployment import DataPolicy
+from gateway.settings.model import RaceSettings
 from gateway.settings.profiles import PROFILES, Profile
 from gateway.settings.races import ONE_AT_A_TIME
 

@@ -2,16 +2,16 @@
 
 import msgspec
 
-from gateway.calls import Role
+from gateway.attempt_records import Role
 from gateway.errors import InvalidRequest, NoDeploymentFits, ResponseNotFound
-from gateway.fleet import Deployment, Model
+from gateway.fleet.model import Model
 from gateway.ingress.admission import Client
 from gateway.ingress.asked import Asked
 from gateway.ingress.fitting import Fitting, Question, fitted
 from gateway.ingress.preferences.provider_preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.parameters import Parameters
 from gateway.steering.explanation import Start
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 
 IGNORED = "x-holeshot-ignored"  # preferences that have no effect here
 LOWERED = "x-holeshot-lowered"  # parameters that exceeded the model's maximum
@@ -26,7 +26,7 @@ class ResolvedModel:
         self.needs = asked.needs
         self.told = dict(asked.told)
         self._asked = asked
-        self._deployments: list[Deployment] = client.deployments(model)
+        self._deployments = client.deployments(model)
         self._chosen: Chosen | None = None
         self._is_kept = False
         if asked.preferences is not NOTHING and not is_passed_on(model):

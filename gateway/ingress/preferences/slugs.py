@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 import msgspec
 
-from gateway.fleet import Deployment
+from gateway.fleet.deployment import Deployment
 
 _NO_LETTER = re.compile(r"[^a-z0-9]+")
 _QUANTIZATIONS = frozenset({"int4", "int8", "fp4", "fp6", "fp8", "fp16", "bf16", "fp32", "mxfp4", "nvfp4"})

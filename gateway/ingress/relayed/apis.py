@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from gateway.errors import InvalidRequest
-from gateway.fleet import Fleet
+from gateway.fleet.fleet import Fleet
 from gateway.ingress.admission import JSON, Client
 from gateway.prompt_classes import MeasuredApi
 from gateway.settings.model_names import ModelKind, understood

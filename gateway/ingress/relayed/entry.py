@@ -4,7 +4,8 @@ import msgspec
 
 from gateway.calls import Call
 from gateway.errors import NoDeploymentFits
-from gateway.fleet import Deployment, Fleet
+from gateway.fleet.deployment import Deployment
+from gateway.fleet.fleet import Fleet
 from gateway.ingress.body import CHARS_PER_TOKEN, size_class
 from gateway.ingress.context import Context
 from gateway.ingress.entry import Entry
@@ -16,7 +17,7 @@ from gateway.ingress.preferences.resolved_model import IGNORED, in_order
 from gateway.ingress.relayed.apis import RelayedApi
 from gateway.ingress.relayed.request import RelayedRequest
 from gateway.prompt_classes import PromptClass
-from gateway.settings.model import DataPolicy
+from gateway.settings.deployment import DataPolicy
 from gateway.steering.candidates import Terms
 
 

@@ -21,7 +21,8 @@ from providers.dialects.chat.events import read_event
 from providers.dialects.chunk import Chunk
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
-from providers.litellm_upstream import LiteLLM, LiteLLMUpstream
+from providers.litellm_library import LiteLLM
+from providers.litellm_upstream import LiteLLMUpstream
 from providers.simulator.counts import Tally, Visit
 from providers.simulator.loopback import serve
 from providers.simulator.script import Status
@@ -316,7 +317,8 @@ def test_the_key_shows_in_no_repr() -> None:
 
 def test_litellm_is_not_imported_before_it_is_used() -> None:
     program = (
-        "import sys; from providers.litellm_upstream import LiteLLM, LiteLLMUpstream;"
+        "import sys; from providers.litellm_library import LiteLLM;"
+        "from providers.litellm_upstream import LiteLLMUpstream;"
         "LiteLLMUpstream(LiteLLM(), provider='claude', litellm_prefix='anthropic');"
         "assert not {'litellm', 'openai', 'httpx'} & set(sys.modules)"
     )

@@ -19,7 +19,8 @@ from providers.dialects.chunk import Chunk
 from providers.dialects.messages.dialect import MESSAGES
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
-from providers.litellm_upstream import LiteLLM, LiteLLMUpstream
+from providers.litellm_library import LiteLLM
+from providers.litellm_upstream import LiteLLMUpstream
 from providers.simulator.counts import Tally, Visit
 from providers.simulator.loopback import serve
 from providers.sse import events

@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from providers.exchange import Request
-from providers.litellm_upstream import LiteLLM, LiteLLMUpstream
+from providers.litellm_library import LiteLLM
+from providers.litellm_upstream import LiteLLMUpstream
 from providers.simulator.counts import Tally, Visit
 from providers.simulator.loopback import serve
 from tests.app.providers.families import VERTEX

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.calls import AnswerKind, AttemptRecord, AttemptStart, CallRecord, Flaw, Outcome, Role, TokensSource, WinOn
+from gateway.attempt_records import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, Role, TokensSource, WinOn
+from gateway.calls import CallRecord
 from gateway.ledger import queries
 from gateway.ledger.board import counts_since
 from gateway.ledger.writer import Ledger

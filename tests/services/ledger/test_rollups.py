@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from gateway.calls import AttemptStart, Call, Mode, Objective, Outcome, Role, WinOn
+from gateway.attempt_records import AttemptStart, Outcome, Role, WinOn
+from gateway.calls import Call, Mode, Objective
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.entries import Audited, Entry, Finished

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from benchmarks.steering.savings import Overtaken, overtaken, saved
-from gateway.calls import AttemptRecord, CallRecord, Outcome, Role
+from gateway.attempt_records import AttemptRecord, Outcome, Role
+from gateway.calls import CallRecord
 from gateway.ledger import queries
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger.records import attempt, call, failed, new_id, won

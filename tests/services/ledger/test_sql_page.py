@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, inspect
 
-from gateway.calls import CallRecord, Outcome, TokensSource
+from gateway.attempt_records import Outcome, TokensSource
+from gateway.calls import CallRecord
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, is_sqlite
 from gateway.ledger.writer import Ledger

@@ -13,11 +13,13 @@ from redis.asyncio import Redis
 from redis.asyncio.connection import parse_url
 from structlog.testing import capture_logs
 
-from gateway.calls import AttemptStart, Objective, Role
+from gateway.attempt_records import AttemptStart, Role
+from gateway.calls import Objective
 from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Terms
-from gateway.steering.redis_board import RedisBoard, connect
+from gateway.steering.redis_board import RedisBoard
+from gateway.steering.redis_commands import connect
 from gateway.steering.spending import Spending
 from gateway.steering.steering import Steering
 from tests.services.servers import free_port, redis_server

@@ -17,7 +17,8 @@ from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import slot_of
 from gateway.steering.candidates import Terms
-from gateway.steering.redis_board import RedisBoard, connect
+from gateway.steering.redis_board import RedisBoard
+from gateway.steering.redis_commands import connect
 from gateway.steering.redis_values import MOST_BYTES, MOST_FIELDS
 from gateway.steering.spending import Spending
 from gateway.steering.steering import Steering

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from gateway.calls import AttemptStart, Mode, Outcome, Role
+from gateway.attempt_records import AttemptStart, Outcome, Role
+from gateway.calls import Mode
 from gateway.cli.heat import Question
 from gateway.cli.lanes import Lane, Lanes, read_text
 from gateway.cli.podium import rows

@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.calls import Mode, Objective, WinOn
+from gateway.attempt_records import WinOn
+from gateway.calls import Mode, Objective
 from gateway.errors import Forbidden, InvalidRequest
-from gateway.fleet import Model
+from gateway.fleet.model import Model
 from gateway.ingress.admission import Client
 from gateway.ingress.preferences.override import NOTHING, RaceOverride, as_asked, read_override
 from gateway.settings.model import RaceSettings

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Mapping
 
-from gateway.calls import Mode, Objective, Role
+from gateway.attempt_records import Role
+from gateway.calls import Mode, Objective
 from gateway.ingress.plan_header import LIMIT_BYTES, is_wanted, written
 from gateway.steering.explanation import Explanation, Start
 

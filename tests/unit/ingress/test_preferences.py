@@ -7,7 +7,8 @@ import pytest
 
 from gateway.calls import Mode, Objective
 from gateway.errors import Forbidden, InvalidRequest
-from gateway.fleet import Clocks, Deployment, Model
+from gateway.fleet.deployment import Clocks, Deployment
+from gateway.fleet.model import Model
 from gateway.ingress.admission import Client
 from gateway.ingress.preferences.openrouter import MOST_SLUGS, MaxPrice
 from gateway.ingress.preferences.provider_preferences import (

@@ -4,17 +4,8 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gateway.calls import (
-    AttemptRecord,
-    AttemptStart,
-    CallRecord,
-    CallStart,
-    Mode,
-    Objective,
-    Outcome,
-    Role,
-    TokensSource,
-)
+from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
+from gateway.calls import CallRecord, CallStart, Mode, Objective
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.calls import AttemptRecord, CallRecord
+from gateway.attempt_records import AttemptRecord
+from gateway.calls import CallRecord
 from gateway.ledger.entries import Audited, Entry, Finished, Started
 from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, Columns, attempt_rows, call_rows
 from gateway.ledger.tables import attempts, calls

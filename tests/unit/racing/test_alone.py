@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.calls import Outcome, Role
+from gateway.attempt_records import Outcome, Role
 from gateway.prompt_classes import MeasuredApi
 from gateway.steering.evidence import Evidence
 from gateway.steering.histogram import bucket

@@ -2,7 +2,8 @@ import asyncio
 
 import pytest
 
-from gateway.calls import CallRecord, Outcome
+from gateway.attempt_records import Outcome
+from gateway.calls import CallRecord
 from providers.errors import ErrorKind, UpstreamError
 from providers.prices import Price
 from tests.unit.racing.test_race import answers

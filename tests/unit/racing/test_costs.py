@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.calls import AttemptRecord, Outcome, Role, TokensSource
-from gateway.fleet import Deployment
+from gateway.attempt_records import AttemptRecord, Outcome, Role, TokensSource
+from gateway.fleet.deployment import Deployment
 from gateway.racing.cost_bounds import UNSEEN_TOKENS
 from gateway.racing.costs import Bill, settle
 from providers.errors import ErrorKind

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.calls import CallRecord, Role
+from gateway.attempt_records import Role
+from gateway.calls import CallRecord
 from gateway.errors import ApiError
 from gateway.racing.gather import GatheringSink
 from providers.dialects.chat.dialect import CHAT

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from gateway.calls import Role
+from gateway.attempt_records import Role
 from gateway.racing.gather import GatheringSink
 from providers.dialects.chat.dialect import CHAT
 from providers.errors import ErrorKind, UpstreamError

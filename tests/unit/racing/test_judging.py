@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.calls import AnswerKind, Flaw, Outcome
+from gateway.attempt_records import AnswerKind, Flaw, Outcome
 from gateway.racing import answer_text, schema_check
 from gateway.racing.expected import answer_kind
 from gateway.racing.gather import GatheringSink

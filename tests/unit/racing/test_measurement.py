@@ -3,7 +3,7 @@ from collections import Counter
 
 import pytest
 
-from gateway.calls import TokensSource
+from gateway.attempt_records import TokensSource
 from gateway.racing.measurement import Measurement
 from gateway.steering.histogram import bucket, edge_s
 from providers.dialects.chat.events import read_event

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from gateway.errors import ClientDisconnected
-from gateway.fleet import Clocks
+from gateway.fleet.deployment import Clocks
 from gateway.racing.reading import Block
 from gateway.racing.sink import Forward, Winner
 from providers.dialects.chat.answers import events_of_answer

@@ -2,16 +2,16 @@ import asyncio
 
 import pytest
 
-from gateway.calls import Outcome, Role, WinOn
-from gateway.errors import (
+from gateway.attempt_records import Outcome, Role, WinOn
+from gateway.errors import ShuttingDown
+from gateway.fleet.deployment import Clocks
+from gateway.race_failures import (
     AllProvidersFailed,
     AllRateLimited,
     AllTimedOut,
     ProviderMisconfigured,
     RejectedByProvider,
-    ShuttingDown,
 )
-from gateway.fleet import Clocks
 from gateway.racing.gather import GatheringSink
 from gateway.racing.reading import Block
 from providers.dialects.chat.dialect import CHAT

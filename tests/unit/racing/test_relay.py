@@ -9,10 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.calls import Call, CallRecord, Mode, Objective, Role, WinOn
-from gateway.errors import AllRateLimited, AllTimedOut, ApiError, ClientDisconnected, RejectedByProvider, ShuttingDown
-from gateway.fleet import Clocks, Deployment, Model
+from gateway.attempt_records import Role, WinOn
+from gateway.calls import Call, CallRecord, Mode, Objective
+from gateway.errors import ApiError, ClientDisconnected, ShuttingDown
+from gateway.fleet.deployment import Clocks, Deployment
+from gateway.fleet.model import Model
 from gateway.prompt_classes import MeasuredApi, PromptClass
+from gateway.race_failures import AllRateLimited, AllTimedOut, RejectedByProvider
 from gateway.racing.open_call import OpenCall, Unanswered
 from gateway.racing.outlet import Relayed
 from gateway.racing.relay import Asking, Relay
@@ -21,7 +24,7 @@ from gateway.racing.services import Services
 from gateway.racing.sink import ClientGone
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import RaceSettings
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 from providers.dialects.dialect import Dialect
 from providers.dialects.wording import Loss
 from providers.errors import ErrorKind, UpstreamError

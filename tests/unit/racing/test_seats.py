@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from gateway.calls import AttemptStart, CallRecord, Role
-from gateway.errors import AllProvidersFailed, ApiError, AtCapacity, ShuttingDown
+from gateway.attempt_records import AttemptStart, Role
+from gateway.calls import CallRecord
+from gateway.errors import ApiError, ShuttingDown
 from gateway.prompt_classes import PromptClass
+from gateway.race_failures import AllProvidersFailed, AtCapacity
 from gateway.racing.open_call import Unanswered
 from gateway.racing.seats import Seats
 from providers.errors import ErrorKind, UpstreamError

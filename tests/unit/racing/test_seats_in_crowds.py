@@ -7,7 +7,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.calls import CallRecord, Role
+from gateway.attempt_records import Role
+from gateway.calls import CallRecord
 from gateway.errors import ApiError
 from gateway.racing.seats import Seats
 from providers.errors import ErrorKind, UpstreamError

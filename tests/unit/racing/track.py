@@ -7,19 +7,11 @@ from typing import Any
 
 import msgspec
 
-from gateway.calls import (
-    AttemptRecord,
-    AttemptStart,
-    Call,
-    CallRecord,
-    CallStart,
-    Mode,
-    Objective,
-    Role,
-    WinOn,
-)
+from gateway.attempt_records import AttemptRecord, AttemptStart, Role, WinOn
+from gateway.calls import Call, CallRecord, CallStart, Mode, Objective
 from gateway.errors import ApiError, ClientDisconnected
-from gateway.fleet import Clocks, Deployment, Model
+from gateway.fleet.deployment import Clocks, Deployment
+from gateway.fleet.model import Model
 from gateway.ingress.journey import total_failure
 from gateway.prompt_classes import PromptClass, answer_class
 from gateway.racing.expected import answer_kind
@@ -32,7 +24,7 @@ from gateway.racing.services import Services
 from gateway.racing.sink import ClientGone, Forward, Winner
 from gateway.racing.tasks import AttemptTasks
 from gateway.settings.model import RaceSettings
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 from gateway.steering.standings import Estimate
 from providers.dialects.dialect import Dialect
 from providers.dialects.index import PIVOT

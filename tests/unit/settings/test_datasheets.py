@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.settings.datasheets import Datasheets
-from gateway.settings.model import DeploymentSettings, Settings
+from gateway.settings.deployment import DeploymentSettings
+from gateway.settings.model import Settings
 from providers.capabilities import UNKNOWN, Capabilities
 from providers.catalog import Vendor
 from providers.datasheets import UNLISTED, Datasheet, DatasheetTable

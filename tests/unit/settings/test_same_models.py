@@ -2,7 +2,7 @@
 
 from gateway.settings.market import market
 from gateway.settings.same_models import SameModel, same_models
-from providers.listings import Listed
+from providers.listed import Listed
 
 
 def models(**lists: list[str | Listed]) -> list[SameModel]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from random import Random
 
-from gateway.calls import Role
+from gateway.attempt_records import Role
 from gateway.steering.board import MemoryBoard
 from gateway.steering.constants import WELL_S
 from gateway.steering.steering import Steering

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
-from gateway.calls import Mode, Objective, Role
+from gateway.attempt_records import Role
+from gateway.calls import Mode, Objective
 from gateway.steering.affinity import Affinity, Prefix, prefix_of
 from gateway.steering.constants import CACHE_WARM_S, PREFIX_BYTES, PREFIXES_KEPT
 from gateway.steering.explanation import Why
-from gateway.steering.planner import Plan
+from gateway.steering.plans import Plan
 from providers.errors import ErrorKind
 from providers.prices import Price
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica

@@ -4,11 +4,12 @@ from collections import Counter
 
 import pytest
 
-from gateway.calls import Mode, Objective, Role
+from gateway.attempt_records import Role
+from gateway.calls import Mode, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.budget import Budget, within
 from gateway.steering.explanation import Explanation
-from gateway.steering.planner import Launch
+from gateway.steering.plans import Launch
 from providers.prices import Price
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 

@@ -4,9 +4,10 @@ from collections import Counter
 
 import pytest
 
-from gateway.calls import Mode, Objective, Role
+from gateway.attempt_records import Role
+from gateway.calls import Mode, Objective
 from gateway.steering.explanation import Why
-from gateway.steering.planner import Plan
+from gateway.steering.plans import Plan
 from providers.errors import ErrorKind
 from tests.unit.steering.virtual_replica import VirtualReplica
 

@@ -3,12 +3,13 @@
 import msgspec
 import pytest
 
-from gateway.calls import Mode, Objective, Role
+from gateway.attempt_records import Role
+from gateway.calls import Mode, Objective
 from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Terms
 from gateway.steering.explanation import Explanation, Prospect
-from gateway.steering.planner import Plan
+from gateway.steering.plans import Plan
 from providers.errors import ErrorKind
 from providers.prices import Price
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.calls import AnswerKind, Flaw
+from gateway.attempt_records import AnswerKind, Flaw
 from gateway.prompt_classes import answer_class
 from gateway.steering.constants import BUCKETS
 from gateway.steering.health import Condition, State

@@ -4,10 +4,11 @@ from collections import Counter
 
 import pytest
 
-from gateway.calls import Mode, Objective, Outcome, Role, TokensSource
+from gateway.attempt_records import Outcome, Role, TokensSource
+from gateway.calls import Mode, Objective
 from gateway.prompt_classes import answer_class
 from gateway.steering.evidence import read_evidence
-from gateway.steering.planner import Plan
+from gateway.steering.plans import Plan
 from gateway.steering.samples import of_end
 from gateway.steering.standings import standings
 from providers.prices import Price

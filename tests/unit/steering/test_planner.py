@@ -5,13 +5,15 @@ from random import Random
 
 import pytest
 
-from gateway.calls import Mode, Objective, Role
+from gateway.attempt_records import Role
+from gateway.calls import Mode, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Candidate, Terms
 from gateway.steering.health import Condition, State
 from gateway.steering.histogram import bucket
 from gateway.steering.lineup import line_up
-from gateway.steering.planner import Plan, plan
+from gateway.steering.planner import plan
+from gateway.steering.plans import Plan
 from gateway.steering.standings import Estimate
 from gateway.steering.survival import dense, kaplan_meier
 

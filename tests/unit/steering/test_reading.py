@@ -6,7 +6,7 @@ import pytest
 
 from gateway.calls import Kind, Objective
 from gateway.steering.constants import WHOLE_SHARE
-from gateway.steering.planner import Plan
+from gateway.steering.plans import Plan
 from tests.unit.steering.virtual_replica import VirtualReplica
 
 READING, COMPLETION = Objective.READING, Objective.COMPLETION

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from gateway.calls import Role
+from gateway.attempt_records import Role
 from gateway.prompt_classes import MeasuredApi
 from gateway.steering.evidence import Evidence
 from gateway.steering.histogram import bucket

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.calls import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
+from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
 from gateway.prompt_classes import answer_class
 from gateway.steering.samples import of_end, of_token
 from gateway.steering.tally import read_tallies

@@ -2,10 +2,10 @@
 
 from random import Random
 
-from gateway.calls import Role
+from gateway.attempt_records import Role
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import MemoryBoard
-from gateway.steering.planner import Launch
+from gateway.steering.plans import Launch
 from gateway.steering.spending import Spending
 from gateway.steering.steering import Steering
 

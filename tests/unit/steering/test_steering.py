@@ -5,12 +5,13 @@ from random import Random
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.calls import Mode, Objective, Outcome, Role
+from gateway.attempt_records import Outcome, Role
+from gateway.calls import Mode, Objective
 from gateway.prompt_classes import MeasuredApi, PromptClass, answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Terms
 from gateway.steering.leaderboard import Leaderboard, Row
-from gateway.steering.planner import Plan
+from gateway.steering.plans import Plan
 from providers.errors import ErrorKind
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 

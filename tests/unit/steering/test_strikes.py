@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.calls import Role
+from gateway.attempt_records import Role
 from gateway.steering.constants import OPEN_S, PROBE_EVERY_S, REPORT_AGE_S, STRIKE_NEWS_S, STRIKES, WELL_S
 from gateway.steering.strikes import Report, Strike, Strikes
 from providers.errors import ErrorKind

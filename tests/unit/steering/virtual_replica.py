@@ -4,25 +4,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from random import Random
 
-from gateway.calls import (
-    AnswerKind,
-    AttemptRecord,
-    AttemptStart,
-    CallRecord,
-    Flaw,
-    Kind,
-    Mode,
-    Objective,
-    Outcome,
-    Role,
-    TokensSource,
-)
+from gateway.attempt_records import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, Role, TokensSource
+from gateway.calls import CallRecord, Kind, Mode, Objective
 from gateway.prompt_classes import PromptClass, answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Prefix
 from gateway.steering.board import Board, MemoryBoard
 from gateway.steering.candidates import Terms
-from gateway.steering.planner import Launch, Plan
+from gateway.steering.plans import Launch, Plan
 from gateway.steering.steering import Steering
 from providers.errors import ErrorKind
 from providers.prices import Price

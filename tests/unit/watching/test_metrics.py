@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.calls import AttemptStart, Outcome, Role
+from gateway.attempt_records import AttemptStart, Outcome, Role
 from gateway.watching import series
 from gateway.watching.metrics import ADHOC_LABEL, MULTIPROCESS_FOLDER, Metrics, forget_process
 from tests.unit.ledger.records import NOON, call, failed, lost, new_id, raced_call, won

@@ -1,0 +1,57 @@
+"""A deployment as calls see it: one model at one provider, with its clocks, its price and all it can do."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from providers.capabilities import UNKNOWN, Capabilities
+from providers.catalog import Api
+from providers.dialects.dialect import Dialect
+from providers.dialects.index import PIVOT
+from providers.exchange import Upstream
+from providers.masked_record import MaskedRecord
+from providers.prices import Price
+
+
+class Clocks(msgspec.Struct, frozen=True):
+    """The four clocks of one deployment, resolved. Seconds."""
+
+    connect_s: float
+    ttft_s: float
+    stall_s: float
+    total_s: float | None
+
+
+class Deployment(MaskedRecord, frozen=True):
+    """One model at one provider, ready to be asked."""
+
+    name: str
+    provider: str
+    model: str  # the provider's own name for it
+    upstream: Upstream
+    clocks: Clocks
+    price: Price | None
+    bills_after_disconnect: bool | None  # is a whole answer billed though one hung up? None: unknown
+    extra_body: Mapping[str, msgspec.Raw]
+    upstream_stream: bool
+    max_in_flight: int | None = None  # of this process
+    capabilities: Capabilities = UNKNOWN
+    apis: frozenset[Api] = frozenset((PIVOT.name,))
+    speaks: tuple[Dialect, ...] = (PIVOT,)  # the dialects among its APIs; others are translated to the first
+    drop_params: bool = False
+    extra_headers: tuple[tuple[str, str], ...] = ()  # names in lower case
+    weight: float = 1.0
+    canary: float | None = None
+    vendor: str | None = None  # its provider's name in the catalog
+    takes_thoughts: bool = False  # its model wants back what it thought
+    zdr: bool | None = None
+    region: str | None = None
+    quantization: str | None = None
+
+    def shown(self) -> Iterable[tuple[str, object]]:
+        """Return its name; its headers may be secrets."""
+        yield "name", self.name
+
+    def spoken_to(self, dialect: Dialect) -> Dialect:
+        """Return the dialect in which it is asked by who speaks ``dialect``: the same if it can be."""
+        return dialect if dialect in self.speaks else self.speaks[0]

@@ -1,0 +1,59 @@
+"""Adopting the spools of dead workers: their entries are shipped, and what never ended becomes ``interrupted``."""
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+import structlog
+
+from gateway.ledger.entries import Entry, Started
+from gateway.ledger.folders import is_moved, orphaned
+from gateway.ledger.reader import Reader
+from gateway.ledger.shipper import BATCH_MAX_ENTRIES, Shipper
+from gateway.ledger.unended import Unended
+
+
+async def adopt(spool_dir: Path, shipper: Shipper) -> None:
+    """Ship the spools whose workers are dead; what of theirs never ended becomes ``interrupted``.
+
+    Raises:
+        DatabaseUnreachableError: the database is away; what was not shipped stays.
+
+    """
+    for folder, lock in orphaned(spool_dir):
+        try:
+            await _adopt_folder(folder, shipper, was_moved=is_moved(lock))
+        finally:
+            os.close(lock)
+
+
+async def _adopt_folder(folder: Path, shipper: Shipper, *, was_moved: bool) -> None:
+    reader = Reader(folder)
+    unended = Unended()
+    adopted, more = 0, True
+    while more:
+        batch = await asyncio.to_thread(reader.read, BATCH_MAX_ENTRIES)
+        for entry in batch.entries:
+            unended.note(entry)
+        ended = [entry for entry in batch.entries if not isinstance(entry, Started)]
+        if ended:
+            await shipper.ship(ended, reader.set_aside)
+        # Nothing is deleted before all is shipped: if we die now, the next one must still find the starts.
+        await asyncio.to_thread(reader.advance, batch)
+        adopted += len(ended)
+        more = len(batch.entries) == BATCH_MAX_ENTRIES
+    if was_moved:  # its owner went on elsewhere, and what was under way here ended there
+        unended = Unended()
+    calls, attempts = unended.calls(), unended.attempts()
+    rest: list[Entry] = [*calls, *attempts]
+    for first in range(0, len(rest), BATCH_MAX_ENTRIES):
+        await shipper.ship(rest[first : first + BATCH_MAX_ENTRIES], reader.set_aside)
+    await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    structlog.get_logger().info(
+        "ledger.spool_adopted",
+        spool=folder.name,
+        entries=adopted,
+        interrupted=len(calls),
+        interrupted_audits=len(attempts),
+    )

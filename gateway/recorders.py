@@ -1,0 +1,69 @@
+"""Everybody who hears of calls, as the one ``Recorder`` that calls know."""
+
+import asyncio
+from collections.abc import Callable
+
+from gateway.attempt_records import AttemptRecord, AttemptStart
+from gateway.calls import CallRecord, CallStart
+from gateway.ledger.writer import Ledger
+from gateway.prompt_classes import PromptClass
+from gateway.racing.seats import Seats
+from gateway.steering.steering import Steering
+from gateway.watching.logs import CallLog
+from gateway.watching.metrics import Metrics
+from gateway.watching.usage import UsageWatch
+
+
+class Recorders:
+    """Ledger, leaderboard, metrics and log. The ledger hears first: it must not miss one."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        steering: Steering,
+        metrics: Metrics,
+        log: CallLog,
+        seats: Seats,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._ledger = ledger
+        self._steering = steering
+        self._metrics = metrics
+        self._log = log
+        self._seats = seats
+        self._usage = UsageWatch(clock, metrics.usage_far_off)
+
+    def call_started(self, start: CallStart) -> None:
+        """Spool the start, so that a crash leaves a trace of the call."""
+        self._ledger.call_started(start)
+
+    def attempt_started(self, model: str, start: AttemptStart) -> None:
+        """Count it in flight."""
+        self._steering.attempt_started(model, start)
+        self._metrics.attempt_started(model, start)
+
+    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
+        """Tell the board."""
+        self._steering.first_token(model, prompt_class, start, ttft_s)
+
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
+        """Tell board, health and metrics; and the seats of one that was launched before there were any."""
+        self._steering.attempt_ended(model, prompt_class, attempt)
+        self._metrics.attempt_ended(model, attempt)
+        if self._seats.strangers:
+            self._seats.ended(attempt.id, asyncio.get_running_loop())
+
+    def call_finished(self, record: CallRecord) -> None:
+        """Spool the record, count it, log its line."""
+        self._ledger.call_finished(record)
+        self._steering.call_finished(record)
+        self._metrics.call_finished(record)
+        self._log.call_finished(record)
+        for attempt in record.attempts:
+            if attempt.id == record.winner_attempt_id:
+                self._usage.answered(attempt.model or record.model, attempt)
+
+    def attempt_audited(self, attempt: AttemptRecord) -> None:
+        """Spool the row of a loser that was watched beyond its call."""
+        self._ledger.attempts_ended(attempt.call_id, (attempt,))

@@ -1,0 +1,60 @@
+"""Who is launched beside a primary to be learnt of: slow ones that may be as usual again, and those long not asked."""
+
+from collections.abc import Sequence
+from random import Random
+
+from gateway.calls import Mode
+from gateway.settings.model import RaceSettings
+from gateway.steering.candidates import Candidate, Tier
+from gateway.steering.constants import (
+    EXPLORE_NEW_SHARE,
+    EXPLORE_SHARE,
+    NEAR,
+    SUSPECT,
+    SUSPECT_EVERY_S,
+    SUSPECT_SHARE,
+)
+
+_A_DAY_S = 86_400.0
+
+
+def suspect(primary: Candidate, others: Sequence[Candidate], random: Random, now_s: float) -> Candidate | None:
+    """Return who has been slow lately, but usually is among the best, and was not asked for some seconds."""
+    best_s, usd = primary.estimate.score_s * NEAR, primary.cost_usd
+    for each in others:
+        estimate = each.estimate
+        if (
+            estimate.usual_s <= best_s
+            and estimate.score_s > SUSPECT * estimate.usual_s
+            and each.cost_usd <= usd
+            and each.tier < Tier.FLAWED
+            and _unasked_s(each, now_s) >= SUSPECT_EVERY_S
+            and random.random() < SUSPECT_SHARE
+        ):
+            return each
+    return None
+
+
+def is_to_explore(race: RaceSettings, others: Sequence[Candidate], random: Random) -> bool:
+    """Draw whether to explore: more often where the policy may choose, and knows nothing of somebody."""
+    drawn = random.random()
+    if drawn >= EXPLORE_NEW_SHARE:  # as it is nearly always: nobody is looked at
+        return False
+    return drawn < EXPLORE_SHARE or (race.mode is Mode.AUTO and any(map(_is_new, others)))
+
+
+def stalest_of(primary: Candidate, others: Sequence[Candidate], random: Random, now_s: float) -> Candidate | None:
+    """Return who was not asked for longest, more or less; None if all cost more than the primary or are flawed."""
+    usd = primary.cost_usd
+    free = [each for each in others if each.cost_usd <= usd and each.tier < Tier.FLAWED]
+    return max(free, key=lambda each: _unasked_s(each, now_s) * (0.5 + random.random()), default=None)
+
+
+def _unasked_s(candidate: Candidate, now_s: float) -> float:
+    return min(_A_DAY_S, now_s - candidate.condition.asked_at_s)
+
+
+def _is_new(candidate: Candidate) -> bool:
+    """Tell whether nothing is known of a deployment that may be asked, neither of now nor of the hours before."""
+    estimate = candidate.estimate
+    return not estimate.usual_events and not estimate.events and candidate.tier < Tier.FLAWED

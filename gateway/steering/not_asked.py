@@ -1,0 +1,26 @@
+"""Which deployments calls pass over, and why: for the errors of calls that failed."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from gateway.race_failures import NotAsked
+from gateway.steering.health import Health, State
+from gateway.steering.leaderboard import state_of
+
+
+def not_asked(
+    healths: Mapping[str, Health], deployments: Iterable[str], asked: Collection[str], now_s: float
+) -> tuple[NotAsked, ...]:
+    """Return who of ``deployments``, beside the ``asked``, is out, cooling down or broken, and why."""
+    found = []
+    for name in deployments:
+        health = healths.get(name)
+        if health is None or name in asked:
+            continue
+        condition = health.condition(now_s)
+        if condition.state is State.OK:
+            continue
+        reason = state_of(condition)
+        if health.trouble is not None:
+            reason += f": {health.trouble.for_others}"
+        found.append(NotAsked(name, reason, for_good=condition.state is State.OUT))
+    return tuple(found)
