@@ -63,7 +63,8 @@ class Gateway:
         self._upstreams = Upstreams()
         self._open_upstream = runtime.open_upstream or self._upstreams.open
         self._tasks: set[asyncio.Task[None]] = set()
-        self._retiring: asyncio.Task[None] | None = None  # the last fleet that was replaced
+        self._retiring: asyncio.Task[None] | None = None  # of the last fleet that was replaced
+        self._retired: dict[Fleet, Fleet] = {}  # replaced fleets that are not closed yet, and what replaced each
         replica = settings.replica or socket.gethostname()
         self.metrics = Metrics(lambda: self.context.fleet.models)
         spending = Spending(runtime.unix_clock)
@@ -174,10 +175,9 @@ class Gateway:
                 last_first.push_async_callback(self._response_store.aclose)
             last_first.push_async_callback(self._upstreams.aclose)
             last_first.push_async_callback(self.context.fleet.aclose)
-            last_first.push_async_callback(self.context.services.tasks.close)
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            last_first.push_async_callback(self._close_retired)
+            last_first.push_async_callback(self._stop_tasks)
+            last_first.push_async_callback(self.context.services.tasks.close)  # first: they read from upstreams
 
     def reload(self, settings: Settings) -> None:
         """Take a new configuration for new calls; calls under way keep the one they began with."""
@@ -187,7 +187,8 @@ class Gateway:
         self.context.services.seats.limit(new.limits, settings.queue_timeout_s, self.steering.under_way)
         self.context.admission = Admission(settings.clients)
         self.steering.reset({name: list(model.deployments) for name, model in new.models.items()})
-        self._retiring = self._own(_retire(old, new, after=self._retiring))
+        self._retired[old] = new
+        self._retiring = self._own(self._retire(old, new, self._retiring))
         self._warm_up(new)
 
     async def _recollect(self) -> None:
@@ -220,6 +221,25 @@ class Gateway:
         deployments = (each for model in fleet.models.values() for each in model.deployments.values())
         if any(each.upstream.needs_warming for each in deployments):
             self._own(self._upstreams.warm_up())
+
+    async def _stop_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _close_retired(self) -> None:
+        """Close what replaced fleets have not closed themselves."""
+        for old, new in self._retired.items():
+            await old.aclose(successor=new)
+
+    async def _retire(self, old: Fleet, new: Fleet, after: asyncio.Task[None] | None) -> None:
+        """Close what ``old`` does not share with ``new`` once no call uses it, nor the fleet before it."""
+        if after is not None:
+            await after
+        await old.idle()
+        await old.aclose(successor=new)
+        del self._retired[old]
+        structlog.get_logger().info("configuration.old_connections_closed")
 
     def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -273,17 +293,3 @@ def _redis_board(
 
     url = settings.redis_url.get_secret_value()
     return RedisBoard(connect(url), unix_clock=unix_clock, spending=spending, strikes=strikes)
-
-
-async def _retire(old: Fleet, new: Fleet, *, after: asyncio.Task[None] | None) -> None:
-    """Close what ``old`` no longer shares once nobody uses it: nor a fleet before it, whose upstreams it took over.
-
-    Cancelled when the gateway closes, which is when nobody uses anything any more.
-    """
-    try:
-        if after is not None:
-            await after
-        await old.idle()
-    finally:
-        await old.aclose(successor=new)
-    structlog.get_logger().info("configuration.old_connections_closed")

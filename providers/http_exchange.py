@@ -129,7 +129,8 @@ class TranslatedExchange:
         """Return the end of such an answer, as if its stream had ended here; nothing may be read any more."""
         self._over = True
         self.abort()
-        return self._translated(self._splitter.rest())
+        self._splitter.tail()  # may be half an event
+        return self._translated(b"")
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
         """Ignore it: the events have to be translated."""

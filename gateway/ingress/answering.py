@@ -146,10 +146,11 @@ class _Answer:
     def _forget(self, call: Call) -> None:
         """Release the prompt: the request's, and each translated copy."""
         forget_prompt(self._asked.fields)
-        if call.fields is not self._asked.fields:
-            forget_prompt(call.fields)
-        for fields in call.wordings.values():
-            forget_prompt(fields)
+        for each in (call,) if call is self._journey.first_call else (call, self._journey.first_call):
+            if each.fields is not self._asked.fields:
+                forget_prompt(each.fields)
+            for fields in each.wordings.values():
+                forget_prompt(fields)
 
     async def _keep(self, answer: bytes, deployment: str) -> None:
         """Record which deployment made the response in ``answer``. Translated ones are not stored."""

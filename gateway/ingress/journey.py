@@ -6,7 +6,7 @@ from functools import partial
 from aiohttp import web
 
 from gateway.calls import Call, CallRecord
-from gateway.errors import ApiError
+from gateway.errors import ApiError, InternalError
 from gateway.fleet.model import Model
 from gateway.ingress.context import Context
 from gateway.ingress.entry import Enter, Entry
@@ -50,6 +50,7 @@ class Journey:
         self._succession = Succession(
             fleet, model, preferences.models[1:], partial(enter, fleet=fleet), may_fall_back=may_fall_back
         )
+        self.first_call = self._succession.entry.call  # as built for the first model that could be asked
         self.entry: Entry = self._succession.entry  # the current model's
         self.told = self._succession.told  # response headers besides the answer's
         self.open_call = OpenCall(
@@ -71,6 +72,15 @@ class Journey:
             ApiError: no model answered. The call is recorded, and the error has its id.
 
         """
+        try:
+            return await self._run(run)
+        except ApiError:
+            raise
+        except Exception:  # a defect of ours, perhaps between two models
+            self.open_call.finish(None, status_code=InternalError.status, error_kind=InternalError.code)
+            raise
+
+    async def _run(self, run: Run) -> CallRecord | web.Response:
         while isinstance(ending := await run(self.entry), Unanswered):
             entry = self.entry
             out = self._context.steering.not_asked(entry.names, {*ending.full, *ending.asked})

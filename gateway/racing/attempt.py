@@ -28,7 +28,7 @@ from providers.sendings import Sendings
 if TYPE_CHECKING:
     from gateway.racing.seats import Seat
 
-_ENDS = frozenset({ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT})
+_ENDS = frozenset({ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT})
 
 
 class Attempt:
@@ -189,10 +189,10 @@ class Attempt:
         if self.state is State.WATCHED:
             self.end(Outcome.SUPERSEDED)
             return
+        passage.check_whole()
         if self._turn is not None:
             self._race.release(self)  # the answer is complete: there is no reason to wait
             await self._begin(passage, self._race.open_call.services.clock())
-        passage.check_whole()
         if self.state is not State.ANSWERING:  # it had nothing to claim with
             self._go_to(State.EMPTY)
             await self._race.alone(self)
@@ -258,17 +258,20 @@ class Attempt:
 
     async def _broke(self, error: UpstreamError) -> None:
         """Handle an early end of the stream: after a finish reason the answer still counts as complete."""
-        passage = self._passage
-        if self.state is State.ANSWERING and passage is not None and error.kind in _ENDS:
-            if self.exchange is not None and self.exchange.finishing:  # a translation has held the finish reason back
-                now = self._race.open_call.services.clock()
-                await passage.write(passage.read(self.exchange.conclude(), now), self._race.sink, now)
-            if passage.reader.finished:
+        passage, exchange, now = self._passage, self.exchange, self._race.open_call.services.clock()
+        if passage is not None and exchange is not None and error.kind in _ENDS:
+            if self.state is State.HELD and (passage.reader.finished or exchange.finishing):
+                self._race.release(self)
+                await self._begin(passage, now)
+            if self.state is State.ANSWERING and exchange.finishing:  # a translation has held the finish reason back
+                await passage.write(passage.read(exchange.conclude(), now), self._race.sink, now)
+            if self.state is State.ANSWERING and passage.reader.finished:
                 await self._won(passage)
                 return
-        self.failed_at = self._race.open_call.services.clock()
+        self.failed_at, is_rival = now, self.state is not State.WATCHED
         self._fix(outcome_of(error), error)
-        await self._race.failed(self, error)
+        if is_rival:  # else its race goes on without it anyway
+            await self._race.failed(self, error)
 
     async def _won(self, passage: Passage) -> None:
         self._fix(Outcome.WON)

@@ -46,7 +46,7 @@ class Grid:
         self._full = full
         self._loop = loop
         self._began = clock()
-        self._timers: list[tuple[Launch, Timer]] = []
+        self._timers: list[tuple[float, Launch, Timer]] = []  # with the time when each is due
         self._candidates: list[str] = list(plan.rest)  # few: a list is enough, and a deque takes 760 bytes
         self._left: int | None = None  # launches still allowed, after a provider has called the request invalid
 
@@ -63,9 +63,9 @@ class Grid:
 
     def close(self) -> None:
         """Cancel pending launches; their deployments become the first candidates for failover."""
-        for _, timer in self._timers:
+        for _, _, timer in self._timers:
             timer.cancel()
-        self._candidates[:0] = [launch.deployment for launch, _ in self._timers]
+        self._candidates[:0] = [launch.deployment for _, launch, _ in self._timers]
         self._timers.clear()
 
     def forget(self) -> None:
@@ -119,7 +119,7 @@ class Grid:
 
     def _first(self) -> str | None:
         if self._timers:
-            launch, timer = self._timers.pop(0)
+            _, launch, timer = self._timers.pop(0)
             timer.cancel()
             return launch.deployment
         return self._candidates.pop(0) if self._candidates else None
@@ -137,11 +137,11 @@ class Grid:
 
     def _standing_by(self) -> Sequence[str]:
         """Return all candidates, pending launches included, in order and without duplicates."""
-        return tuple(dict.fromkeys([*(launch.deployment for launch, _ in self._timers), *self._candidates]))
+        return tuple(dict.fromkeys([*(launch.deployment for _, launch, _ in self._timers), *self._candidates]))
 
     def _remove(self, deployment: str) -> None:
         """Remove ``deployment`` from the candidates, once."""
-        for number, (launch, timer) in enumerate(self._timers):
+        for number, (_, launch, timer) in enumerate(self._timers):
             if launch.deployment == deployment:
                 timer.cancel()
                 del self._timers[number]
@@ -192,12 +192,13 @@ class Grid:
         return False
 
     def _schedule(self, launch: Launch) -> None:
-        timer = self._loop.call_later(self._began + launch.delay_s - self._clock(), self._fire, launch)
-        self._timers.append((launch, timer))
-        self._timers.sort(key=lambda pending: pending[1].when())
+        due_s = self._began + launch.delay_s
+        timer = self._loop.call_later(due_s - self._clock(), self._fire, launch)
+        self._timers.append((due_s, launch, timer))  # uvloop's handle of what is due at once has no time
+        self._timers.sort(key=lambda pending: pending[0])
 
     def _fire(self, launch: Launch) -> None:
-        self._timers = [pending for pending in self._timers if pending[0] is not launch]
+        self._timers = [pending for pending in self._timers if pending[1] is not launch]
         if self._go is None or self._in_need is None:
             return
         if self._allowed(launch):

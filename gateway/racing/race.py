@@ -62,7 +62,7 @@ class Race:
             plan,
             clock=services.clock,
             permit=permit,
-            go=self._attempts.launch,
+            go=self._launch,
             in_need=self._replace,
             lines=services.seats.lines,
             full=full,
@@ -119,7 +119,8 @@ class Race:
         phase = self.phase
         if phase is Phase.ANSWERING or phase is Phase.OVER:
             return Bid.LOST
-        if phase is Phase.RUNNING and self._hold.possible and self._hold.begin(attempt, self._attempts.others(attempt)):
+        may_be_held = phase is Phase.RUNNING and self._hold.possible and attempt not in self._empty
+        if may_be_held and self._hold.begin(attempt, self._attempts.others(attempt)):
             self._cancel_launches()
             return Bid.HELD
         if phase is Phase.HOLDING and attempt is not self._hold.leader and not self._hold.overtakes(attempt):
@@ -201,8 +202,17 @@ class Race:
 
     def _start(self) -> None:
         self._claim.planned_at = self.open_call.services.clock()
-        if not self._attempts.begin(self._grid.open()) and not self._line_up():
-            self._fail()
+        try:
+            if not self._attempts.begin(self._grid.open()) and not self._line_up():
+                self._fail()
+        except Exception as defect:  # noqa: BLE001 - ``run`` raises it, once everybody is cut
+            self._crash(defect)
+
+    def _launch(self, launch: Launch) -> None:
+        try:
+            self._attempts.launch(launch)
+        except Exception as defect:  # noqa: BLE001 - likewise: the caller is a timer
+            self._crash(defect)
 
     def _launch_next(self, name: str) -> None:
         """Launch ``name`` as the first attempt, or to replace a failed one."""
@@ -236,7 +246,9 @@ class Race:
 
     def _timed_out(self) -> None:
         """End the wait: no seat became free in time."""
-        if not self._take_last_resort():
+        if self._attempts.active:  # a rescue was launched meanwhile
+            self._line_up()
+        elif not self._take_last_resort():
             self._fail()
 
     def _fail(self) -> None:

@@ -10,9 +10,6 @@ class Timer(Protocol):
     def cancel(self) -> None:
         """Cancel the call; no effect if it has been made."""
 
-    def when(self) -> float:
-        """Return when it is due, in seconds of the loop's clock."""
-
 
 class Timers(Protocol):
     """Schedules calls."""

@@ -165,6 +165,13 @@ def each_attempt_has_one_outcome(evidence: Evidence) -> Iterator[str]:
             yield f"call {call.id}: {len(won)} have won, the call says {call.winner_attempt_id}"
 
 
+def nobody_is_interrupted_but_by_the_end(evidence: Evidence) -> Iterator[str]:
+    for row in evidence.store.attempts.values():
+        is_shortage = row.error_kind == ErrorKind.LOCAL_RESOURCES
+        if row.outcome is Outcome.INTERRUPTED and evidence.scenario.shutdown_s is None and not is_shortage:
+            yield f"{row.deployment} was interrupted, and the gateway did not stop"
+
+
 def providers_were_asked_as_the_rows_say(evidence: Evidence) -> Iterator[str]:
     """Sent requests, first tokens, speeds and ages are what the providers saw."""
     asked_of: dict[tuple[str, str], list[Asked]] = defaultdict(list)
@@ -204,9 +211,10 @@ def _measured(row: AttemptRecord, asked: Asked) -> Iterator[str]:
         age_ms = (over_at - asked.at) * 1000
         if not _same(row.censored_at_ms, age_ms) and asked.how in {"aborted", "cancelled"}:
             yield f"{asked.tag}: censored_at_ms {row.censored_at_ms}, it was cut at {age_ms}"
+    cut = asked.how in {"aborted", "cancelled"}  # a translation may still hold the usage back
     if (
         row.decode_tps is not None
-        and not (translated and not asked.behaviour.done)
+        and not (translated and cut)
         and asked.usage_read
         and asked.last_at is not None
         and asked.token_at is not None
@@ -315,6 +323,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     an_answer_that_is_finished_is_whole,
     the_ledger_has_each_call_once,
     each_attempt_has_one_outcome,
+    nobody_is_interrupted_but_by_the_end,
     providers_were_asked_as_the_rows_say,
     nothing_was_launched_beyond_its_limits,
     the_budget_is_as_recounted,

@@ -49,6 +49,14 @@ class ShuffledLoop(asyncio.BaseEventLoop):
         """Timers neither fired nor cancelled."""
         return [timer for timer in self._scheduled if not timer.cancelled()]
 
+    def call_later(  # type: ignore[override] # as above
+        self, delay: float, callback: Any, *args: Any, context: Any = None
+    ) -> Any:
+        """Return, as uvloop does for what is due at once, a handle that knows no time."""
+        if delay <= 0:
+            return self.call_soon(callback, *args, context=context)
+        return super().call_later(delay, callback, *args, context=context)
+
     def run_in_executor(  # type: ignore[override] # as much of it as asyncio's own callers need
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> Any:

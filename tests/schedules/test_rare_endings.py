@@ -1,0 +1,105 @@
+"""Endings that seldom come: each of these left something, or lost something, once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gateway.app import Gateway
+from gateway.calls import Call
+from gateway.fleet.model import Model
+from gateway.ingress import answering, entry, new_call
+from gateway.ingress.context import Context
+from gateway.ingress.new_call import Origin
+from gateway.settings import Settings
+from tests.schedules import simulation
+from tests.schedules.checks import wrong
+from tests.schedules.faults import FIRST, OTHERS, WELL, Fault, everybody, refuses
+from tests.schedules.providers import SimulatedUpstream
+from tests.schedules.scenario import Ask, Client, Scenario
+from tests.schedules.simulation import run
+
+
+def test_a_defect_between_two_models_leaves_a_call_that_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = new_call.new_call
+
+    def defective(context: Context, origin: Origin, model: Model, *args: Any, **options: Any) -> Call:
+        if model.name == "spare":
+            raise RuntimeError("a defect")
+        return original(context, origin, model, *args, **options)
+
+    monkeypatch.setattr(entry, "new_call", defective)
+    fault = everybody(refuses("server_error"), ask=Ask(model="other", fallback="spare"))
+    evidence = run(fault.scenario())
+    problems = [p for p in wrong(evidence) if not p.startswith("nothing_crashed")]
+    assert not problems, problems
+
+
+@pytest.mark.parametrize("shuffle", [0.0, 1.0])
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_stopping_closes_no_upstream_that_is_still_asked(
+    monkeypatch: pytest.MonkeyPatch, seed: int, shuffle: float
+) -> None:
+    early: list[str] = []
+    original = SimulatedUpstream.aclose
+
+    async def aclose(self: SimulatedUpstream) -> None:
+        early.extend(sorted(self.provider.under_way))
+        await original(self)
+
+    monkeypatch.setattr(SimulatedUpstream, "aclose", aclose)
+    slow = replace(WELL, first_s=1.2)
+    scenario = Scenario(
+        seed=seed,
+        shuffle=shuffle,
+        race={"mode": "race", "width": 4, "budget": 3.0, "audit_share": 1.0},
+        behaviours={FIRST: (WELL,), **dict.fromkeys(OTHERS, (slow,))},
+        clients=(Client(at_s=0.1, asks=(Ask(race="race"),)),),
+        reloads=(0.18,),
+        shutdown_s=0.6,
+        grace_s=1.0,
+    )
+    evidence = run(scenario)
+    rows = [(r.provider, str(r.outcome), r.error_kind) for r in evidence.store.attempts.values()]
+    assert not early, (early, rows)
+
+
+def test_a_reload_just_before_the_end_leaves_no_upstream_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Gateway.close
+
+    async def close(self: Gateway) -> None:
+        self.reload(simulation.configured(scenario, folders[0], 1))
+        await original(self)
+
+    folders: list[Path] = []
+    configured = simulation.configured
+
+    def noted(scenario: Scenario, folder: Path, version: int) -> Settings:
+        folders.append(folder)
+        return configured(scenario, folder, version)
+
+    monkeypatch.setattr(simulation, "configured", noted)
+    monkeypatch.setattr(Gateway, "close", close)
+    scenario = Scenario(seed=1, clients=(Client(at_s=0.1, asks=(Ask(),)),))
+    problems = wrong(run(scenario))
+    assert not problems, problems
+
+
+def test_a_fallbacks_answer_streams_without_the_prompt_of_the_first_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+    original = answering._Answer._forget
+
+    def forget(self: answering._Answer, call: Call) -> None:
+        original(self, call)
+        seen.append(sorted(self._journey.first_call.fields))
+
+    monkeypatch.setattr(answering._Answer, "_forget", forget)
+    fault = Fault(
+        first=refuses("server_error"),
+        ask=Ask(model="other", fallback="spare", prompt=5000, max_tokens=50),
+        whole=lambda s: replace(s, behaviours={**s.behaviours, OTHERS[0]: (refuses("server_error"),)}),
+    )
+    evidence = run(fault.scenario())
+    assert not wrong(evidence)
+    assert "messages" not in seen[0]

@@ -1,0 +1,215 @@
+"""Races whose parts meet in an instant that seldom comes: each of these ended wrongly once."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway.attempt_records import AttemptRecord, AttemptStart, Role
+from gateway.calls import CallRecord
+from gateway.fleet.deployment import Clocks
+from gateway.prompt_classes import PromptClass
+from gateway.racing.gather import GatheringSink
+from providers.dialects.chat.dialect import CHAT
+from providers.dialects.messages.dialect import MESSAGES
+from providers.errors import ErrorKind, UpstreamError
+from tests.unit.racing.server import limited
+from tests.unit.racing.test_race import answers, refuses
+from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingRecorder, Timetable, Track, delta, usage
+from tests.unit.racing.virtual_time import VirtualTimeLoop, run
+
+RESET = UpstreamError(ErrorKind.DISCONNECTED, "reset")
+SPEEDS = {"slow-decoder": 10.0, "fast-decoder": 2.0}
+
+
+def test_an_audited_loser_that_fails_is_not_replaced() -> None:
+    dies = Timetable("dies", [(0.1, delta("half")), (0.5, RESET)])
+    track = Track(
+        dies,
+        refuses("audited", ErrorKind.SERVER_ERROR, 500, at=1.0),
+        answers("c", 2.0, "whole"),
+        answers("d", 2.0),
+        launches=[("dies", 0.0, Role.PRIMARY), ("audited", 0.0, Role.RACE)],
+        rest=["c", "d"],
+        audited=["dies", "audited"],
+        sink=GatheringSink(CHAT),
+        streamed=False,
+    )
+    run(track.run())
+    assert [each.deployment for each in track.recorder.launched] == ["dies", "audited", "c"]
+
+
+def test_an_empty_answer_that_is_to_win_is_not_held_for_one_that_was_just_launched() -> None:
+    empty = Timetable("slow-decoder", [(0.1, ROLE), (0.1, FINISH), (0.1, DONE), (0.1, None)])
+    seats = limited(**{"fast-decoder": 1})
+    line = seats.lines["fast-decoder"]
+    line.take()
+    track = Track(
+        empty,
+        refuses("bad", ErrorKind.SERVER_ERROR, 500, at=0.5),
+        answers("fast-decoder", 1.0),
+        launches=[("slow-decoder", 0.0, Role.PRIMARY), ("bad", 0.0, Role.RACE)],
+        rest=["fast-decoder"],
+        decode_s=SPEEDS,
+        seats=seats,
+    )
+
+    class Recorder(RememberingRecorder):
+        def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
+            super().attempt_ended(model, prompt_class, attempt)
+            if attempt.deployment == "bad":  # another call's attempt ends in this turn of the loop
+                asyncio.get_running_loop().call_soon(line.give_back)
+
+    track.recorder = Recorder()
+
+    async def main() -> CallRecord:
+        return await asyncio.wait_for(track.run(), 100)
+
+    record = run(main())
+    assert "interrupted" not in [each.outcome for each in record.attempts]
+
+
+def test_a_translated_answer_is_whole_though_its_connection_breaks_within_an_event() -> None:
+    torn = usage()[:20]
+    track = Track(Timetable("a", [(0.1, delta("hi")), (0.2, FINISH), (0.3, torn), (0.4, RESET)]))
+    track._call_options["dialect"] = MESSAGES
+    record = run(track.run())
+    assert (record.status_code, record.error_kind) == (200, None)
+    assert track.outcomes == {"a": "won"}
+
+
+def test_a_wait_that_times_out_does_not_end_the_call_while_a_rescue_is_under_way() -> None:
+    seats = limited(a=1, full=1)
+    for line in seats.lines.values():
+        line.take()
+    a = refuses("a", ErrorKind.SERVER_ERROR, 500, at=1.6)
+    track = Track(
+        a,
+        answers("full", 0.1),
+        answers("broken", 1.0),
+        launches=[("a", 0.0, Role.PRIMARY)],
+        rest=["full", "broken"],
+        tripped=["broken"],
+        rescue_s=1.5,
+        seats=seats,
+    )
+
+    async def main() -> CallRecord:
+        asyncio.get_running_loop().call_later(0.0, seats.lines["a"].give_back)
+        return await track.run()
+
+    record = run(main())
+    assert record.status_code == 200
+
+
+def test_a_held_answer_that_breaks_off_leaves_the_race_to_the_others() -> None:
+    slow = Timetable("slow-decoder", [(0.2, delta("half")), (0.5, None)])  # no finish reason, no [DONE]
+    track = Track(slow, answers("fast-decoder", 1.2), decode_s=SPEEDS)
+    record = run(track.run())
+    assert track.outcomes == {"slow-decoder": "failed", "fast-decoder": "won"}
+    assert record.error_kind is None
+
+
+def test_a_held_answer_with_its_finish_reason_is_whole() -> None:
+    slow = Timetable("slow-decoder", [(0.2, delta("all")), (0.3, FINISH), (0.5, RESET)])
+    track = Track(slow, refuses("fast-decoder", ErrorKind.SERVER_ERROR, 500, at=3.0), decode_s=SPEEDS)
+    record = run(track.run())
+    assert (record.status_code, record.error_kind) == (200, None)
+
+
+def test_the_total_clock_takes_no_whole_answer_back() -> None:
+    clocks = Clocks(connect_s=5.0, ttft_s=10.0, stall_s=10.0, total_s=1.0)
+    track = Track(Timetable("a", [(0.1, delta("all")), (0.3, FINISH), (2.0, DONE), (2.0, None)]), clocks=clocks)
+    record = run(track.run())
+    assert (record.status_code, record.error_kind) == (200, None)
+
+
+def test_a_defect_at_a_launch_by_timer_ends_the_call() -> None:
+    class Recorder(RememberingRecorder):
+        def attempt_started(self, model: str, start: AttemptStart) -> None:
+            if start.deployment == "b":
+                raise RuntimeError("a defect")
+            super().attempt_started(model, start)
+
+    track = Track(
+        refuses("a", ErrorKind.SERVER_ERROR, 500, at=1.0),
+        answers("b", 0.1),
+        launches=[("a", 0.0, Role.PRIMARY), ("b", 0.5, Role.HEDGE)],
+    )
+    track.recorder = Recorder()
+
+    async def main() -> CallRecord:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        return await asyncio.wait_for(track.run(), 50)
+
+    with pytest.raises(RuntimeError, match="a defect"):
+        run(main())
+    assert len(track.recorder.records) == 1
+
+
+def test_a_defect_at_the_start_cuts_who_was_asked() -> None:
+    class Recorder(RememberingRecorder):
+        def attempt_started(self, model: str, start: AttemptStart) -> None:
+            if start.deployment == "b":
+                raise RuntimeError("a defect")
+            super().attempt_started(model, start)
+
+    a = answers("a", 30.0)
+    track = Track(a, answers("b", 0.1))
+    track.recorder = Recorder()
+    with pytest.raises(RuntimeError, match="a defect"):
+        run(track.run())
+    assert [each.error_kind for each in track.recorder.records] == ["internal_error"]
+    assert sorted(each.deployment for each in track.recorder.ended) == ["a", "b"]
+
+
+def test_a_call_ends_though_the_one_an_empty_answer_was_held_for_hangs() -> None:
+    empty = Timetable("slow-decoder", [(0.1, ROLE), (0.1, FINISH), (0.1, DONE), (0.1, None)])
+    seats = limited(**{"fast-decoder": 1})
+    line = seats.lines["fast-decoder"]
+    line.take()
+    track = Track(
+        empty,
+        refuses("bad", ErrorKind.SERVER_ERROR, 500, at=0.5),
+        answers("fast-decoder", 60.0),
+        launches=[("slow-decoder", 0.0, Role.PRIMARY), ("bad", 0.0, Role.RACE)],
+        rest=["fast-decoder"],
+        decode_s=SPEEDS,
+        seats=seats,
+    )
+
+    class Recorder(RememberingRecorder):
+        def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
+            super().attempt_ended(model, prompt_class, attempt)
+            if attempt.deployment == "bad":
+                asyncio.get_running_loop().call_soon(line.give_back)
+
+    track.recorder = Recorder()
+
+    async def main() -> CallRecord:
+        return await asyncio.wait_for(track.run(), 1000)
+
+    assert run(main()).status_code == 200
+
+
+def test_launches_that_are_due_at_once_need_no_time_of_their_timers() -> None:
+    """uvloop's handle of what is due at once has no ``when``."""
+
+    class Loop(VirtualTimeLoop):
+        def call_later(  # type: ignore[override] # as uvloop does it
+            self, delay: float, callback: Any, *args: Any, context: Any = None
+        ) -> Any:
+            return self.call_soon(callback, *args) if delay < 0.0005 else super().call_later(delay, callback, *args)
+
+    loop = Loop()
+    track = Track(
+        answers("a", 0.2),
+        answers("b", 0.3),
+        answers("c", 0.4),
+        launches=[("a", 0.0, Role.PRIMARY), ("b", 0.0001, Role.HEDGE), ("c", 0.0002, Role.HEDGE)],
+    )
+    try:
+        record = loop.run_until_complete(track.run())
+    finally:
+        loop.close()
+    assert (record.status_code, record.launched) == (200, 3)
