@@ -41,6 +41,7 @@ def nothing_is_left(evidence: Evidence) -> Iterator[str]:
             yield f"{name}: {taken} seats taken, {waiting} waiting"
     if not evidence.store.closed:
         yield "the store was not closed"
+    yield from evidence.busy
 
 
 def nothing_crashed(evidence: Evidence) -> Iterator[str]:
@@ -100,7 +101,7 @@ def _byte_for_byte(seen: Seen, source: Asked, *, failed: bool) -> Iterator[str]:
         return
     if (source.finished or source.behaviour.done) and got[-1:] == [DONE] and got[:-1] == sent[: len(got) - 1]:
         rest = sent[len(got) - 1 :]  # usage that did not come in time after the finish reason
-        if not rest or all(b'"choices":[]' in event for event in rest):
+        if not rest or (not source.usage_read and all(b'"choices":[]' in event for event in rest)):
             return
     yield f"{seen.name}: {got} is not {[*sent, DONE]}"
 
@@ -129,9 +130,14 @@ def the_ledger_has_each_call_once(evidence: Evidence) -> Iterator[str]:
         yield f"{len(finished)} calls ended, {len(store.calls)} rows"
     if unended := witness.started.keys() - finished.keys():
         yield f"calls that never ended: {unended}"
+    for record in store.calls.values():
+        if record.ttft_ms is not None and record.total_ms + MS < record.ttft_ms:
+            yield f"call {record.id}: ended after {record.total_ms} ms, its first token came after {record.ttft_ms}"
     names = Counter(record.request_id for record in store.calls.values())
     for seen in _all_seen(evidence):
         call_id = seen.headers.get("x-holeshot-call-id")
+        if seen.is_whole and seen.status == 200 and not names[seen.name]:
+            yield f"{seen.name}: answered, and there is no row"
         if names[seen.name] > 1:
             yield f"{seen.name}: {names[seen.name]} calls of one request"
         if call_id is not None and call_id not in store.calls:
@@ -206,6 +212,8 @@ def _measured(row: AttemptRecord, asked: Asked) -> Iterator[str]:
     answer_ms = None if asked.answer_at is None else (asked.answer_at - asked.at) * 1000
     if not _same(row.ttft_answer_ms, answer_ms):
         yield f"{asked.tag}: ttft_answer_ms {row.ttft_answer_ms}, it was {answer_ms}"
+    if row.outcome in {Outcome.LOST, Outcome.CLIENT_GONE} and row.token_ms is None and row.censored_at_ms is None:
+        yield f"{asked.tag}: cut without a first token, and no age is known"
     if row.censored_at_ms is not None:
         over_at = asked.over_at if asked.over_at is not None else asked.at
         age_ms = (over_at - asked.at) * 1000

@@ -180,6 +180,7 @@ class Evidence:
         self.seats: dict[str, tuple[int, int]] = {}  # taken and waiting at the end, by deployment
         self.board: dict[str, dict[str, dict[str, float]]] = {}  # what is published, by model and deployment
         self.budget_left: dict[str, float] = {}
+        self.busy: list[str] = []  # what was still in use when all calls had ended, before the gateway was closed
         self.state = ""  # of the first provider's deployment, as the leaderboard has it at the end
         self.warnings: list[str] = []  # events of the log
         self.metrics = ""  # the page, at the end
@@ -299,6 +300,21 @@ async def _play(
     await asyncio.gather(*reloads, *clients)
     await asyncio.sleep(IDLE_S)
     await gateway.ledger.flush()
+    services, fleet = gateway.context.services, gateway.context.fleet
+    for model in fleet.models.values():
+        for name in model.deployments:
+            if number := services.tasks.in_flight(name):
+                evidence.busy.append(f"{number} attempts at {name} are counted in flight")
+    evidence.busy += [f"{name}: a seat is taken" for name, line in services.seats.lines.items() if line.taken]
+    try:
+        await asyncio.wait_for(fleet.idle(), 0.001)
+    except TimeoutError:
+        evidence.busy.append("the configuration is still leased")
+    evidence.busy += [
+        f"an upstream of {each.provider.name}, which was replaced, is open"
+        for each in evidence.upstreams
+        if not each.closed and each not in fleet.upstreams.values()
+    ]
     return ()
 
 
