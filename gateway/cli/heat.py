@@ -100,7 +100,7 @@ async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
         return enter(context, asked, origin, name=name, fleet=fleet, instead_of=instead_of, allow=_affordable)
 
     async def run(entry: Entry) -> CallRecord | Unanswered:
-        return await lined_up(context, entry, journey.open_call, lanes, journey.told).run()
+        return await lined_up(context, entry, journey.open_call, lanes, journey.response_headers).run()
 
     with context.fleet.lease():
         journey = Journey(context, None, asked.model, asked.preferences, entered, may_fall_back=False, services=both)

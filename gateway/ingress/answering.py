@@ -93,7 +93,7 @@ class _Answer:
         if not self._asked.stream:
             return await self._whole()
         keep = self._keep if self._asked.stores else None
-        sink = StreamingSink(self._request, journey.call, journey.told, keep, self._forget)
+        sink = StreamingSink(self._request, journey.call, journey.response_headers, keep, self._forget)
         if journey.entry.model.keepalive_s is not None:
             sink.keep_alive(journey.entry.model.keepalive_s)
         try:
@@ -116,7 +116,7 @@ class _Answer:
         if sink.winner is None:
             raise ClientDisconnected("the client disconnected")
         fields = headers.for_client(sink.winner)
-        fields.update(self._journey.told)
+        fields.update(self._journey.response_headers)
         if record.cost_usd is not None:
             fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
         body = sink.body()
@@ -128,7 +128,7 @@ class _Answer:
         journey = self._journey
 
         async def run(entry: Entry) -> CallRecord | Unanswered:
-            return await lined_up(self._context, entry, journey.open_call, sink, journey.told).run()
+            return await lined_up(self._context, entry, journey.open_call, sink, journey.response_headers).run()
 
         record = await journey.run(run)
         assert isinstance(record, CallRecord)  # only an ``answer_here`` gives a response instead; there is none

@@ -59,7 +59,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     converses: bool = False  # it continues a conversation that one provider stores
     stores: bool = False  # the provider stores the answer, so that a later request can continue it
     cache_key: str | None = None  # the client's key for prompts with the same prefix
-    told: Mapping[str, str] = {}  # response headers that report what the gateway changed
+    response_headers: Mapping[str, str] = {}  # that report what the gateway changed
 
     @property
     def prompt_class(self) -> PromptClass:

@@ -83,7 +83,7 @@ async def answered(
         ApiError: no model answered.
 
     """
-    told: dict[str, str]
+    response_headers: dict[str, str]
     answer: Relayed | None = None
 
     def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> Entry:
@@ -103,8 +103,8 @@ async def answered(
         if (own := answer_here(error)) is None:
             raise
         return own
-    told = journey.told
-    outlet = ResponseOutlet(request, told)
+    response_headers = journey.response_headers
+    outlet = ResponseOutlet(request, response_headers)
     record = await journey.run(run)
     if isinstance(record, web.Response):
         record.headers.update(headers.identifying(journey.call.request_id or journey.call.id))
@@ -114,7 +114,7 @@ async def answered(
         if outlet.response is None:
             raise ClientDisconnected("the client disconnected")
         return outlet.response
-    fields = relayed_headers(answer, told)
+    fields = relayed_headers(answer, response_headers)
     if record.cost_usd is not None:
         fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
     return web.Response(body=answer.answer.body, status=answer.answer.status, headers=fields)

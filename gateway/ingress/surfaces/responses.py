@@ -58,10 +58,10 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
     prompt = fields.get("input", msgspec.Raw(b"[]"))
     if not (continued or is_set(fields.get("prompt"))):
         prompt = demand(fields, "input", "a string, or an array of items")
-    told = {}
+    response_headers = {}
     if not is_set(fields.get("store")):
         fields["store"] = _TRUE if store else _FALSE
-        told[STORE_HEADER] = "true" if store else "false"
+        response_headers[STORE_HEADER] = "true" if store else "false"
     found = said(fields, _DECODERS).get
     tools: tuple[Any, ...] = tuple(found("tools") or ())
     text = found("text")
@@ -93,7 +93,7 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         converses=is_set(fields.get("conversation")),
         stores=stores,
         cache_key=found("prompt_cache_key"),
-        told=told,
+        response_headers=response_headers,
     )
 
 
