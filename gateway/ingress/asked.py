@@ -114,20 +114,20 @@ def begin(contents: Contents, race_header: str | None) -> Beginning:
     return Beginning(fields, model, read_override(race, race_header), preferences)
 
 
-def demand_turns(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
+def required_messages(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
     """Return the field ``messages``, unparsed.
 
     Raises:
         InvalidRequest: it is missing, not an array, or empty.
 
     """
-    messages = demand(fields, "messages", "the messages of the conversation so far")
+    messages = required(fields, "messages", "the messages of the conversation so far")
     if not _NONEMPTY_ARRAY.match(messages):
         raise InvalidRequest("'messages' must be an array with at least one message", param="messages")
     return messages
 
 
-def said(fields: Mapping[str, msgspec.Raw], decoders: Decoders) -> dict[str, Any]:
+def decoded_fields(fields: Mapping[str, msgspec.Raw], decoders: Decoders) -> dict[str, Any]:
     """Decode those fields for which there is a decoder; return their values.
 
     Raises:
@@ -137,7 +137,7 @@ def said(fields: Mapping[str, msgspec.Raw], decoders: Decoders) -> dict[str, Any
     return {name: decoded(name, raw, decoders[name]) for name, raw in fields.items() if name in decoders}
 
 
-def demand(fields: Mapping[str, msgspec.Raw], name: str, hint: str) -> msgspec.Raw:
+def required(fields: Mapping[str, msgspec.Raw], name: str, hint: str) -> msgspec.Raw:
     """Return a required field, unparsed.
 
     Raises:
