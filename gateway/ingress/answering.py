@@ -11,7 +11,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.ingress import headers
 from gateway.ingress.admission import Client
 from gateway.ingress.asked import Asked
-from gateway.ingress.bodies.large import understood
+from gateway.ingress.bodies.large import read_contents
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.entry import Entry, enter, lined_up
 from gateway.ingress.journey import Journey
@@ -38,7 +38,7 @@ def answering(surface: Surface) -> Handler:
         body, origin = await received(request, context)
         if (turn := context.turnstile.enter()) is not None:
             await turn
-        contents = await understood(body, context.body_work, surface.dialect.requests.prompt, surface.media)
+        contents = await read_contents(body, context.body_work, surface.dialect.requests.prompt, surface.media)
         del body  # or it would be in memory until the answer ends, though its prompt is released
         asked = surface.read(contents, request.headers.get(HEADER), context.settings)
         if (deadlines := read_deadlines(request.headers)) is not NOTHING:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gateway.settings.model_names import ModelKind, ModelName, understood
+from gateway.settings.model_names import ModelKind, ModelName, parsed_name
 from providers.listed import Listed
 
 # Vendors without base models: their plain "llama3.1-8b" is the trained one.
@@ -80,7 +80,7 @@ def same_models(lists: Mapping[str, Sequence[Listed]], trained_only: frozenset[s
     found: dict[tuple[str, ModelKind], list[Offer]] = {}
     for provider, models in lists.items():
         for listed in models:
-            name = understood(listed.id, trained=provider in trained_only, told=_kind_told(listed))
+            name = parsed_name(listed.id, trained=provider in trained_only, listed_kind=_listed_kind(listed))
             if name.moving or _is_adapter(listed):
                 key = f"{provider}/{listed.id}"
             else:
@@ -98,7 +98,7 @@ def same_models(lists: Mapping[str, Sequence[Listed]], trained_only: frozenset[s
     return sorted(merged, key=lambda same: (-len(same.providers), -_newest_s(same), same.model))
 
 
-def _kind_told(listed: Listed) -> ModelKind | None:
+def _listed_kind(listed: Listed) -> ModelKind | None:
     """Return the kind in a list. "Chat" is ignored: OCR models and guards are listed as that too."""
     return None if listed.kind == "chat" else listed.kind
 

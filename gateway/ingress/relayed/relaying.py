@@ -10,7 +10,7 @@ from gateway.errors import ApiError, ClientDisconnected
 from gateway.fleet.fleet import Fleet
 from gateway.ingress import headers
 from gateway.ingress.admission import JSON
-from gateway.ingress.bodies.large import understood
+from gateway.ingress.bodies.large import read_contents
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.entry import Entry
 from gateway.ingress.journey import Journey
@@ -60,7 +60,7 @@ async def receive(
         return default_model(api, context.fleet, origin.client)
 
     if request.content_type == JSON:
-        asked = read_json(api, await understood(body, context.body_work, prompt, media), race, default)
+        asked = read_json(api, await read_contents(body, context.body_work, prompt, media), race, default)
     else:
         asked = read_multipart(api, request.headers["content-type"], body, race, default)
     return asked, origin
