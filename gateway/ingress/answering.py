@@ -13,7 +13,7 @@ from gateway.ingress.admission import Client
 from gateway.ingress.asked import Asked
 from gateway.ingress.bodies.large import read_contents
 from gateway.ingress.context import CONTEXT, Context
-from gateway.ingress.entry import Entry, enter, lined_up
+from gateway.ingress.entry import Entry, enter, prepared_race
 from gateway.ingress.journey import Journey
 from gateway.ingress.new_call import Origin
 from gateway.ingress.preferences.deadlines import read_deadlines, tightened
@@ -128,7 +128,7 @@ class _Answer:
         journey = self._journey
 
         async def run(entry: Entry) -> CallRecord | Unanswered:
-            return await lined_up(self._context, entry, journey.open_call, sink, journey.response_headers).run()
+            return await prepared_race(self._context, entry, journey.open_call, sink, journey.response_headers).run()
 
         record = await journey.run(run)
         assert isinstance(record, CallRecord)  # only an ``answer_here`` gives a response instead; there is none

@@ -145,7 +145,9 @@ def resolved_objective(objective: Objective, *, streamed: bool, for_program: boo
     return objective if streamed or objective is not Objective.READING else Objective.COMPLETION
 
 
-def lined_up(context: Context, entry: Entry, open_call: OpenCall, sink: Sink, response_headers: dict[str, str]) -> Race:
+def prepared_race(
+    context: Context, entry: Entry, open_call: OpenCall, sink: Sink, response_headers: dict[str, str]
+) -> Race:
     """Return the race that runs the entry's plan.
 
     If the budget or ``max_in_flight`` refuses an extra attempt, the race notes that in ``response_headers``.
