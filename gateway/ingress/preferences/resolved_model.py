@@ -98,8 +98,8 @@ class ResolvedModel:
         self._deployments = list(chosen.deployments)
         if not asked.stateful:
             self.model = msgspec.structs.replace(self.model, race=chosen.race)
-        if chosen.unheard:
-            self.response_headers[IGNORED] = ", ".join(chosen.unheard)
+        if chosen.unsupported:
+            self.response_headers[IGNORED] = ", ".join(chosen.unsupported)
         self.fields = {key: value for key, value in self.fields.items() if key not in CONSUMED}
 
     def _apply(self, parameters: Parameters) -> None:

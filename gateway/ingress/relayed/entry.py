@@ -49,8 +49,8 @@ def enter_relay(
     if asked.preferences is not NOTHING and not is_passed_on(model):
         chosen = preferred(asked.preferences, model, deployments, client)
         deployments = list(chosen.deployments)
-        if chosen.unheard:
-            response_headers[IGNORED] = ", ".join(chosen.unheard)
+        if chosen.unsupported:
+            response_headers[IGNORED] = ", ".join(chosen.unsupported)
         fields = {key: value for key, value in fields.items() if key not in CONSUMED}
     excluded = dict(chosen.excluded) if chosen is not None else {}
     able = []
