@@ -130,7 +130,7 @@ class Connections:
         connection.watched = connection.is_stranger
         if not connection.is_stranger:
             return
-        self._strangers.heard(connection)
+        self._strangers.mark_active(connection)
         if connection in self._proxied:
             self._name(connection)
 

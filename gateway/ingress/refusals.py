@@ -35,18 +35,18 @@ class Refusals:
         self._count = count
         self._kinds: dict[tuple[int, str], _Kind] = {}  # few: one for each status and reason of the error tree
 
-    def hear(self, error: ApiError, refused: Callable[[], Refused]) -> None:
+    def add_error(self, error: ApiError, refused: Callable[[], Refused]) -> None:
         """Record the error that a client is answered with, unless it belongs to a call or comes from a provider."""
         if CALL_ID not in error.headers and not isinstance(error, RaceFailed | ClientDisconnected):
-            self.refuse(error.status_code, error.kind, refused())
+            self.add(error.status_code, error.kind, refused())
 
-    def refuse(self, status: int, reason: str, refused: Refused, *, defect: BaseException | None = None) -> None:
+    def add(self, status: int, reason: str, refused: Refused, *, defect: BaseException | None = None) -> None:
         """Record a refusal. ``defect`` is the bug that caused it; the first of a kind is logged with traceback."""
         self._count(status, reason)
         kind = self._kinds.get((status, reason))
         if kind is None:
             kind = self._kinds[status, reason] = _Kind(status, reason, lambda: self._kinds.pop((status, reason)))
-        kind.hear(refused, defect)
+        kind.add(refused, defect)
 
     def close(self) -> None:
         """Log what has not been logged yet."""
@@ -66,7 +66,7 @@ class _Kind:
         self._event = "request.refused"
         self._timer: asyncio.TimerHandle | None = None
 
-    def hear(self, refused: Refused, defect: BaseException | None) -> None:
+    def add(self, refused: Refused, defect: BaseException | None) -> None:
         self._untold += 1
         self._last = refused
         if defect is not None:

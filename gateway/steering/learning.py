@@ -107,7 +107,7 @@ class Learning:
             if health.delivered(ttft_s, estimate.well_q95_s, now_s):
                 _log.info("steering.recovered", model=model, deployment=deployment)
                 self._recovered_at_s[deployment] = self._unix_clock()
-            elif self._rebounds.heard(model, deployment, estimate, reference_s):
+            elif self._rebounds.add(model, deployment, estimate, reference_s):
                 self._snapshots.begin_epoch(model, deployment)
             if not health.tripped:
                 sizing.seen(size, ttft_s)
