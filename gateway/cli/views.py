@@ -58,7 +58,7 @@ class DrawnView:
     def changed(self, lane: Lane, at_ms: float) -> None:
         """Do nothing: the next frame shows it."""
 
-    def said(self, text: str) -> None:
+    def text_added(self, text: str) -> None:
         """Do nothing: the next frame shows it."""
 
     def ends(self, lanes: Lanes) -> None:
@@ -106,7 +106,7 @@ class PlainView:
         if not self._answering:
             self._tell()
 
-    def said(self, text: str) -> None:
+    def text_added(self, text: str) -> None:
         """Print a piece of the answer; on a terminal, control characters are escaped."""
         self._answering = True
         sys.stdout.write(visible(text, lines=True) if sys.stdout.isatty() else text)
@@ -115,7 +115,7 @@ class PlainView:
     def ends(self, lanes: Lanes) -> None:
         """End the line, and print the figures."""
         if lanes.answer and not lanes.answer.endswith("\n"):
-            self.said("\n")
+            self.text_added("\n")
         self._tell()
         if self._progress and lanes.record is not None:
             say(summary(lanes.record), err=True)
@@ -142,7 +142,7 @@ class JsonView:
     def changed(self, lane: Lane, at_ms: float) -> None:
         """Nothing to show yet."""
 
-    def said(self, text: str) -> None:
+    def text_added(self, text: str) -> None:
         """Nothing to show yet."""
 
     def ends(self, lanes: Lanes) -> None:
