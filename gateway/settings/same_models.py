@@ -59,15 +59,15 @@ class SameModel(msgspec.Struct, frozen=True):
     @property
     def note(self) -> str | None:
         """What to check before its offers are raced as one; None if nothing."""
-        told = self.quantizations
-        untold = [offer.provider for offer in self.offers if offer.quantization is None]
+        known = self.quantizations
+        unknown = [offer.provider for offer in self.offers if offer.quantization is None]
         notes = []
         if self.is_shared and not self.is_certain:
             notes.append("the names are similar but not exact: make sure that it is the same model")
-        if len(told) > 1:
-            notes.append(f"different quantization: {', '.join(told)}")
-        elif told and untold:
-            notes.append(f"quantization is {told[0]} where told; not told by {', '.join(dict.fromkeys(untold))}")
+        if len(known) > 1:
+            notes.append(f"different quantization: {', '.join(known)}")
+        elif known and unknown:
+            notes.append(f"quantization is {known[0]} where known; unknown for {', '.join(dict.fromkeys(unknown))}")
         return "; ".join(notes) or None
 
 
