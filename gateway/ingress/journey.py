@@ -85,9 +85,9 @@ class Journey:
             entry = self.entry
             out = self._context.steering.not_asked(entry.names, {*ending.full, *ending.asked})
             error = total_failure(entry.model, entry.plan, ending, out)
-            if self._succession.goes_on(error):
+            if self._succession.advance(error):
                 self.entry = self._succession.entry
-                self.open_call.goes_on(self.entry.call)
+                self.open_call.continue_as(self.entry.call)
                 continue
             error.headers.update({"x-holeshot-call-id": self.call.id, **self.response_headers})
             if (own := self._answer_here(error)) is not None:

@@ -56,7 +56,7 @@ class Succession:
             self.entry = found
         self._first_call = self.entry.call
 
-    def goes_on(self, error: ApiError) -> bool:
+    def advance(self, error: ApiError) -> bool:
         """Move on to the next model after ``error``; return whether there is one."""
         following = self._after(error, self.entry.model.name)
         if following is not None:

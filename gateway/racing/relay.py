@@ -58,7 +58,7 @@ class Relay:
 
         When it returns, the answer was sent to ``outlet``, or broke off, or the client has left.
         """
-        self._open_call.asks(self._model)
+        self._open_call.use_model(self._model)
         try:
             return await self._run(outlet)
         except asyncio.CancelledError:  # while it waited for a seat; otherwise it is recorded already
