@@ -149,14 +149,14 @@ class JsonView:
         """Print the line."""
         call: dict[str, Any] = {} if lanes.record is None else msgspec.to_builtins(lanes.record)
         winner = lanes.winner
-        told = {
+        line = {
             "answer": lanes.answer,
             "reasoning": lanes.thoughts or None,
             "error": lanes.error,
             "winner": None if winner is None else winner.deployment,
             **call,
         }
-        sys.stdout.buffer.write(visible_json(msgspec.json.encode(told).decode()).encode() + b"\n")
+        sys.stdout.buffer.write(visible_json(msgspec.json.encode(line).decode()).encode() + b"\n")
         sys.stdout.flush()
 
     def sums_up(self, calls: Sequence[CallRecord]) -> None:

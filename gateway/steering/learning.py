@@ -254,8 +254,8 @@ class Learning:
         change = self.quality.judged(model, attempt.judged_as, attempt.deployment, attempt.flaw, attempt.client)
         if change is not None:
             tell = _log.warning if change.is_demoted else _log.info
-            told = "steering.demoted" if change.is_demoted else "steering.restored"
-            tell(told, model=model, deployment=attempt.deployment, answers=attempt.judged_as, reason=change.reason)
+            event = "steering.demoted" if change.is_demoted else "steering.restored"
+            tell(event, model=model, deployment=attempt.deployment, answers=attempt.judged_as, reason=change.reason)
 
     def _strike(self, model: str, attempt: AttemptStart | AttemptRecord, cause: str | None) -> None:
         opened = self.health_of(attempt.deployment).strike(self._clock())
