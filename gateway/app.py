@@ -1,4 +1,4 @@
-"""The composition: settings in, a gateway out. The one file that knows every room."""
+"""The composition: builds a gateway from settings. The only file that knows every room."""
 
 import asyncio
 import socket
@@ -42,20 +42,20 @@ if TYPE_CHECKING:
     from gateway.steering.redis_board import RedisBoard
 
 
-_SUMS_AT_ONCE = 2000  # some milliseconds of the loop
+_SUMS_AT_ONCE = 2000  # take some milliseconds of the event loop
 _AFTER_A_BUG_S = 10.0
-_RECOLLECTED_AFTER_S = (0.0, 10.0, 60.0)  # as the database may start with the gateway
+_RECOLLECTED_AFTER_S = (0.0, 10.0, 60.0)  # the database may start together with the gateway
 
 
 class Gateway:
-    """A whole gateway without its socket: build it, ``start`` it, serve ``application``, ``close`` it."""
+    """A gateway without its server: build it, ``start`` it, serve ``application``, ``close`` it."""
 
     def __init__(self, settings: Settings, runtime: Runtime | None = None) -> None:
-        """Put a gateway together. Nothing runs yet, but the spool is made, as its owner.
+        """Compose a gateway. Nothing runs yet, but the spool is made and locked.
 
         Raises:
-            DatabaseUrlError, SpoolError: the settings name no database, or a spool that cannot be written.
-            ValueError: a provider cannot be reached as it is configured.
+            DatabaseUrlError, SpoolError: the database URL is invalid, or the spool cannot be written.
+            ValueError: a provider's configuration cannot be used.
 
         """
         runtime = runtime or Runtime()
@@ -63,8 +63,8 @@ class Gateway:
         self._upstreams = Upstreams()
         self._open_upstream = runtime.open_upstream or self._upstreams.open
         self._tasks: set[asyncio.Task[None]] = set()
-        self._retiring: asyncio.Task[None] | None = None  # of the last fleet that was replaced
-        self._retired: dict[Fleet, Fleet] = {}  # replaced fleets that are not closed yet, and what replaced each
+        self._retiring: asyncio.Task[None] | None = None  # closes the fleet that was replaced last
+        self._retired: dict[Fleet, Fleet] = {}  # replaced fleet, not closed yet → its successor
         replica = settings.replica or socket.gethostname()
         self.metrics = Metrics(lambda: self.context.fleet.models)
         spending = Spending(runtime.unix_clock)
@@ -80,7 +80,7 @@ class Gateway:
             on_refused=self.metrics.launch_refused,
             strikes=strikes,
         )
-        worker = f"{replica}-{runtime.new_id()}"  # a spool is one process's own, for ever
+        worker = f"{replica}-{runtime.new_id()}"  # no other process may ever use the same spool
         self.ledger = Ledger(
             settings.database_url.get_secret_value(),
             Path(settings.spool_dir),
@@ -154,7 +154,7 @@ class Gateway:
         self.application = application(self.context)
 
     async def start(self) -> None:
-        """Begin to ship rows and to share the leaderboard; neither store need be there."""
+        """Start shipping rows and sharing the leaderboard; both stores may be away."""
         await self.ledger.start()
         if self.redis_board is not None:
             await self.redis_board.start()
@@ -165,9 +165,9 @@ class Gateway:
             self._own(self.metrics.keep_fresh())
 
     async def close(self) -> None:
-        """Flush and close everything. No call is under way any more."""
+        """Flush and close everything. No calls may be running."""
         self.context.refusals.close()
-        async with AsyncExitStack() as last_first:  # whatever fails, the rest is closed, the ledger last of all
+        async with AsyncExitStack() as last_first:  # whatever fails, the rest is closed, the ledger last
             last_first.push_async_callback(self.ledger.close)
             if self.redis_board is not None:
                 last_first.push_async_callback(self.redis_board.close)
@@ -180,7 +180,7 @@ class Gateway:
             last_first.push_async_callback(self.context.services.tasks.close)  # first: they read from upstreams
 
     def reload(self, settings: Settings) -> None:
-        """Take a new configuration for new calls; calls under way keep the one they began with."""
+        """Use a new configuration for new calls; running calls keep theirs."""
         old, new = self.context.fleet, self._build_fleet(settings, self.context.fleet)
         self.context.settings = settings
         self.context.fleet = new
@@ -192,7 +192,7 @@ class Gateway:
         self._warm_up(new)
 
     async def _recollect(self) -> None:
-        """Have steering remember what the ledger has of the last day. No call waits for it."""
+        """Load the ledger's sums of the last day into steering. No call waits for this."""
         for wait_s in _RECOLLECTED_AFTER_S:
             await asyncio.sleep(wait_s)
             try:
@@ -207,17 +207,17 @@ class Gateway:
                 return
 
     async def _keep_fresh(self) -> None:
-        """Keep the standings made, so that no call has to."""
+        """Keep the standings up to date in the background."""
         while True:
             await asyncio.sleep(REFRESH_EVERY_S)
             try:
                 self.steering.refresh()
-            except Exception:  # noqa: BLE001 - the next slice may go well, and without any calls make their own
+            except Exception:  # noqa: BLE001 - the next slice may succeed, and without any, calls compute their own
                 structlog.get_logger().exception("steering.not_refreshed")
                 await asyncio.sleep(_AFTER_A_BUG_S)
 
     def _warm_up(self, fleet: Fleet) -> None:
-        """Have litellm imported, in the background, before one of its deployments enters a race."""
+        """Import litellm in the background, before one of its deployments enters a race."""
         deployments = (each for model in fleet.models.values() for each in model.deployments.values())
         if any(each.upstream.needs_warming for each in deployments):
             self._own(self._upstreams.warm_up())
@@ -228,12 +228,12 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _close_retired(self) -> None:
-        """Close what replaced fleets have not closed themselves."""
+        """Close the replaced fleets that are still open."""
         for old, new in self._retired.items():
             await old.aclose(successor=new)
 
     async def _retire(self, old: Fleet, new: Fleet, after: asyncio.Task[None] | None) -> None:
-        """Close what ``old`` does not share with ``new`` once no call uses it, nor the fleet before it."""
+        """Close what ``new`` did not take over from ``old``, when neither ``old`` nor a fleet before it is used."""
         if after is not None:
             await after
         await old.idle()
@@ -278,7 +278,7 @@ def _tenths(seconds: float | None) -> float | None:
 def _redis(settings: Settings) -> "Redis | None":
     if settings.redis_url is None:
         return None
-    from gateway.steering.redis_commands import connect  # noqa: PLC0415 - 14 MB that most do without
+    from gateway.steering.redis_commands import connect  # noqa: PLC0415 - 14 MB that most gateways do not need
 
     return connect(settings.redis_url.get_secret_value())
 
@@ -288,7 +288,7 @@ def _redis_board(
 ) -> "RedisBoard | None":
     if settings.redis_url is None:
         return None
-    from gateway.steering.redis_board import RedisBoard  # noqa: PLC0415 - 14 MB that most do without
+    from gateway.steering.redis_board import RedisBoard  # noqa: PLC0415 - 14 MB that most gateways do not need
     from gateway.steering.redis_commands import connect  # noqa: PLC0415 - 14 MB that most do without
 
     url = settings.redis_url.get_secret_value()

@@ -1,6 +1,6 @@
-"""The records of attempts: how each began, what it did and how it ended, with the words for it.
+"""The records of attempts: their start, results and end, and the words for these.
 
-Milliseconds count from the attempt's launch. ``calls.py`` says what holds for all records.
+Milliseconds are since the attempt's launch. ``calls.py`` has the rules for all records.
 """
 
 from collections.abc import Mapping
@@ -36,59 +36,59 @@ class Outcome(StrEnum):
 
     WON = "won"
     LOST = "lost"  # cut by the claim before its own first token; censored at its age
-    SUPERSEDED = "superseded"  # had its first token, was overtaken all the same
+    SUPERSEDED = "superseded"  # had its first token, but another attempt had won
     FAILED = "failed"
-    TIMEOUT = "timeout"  # connect, first token or total clock
+    TIMEOUT = "timeout"  # connect, first-token or total timeout
     STALLED = "stalled"  # silence between events
-    CLIENT_GONE = "client_gone"  # the client hung up; censored likewise when it had no first token
-    INTERRUPTED = "interrupted"  # the gateway's own doing: it died under it, or lacked what asking anybody takes
+    CLIENT_GONE = "client_gone"  # the client disconnected; censored if it had no first token
+    INTERRUPTED = "interrupted"  # because of the gateway: it died, or lacked local resources
 
 
 class TokensSource(StrEnum):
-    """Where a token count comes from; the two are never mixed in one average."""
+    """The source of a token count; the two are never mixed in one average."""
 
     REPORTED = "reported"
     ESTIMATED = "estimated"
 
 
 class AnswerKind(StrEnum):
-    """What an answer is judged as: each kind fails in its own ways, so rates of flaws are compared within one."""
+    """How an answer is judged: rates of flaws are compared only within one kind."""
 
     PLAIN = "plain"  # text
     TOOLS = "tools"  # tools were offered
-    JSON = "json"  # JSON was asked for, whether or not tools were offered too
+    JSON = "json"  # JSON was requested, with or without tools
 
 
 class Flaw(StrEnum):
-    """What is wrong with a whole answer that came without an error."""
+    """What is wrong with a complete answer without an error."""
 
-    EMPTY = "empty"  # nothing but thoughts, at most
-    TRUNCATED = "truncated"  # cut off by a limit that the client did not set, or ended without a finish reason
-    BAD_TOOL_CALL = "bad_tool_call"  # arguments that are no JSON
+    EMPTY = "empty"  # nothing, or only reasoning
+    TRUNCATED = "truncated"  # cut off by a limit that the client did not set, or without a finish reason
+    BAD_TOOL_CALL = "bad_tool_call"  # arguments that are not JSON
     UNKNOWN_TOOL = "unknown_tool"  # a call of a tool that was not offered
-    BAD_JSON = "bad_json"  # no JSON, or no object where one was asked for
-    SCHEMA_MISS = "schema_miss"  # JSON that is not what the asked schema allows
+    BAD_JSON = "bad_json"  # not JSON, or not an object although one was requested
+    SCHEMA_MISS = "schema_miss"  # JSON that the requested schema does not allow
     REFUSAL = "refusal"  # a refusal by the model, or the provider's filter
 
 
 class AttemptStart(msgspec.Struct, frozen=True, gc=False):
-    """One upstream request as it is launched."""
+    """One upstream request at its launch."""
 
     id: str
-    number: int  # 1 for the first launched of its call
+    number: int  # 1 for the first one of its call
     started_at: datetime
     role: Role
     provider: str
     deployment: str
     launch_offset_ms: float  # since the call was received
-    audited: bool = False  # watched beyond the claim if it loses, so that its figures are not censored
-    model: str | None = None  # that it runs for: after a fallback not the one the client named
-    in_flight: int | None = None  # attempts of this deployment that were under way in this process
+    audited: bool = False  # watched after the claim if it loses, so that its figures are not censored
+    model: str | None = None  # for which it runs: after a fallback not the requested one
+    in_flight: int | None = None  # running attempts of this deployment in this process
     asked_tokens: int | None = None  # of the prompt, estimated; not a column
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One finished attempt: a row of ``attempts``. Milliseconds count from the attempt's launch."""
+    """One finished attempt: a row of ``attempts``. Milliseconds are since the attempt's launch."""
 
     id: str
     call_id: str
@@ -100,21 +100,21 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     launch_offset_ms: float
     outcome: Outcome
     audited: bool = False
-    connect_ms: float | None = None  # None when a kept connection was reused
+    connect_ms: float | None = None  # None if an open connection was reused
     headers_ms: float | None = None
     first_event_ms: float | None = None
     ttft_ms: float | None = None  # first meaningful delta
     ttft_answer_ms: float | None = None  # first meaningful delta that is not reasoning
     last_token_ms: float | None = None
-    censored_at_ms: float | None = None  # age when cut without a first token
+    censored_at_ms: float | None = None  # its age if it was cut without a first token
     status_code: int | None = None
     error_kind: str | None = None
     error_message: str | None = None  # redacted
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     reasoning_tokens: int | None = None
-    cached_tokens: int | None = None  # of the prompt's: read from the provider's prompt cache
-    cache_write_tokens: int | None = None  # of the prompt's: written to it
+    cached_tokens: int | None = None  # of the prompt: read from the provider's prompt cache
+    cache_write_tokens: int | None = None  # of the prompt: written to it
     tokens_source: TokensSource | None = None
     decode_tps: float | None = None
     e2e_tps: float | None = None
@@ -123,34 +123,34 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     itl_max_ms: float | None = None
     cost_usd: float | None = None
     cost_is_lower_bound: bool = False
-    cache_saved_usd: float | None = None  # cached tokens at the price of input, less their own
-    model: str | None = None  # that it ran for: after a fallback not the one the client named
+    cache_saved_usd: float | None = None  # cached tokens at the price of input, minus their own price
+    model: str | None = None  # for which it ran: after a fallback not the requested one
     client: str | None = None
     api: str | None = None  # the call's ``endpoint``
     size_class: int | None = None  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
     win_on: WinOn | None = None
-    token_ms: float | None = None  # the first token that the call is won on: ttft_ms or ttft_answer_ms
-    chars: int | None = None  # streamed to us: of text, reasoning and the arguments of tool calls
+    token_ms: float | None = None  # the first token that can win the call: ttft_ms or ttft_answer_ms
+    chars: int | None = None  # received: text, reasoning and the arguments of tool calls
     chunks: int | None = None  # with a meaningful delta
     first_chars: int | None = None  # the first meaningful delta's share of ``chars``
-    finish_reason: str | None = None  # as the provider says it
-    tool_calls: int | None = None  # that the answer asks for; None where the answer is not whole
-    tool_calls_valid: bool | None = None  # the arguments of all of them parse as JSON; None without any
-    key_name: str | None = None  # which of the provider's several keys: its name, "…" and its last four, or "#2"
-    model_version: str | None = None  # what the provider says has answered
+    finish_reason: str | None = None  # in the provider's words
+    tool_calls: int | None = None  # number in the answer; None if the answer is not complete
+    tool_calls_valid: bool | None = None  # whether the arguments of all are JSON; None without any
+    key_name: str | None = None  # which of several keys: its name, "…" and its last four characters, or "#2"
+    model_version: str | None = None  # the model that answered, as the provider reports it
     provider_request_id: str | None = None
-    in_flight: int | None = None  # at the launch, other attempts at this deployment in this process
-    sends: int | None = None  # how often the request was sent: 2 after a kept connection was lost with it
-    cost_low_usd: float | None = None  # what it cost at least, and at most
+    in_flight: int | None = None  # at the launch: other attempts at this deployment in this process
+    sends: int | None = None  # how often the request was sent: 2 after an open connection was lost with it
+    cost_low_usd: float | None = None  # lower and upper bound
     cost_high_usd: float | None = None
-    is_overtaken: bool | None = None  # another attempt had won by the time its own first token was due
+    is_overtaken: bool | None = None  # another attempt had won before its own first token was due
     overtaken_at_ms: float | None = None  # its age then
-    predicted_ms: float | None = None  # of an overtaken primary: when its first token was to be expected
-    judged_as: AnswerKind | None = None  # of a winner whose whole answer could be judged
+    predicted_ms: float | None = None  # of an overtaken primary: the predicted time of its first token
+    judged_as: AnswerKind | None = None  # of a winner whose complete answer could be judged
     flaw: Flaw | None = None  # None: none found, or not judged
-    price: Mapping[str, float] | None = None  # that was applied: US dollars per million tokens
+    price: Mapping[str, float] | None = None  # the applied price: US dollars per million tokens
     itl: Mapping[str, int] | None = None  # gaps between chunks by number of the ledger's bucket, from -56
-    retry_after_s: float | None = None  # what a 429 or 503 asked for; not a column, the cool-down needs it
-    headroom: float | None = None  # 0 to 1, what the provider's rate limit still leaves; not a column either
-    asked_tokens: int | None = None  # of the prompt, estimated before it was sent; nor is this
-    is_narrowed: bool = False  # the request chose its deployments: no evidence of their quality; nor is this
+    retry_after_s: float | None = None  # of a 429 or 503; not a column, needed for the cool-down
+    headroom: float | None = None  # 0 to 1, the unused part of the provider's rate limit; not a column
+    asked_tokens: int | None = None  # of the prompt, estimated before it was sent; not a column
+    is_narrowed: bool = False  # the request chose its deployments, so it is no evidence of quality; not a column

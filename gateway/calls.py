@@ -1,10 +1,10 @@
-"""The records that the rooms hand each other of a call, and who wants to know. ``attempt_records.py`` has its attempts.
+"""The records of calls, and the protocol of their recorders. ``attempt_records.py`` has those of attempts.
 
-Everything here is frozen and free of behaviour. Times within a call are milliseconds from the instant it was fully
-received (calls) or launched (attempts), measured on the monotonic clock; instants are UTC. A figure that cannot be
-known is ``None``, never zero: docs/policy.md#measurement has the rules.
+Everything here is frozen and has no behaviour. Times within a call are milliseconds since it was fully received (calls)
+or since the launch (attempts), on the monotonic clock; instants are UTC. An unknown figure is ``None``, never zero:
+docs/policy.md#measurement has the rules.
 
-Records are ``gc=False``: their values are plain and never form a cycle, and thousands of them may wait for a database.
+Records are ``gc=False``: their values are plain and form no cycles, and thousands may wait for a database.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from providers.dialects.index import PIVOT
 
 
 class Mode(StrEnum):
-    """How a call is run; ``auto`` lets the policy choose under the budget."""
+    """How a call is run; with ``auto`` the policy decides, within the budget."""
 
     SINGLE = "single"
     RACE = "race"
@@ -30,20 +30,20 @@ class Mode(StrEnum):
 
 
 class Objective(StrEnum):
-    """What a call is to be good at."""
+    """What is optimised for a call."""
 
-    AUTO = "auto"  # by the request: streamed chat reading; whole answers, tools and JSON schemas completion
+    AUTO = "auto"  # by the request: reading for streamed chat; completion for whole answers, tools and JSON schemas
     FIRST_TOKEN = "first_token"  # noqa: S105 - a token of text
-    READING = "reading"  # text is there when its reader wants it: TTFT + n * max(0, 1 / (tok/s) - 1 / reading_tok_s)
-    COMPLETION = "completion"  # the whole answer soonest: TTFT + n / (tok/s)
-    COST = "cost"  # the cheapest that meets ttft_ms and min_tok_s; raced only when it looks like missing them
+    READING = "reading"  # text arrives before it is read: TTFT + n * max(0, 1 / (tok/s) - 1 / reading_tok_s)
+    COMPLETION = "completion"  # the earliest whole answer: TTFT + n / (tok/s)
+    COST = "cost"  # the cheapest that meets ttft_ms and min_tok_s; raced only if it may miss them
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is known of a call before it is answered that tells how long its answer may be."""
+    """What is known about a call in advance that predicts the length of its answer."""
 
     endpoint: str = PIVOT.endpoint
-    structured: bool = False  # tools are offered, or JSON is asked for
+    structured: bool = False  # tools are offered, or JSON is requested
     max_tokens: int | None = None
     client: str | None = None
     tags: Mapping[str, str] = {}
@@ -51,40 +51,40 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One client request, understood: what to ask upstream, and what the ledger will say of it."""
+    """One client request: what is sent upstream, and what the ledger records of it."""
 
     id: str
     received_at: float  # monotonic seconds, when the body was complete
     started_at: datetime
     client: str | None
     model: str
-    asked_model: str | None = None  # the one the client named, where ``model`` is a fallback of it
+    asked_model: str | None = None  # the model in the request, if ``model`` is a fallback of it
     endpoint: str  # "chat.completions", "completions", "messages", "responses", "embeddings", …
-    dialect: Dialect = PIVOT  # that the client speaks
+    dialect: Dialect = PIVOT  # of the client
     streamed: bool
     mode: Mode
-    objective: Objective  # never auto: resolved
+    objective: Objective  # resolved; never auto
     win_on: WinOn
     prompt_class: PromptClass
     prompt_tokens: int  # estimated from the size of the body
     wants_usage: bool  # the client itself asked for usage in the stream
-    fields: Mapping[str, msgspec.Raw]  # the body's top level, without what is the gateway's own
-    wordings: Mapping[str, Mapping[str, msgspec.Raw]] = {}  # what is sent instead, by deployment, where that differs
-    dropped: Mapping[str, tuple[str, ...]] = {}  # what of it a deployment is not told, by the deployment's name
-    headers: Mapping[str, str]  # those of the client's that may go upstream
+    fields: Mapping[str, msgspec.Raw]  # the body's top level, without the gateway's own fields
+    wordings: Mapping[str, Mapping[str, msgspec.Raw]] = {}  # deployment → what is sent instead, if it differs
+    dropped: Mapping[str, tuple[str, ...]] = {}  # deployment → fields that are left out for it
+    headers: Mapping[str, str]  # the client's headers that may go upstream
     tags: Mapping[str, str]
     replica: str
     region: str | None
-    request_id: str | None = None  # what the client calls its request, x-request-id
-    stateful: bool = False  # leaves something behind at the provider: never sent twice
-    kind: Kind | None = None  # None: no answer of so many tokens is asked for
+    request_id: str | None = None  # the client's x-request-id
+    stateful: bool = False  # changes something at the provider: never sent twice
+    kind: Kind | None = None  # None: the answer does not consist of tokens
     answer_kind: AnswerKind = AnswerKind.PLAIN
-    deadline_ms: float | None = None  # when the first token is wanted, since ``received_at``
-    is_narrowed: bool = False  # the request says itself which of the deployments may answer, or in which order
+    deadline_ms: float | None = None  # for the first token, since ``received_at``
+    is_narrowed: bool = False  # the request restricts or orders the deployments
 
 
 class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A call as it begins, with the attempts launched at once: what is known of it if the gateway dies now."""
+    """The start of a call, with the attempts launched at once: what remains of it if the gateway dies."""
 
     id: str
     started_at: datetime
@@ -99,8 +99,8 @@ class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     replica: str
     region: str | None
     win_on: WinOn = WinOn.ANY
-    request_id: str | None = None  # what the client calls its request
-    deadline_ms: float | None = None  # when the first token is wanted, since the call was received
+    request_id: str | None = None  # the client's id of the request
+    deadline_ms: float | None = None  # for the first token, since the call was received
     attempts: tuple[AttemptStart, ...]
 
 
@@ -119,15 +119,15 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     replica: str
     region: str | None
     win_on: WinOn = WinOn.ANY
-    request_id: str | None = None  # what the client calls its request
-    answered_model: str | None = None  # the fallback that answered; None: the model that was asked for
+    request_id: str | None = None  # the client's id of the request
+    answered_model: str | None = None  # the fallback that answered; None: the requested model
     launched: int  # attempts started
     winner_attempt_id: str | None
-    status_code: int  # what the client was answered; 499 when it hung up
+    status_code: int  # sent to the client; 499 if it disconnected
     error_kind: str | None
     ttft_ms: float | None
     total_ms: float
-    overhead_ms: float | None  # the gateway's own share of the time to the first byte
+    overhead_ms: float | None  # the gateway's share of the time to the first byte
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     reasoning_tokens: int | None = None
@@ -135,69 +135,69 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cache_write_tokens: int | None = None
     cost_usd: float | None = None  # winner and losers, as far as known
     duplicate_cost_usd: float | None = None  # the losers' share of it
-    cache_saved_usd: float | None = None  # the winner's, as its tokens are
+    cache_saved_usd: float | None = None  # the winner's
     api: str | None = None  # ``endpoint``
     size_class: int | None = None  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
     tokens_source: TokensSource | None = None
     finish_reason: str | None = None  # the winner's
-    max_tokens: int | None = None  # asked for
-    temperature: float | None = None  # asked for
-    tools: int | None = None  # that the client offered
-    tool_calls: int | None = None  # that the answer asks for
+    max_tokens: int | None = None  # requested
+    temperature: float | None = None  # requested
+    tools: int | None = None  # number of tools the client offered
+    tool_calls: int | None = None  # number of tool calls in the answer
     tool_calls_valid: bool | None = None
-    is_empty: bool | None = None  # answered with nothing
-    is_truncated: bool | None = None  # the answer stopped at a limit of tokens, or broke off
-    cost_low_usd: float | None = None  # of all attempts, at least and at most
+    is_empty: bool | None = None  # nothing was answered
+    is_truncated: bool | None = None  # the answer stopped at a token limit, or broke off
+    cost_low_usd: float | None = None  # lower and upper bound, of all attempts
     cost_high_usd: float | None = None
-    duplicate_cost_low_usd: float | None = None  # what racing added
+    duplicate_cost_low_usd: float | None = None  # added by racing
     duplicate_cost_high_usd: float | None = None
-    abandoned_cost_low_usd: float | None = None  # answers that nobody took to the end: of clients that hung up
+    abandoned_cost_low_usd: float | None = None  # of answers cut because their client disconnected
     abandoned_cost_high_usd: float | None = None
-    # When the first token would have come without racing: the primary's own, or the winner's if launched when that had
-    # failed. None: the primary was overtaken; of an audited one its attempt's row tells.
+    # When the first token would have come without racing: the primary's, or the winner's if it was launched after the
+    # primary's failure. None: the primary was overtaken; if it was audited, its attempt's row has the time.
     alone_ms: float | None = None
     alone_predicted_ms: float | None = None  # the same for an overtaken primary, as predicted at that age
-    alone_age_ms: float | None = None  # of the primary, since its launch, when it was overtaken
-    deadline_ms: float | None = None  # when the first token was wanted, by the request or its model's ``ttft_ms``
-    deadline_met: bool | None = None  # None: there was none, or the call ended before it for its client's reasons
-    dropped: tuple[str, ...] = ()  # what of the request was left out for the winner, as the client wrote it
+    alone_age_ms: float | None = None  # age of the primary when it was overtaken
+    deadline_ms: float | None = None  # for the first token, from the request or its model's ``ttft_ms``
+    deadline_met: bool | None = None  # None: there was none, or the call ended before it because of its client
+    dropped: tuple[str, ...] = ()  # fields that were left out for the winner, in the client's spelling
     tags: Mapping[str, str]
     attempts: tuple[AttemptRecord, ...] = ()
     kind: Kind | None = None  # not a column; the expected lengths of answers need it
 
 
 class HourlySum(msgspec.Struct, frozen=True, gc=False):
-    """How many attempts of one deployment at one model there were in one hour or five minutes, of one kind."""
+    """The number of attempts of one kind at one deployment of a model, in one hour or five minutes."""
 
     model: str
     deployment: str
     size_class: int
-    unix_s: float  # the middle of that time
+    unix_s: float  # the middle of that period
     metric: str  # "ttft", "tps" (decode; of ``bucket``), "n" (answered or failed) or "err"
-    bucket: int  # eight to an octave, from 10 ms, or 10 tok/s
+    bucket: int  # eight per octave, from 10 ms, or 10 tok/s
     n: float
 
 
 class Recorder(Protocol):
-    """Who hears of calls while they run: ledger, leaderboard, metrics and log, wired together by ``app.py``.
+    """Receives the events of calls: ledger, leaderboard, metrics and log, combined by ``app.py``.
 
-    Every method is synchronous, quick and never raises: it runs on the hot path.
+    Every method is synchronous, fast and never raises: it runs on the hot path.
     """
 
     def call_started(self, start: CallStart) -> None:
-        """Hear of a call at its first launch, before anything is sent upstream."""
+        """A call starts: called before anything is sent upstream."""
 
     def attempt_started(self, model: str, start: AttemptStart) -> None:
-        """Hear of each launch; ``attempt_ended`` follows for every one."""
+        """An attempt is launched; ``attempt_ended`` follows for every one."""
 
     def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
-        """Hear of an attempt's first token (by the model's ``win_on``), ``ttft_s`` seconds after its launch."""
+        """An attempt has its first token (by the model's ``win_on``), ``ttft_s`` seconds after its launch."""
 
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
-        """Hear of an attempt's end, whatever it was; a loser's comes before its call's."""
+        """An attempt has ended, however; a loser's end comes before its call's."""
 
     def call_finished(self, record: CallRecord) -> None:
-        """Hear of the call's end, before the last byte goes to the client."""
+        """A call has ended: called before the last byte goes to the client."""
 
     def attempt_audited(self, attempt: AttemptRecord) -> None:
-        """Hear of an audited loser that ended after its call was recorded: its row follows the call's."""
+        """An audited loser has ended after its call was recorded: its row follows the call's."""

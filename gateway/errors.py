@@ -63,17 +63,17 @@ class ApiError(Exception):
         return self.code or self.type
 
     def said(self) -> tuple[str, str]:
-        """Return a provider's own type of error, else "", and the message: for other shapes of error than OpenAI's."""
+        """Return a provider's own type of error, else "", and the message: for formats other than OpenAI's."""
         return "", self.message
 
     def body(self) -> bytes:
-        """Return the JSON body in OpenAI's error shape, which its SDKs turn into their own exceptions."""
+        """Return the JSON body in OpenAI's error format, which its SDKs turn into their own exceptions."""
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         return msgspec.json.encode({"error": error})
 
 
 class InvalidRequest(ApiError):
-    """The request cannot be understood or makes no sense."""
+    """The request is invalid."""
 
     status = 400
     type = "invalid_request_error"
@@ -89,7 +89,7 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """The key is good, but not for this."""
+    """The key is valid, but not permitted to do this."""
 
     status = 403
     type = "permission_error"
@@ -133,11 +133,11 @@ class NoDeploymentFits(ApiError):
         self.reasons = reasons
         self.too_long = too_long
         if too_long:
-            self.code = "context_length_exceeded"  # as OpenAI has it
+            self.code = "context_length_exceeded"  # OpenAI's code
 
 
 class MethodNotAllowed(ApiError):
-    """The path exists, for another method."""
+    """The path exists, but not for this method."""
 
     status = 405
     type = "invalid_request_error"
@@ -145,7 +145,7 @@ class MethodNotAllowed(ApiError):
 
 
 class HeadersTimeout(ApiError):
-    """The headers did not come within the time for them."""
+    """The headers did not arrive in time."""
 
     status = 408
     type = "invalid_request_error"
@@ -153,7 +153,7 @@ class HeadersTimeout(ApiError):
 
 
 class BodyTimeout(ApiError):
-    """The body did not come within the time for it."""
+    """The body did not arrive in time."""
 
     status = 408
     type = "invalid_request_error"
@@ -169,7 +169,7 @@ class BodyTooLarge(ApiError):
 
 
 class UnsupportedMediaType(ApiError):
-    """Not JSON, or compressed in a way that is not taken."""
+    """Not JSON, or a content-encoding that is not supported."""
 
     status = 415
     type = "invalid_request_error"
@@ -185,7 +185,7 @@ class ExpectationFailed(ApiError):
 
 
 class NoWebSocket(ApiError):
-    """A client tries a WebSocket. After a 426 Codex goes on with POST; after a 405 it tries again for seconds."""
+    """A client tries a WebSocket. After a 426 Codex continues with POST; after a 405 it retries for seconds."""
 
     status = 426
     type = "invalid_request_error"
@@ -193,7 +193,7 @@ class NoWebSocket(ApiError):
 
 
 class HeadersTooLarge(ApiError):
-    """The headers are too long to be kept until they are whole."""
+    """The headers are too long."""
 
     status = 431
     type = "invalid_request_error"
@@ -201,27 +201,27 @@ class HeadersTooLarge(ApiError):
 
 
 class ClientDisconnected(ApiError):
-    """The client hung up. No response can be sent; the call's row has this error."""
+    """The client disconnected. No response can be sent; the call's row has this error."""
 
     status = 499
     code = "client_disconnected"
 
 
 class ClientStalled(ClientDisconnected):
-    """The client took nothing of its answer for ``write_timeout_s``, and was cut."""
+    """The client did not read its answer for ``write_timeout_s``, and was cut."""
 
     code = "client_stalled"
 
 
 class InternalError(ApiError):
-    """A defect of the gateway itself."""
+    """A bug in the gateway."""
 
     status = 500
     code = "internal_error"
 
 
 class ShuttingDown(ApiError):
-    """The gateway is stopping and takes no new calls."""
+    """The gateway is stopping and accepts no new calls."""
 
     status = 503
     type = "service_unavailable"
@@ -229,7 +229,7 @@ class ShuttingDown(ApiError):
 
 
 class NothingEnabled(ApiError):
-    """The operator has taken every deployment of a model out of service."""
+    """The operator has disabled every deployment of a model."""
 
     status = 503
     type = "service_unavailable"

@@ -1,4 +1,4 @@
-"""The errors of calls that no provider answered, and which one of them stands for many failures.
+"""The errors of calls that no provider answered, and how many failures become one error.
 
 The whole tree of errors is drawn in ``errors.py``. If all attempts failed, the message also names the deployments that
 did not run (out, cooling down, broken), and why.
@@ -13,7 +13,7 @@ from providers.errors import ErrorKind, UpstreamError
 
 # Errors in a provider's configuration: they stay until the operator changes it.
 OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API})
-RETRY_FULL_S = 1.0  # retry-after of a call that found no room; it has already waited for queue_timeout_s
+RETRY_FULL_S = 1.0  # retry-after of a call without a free seat; it has already waited for queue_timeout_s
 _TIMEOUTS = frozenset(
     {ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT}
 )
@@ -27,18 +27,18 @@ class RaceFailed(ApiError):
 
 
 class NotAsked(msgspec.Struct, frozen=True):
-    """A deployment that a call passed over, for what happened there before."""
+    """A deployment that a call did not use because of earlier failures there."""
 
     deployment: str
     reason: str  # its state and its last error: "out: provider_auth: Invalid API key"
-    for_good: bool  # until the operator has changed its configuration
+    for_good: bool  # until the operator changes its configuration
 
     def __str__(self) -> str:
         return f"{self.deployment}: not asked, {self.reason}"
 
 
 class AllProvidersFailed(RaceFailed):
-    """Each attempt failed, for reasons of the providers' own."""
+    """Each attempt failed, for reasons of the providers."""
 
 
 class ProviderMisconfigured(RaceFailed):
@@ -62,7 +62,7 @@ class AllTimedOut(RaceFailed):
 
 
 class AllRateLimited(RaceFailed):
-    """Every deployment refuses for now; ``retry-after`` says how long the soonest will."""
+    """Every deployment refuses for now; ``retry-after`` is the shortest time."""
 
     status = 429
     type = "rate_limit_error"
@@ -76,13 +76,13 @@ class AllRateLimited(RaceFailed):
 
 
 class AtCapacity(AllRateLimited):
-    """All deployments have max_in_flight requests, and none ended in time."""
+    """All deployments have reached max_in_flight, and no attempt ended in time."""
 
     code = "at_capacity"
 
 
 class OutOfResources(RaceFailed):
-    """The gateway's machine lacks descriptors, ports or memory; ``retry-after`` says when to retry."""
+    """The gateway's machine has no more descriptors, ports or memory; ``retry-after`` says when to retry."""
 
     status = 503
     type = "service_unavailable"
@@ -103,7 +103,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class RejectedByProvider(RaceFailed):
-    """The provider says that the request itself is wrong: passed on with its status and its words."""
+    """The provider says that the request is invalid: passed on with its status and message."""
 
     type = "invalid_request_error"
     code = "bad_request"
@@ -115,7 +115,7 @@ class RejectedByProvider(RaceFailed):
 
     @property
     def code_there(self) -> str | None:
-        """The provider's own code for what is wrong, or the type of it."""
+        """The provider's code of the error, or its type."""
         said = self._said()
         return said.code if isinstance(said.code, str) else said.type
 
@@ -132,16 +132,16 @@ class RejectedByProvider(RaceFailed):
 
     @property
     def status_code(self) -> int:
-        """The provider's own status: 400, 413 or 422."""
+        """The provider's status: 400, 413 or 422."""
         return self._status
 
     def body(self) -> bytes:
-        """Return the provider's own words where it sent OpenAI's shape."""
+        """Return the provider's own error object if it has OpenAI's format."""
         return self._body or super().body()
 
 
 def all_cooling(model: str, out: Sequence[NotAsked], retry_after_s: float) -> AllRateLimited:
-    """Return the error of a call when all deployments are cooling down."""
+    """Return the error of a call if all deployments are cooling down."""
     causes = f" ({'; '.join(map(str, out))})" if out else ""
     return AllRateLimited(f"every deployment of {model!r} is cooling down{causes}", retry_after_s=retry_after_s)
 
@@ -154,10 +154,10 @@ def race_failed(
     out: Sequence[NotAsked] = (),
     adhoc: bool = False,
 ) -> RaceFailed:
-    """Return the one error that stands for ``failures``, pairs of a deployment's name and what went wrong there.
+    """Return one error for ``failures``, pairs of a deployment's name and its error.
 
-    ``full`` are deployments that did not run because ``max_in_flight`` left no room in time: a retry may succeed.
-    ``out`` are deployments that were skipped. ``adhoc``: the request names the deployments itself.
+    ``full`` are deployments without a free seat under ``max_in_flight``: a retry may succeed. ``out`` are deployments
+    that were not used. ``adhoc``: the request names the deployments itself.
     """
     for _, error in failures:
         if error.kind is ErrorKind.BAD_REQUEST:
@@ -192,6 +192,6 @@ _FAULT_OF_CALLER = "can answer: the provider lacks the requested model or API, o
 _LACKING = "has this API: use another model, or let the gateway's operator correct 'base_url' or 'apis'"
 _CODES_OF_OPERATORS = {
     ErrorKind.PROVIDER_AUTH: ErrorKind.PROVIDER_AUTH,
-    ErrorKind.NOT_FOUND: "provider_not_found",  # not_found is a path of ours
+    ErrorKind.NOT_FOUND: "provider_not_found",  # not_found is an unknown path of the gateway
     ErrorKind.NO_SUCH_API: ErrorKind.NO_SUCH_API,
 }

@@ -1,4 +1,4 @@
-"""Everybody who hears of calls, as the one ``Recorder`` that calls know."""
+"""The recorders of a gateway, combined to one ``Recorder``."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from gateway.watching.usage import UsageWatch
 
 
 class Recorders:
-    """Ledger, leaderboard, metrics and log. The ledger hears first: it must not miss one."""
+    """Ledger, leaderboard, metrics and log. The ledger comes first, as it must not miss an event."""
 
     def __init__(
         self,
@@ -39,16 +39,16 @@ class Recorders:
         self._ledger.call_started(start)
 
     def attempt_started(self, model: str, start: AttemptStart) -> None:
-        """Count it in flight."""
+        """Count it as in flight."""
         self._steering.attempt_started(model, start)
         self._metrics.attempt_started(model, start)
 
     def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
-        """Tell the board."""
+        """Count it on the board."""
         self._steering.first_token(model, prompt_class, start, ttft_s)
 
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
-        """Tell board, health and metrics; and the seats of one that was launched before there were any."""
+        """Update board, health and metrics, and the seat of one that was launched before its deployment had a limit."""
         self._steering.attempt_ended(model, prompt_class, attempt)
         self._metrics.attempt_ended(model, attempt)
         if self._seats.strangers:

@@ -16,7 +16,7 @@ PAUSE_FIRST_S, PAUSE_MAX_S = 0.5, 30.0  # and is restarted after a pause, double
 LOOK_S = 1.0
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_HEARD = (*_PASSED_ON, signal.SIGCHLD)
+_HANDLED = (*_PASSED_ON, signal.SIGCHLD)
 
 
 class Supervisor:
@@ -59,36 +59,36 @@ class Supervisor:
 
     def run(self) -> None:
         """Keep the workers running until a signal to stop; return when all have ended."""
-        heard, told = os.pipe()
-        for end in (heard, told):
+        read_end, write_end = os.pipe()
+        for end in (read_end, write_end):
             os.set_blocking(end, False)
-        for number in _HEARD:
+        for number in _HANDLED:
             signal.signal(number, lambda *_: None)  # signals are read from the pipe: here, between two steps
-        signal.set_wakeup_fd(told)
+        signal.set_wakeup_fd(write_end)
         while self._born_at or not self._stopping:
             self._start_missing()
-            ready, _, _ = select.select([heard], [], [], LOOK_S)
+            ready, _, _ = select.select([read_end], [], [], LOOK_S)
             if ready:
-                for byte in os.read(heard, select.PIPE_BUF):
-                    self._hear(signal.Signals(byte))
+                for byte in os.read(read_end, select.PIPE_BUF):
+                    self._handle(signal.Signals(byte))
             self._reap()
             if not self._stopping:
                 self._on_look()
 
-    def _hear(self, number: signal.Signals) -> None:
+    def _handle(self, number: signal.Signals) -> None:
         if number == signal.SIGHUP:
             self._on_reload()
-            self._tell(number)
+            self._signal_workers(number)
         elif number in _PASSED_ON and not self._stopping:
             self._stopping = True
             self._on_stop()
-            self._tell(number)
+            self._signal_workers(number)
         elif number in _PASSED_ON:
-            self._tell(signal.SIGKILL)
+            self._signal_workers(signal.SIGKILL)
             self._at_exit()
             os._exit(128 + number)
 
-    def _tell(self, number: signal.Signals) -> None:
+    def _signal_workers(self, number: signal.Signals) -> None:
         for pid in self._born_at:
             os.kill(pid, number)
 
@@ -123,20 +123,20 @@ class Supervisor:
             self._pause(0.0)
             return
         # Until it has its own handlers, a signal to the child would reach the parent's pipe.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
         pid = os.fork()
         if pid:
             self._born_at[pid] = time.monotonic()
             sock.close()
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
             return
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            for number in _HEARD:
+            for number in _HANDLED:
                 signal.signal(number, signal.SIG_DFL)
             self._lifeline.grasp()
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
             self._work(sock, self._lifeline)
             code = 0
         except Exception:  # noqa: BLE001 - the process ends here, and nothing else would log why

@@ -16,7 +16,7 @@ from gateway.fleet.model import Model
 from gateway.ingress.admission import LOCAL
 from gateway.ingress.asked import Asked
 from gateway.ingress.body import Contents
-from gateway.ingress.entry import Entry, enter, lined_up
+from gateway.ingress.entry import Entry, enter, prepared_race
 from gateway.ingress.journey import Journey
 from gateway.ingress.new_call import Origin
 from gateway.ingress.surfaces.chat import read_chat
@@ -100,7 +100,7 @@ async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
         return enter(context, asked, origin, name=name, fleet=fleet, instead_of=instead_of, allow=_affordable)
 
     async def run(entry: Entry) -> CallRecord | Unanswered:
-        return await lined_up(context, entry, journey.open_call, lanes, journey.told).run()
+        return await prepared_race(context, entry, journey.open_call, lanes, journey.response_headers).run()
 
     with context.fleet.lease():
         journey = Journey(context, None, asked.model, asked.preferences, entered, may_fall_back=False, services=both)

@@ -127,9 +127,9 @@ def _ask(environ: Mapping[str, str], catalog: "Catalog", top: int) -> "Market":
         fail("no provider to ask: set a key such as GROQ_API_KEY, or leave out --live")
     answers = ask_with_progress({each.name: each.settings for each in usable}, catalog)
     if not any(answer.listed for answer in answers.values()):
-        told = "; ".join(f"{name}: {answer.message or answer.state}" for name, answer in answers.items())
+        failures = "; ".join(f"{name}: {answer.message or answer.state}" for name, answer in answers.items())
         fail(
-            f"no provider listed its models ({told or 'none of them has a list'});"
+            f"no provider listed its models ({failures or 'none of them has a list'});"
             " leave out --live to write a file without them"
         )
     silent = {

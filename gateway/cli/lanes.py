@@ -39,7 +39,7 @@ class Spectator(Protocol):
     def changed(self, lane: Lane, at_ms: float) -> None:
         """A launch, a first token, the win or an end, ``at_ms`` after the call began."""
 
-    def said(self, text: str) -> None:
+    def text_added(self, text: str) -> None:
         """The next piece of the answer.
 
         Raises:
@@ -152,7 +152,7 @@ class Lanes:
             if text:
                 self._text.append(text)
                 try:
-                    self._spectator.said(text)
+                    self._spectator.text_added(text)
                 except OSError as error:
                     raise ClientGone from error
 

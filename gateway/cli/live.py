@@ -64,7 +64,7 @@ class Liveness(msgspec.Struct, frozen=True):
 
 Lists = Mapping[str, Sequence[ListsModels]]  # by provider, one for each key
 OpenLists = Callable[[], Lists]
-Heard = Callable[[str, Liveness], None]
+OnAnswer = Callable[[str, Liveness], None]
 
 
 class Unopened:
@@ -125,8 +125,8 @@ def _opened(upstreams: Upstreams, name: str, provider: ProviderSettings, vendor:
     return AtOwnUrl(provider.base_url, provider.apis or apis_of(vendor, provider.kind), upstream, opened)
 
 
-async def ask(open_upstreams: OpenLists, heard: Heard = _ignored) -> dict[str, Liveness]:
-    """Ask all providers at once, each for at most 15 s, and close them; ``heard`` is called with each answer.
+async def ask(open_upstreams: OpenLists, on_answer: OnAnswer = _ignored) -> dict[str, Liveness]:
+    """Ask all providers at once, each for at most 15 s, and close them; ``on_answer`` is called with each answer.
 
     The upstreams are opened here, as HTTP clients belong to an event loop.
     """
@@ -135,7 +135,7 @@ async def ask(open_upstreams: OpenLists, heard: Heard = _ignored) -> dict[str, L
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_ask_one(upstream)) for upstream in upstreams]
         answer = _together([task.result() for task in tasks])
-        heard(name, answer)
+        on_answer(name, answer)
         return answer
 
     async with asyncio.TaskGroup() as group:
@@ -154,11 +154,11 @@ def ask_with_progress(providers: Mapping[str, ProviderSettings], catalog: Catalo
             tell(awaited)
             return opened
 
-        def heard(provider: str, _: Liveness) -> None:
+        def on_answer(provider: str, _: Liveness) -> None:
             awaited.discard(provider)
             tell(awaited)
 
-        return asyncio.run(ask(open_all, heard))
+        return asyncio.run(ask(open_all, on_answer))
 
 
 @contextmanager
@@ -181,13 +181,13 @@ def _together(answers: Sequence[Liveness]) -> Liveness:
     listed = {model.id: model for answer in answers for model in answer.listed}
     latencies_ms = [answer.latency_ms for answer in answers if answer.latency_ms is not None]
     headrooms = [answer.headroom for answer in answers if answer.headroom is not None]
-    told, message = answers[0], answers[0].message
+    shown, message = answers[0], answers[0].message
     for number, answer in enumerate(answers, start=1):
         if not answer.works:
-            told, message = answer, f"key {number} of {len(answers)}: {answer.message or answer.state}"
+            shown, message = answer, f"key {number} of {len(answers)}: {answer.message or answer.state}"
             break
     return Liveness(
-        told.state,
+        shown.state,
         max(latencies_ms, default=None),
         message,
         tuple(listed.values()),

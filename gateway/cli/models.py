@@ -141,7 +141,7 @@ def _offer_cells(offer: "Offer") -> list[object]:
     listed = offer.listed
     words = [word for word in listed.input_modalities or () if word != "text"]
     able = {"tools": listed.tools, "JSON schema": listed.json_schema, "reasoning": listed.reasoning}
-    words += [word for word, told in able.items() if told]
+    words += [word for word, is_able in able.items() if is_able]
     quantization = " ".join(filter(None, (offer.quantization, offer.name.serving and f"({offer.name.serving})")))
     return [
         offer.deployment,

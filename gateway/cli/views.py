@@ -58,7 +58,7 @@ class DrawnView:
     def changed(self, lane: Lane, at_ms: float) -> None:
         """Do nothing: the next frame shows it."""
 
-    def said(self, text: str) -> None:
+    def text_added(self, text: str) -> None:
         """Do nothing: the next frame shows it."""
 
     def ends(self, lanes: Lanes) -> None:
@@ -106,7 +106,7 @@ class PlainView:
         if not self._answering:
             self._tell()
 
-    def said(self, text: str) -> None:
+    def text_added(self, text: str) -> None:
         """Print a piece of the answer; on a terminal, control characters are escaped."""
         self._answering = True
         sys.stdout.write(visible(text, lines=True) if sys.stdout.isatty() else text)
@@ -115,7 +115,7 @@ class PlainView:
     def ends(self, lanes: Lanes) -> None:
         """End the line, and print the figures."""
         if lanes.answer and not lanes.answer.endswith("\n"):
-            self.said("\n")
+            self.text_added("\n")
         self._tell()
         if self._progress and lanes.record is not None:
             say(summary(lanes.record), err=True)
@@ -142,21 +142,21 @@ class JsonView:
     def changed(self, lane: Lane, at_ms: float) -> None:
         """Nothing to show yet."""
 
-    def said(self, text: str) -> None:
+    def text_added(self, text: str) -> None:
         """Nothing to show yet."""
 
     def ends(self, lanes: Lanes) -> None:
         """Print the line."""
         call: dict[str, Any] = {} if lanes.record is None else msgspec.to_builtins(lanes.record)
         winner = lanes.winner
-        told = {
+        line = {
             "answer": lanes.answer,
             "reasoning": lanes.thoughts or None,
             "error": lanes.error,
             "winner": None if winner is None else winner.deployment,
             **call,
         }
-        sys.stdout.buffer.write(visible_json(msgspec.json.encode(told).decode()).encode() + b"\n")
+        sys.stdout.buffer.write(visible_json(msgspec.json.encode(line).decode()).encode() + b"\n")
         sys.stdout.flush()
 
     def sums_up(self, calls: Sequence[CallRecord]) -> None:

@@ -44,10 +44,10 @@ class AnsweringHandler(web.RequestHandler):
         if isinstance(exc, HttpProcessingError):
             error: ApiError = InvalidRequest(_words(exc))
             error.code = MALFORMED_REQUEST
-            self._refusals.refuse(error.status, error.kind, refused)
+            self._refusals.add(error.status, error.kind, refused)
         else:
             error = InternalError("internal error; the log of the gateway has the details")
-            self._refusals.refuse(status, error.kind, refused, defect=exc or RuntimeError("a handler timed out"))
+            self._refusals.add(status, error.kind, refused, defect=exc or RuntimeError("a handler timed out"))
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun already")
         response = web.Response(
@@ -60,10 +60,10 @@ class AnsweringHandler(web.RequestHandler):
         """Record an error that ended a connection without an answer."""
         problem = kw.get("exc_info")
         if isinstance(problem, _CLIENTS_FAULTS):
-            self._refusals.refuse(InvalidRequest.status, MALFORMED_BODY, Refused(peer=self._peer))
+            self._refusals.add(InvalidRequest.status, MALFORMED_BODY, Refused(peer=self._peer))
         else:
             defect = problem if isinstance(problem, BaseException) else RuntimeError(*args[:1])
-            self._refusals.refuse(InternalError.status, "internal_error", Refused(peer=self._peer), defect=defect)
+            self._refusals.add(InternalError.status, "internal_error", Refused(peer=self._peer), defect=defect)
 
     @property
     def _peer(self) -> str | None:

@@ -123,7 +123,7 @@ class Connection(AnsweringHandler):
         if self.transport is None:
             self.cut()
             return
-        self._refusals.refuse(error.status_code, error.kind, Refused(peer=self._peer))
+        self._refusals.add(error.status_code, error.kind, Refused(peer=self._peer))
         body = error.body()
         head = (
             f"HTTP/1.1 {error.status_code} {HTTPStatus(error.status_code).phrase}\r\nserver: {SERVER}\r\n"

@@ -1,7 +1,7 @@
-"""All connections from clients: how many strangers may have, and how long each may take to say what it wants.
+"""All client connections: how many strangers are allowed, and how long each may take to send a request.
 
-A stranger is a connection on which no request has been admitted yet. When there are too many, from one address or in
-all, the longest silent one is cut: a flood of silent ones keeps nobody out who has something to say.
+A stranger is a connection without an admitted request. If there are too many, from one address or in all, the longest
+silent one is cut, so that a flood of silent connections does not keep other clients out.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from gateway.settings.model import ConnectionSettings
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-# aiohttp bounds a line (8 kB) and their number (128), which is 2 MB of memory for each connection.
+# aiohttp limits the length of a line (8 kB) and their number (128): 2 MB of memory for each connection.
 HEAD_BYTES = 32_768
-OPENING_S = 0.5  # for what is being opened when the gateway stops
-LOOK_S = 0.25  # between two looks for late heads, at least
-STALL_LOOKS = 4  # at all connections, in the time that a client may take nothing
-LINE_S = 10.0  # between two lines of the log, at least
+OPENING_S = 0.5  # for connections that are being opened when the gateway stops
+LOOK_S = 0.25  # between two checks for late heads, at least
+STALL_LOOKS = 4  # of all connections, within the time in which a client must read something
+LINE_S = 10.0  # between two log lines, at least
 
 
 class Reason(StrEnum):
@@ -37,21 +37,21 @@ class Reason(StrEnum):
 
     ADDRESS = "address"  # too many strangers from one address
     STRANGERS = "strangers"  # too many in all
-    DESCRIPTORS = "descriptors"  # the process has no room for more connections
-    LATE_HEAD = "late_head"  # the head of a request did not come whole in time
-    LARGE_HEAD = "large_head"  # nor before it was too large
-    STALLED = "stalled"  # its client takes nothing of an answer
+    DESCRIPTORS = "descriptors"  # the process has no descriptors for more connections
+    LATE_HEAD = "late_head"  # the head of a request was not complete in time
+    LARGE_HEAD = "large_head"  # or was too large
+    STALLED = "stalled"  # its client does not read an answer
 
 
 class Connections:
-    """Opens what was accepted, keeps count of it, and cuts what must go.
+    """Opens accepted connections, counts them, and cuts those that exceed a limit.
 
     More than ``most`` open ones would leave too few descriptors for everything else. ``options`` are aiohttp's for a
-    connection. At the end, nothing is taken any more, then ``opened`` is awaited, then ``close`` called.
+    connection. At shutdown, first stop calling ``take``, then await ``opened``, then call ``close``.
     """
 
     def __init__(self, gateway: Gateway, server: web.Server, *, most: int, **options: Any) -> None:
-        self.ssl_context: SSLContext | None = None  # of connections that are taken from now on
+        self.ssl_context: SSLContext | None = None  # of connections from now on
         self._context = gateway.context
         self._metrics = gateway.metrics
         self._server = server
@@ -61,8 +61,8 @@ class Connections:
         self._all: set[Connection] = set()
         self._opening: set[asyncio.Task[None]] = set()
         self._strangers: Strangers[Connection] = Strangers()
-        self._proxied: set[Connection] = set()  # strangers that a trusted proxy made: each request has its own address
-        self._owing: dict[Connection, float] = {}  # since when they owe the head of a request; the longest first
+        self._proxied: set[Connection] = set()  # strangers through a trusted proxy: each request has its own address
+        self._owing: dict[Connection, float] = {}  # since when the head of a request is expected; the longest first
         self._look: asyncio.TimerHandle | None = None
         self._stalled: Stalled[Connection] = Stalled()
         self._stall_look = self._loop.call_later(LOOK_S, self._cut_stalled)
@@ -77,11 +77,11 @@ class Connections:
         )
 
     def __len__(self) -> int:
-        """Return how many are open, or being opened."""
+        """Return the number of connections that are open or being opened."""
         return len(self._all)
 
     def take(self, sock: socket.socket, host: str) -> None:
-        """Open what was accepted from ``host``; cut another one, or this one, when that is one too many."""
+        """Open a connection from ``host``; cut another one, or this one, if that is one too many."""
         connection = self._welcome(host)
         task = connection.open(sock, self.ssl_context, self._limits().headers_timeout_s)
         self._opening.add(task)
@@ -89,7 +89,7 @@ class Connections:
         self._make_room(connection)
 
     def exhausted(self) -> None:
-        """Count a connection that was refused because there was no descriptor for it."""
+        """Count a connection that was refused for lack of a descriptor."""
         self._metrics.connection_accepted()
         self._count(Reason.DESCRIPTORS)
         longest_silent = self._strangers.longest_silent()
@@ -97,7 +97,7 @@ class Connections:
             self._cut(longest_silent, Reason.DESCRIPTORS)
 
     async def opened(self) -> None:
-        """Wait a moment for what is being opened, and drop what is not open then; nothing more is taken."""
+        """Wait a moment for connections that are being opened, and drop the rest."""
         if self._opening:
             await asyncio.wait(self._opening, timeout=OPENING_S)
         for task in self._opening:
@@ -105,14 +105,14 @@ class Connections:
         await asyncio.gather(*self._opening, return_exceptions=True)
 
     def close(self) -> None:
-        """Look after those that are left no more."""
+        """Stop watching the remaining connections."""
         for timer in (self._look, self._line, self._stall_look):
             if timer is not None:
                 timer.cancel()
         self._tell()
 
     def head_grows(self, connection: Connection, number: int) -> None:
-        """Give it the time for a head, from now, but one that is new from when it was accepted; and so much memory."""
+        """Start its time limit for the head (for a new connection, that from its acceptance), and limit the size."""
         connection.head_bytes += number
         if connection.head_bytes > HEAD_BYTES:
             self._cut(connection, Reason.LARGE_HEAD)
@@ -122,7 +122,7 @@ class Connections:
             self._look_in(self._limits().headers_timeout_s)
 
     def head_came(self, connection: Connection) -> None:
-        """Forget that it owed one. Of a stranger, note that it has spoken, and for whom."""
+        """End its time limit for the head; for a stranger, record its activity and its address."""
         if connection.owes_head:
             connection.owes_head = False
             connection.head_bytes = 0
@@ -130,12 +130,12 @@ class Connections:
         connection.watched = connection.is_stranger
         if not connection.is_stranger:
             return
-        self._strangers.heard(connection)
+        self._strangers.mark_active(connection)
         if connection in self._proxied:
             self._name(connection)
 
     def admitted(self, connection: Connection) -> None:
-        """Count it among the strangers no more."""
+        """Remove it from the strangers."""
         connection.is_stranger = connection.watched = False
         self._strangers.discard(connection)
         self._proxied.discard(connection)
@@ -146,7 +146,7 @@ class Connections:
         self._forget(connection)
 
     def _welcome(self, host: str) -> Connection:
-        """Return a connection from ``host``, as a stranger who owes a head from now on."""
+        """Return a connection from ``host``, as a stranger whose request head is expected from now on."""
         limits = self._limits()
         connection = Connection(self, self._server, self._context.refusals, loop=self._loop, **self._options)
         self._metrics.connection_accepted()
@@ -162,21 +162,21 @@ class Connections:
         return connection
 
     def _limits(self) -> ConnectionSettings:
-        """Return the current limits; whom to trust may have changed with them."""
+        """Return the current limits; trusted proxies may have changed with them."""
         settings = self._context.settings
         if settings.trusted_proxies is not self._trust.networks:
             self._trust = Trust(settings.trusted_proxies)
         return settings.connections
 
     def _name(self, connection: Connection) -> None:
-        """Count a stranger that a proxy made by the address its request came from."""
+        """Count a stranger behind a proxy by the client's address in its request."""
         for head in connection.heads:
             client = self._trust.client(head.headers.getall(FORWARDED_FOR, ()))
             self._strangers.add(connection, None if client is None else counted_as(client))
         self._make_room(connection)
 
     def _make_room(self, newest: Connection) -> None:
-        """Cut whoever is one too many now that there is ``newest``: itself, if there is nobody else."""
+        """If ``newest`` exceeds a limit, cut one connection, in the last resort itself."""
         limits = self._context.settings.connections
         address = self._strangers.address(newest)
         if address is not None and self._strangers.number_from(address) > limits.max_per_address:
@@ -187,10 +187,10 @@ class Connections:
             self._cut(self._strangers.longest_silent() or newest, Reason.DESCRIPTORS)
 
     def _cut(self, connection: Connection, reason: Reason) -> None:
-        self._all.discard(connection)  # its end is heard of later, and it must not be counted until then
+        self._all.discard(connection)  # its end is reported later, but it must not be counted until then
         self._forget(connection)
         self._count(reason)
-        if reason is Reason.LATE_HEAD and connection.head_bytes:  # else it is idle, and nobody waits for an answer
+        if reason is Reason.LATE_HEAD and connection.head_bytes:  # else it is idle and does not wait for an answer
             limit_s = self._limits().headers_timeout_s
             connection.refuse(HeadersTimeout(f"the headers did not arrive within {limit_s:g} s (headers_timeout_s)"))
         elif reason is Reason.LARGE_HEAD:
@@ -206,7 +206,7 @@ class Connections:
         self._settle(connection)
 
     def _settle(self, connection: Connection) -> None:
-        """Await no head from it any more, and look for late ones no more when it was the last."""
+        """Stop waiting for its head, and stop checking if it was the last one."""
         if self._owing.pop(connection, None) is not None and not self._owing and self._look is not None:
             self._look.cancel()
             self._look = None
@@ -216,7 +216,7 @@ class Connections:
             self._look = self._loop.call_later(max(LOOK_S, delay_s), self._cut_late_heads)
 
     def _cut_late_heads(self) -> None:
-        """Cut who owes a head for too long, and look again when the next one will."""
+        """Cut connections whose head is late, and check again when the next one will be."""
         self._look = None
         limit_s, now = self._limits().headers_timeout_s, self._loop.time()
         late = []
@@ -235,7 +235,7 @@ class Connections:
         self._stall_look = self._loop.call_later(limit_s / STALL_LOOKS, self._cut_stalled)
 
     def _count(self, reason: Reason) -> None:
-        """Count it in the metrics, and in a line of the log that tells of many."""
+        """Count it in the metrics, and in a log line that summarises several."""
         self._metrics.connection_cut(reason)
         self._untold[reason] += 1
         if self._line is None:

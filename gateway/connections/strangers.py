@@ -51,7 +51,7 @@ class Strangers(Generic[T]):
             if not same:
                 del self._by_address[address]
 
-    def heard(self, one: T) -> None:
+    def mark_active(self, one: T) -> None:
         """Record data from a stranger: it is the least silent now."""
         if one in self._addresses:
             self.add(one, self._addresses[one])

@@ -1,1 +1,1 @@
-"""What is configured, resolved: models, their deployments, and the upstreams that reach them."""
+"""The resolved configuration: models, their deployments, and the upstreams that reach them."""

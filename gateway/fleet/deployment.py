@@ -1,4 +1,4 @@
-"""A deployment as calls see it: one model at one provider, with its clocks, its price and all it can do."""
+"""A deployment as calls see it: one model at one provider, with timeouts, price and capabilities."""
 
 from collections.abc import Iterable, Mapping
 
@@ -14,7 +14,7 @@ from providers.prices import Price
 
 
 class Clocks(msgspec.Struct, frozen=True):
-    """The four clocks of one deployment, resolved. Seconds."""
+    """The four timeouts of one deployment, resolved. Seconds."""
 
     connect_s: float
     ttft_s: float
@@ -23,27 +23,27 @@ class Clocks(msgspec.Struct, frozen=True):
 
 
 class Deployment(MaskedRecord, frozen=True):
-    """One model at one provider, ready to be asked."""
+    """One model at one provider, ready to use."""
 
     name: str
     provider: str
-    model: str  # the provider's own name for it
+    model: str  # the provider's name for it
     upstream: Upstream
     clocks: Clocks
     price: Price | None
-    bills_after_disconnect: bool | None  # is a whole answer billed though one hung up? None: unknown
+    bills_after_disconnect: bool | None  # whether the whole answer is billed after a disconnect; None: unknown
     extra_body: Mapping[str, msgspec.Raw]
     upstream_stream: bool
     max_in_flight: int | None = None  # of this process
     capabilities: Capabilities = UNKNOWN
     apis: frozenset[Api] = frozenset((PIVOT.name,))
-    speaks: tuple[Dialect, ...] = (PIVOT,)  # the dialects among its APIs; others are translated to the first
+    speaks: tuple[Dialect, ...] = (PIVOT,)  # the dialects among its APIs; others are translated to the first one
     drop_params: bool = False
     extra_headers: tuple[tuple[str, str], ...] = ()  # names in lower case
     weight: float = 1.0
     canary: float | None = None
     vendor: str | None = None  # its provider's name in the catalog
-    takes_thoughts: bool = False  # its model wants back what it thought
+    takes_thoughts: bool = False  # its model needs its own reasoning back in later turns
     zdr: bool | None = None
     region: str | None = None
     quantization: str | None = None
@@ -53,5 +53,5 @@ class Deployment(MaskedRecord, frozen=True):
         yield "name", self.name
 
     def spoken_to(self, dialect: Dialect) -> Dialect:
-        """Return the dialect in which it is asked by who speaks ``dialect``: the same if it can be."""
+        """Return the dialect used for requests in ``dialect``: the same if it has it."""
         return dialect if dialect in self.speaks else self.speaks[0]

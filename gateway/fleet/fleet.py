@@ -1,8 +1,8 @@
 """All models of one version of the configuration, leased by calls and replaced by reloads.
 
-A fleet is built from one version of the settings and never changes. A reload builds the next one from the last,
-which hands over the upstreams (and so the warm connections) of providers that stayed the same. A call leases the
-fleet it began with; upstreams that no newer fleet took over are closed when the last lease ends.
+A fleet is built from one version of the settings and never changes. A reload builds the next one, which takes over the
+upstreams (with their connections) of unchanged providers. A call leases the fleet it began with; upstreams that no
+newer fleet took over are closed when the last lease ends.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from gateway.settings.provider import ProviderSettings
 from providers.catalog import Vendor
 from providers.exchange import Upstream
 
-ADHOC_KEPT = 256  # ad-hoc names remembered: they come from clients, so their number must be bounded
+ADHOC_KEPT = 256  # ad-hoc models kept: their names come from clients, so the number is limited
 
-# Takes also what must not show up in a message, besides the provider's own secrets.
+# The last argument: further secrets to be masked in messages, besides the provider's.
 OpenUpstream = Callable[[str, ProviderSettings, Vendor | None, tuple[str, ...]], Upstream]
 
 
@@ -54,14 +54,14 @@ class Fleet:
         self._adhoc: dict[str, Model] = {}
 
     def find(self, name: str, *, adhoc: bool) -> Model:
-        """Return the model called ``name``, or all of a comma list of models as one.
+        """Return the model called ``name``; for a comma list of models, all of them as one.
 
-        With ``adhoc`` also ``provider/model`` and comma lists of them.
+        With ``adhoc`` also ``provider/model`` and comma lists of these.
 
         Raises:
             ModelNotFound: with the nearest known names.
-            Forbidden: it names deployments, without ``adhoc``.
-            InvalidRequest: models that cannot be asked as one.
+            Forbidden: it names deployments, but ``adhoc`` is false.
+            InvalidRequest: these models cannot be used as one.
 
         """
         model = self.models.get(name) or self._joint_model(name) or (self._adhoc_model(name) if adhoc else None)
@@ -76,7 +76,7 @@ class Fleet:
         return model
 
     def upstream_of(self, name: str, settings: ProviderSettings, secrets: tuple[str, ...]) -> Upstream | None:
-        """Return the upstream of provider ``name`` if it was opened with exactly these settings and ``secrets``."""
+        """Return the upstream of provider ``name`` if it was opened with the same settings and ``secrets``."""
         same = self._settings.providers.get(name) == settings and self._secrets_sent_to(name) == secrets
         return self._upstreams[name] if same else None
 
@@ -117,7 +117,7 @@ class Fleet:
                 await upstream.aclose()
 
     def _secrets_sent_to(self, provider: str) -> tuple[str, ...]:
-        """Return the values of headers that deployments at ``provider`` have of their own."""
+        """Return the values of the extra headers of all deployments at ``provider``."""
         headers = (
             value.get_secret_value()
             for model in self._settings.models.values()
@@ -151,7 +151,7 @@ class Fleet:
         return self._remembered(name, settings)
 
     def _deployments_in(self, name: str) -> list[str]:
-        """Return the deployments that a list of ``provider/model`` names, each once; none if it is no such list."""
+        """Return the deployments in a comma list of ``provider/model``, without duplicates; empty if it is none."""
         parts = list(dict.fromkeys(part.strip() for part in name.split(",")))
         for part in parts:
             provider, _, name_there = part.partition("/")

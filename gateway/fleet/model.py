@@ -14,10 +14,10 @@ from providers.prices import Price
 
 
 class Common(msgspec.Struct, frozen=True):
-    """What all deployments of a model can do, so that for most calls nobody need look at each of them."""
+    """What all deployments of a model have in common: for most calls, single deployments need not be checked."""
 
-    speaks: frozenset[Dialect]  # natively, and nothing of a request is lost on any of them
-    context_tokens: float  # the shortest that is known
+    speaks: frozenset[Dialect]  # dialects that all speak natively, without losing any part of a request
+    context_tokens: float  # the shortest known
     max_output_tokens: float  # likewise
 
     @classmethod
@@ -27,7 +27,7 @@ class Common(msgspec.Struct, frozen=True):
         spoken = [set(one.speaks) if one.upstream.accepts_all_parameters else set() for one in each]
         common = set.intersection(*spoken) if spoken else set()
         return cls(
-            # Of requests in other dialects, thoughts may have to be left out.
+            # Requests in other dialects may need their reasoning removed.
             frozenset(dialect for dialect in common if dialect.requests.without_foreign_thoughts is None),
             min((one.capabilities.context_tokens or inf for one in each), default=inf),
             min((one.capabilities.max_output_tokens or inf for one in each), default=inf),
@@ -42,17 +42,17 @@ class Model(msgspec.Struct, frozen=True):
     race: RaceSettings
     adhoc: bool = False
     common: Common = Common(frozenset(), 0, 0)
-    payer: str = ""  # whose usd_per_day its extra attempts are charged to: its own name, or the first of a comma list
-    prices: Mapping[str, Price] = {}  # by deployment, where known
-    limits: Mapping[str, int] = {}  # max_in_flight by deployment, where there is one
+    payer: str = ""  # whose usd_per_day pays for its extra attempts: its own name, or the first of a comma list
+    prices: Mapping[str, Price] = {}  # by deployment, if known
+    limits: Mapping[str, int] = {}  # max_in_flight by deployment, if set
     weights: Mapping[str, float] = {}  # by deployment, those that are not 1
-    canaries: Mapping[str, float] = {}  # the share of calls by deployment, of those that are given one
-    bills_losers: frozenset[str] = frozenset()  # deployments that bill a whole answer although one hung up
+    canaries: Mapping[str, float] = {}  # the shares of canaries, by deployment
+    bills_losers: frozenset[str] = frozenset()  # deployments that bill the whole answer after a disconnect
     fallbacks: tuple[FallbackSettings, ...] = ()
     keepalive_s: float | None = None
-    parameters: Parameters | None = None  # what requests are given, and kept to
-    profiles: Mapping[Profile, "Model"] = {}  # the same model as each profile would have it: its race and its clocks
+    parameters: Parameters | None = None  # defaults, maximums and system prefix of requests
+    profiles: Mapping[Profile, "Model"] = {}  # the same model under each profile: its race and timeouts
 
     def under(self, profile: Profile | None) -> "Model":
-        """Return the model as ``profile`` would have it; as configured without one, or under its own."""
+        """Return the model under ``profile``; as configured if that is None or its own profile."""
         return self if profile is None or profile is self.race.profile else self.profiles.get(profile, self)

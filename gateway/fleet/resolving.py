@@ -1,4 +1,4 @@
-"""From settings to models: each deployment with what its provider and the catalog say of it, the strongest first."""
+"""Resolves settings to models: each deployment with its provider's settings and the catalog's data."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -18,14 +18,14 @@ from providers.dialects.dialect import Dialect
 from providers.dialects.index import DIALECTS, PIVOT
 from providers.exchange import Upstream
 
-# Of a deployment, whichever model has it.
+# Of a deployment, in all models.
 _FACTS = frozenset({"bills_after_disconnect", "capabilities", "price_per_mtok"})
 
 FindDatasheet = Callable[[Vendor | None, DeploymentSettings], Datasheet]
 
 
 class Resolver:
-    """Resolves the models of one version of the settings; ``upstreams`` has one for each provider by then."""
+    """Resolves the models of one version of the settings; ``upstreams`` must have one for each provider."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Resolver:
         self._limits = limits(settings)
 
     def model(self, name: str, settings: ModelSettings, *, adhoc: bool = False, payer: str = "") -> Model:
-        """Return a model as it is configured, also under each profile; its extra attempts are charged to ``payer``."""
+        """Return a model as configured, and under each profile; ``payer`` is charged for its extra attempts."""
         race, own = settings.race, settings.timeouts
         deployments = {item.name: self._deployment(item) for item in settings.deployments if item.enabled}
         prices = {key: each.price for key, each in deployments.items() if each.price is not None}
@@ -72,16 +72,17 @@ class Resolver:
                 profiles=profiles,
             )
 
-        # What is configured beside the model's own profile is stronger than that, but weaker than one chosen by others.
+        # Explicit settings take precedence over the model's own profile, but not over one chosen by a client or
+        # request.
         others = {
             profile: raced(race.under(profile), profile_timeouts(profile), own, profiles={}) for profile in Profile
         }
         return raced(race, own, profile_timeouts(race.profile), profiles=others)
 
     def facts_of(self, deployment: str) -> DeploymentSettings:
-        """Return a deployment that is named directly, with what the configuration says it costs and can do.
+        """Return a deployment that is named directly, with its configured price and capabilities.
 
-        One that is configured under another name (``as``) is a deployment of its own, with other facts.
+        One that is configured under another name (``as``) is a separate deployment with its own facts.
         """
         for model in self._settings.models.values():
             for each in model.deployments:
@@ -91,7 +92,7 @@ class Resolver:
         return DeploymentSettings(deployment=deployment)
 
     def vendor(self, provider: str) -> Vendor | None:
-        """Return the catalog row of a provider, None if it has none."""
+        """Return the catalog row of a provider; None if it has none."""
         settings = self._settings.providers[provider]
         return self._catalog.get(settings.preset or provider)
 
@@ -129,17 +130,17 @@ class Resolver:
         )
 
     def _clocked(self, deployment: Deployment, *timeouts: Timeouts) -> Deployment:
-        """Return the deployment with the clocks of ``timeouts``, strongest first, else its provider's."""
+        """Return the deployment with ``timeouts``, the first taking precedence, else its provider's."""
         provider = self._settings.providers[deployment.provider]
         clocks = _clocks(*timeouts, provider.timeouts, self._settings.timeouts)
         return msgspec.structs.replace(deployment, clocks=clocks)
 
 
 def limits(settings: Settings) -> Mapping[str, int]:
-    """Return the most attempts that may be in flight in this process, by deployment, where there is a limit.
+    """Return the maximum of attempts in flight in this process, by limited deployment.
 
-    It protects a server: where several models have the same deployment, the smallest limit counts for all of them. Of
-    several workers each takes the same share, and at least one.
+    The limit protects a server: if several models have the same deployment, the smallest limit counts for all. Each of
+    several workers gets the same share, at least one.
     """
     smallest: dict[str, int] = {}
     for model in settings.models.values():
@@ -156,7 +157,7 @@ def _spoken(apis: Iterable[Api]) -> tuple[Dialect, ...]:
 
 
 def _clocks(*levels: Timeouts) -> Clocks:
-    """Return the clocks set by the first of ``levels`` that sets each."""
+    """Return each timeout from the first of ``levels`` that sets it."""
 
     def first(name: str) -> float | None:
         return next((value for level in levels if (value := getattr(level, name)) is not None), None)

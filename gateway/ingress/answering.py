@@ -11,9 +11,9 @@ from gateway.fleet.fleet import Fleet
 from gateway.ingress import headers
 from gateway.ingress.admission import Client
 from gateway.ingress.asked import Asked
-from gateway.ingress.bodies.large import understood
+from gateway.ingress.bodies.large import read_contents
 from gateway.ingress.context import CONTEXT, Context
-from gateway.ingress.entry import Entry, enter, lined_up
+from gateway.ingress.entry import Entry, enter, prepared_race
 from gateway.ingress.journey import Journey
 from gateway.ingress.new_call import Origin
 from gateway.ingress.preferences.deadlines import read_deadlines, tightened
@@ -38,7 +38,7 @@ def answering(surface: Surface) -> Handler:
         body, origin = await received(request, context)
         if (turn := context.turnstile.enter()) is not None:
             await turn
-        contents = await understood(body, context.body_work, surface.dialect.requests.prompt, surface.media)
+        contents = await read_contents(body, context.body_work, surface.dialect.requests.prompt, surface.media)
         del body  # or it would be in memory until the answer ends, though its prompt is released
         asked = surface.read(contents, request.headers.get(HEADER), context.settings)
         if (deadlines := read_deadlines(request.headers)) is not NOTHING:
@@ -93,7 +93,7 @@ class _Answer:
         if not self._asked.stream:
             return await self._whole()
         keep = self._keep if self._asked.stores else None
-        sink = StreamingSink(self._request, journey.call, journey.told, keep, self._forget)
+        sink = StreamingSink(self._request, journey.call, journey.response_headers, keep, self._forget)
         if journey.entry.model.keepalive_s is not None:
             sink.keep_alive(journey.entry.model.keepalive_s)
         try:
@@ -116,7 +116,7 @@ class _Answer:
         if sink.winner is None:
             raise ClientDisconnected("the client disconnected")
         fields = headers.for_client(sink.winner)
-        fields.update(self._journey.told)
+        fields.update(self._journey.response_headers)
         if record.cost_usd is not None:
             fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
         body = sink.body()
@@ -128,7 +128,7 @@ class _Answer:
         journey = self._journey
 
         async def run(entry: Entry) -> CallRecord | Unanswered:
-            return await lined_up(self._context, entry, journey.open_call, sink, journey.told).run()
+            return await prepared_race(self._context, entry, journey.open_call, sink, journey.response_headers).run()
 
         record = await journey.run(run)
         assert isinstance(record, CallRecord)  # only an ``answer_here`` gives a response instead; there is none

@@ -59,7 +59,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     converses: bool = False  # it continues a conversation that one provider stores
     stores: bool = False  # the provider stores the answer, so that a later request can continue it
     cache_key: str | None = None  # the client's key for prompts with the same prefix
-    told: Mapping[str, str] = {}  # response headers that report what the gateway changed
+    response_headers: Mapping[str, str] = {}  # that report what the gateway changed
 
     @property
     def prompt_class(self) -> PromptClass:
@@ -114,20 +114,20 @@ def begin(contents: Contents, race_header: str | None) -> Beginning:
     return Beginning(fields, model, read_override(race, race_header), preferences)
 
 
-def demand_turns(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
+def required_messages(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
     """Return the field ``messages``, unparsed.
 
     Raises:
         InvalidRequest: it is missing, not an array, or empty.
 
     """
-    messages = demand(fields, "messages", "the messages of the conversation so far")
+    messages = required(fields, "messages", "the messages of the conversation so far")
     if not _NONEMPTY_ARRAY.match(messages):
         raise InvalidRequest("'messages' must be an array with at least one message", param="messages")
     return messages
 
 
-def said(fields: Mapping[str, msgspec.Raw], decoders: Decoders) -> dict[str, Any]:
+def decoded_fields(fields: Mapping[str, msgspec.Raw], decoders: Decoders) -> dict[str, Any]:
     """Decode those fields for which there is a decoder; return their values.
 
     Raises:
@@ -137,7 +137,7 @@ def said(fields: Mapping[str, msgspec.Raw], decoders: Decoders) -> dict[str, Any
     return {name: decoded(name, raw, decoders[name]) for name, raw in fields.items() if name in decoders}
 
 
-def demand(fields: Mapping[str, msgspec.Raw], name: str, hint: str) -> msgspec.Raw:
+def required(fields: Mapping[str, msgspec.Raw], name: str, hint: str) -> msgspec.Raw:
     """Return a required field, unparsed.
 
     Raises:

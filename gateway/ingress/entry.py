@@ -33,7 +33,7 @@ class Entry(msgspec.Struct, frozen=True):
     call: Call
     model: Model  # as this call uses it: with its profile and overrides
     plan: Plan
-    told: dict[str, str]  # response headers that report what the gateway changed
+    response_headers: dict[str, str]  # that report what the gateway changed
     prefix: Prefix | None
     names: tuple[str, ...]  # of all deployments that can answer, also those that are out of rotation
 
@@ -132,7 +132,7 @@ def enter(
     )
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(model.name, names, model.race, terms, call.prompt_class, explain=origin.explain)
-    return Entry(call, model, resolved.kept_in(plan), resolved.told, prefix, tuple(names))
+    return Entry(call, model, resolved.kept_in(plan), resolved.response_headers, prefix, tuple(names))
 
 
 def resolved_objective(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:
@@ -145,22 +145,25 @@ def resolved_objective(objective: Objective, *, streamed: bool, for_program: boo
     return objective if streamed or objective is not Objective.READING else Objective.COMPLETION
 
 
-def lined_up(context: Context, entry: Entry, open_call: OpenCall, sink: Sink, told: dict[str, str]) -> Race:
+def prepared_race(
+    context: Context, entry: Entry, open_call: OpenCall, sink: Sink, response_headers: dict[str, str]
+) -> Race:
     """Return the race that runs the entry's plan.
 
-    If the budget or ``max_in_flight`` refuses an extra attempt, the race notes that in the headers ``told``.
+    If the budget or ``max_in_flight`` refuses an extra attempt, the race notes that in ``response_headers``.
     """
     steering, model, plan = context.steering, entry.model, entry.plan
 
     def full(_: Launch) -> None:
         context.services.seats.refused(model.name)
-        told[NARROWED] = MAX_IN_FLIGHT
+        response_headers[NARROWED] = MAX_IN_FLIGHT
 
     def permit(launch: Launch) -> bool:
         cost_usd = plan.cost_usd.get(launch.deployment)
         permitted = steering.permit(model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer)
         if not permitted:
-            told[NARROWED] = steering.refused_by(model.payer, model.race, cost_usd=cost_usd, model=model.name)
+            limit = steering.refused_by(model.payer, model.race, cost_usd=cost_usd, model=model.name)
+            response_headers[NARROWED] = limit
         return permitted
 
     return Race(open_call, model, plan, sink, permit=permit, full=full)

@@ -22,7 +22,7 @@ from gateway.steering.explanation import Explanation
 from providers.dialects.index import PIVOT
 
 
-class Supposed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HypotheticalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A hypothetical call: its size, its kind, and what a deployment needs to answer it."""
 
     prompt_tokens: int = 700  # a typical chat
@@ -52,7 +52,7 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 def explained(context: Context, model: Model, query: Mapping[str, str], client: Client) -> Explained:
-    """Explain the plan of a call. ``query`` has the fields of ``Supposed`` and of a race override.
+    """Explain the plan of a call. ``query`` has the fields of ``HypotheticalCall`` and of a race override.
 
     Nothing is counted: the next call's plan does not change. A deployment that cannot answer is listed with the
     reason: the length, the abilities it lacks, or the client's rules for providers.
@@ -61,15 +61,13 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
         InvalidRequest: a field is unknown or invalid.
 
     """
-    supposed, override = _read(query)
+    call, override = _read(query)
     model = as_asked(model, override, client, stateful=False)
     able: list[str] = []
     excluded: Mapping[str, str] = {}
     try:
-        needs = Needs(
-            supposed.prompt_tokens, supposed.max_tokens, supposed.tools, supposed.json_schema, supposed.vision
-        )
-        fitting = fitted(Question(model.name, PIVOT, supposed.fields, needs, client.require), client.deployments(model))
+        needs = Needs(call.prompt_tokens, call.max_tokens, call.tools, call.json_schema, call.vision)
+        fitting = fitted(Question(model.name, PIVOT, call.fields, needs, client.require), client.deployments(model))
         able, excluded = [deployment.name for deployment in fitting.deployments], fitting.excluded
     except NoDeploymentFits as error:
         excluded = error.reasons
@@ -82,26 +80,26 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
         Terms(
             resolved_objective(
                 model.race.objective,
-                streamed=supposed.stream,
-                for_program=supposed.tools or supposed.json_schema,
+                streamed=call.stream,
+                for_program=call.tools or call.json_schema,
             ),
-            supposed.prompt_tokens,
-            supposed.max_tokens,
+            call.prompt_tokens,
+            call.max_tokens,
             model.prices,
             model.limits,
             model.weights or None,
             model.canaries or None,
             excluded or None,
             kind=Kind(
-                structured=supposed.tools or supposed.json_schema,
-                max_tokens=supposed.max_tokens,
+                structured=call.tools or call.json_schema,
+                max_tokens=call.max_tokens,
                 client=client.name,
-                prompt_tokens=supposed.prompt_tokens,
+                prompt_tokens=call.prompt_tokens,
             ),
-            answer_kind=_answer_kind(supposed),
+            answer_kind=_answer_kind(call),
             bills_losers=model.bills_losers,
         ),
-        answer_class(size_class(supposed.prompt_tokens * CHARS_PER_TOKEN)),
+        answer_class(size_class(call.prompt_tokens * CHARS_PER_TOKEN)),
     )
     prospects = tuple(
         msgspec.structs.replace(each, bills_after_disconnect=model.deployments[each.deployment].bills_after_disconnect)
@@ -111,19 +109,21 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
     return Explained(model.name, model.race.profile, explanation)
 
 
-def _answer_kind(supposed: Supposed) -> AnswerKind:
-    if supposed.json_schema:
+def _answer_kind(call: HypotheticalCall) -> AnswerKind:
+    if call.json_schema:
         return AnswerKind.JSON
-    return AnswerKind.TOOLS if supposed.tools else AnswerKind.PLAIN
+    return AnswerKind.TOOLS if call.tools else AnswerKind.PLAIN
 
 
-def _read(query: Mapping[str, str]) -> tuple[Supposed, RaceOverride]:
+def _read(query: Mapping[str, str]) -> tuple[HypotheticalCall, RaceOverride]:
     fields = {name: value for name, value in query.items() if name not in _ADDRESS}
     override = {name: fields.pop(name) for name in RaceOverride.__struct_fields__ if name in fields}
     try:
-        return msgspec.convert(fields, Supposed, strict=False), msgspec.convert(override, RaceOverride, strict=False)
+        return msgspec.convert(fields, HypotheticalCall, strict=False), msgspec.convert(
+            override, RaceOverride, strict=False
+        )
     except msgspec.ValidationError as error:
-        known = ", ".join((*Supposed.__struct_fields__, *RaceOverride.__struct_fields__))
+        known = ", ".join((*HypotheticalCall.__struct_fields__, *RaceOverride.__struct_fields__))
         raise InvalidRequest(f"the query is not understood: {error}; explain takes {known}") from None
 
 

@@ -52,7 +52,7 @@ class Journey:
         )
         self.first_call = self._succession.entry.call  # as built for the first model that could be asked
         self.entry: Entry = self._succession.entry  # the current model's
-        self.told = self._succession.told  # response headers besides the answer's
+        self.response_headers = self._succession.response_headers  # besides those of the answer
         self.open_call = OpenCall(
             services or context.services,
             self.entry.call,
@@ -85,11 +85,11 @@ class Journey:
             entry = self.entry
             out = self._context.steering.not_asked(entry.names, {*ending.full, *ending.asked})
             error = total_failure(entry.model, entry.plan, ending, out)
-            if self._succession.goes_on(error):
+            if self._succession.advance(error):
                 self.entry = self._succession.entry
-                self.open_call.goes_on(self.entry.call)
+                self.open_call.continue_as(self.entry.call)
                 continue
-            error.headers.update({"x-holeshot-call-id": self.call.id, **self.told})
+            error.headers.update({"x-holeshot-call-id": self.call.id, **self.response_headers})
             if (own := self._answer_here(error)) is not None:
                 own.headers.update(error.headers)
                 self.open_call.finish(None, status_code=own.status, error_kind=None)

@@ -47,8 +47,8 @@ async def list_models(request: web.Request) -> web.Response:
     if spoken_by(request) is not MESSAGES:
         return _json({"object": "list", "data": [_as_openai(model, open_) for model, open_ in known]})
     facts = [(model, facts_of(model, open_)) for model, open_ in known]
-    told = [_as_anthropic(model, each) for model, each in facts if each.converses]
-    return _json(_page(told, request.query))
+    entries = [_as_anthropic(model, each) for model, each in facts if each.converses]
+    return _json(_page(entries, request.query))
 
 
 async def get_model(request: web.Request) -> web.Response:
@@ -82,7 +82,7 @@ def _as_openai(model: Model, open_: Sequence[Deployment]) -> dict[str, Any]:
     """Return the model in OpenAI's format, with what is known about it in OpenRouter's fields."""
     facts = facts_of(model, open_)
     # OpenAI's clients expect "created"; a configured name has no date, so it is the epoch.
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "id": model.name,
         "object": "model",
         "created": 0,
@@ -92,31 +92,31 @@ def _as_openai(model: Model, open_: Sequence[Deployment]) -> dict[str, Any]:
     }
     limits = {"context_length": facts.context_tokens, "max_completion_tokens": facts.max_output_tokens}
     if facts.context_tokens is not None:
-        told["context_length"] = facts.context_tokens
+        entry["context_length"] = facts.context_tokens
     if limits := {name: limit for name, limit in limits.items() if limit is not None}:
-        told["top_provider"] = limits
+        entry["top_provider"] = limits
     if facts.price is not None:
-        told["pricing"] = _pricing(facts.price)
+        entry["pricing"] = _pricing(facts.price)
     if facts.converses and facts.tools is not None:  # if unknown, a list without tools would claim that there are none
-        told["supported_parameters"] = [
+        entry["supported_parameters"] = [
             name for ability, names in _PARAMETERS.items() if getattr(facts, ability) for name in names
         ]
     if facts.converses and facts.vision is not None:  # likewise
         inputs = [modality for ability, modality in _MODALITIES.items() if getattr(facts, ability)]
-        told["architecture"] = {"input_modalities": ["text", *inputs], "output_modalities": ["text"]}
-    return told
+        entry["architecture"] = {"input_modalities": ["text", *inputs], "output_modalities": ["text"]}
+    return entry
 
 
 def _pricing(price: Price) -> dict[str, str]:
     """Return prices in US dollars per token, as text without exponents."""
-    told = {
+    prices = {
         "prompt": price.input_usd,
         "completion": price.output_usd,
         "input_cache_read": price.cached_input_usd,
         "input_cache_write": price.cache_write_usd,
         "internal_reasoning": price.reasoning_usd,
     }
-    return {name: f"{Decimal(f'{usd:.{_PRICE_DIGITS}g}'):f}" for name, usd in told.items() if usd is not None}
+    return {name: f"{Decimal(f'{usd:.{_PRICE_DIGITS}g}'):f}" for name, usd in prices.items() if usd is not None}
 
 
 def _as_anthropic(model: Model, facts: ModelFacts) -> dict[str, Any]:
@@ -131,19 +131,19 @@ def _as_anthropic(model: Model, facts: ModelFacts) -> dict[str, Any]:
     }
 
 
-def _page(told: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
+def _page(entries: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
     """Return the requested page; without ``limit`` the longest, as a client that does not page would miss the rest."""
     limit = _limit(query)
     if (before := query.get("before_id")) is not None:
-        end = _place(told, before, "before_id")
+        end = _place(entries, before, "before_id")
         start = max(0, end - limit)
         has_more = start > 0
     else:
         after = query.get("after_id")
-        start = 0 if after is None else _place(told, after, "after_id") + 1
+        start = 0 if after is None else _place(entries, after, "after_id") + 1
         end = start + limit
-        has_more = end < len(told)
-    page = told[start:end]
+        has_more = end < len(entries)
+    page = entries[start:end]
     return {
         "data": page,
         "has_more": has_more,
@@ -160,8 +160,8 @@ def _limit(query: Mapping[str, str]) -> int:
     return limit
 
 
-def _place(told: Sequence[dict[str, Any]], model: str, param: str) -> int:
-    for place, each in enumerate(told):
+def _place(entries: Sequence[dict[str, Any]], model: str, param: str) -> int:
+    for place, each in enumerate(entries):
         if each["id"] == model:
             return place
     raise InvalidRequest(f"'{param}' must be the id of a model in the list, and {model!r} is not", param=param)

@@ -35,18 +35,18 @@ class Refusals:
         self._count = count
         self._kinds: dict[tuple[int, str], _Kind] = {}  # few: one for each status and reason of the error tree
 
-    def hear(self, error: ApiError, refused: Callable[[], Refused]) -> None:
+    def add_error(self, error: ApiError, refused: Callable[[], Refused]) -> None:
         """Record the error that a client is answered with, unless it belongs to a call or comes from a provider."""
         if CALL_ID not in error.headers and not isinstance(error, RaceFailed | ClientDisconnected):
-            self.refuse(error.status_code, error.kind, refused())
+            self.add(error.status_code, error.kind, refused())
 
-    def refuse(self, status: int, reason: str, refused: Refused, *, defect: BaseException | None = None) -> None:
+    def add(self, status: int, reason: str, refused: Refused, *, defect: BaseException | None = None) -> None:
         """Record a refusal. ``defect`` is the bug that caused it; the first of a kind is logged with traceback."""
         self._count(status, reason)
         kind = self._kinds.get((status, reason))
         if kind is None:
             kind = self._kinds[status, reason] = _Kind(status, reason, lambda: self._kinds.pop((status, reason)))
-        kind.hear(refused, defect)
+        kind.add(refused, defect)
 
     def close(self) -> None:
         """Log what has not been logged yet."""
@@ -61,40 +61,40 @@ class _Kind:
         self._status = status
         self._reason = reason
         self._ended = ended
-        self._untold = 0
+        self._unlogged = 0
         self._last = Refused(None)
         self._event = "request.refused"
         self._timer: asyncio.TimerHandle | None = None
 
-    def hear(self, refused: Refused, defect: BaseException | None) -> None:
-        self._untold += 1
+    def add(self, refused: Refused, defect: BaseException | None) -> None:
+        self._unlogged += 1
         self._last = refused
         if defect is not None:
             self._event = "request.crashed"
         if self._timer is None:
-            self._tell(defect)
+            self._log(defect)
             self._timer = asyncio.get_running_loop().call_later(LINE_S, self._go_on)
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._untold:
-            self._tell()
+        if self._unlogged:
+            self._log()
         self._ended()
 
     def _go_on(self) -> None:
         """Log those since the last line; if there are none, remove this kind."""
-        if not self._untold:
+        if not self._unlogged:
             self._ended()
             return
-        self._tell()
+        self._log()
         self._timer = asyncio.get_running_loop().call_later(LINE_S, self._go_on)
 
-    def _tell(self, defect: BaseException | None = None) -> None:
+    def _log(self, defect: BaseException | None = None) -> None:
         facts: dict[str, Any] = {name: fact for name, fact in msgspec.structs.asdict(self._last).items() if fact}
         log = structlog.get_logger()
         if defect is not None:
-            log.error(self._event, count=self._untold, **facts, exc_info=defect)
+            log.error(self._event, count=self._unlogged, **facts, exc_info=defect)
         else:
-            log.warning(self._event, status=self._status, reason=self._reason, count=self._untold, **facts)
-        self._untold = 0
+            log.warning(self._event, status=self._status, reason=self._reason, count=self._unlogged, **facts)
+        self._unlogged = 0

@@ -116,12 +116,12 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         return response
     except Exception as defect:  # noqa: BLE001 - the last handler: a client must not see internals
         crash = InternalError("internal error; the log of the gateway has the details")
-        request.app[CONTEXT].refusals.refuse(crash.status, crash.kind, _facts(request), defect=defect)
+        request.app[CONTEXT].refusals.add(crash.status, crash.kind, _facts(request), defect=defect)
         return _response(request, crash)
 
 
 def _refusal(request: web.Request, error: ApiError) -> web.Response:
-    request.app[CONTEXT].refusals.hear(error, lambda: _facts(request))
+    request.app[CONTEXT].refusals.add_error(error, lambda: _facts(request))
     response = _response(request, error)
     if isinstance(error, NoWebSocket):
         response.force_close()  # after a handshake the connection does not speak HTTP

@@ -40,13 +40,13 @@ class StreamingSink:
         self,
         request: web.Request,
         call: Call,
-        told: Mapping[str, str],
+        response_headers: Mapping[str, str],
         keep: Keep | None = None,
         forget: Forget = lambda _: None,
     ) -> None:
         self._request = request
         self._call = call
-        self._told = told  # headers besides the winner's, complete when the answer begins
+        self._response_headers = response_headers  # besides the winner's; complete when the answer begins
         self._keep = keep
         self._forget = forget
         self._beginning = b""
@@ -119,7 +119,7 @@ class StreamingSink:
                 return  # the task that serves the request is cancelled for the same reason
 
     async def _prepare(self, fields: dict[str, str]) -> None:
-        fields.update(self._told)
+        fields.update(self._response_headers)
         fields[_CONTENT_TYPE] = "text/event-stream; charset=utf-8"
         fields[_CACHE_CONTROL] = "no-cache"
         fields[_BUFFERING] = "no"  # else nginx would buffer the stream

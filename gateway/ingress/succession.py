@@ -38,7 +38,7 @@ class Succession:
             ApiError: no model can be used.
 
         """
-        self.told: dict[str, str] = {}  # response headers besides the answer's
+        self.response_headers: dict[str, str] = {}  # besides those of the answer
         self._fleet = fleet
         self._wanted = wanted
         self._enter = enter
@@ -56,7 +56,7 @@ class Succession:
             self.entry = found
         self._first_call = self.entry.call
 
-    def goes_on(self, error: ApiError) -> bool:
+    def advance(self, error: ApiError) -> bool:
         """Move on to the next model after ``error``; return whether there is one."""
         following = self._after(error, self.entry.model.name)
         if following is not None:
@@ -74,7 +74,7 @@ class Succession:
             except ApiError:
                 continue
             self._tell(entry)
-            self.told[FALLBACK] = name
+            self.response_headers[FALLBACK] = name
             return entry
         return None
 
@@ -91,7 +91,7 @@ class Succession:
                 yield from (each.model for each in model.fallbacks if why in each.causes)
 
     def _tell(self, entry: Entry) -> None:
-        self.told.clear()
-        self.told.update(entry.told)
+        self.response_headers.clear()
+        self.response_headers.update(entry.response_headers)
         if entry.plan.explanation is not None:
-            self.told[PLAN_HEADER] = written(entry.plan.explanation)
+            self.response_headers[PLAN_HEADER] = written(entry.plan.explanation)

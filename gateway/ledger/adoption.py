@@ -1,4 +1,4 @@
-"""Adopting the spools of dead workers: their entries are shipped, and what never ended becomes ``interrupted``."""
+"""Adopts the spools of dead workers: ships their entries; what had not ended becomes ``interrupted``."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from gateway.ledger.unended import Unended
 
 
 async def adopt(spool_dir: Path, shipper: Shipper) -> None:
-    """Ship the spools whose workers are dead; what of theirs never ended becomes ``interrupted``.
+    """Ship the spools of dead workers; what had not ended there becomes ``interrupted``.
 
     Raises:
         DatabaseUnreachableError: the database is away; what was not shipped stays.
@@ -39,11 +39,11 @@ async def _adopt_folder(folder: Path, shipper: Shipper, *, was_moved: bool) -> N
         ended = [entry for entry in batch.entries if not isinstance(entry, Started)]
         if ended:
             await shipper.ship(ended, reader.set_aside)
-        # Nothing is deleted before all is shipped: if we die now, the next one must still find the starts.
+        # Nothing is deleted before everything is shipped: if we die now, the next one must still find the starts.
         await asyncio.to_thread(reader.advance, batch)
         adopted += len(ended)
         more = len(batch.entries) == BATCH_MAX_ENTRIES
-    if was_moved:  # its owner went on elsewhere, and what was under way here ended there
+    if was_moved:  # its owner continued elsewhere, and open calls ended there
         unended = Unended()
     calls, attempts = unended.calls(), unended.attempts()
     rest: list[Entry] = [*calls, *attempts]

@@ -1,4 +1,4 @@
-"""The backlog: what a live spool has and SQL has not yet, how old it is, and how it is shipped."""
+"""The backlog: what a running spool has and SQL has not, how old it is, and how it is shipped."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,13 +10,13 @@ from gateway.ledger.reader import Batch, Reader
 from gateway.ledger.shipper import BATCH_MAX_ENTRIES, Shipper
 from gateway.ledger.spool import Spool
 
-PINGED_AFTER_S = 0.5  # half of the interval between two shipments: without an answer, while somebody watches it
-WATCHED_S = 60.0  # after somebody asked how the database is, it is asked each second when there is nothing to ship
-FREED_AT_ONCE = 32  # entries: some 30 µs
+PINGED_AFTER_S = 0.5  # half of the shipping interval; time without an answer, while the database is watched
+WATCHED_S = 60.0  # after a health check the database is pinged each second if there is nothing to ship
+FREED_AT_ONCE = 32  # entries: about 30 µs
 
 
 class Backlog:
-    """Ships what is in ``spool``. ``empty`` is set when all of it is in SQL; whoever spools a record clears it."""
+    """Ships the entries of ``spool``. ``empty`` is set when all are in SQL; spooling a record clears it."""
 
     def __init__(self, spool: Spool, shipper: Shipper, clock: Callable[[], float]) -> None:
         self.empty = asyncio.Event()
@@ -26,13 +26,13 @@ class Backlog:
         self._reader = Reader(spool.folder)
         self._shipped_up_to_s = clock()  # what was spooled before then is in SQL
         self._watched_until_s = 0.0
-        self._batch: Batch | None = None  # on its way to SQL, or tried in vain
+        self._batch: Batch | None = None  # on its way to SQL, or tried without success
         self._shipped_spooled = 0
         self._shipped_unspooled = 0
         self._shipping = asyncio.Lock()
 
     def watch(self) -> None:
-        """Have the database asked each second for a while, so that ``connected`` is true also of an idle gateway."""
+        """Ping the database each second for a while, so that ``connected`` is also true for an idle gateway."""
         self._watched_until_s = self._clock() + WATCHED_S
 
     @property
@@ -42,7 +42,7 @@ class Backlog:
 
     @property
     def oldest_s(self) -> float | None:
-        """How long the oldest of them may have been waiting, in seconds; None when there are none."""
+        """The maximum age of pending entries, in seconds; None if there are none."""
         return self._clock() - self._shipped_up_to_s if self.pending else None
 
     def taken(self) -> int:
@@ -50,7 +50,7 @@ class Backlog:
         return self._shipped_spooled + (0 if self._batch is None else len(_shippable(self._batch)))
 
     async def ship(self) -> None:
-        """Ship all that is in the spool now.
+        """Ship everything that is in the spool now.
 
         Raises:
             DatabaseUnreachableError: the database is away.
@@ -67,7 +67,7 @@ class Backlog:
                 self.empty.set()
 
     def _is_to_be_asked(self, now_s: float) -> bool:
-        """Whether to ask the database how it is: when it was away, or is watched and has nothing else to do."""
+        """Whether to ping the database: it was away, or it is watched and there is nothing to ship."""
         if not self._shipper.connected:
             return True
         silent_s = self._shipper.answered_s_ago or 0.0
@@ -86,12 +86,12 @@ class Backlog:
                 self._shipped_spooled += len(entries)
             self._batch = None
             shipped = self._spool.files.release(batch.segment)
-            if shipped or batch.corrupt:  # files are deleted and written off the loop
+            if shipped or batch.corrupt:  # file operations must not block the event loop
                 await asyncio.to_thread(self._advance, batch, shipped)
             else:
                 self._reader.advance(batch)
             batch.entries.clear()
-            while entries:  # to free thousands of records at a stretch takes milliseconds
+            while entries:  # freeing thousands of records at once takes milliseconds
                 del entries[-FREED_AT_ONCE:]
                 await asyncio.sleep(0)
 
@@ -106,7 +106,7 @@ class Backlog:
     def _advance(self, batch: Batch, shipped: list[Path]) -> None:
         self._reader.advance(batch)
         for path in shipped:
-            with suppress(OSError):  # the folder may be gone, or read-only: what is shipped twice is stored once
+            with suppress(OSError):  # the folder may be gone or read-only: entries shipped twice are stored once
                 path.unlink()
 
     async def _ship_memory(self) -> None:

@@ -1,4 +1,4 @@
-"""Taking away what is older than it is to be kept, by one of the replicas."""
+"""Deletes rows that are too old, in one of the replicas."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -12,19 +12,19 @@ from gateway.ledger.store import Store
 
 
 class Pruning:
-    """Prunes ``store`` to ``retention``; ``shipper`` knows whether the database is there at all."""
+    """Prunes ``store`` by ``retention``; ``shipper`` knows whether the database is available."""
 
     def __init__(self, store: Store, retention: Retention, shipper: Shipper, utc_now: Callable[[], datetime]) -> None:
         self._store = store
         self._retention = retention
         self._shipper = shipper
         self._utc_now = utc_now
-        self._problem: str | None = None  # that was said
+        self._problem: str | None = None  # the last one logged
 
     async def prune(self) -> None:
-        """Take away what is older than it is to be kept, and make the coming partitions, unless another replica does.
+        """Delete rows that are too old, and make the next partitions, unless another replica does.
 
-        What hinders it is said once, and it is tried again an hour later: it keeps nobody from shipping.
+        An obstacle is logged once, and pruning is tried again an hour later; shipping continues.
         """
         try:
             rows = await self._store.prune(self._retention, self._utc_now())

@@ -1,4 +1,4 @@
-"""The ledger as the gateway holds it: what it is told is on disk at once, and in SQL about a second later."""
+"""The ledger as the gateway uses it: records are on disk at once, and in SQL about a second later."""
 
 import asyncio
 import time
@@ -22,25 +22,25 @@ from gateway.ledger.shipper import Shipper
 from gateway.ledger.spool import Spool
 from gateway.ledger.store import SqlStore, Store
 
-SHIP_INTERVAL_S = 1.0  # a batch costs a millisecond, whatever is in it
-SYNC_INTERVAL_S = 1.0  # as much as a power loss may take
+SHIP_INTERVAL_S = 1.0  # a batch of any size costs about a millisecond
+SYNC_INTERVAL_S = 1.0  # the maximum lost at a power failure
 ADOPT_INTERVAL_S = 15.0
-BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.5, 5.0  # a database that is back is noticed as soon
+BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.5, 5.0  # so a database that is back is noticed soon
 PRUNE_INTERVAL_S = 3600.0
 CLOSE_TIMEOUT_S = 10.0
 
 
 def backoff_s(failures: int) -> float:
-    """Return how long to wait after so many failures in a row: 0.5 s, doubled each time, 5 s at most."""
+    """Return the wait after so many failures in a row: 0.5 s, doubled each time, at most 5 s."""
     return min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** (min(failures, 16) - 1))
 
 
 class Ledger:
-    """Every call and attempt, first in the spool, then in SQL; nothing is lost in between.
+    """Stores every call and attempt, first in the spool, then in SQL; nothing is lost in between.
 
-    ``call_started``, ``call_finished`` and ``attempts_ended`` cost one ``write(2)`` each and never raise. Everything
-    else happens in tasks that ``start`` makes and ``close`` ends: one ships, one keeps the disk, one adopts the spools
-    of dead workers, and one takes away what is older than ``retention`` and makes the coming partitions.
+    ``call_started``, ``call_finished`` and ``attempts_ended`` cost one ``write(2)`` each and never raise. All else runs
+    in tasks that ``start`` makes and ``close`` ends: shipping, keeping the spool on disk, adopting the spools of dead
+    workers, and pruning by ``retention``.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Ledger:
         ``store`` is used instead of the database at ``url``.
 
         Raises:
-            DatabaseUrlError: ``url`` is none.
+            DatabaseUrlError: ``url`` is invalid.
             SpoolError: the spool cannot be written.
 
         """
@@ -78,16 +78,16 @@ class Ledger:
 
     @property
     def connected(self) -> bool:
-        """Whether the database did the last thing it was asked, and is not stuck in the next one."""
+        """Whether the database's last request succeeded, and none is stalled."""
         return self._shipper.connected
 
     def watch(self) -> None:
-        """Have the database asked each second for a while, so that ``connected`` is true also of an idle gateway."""
+        """Ping the database each second for a while, so that ``connected`` is also true for an idle gateway."""
         self._backlog.watch()
 
     @property
     def last_error(self) -> str | None:
-        """Why it did not."""
+        """Why it is not connected."""
         return self._shipper.last_error
 
     @property
@@ -97,55 +97,55 @@ class Ledger:
 
     @property
     def oldest_pending_s(self) -> float | None:
-        """How long the oldest of them may have been waiting, in seconds; None when there are none."""
+        """The maximum age of pending entries, in seconds; None if there are none."""
         return self._backlog.oldest_s
 
     @property
     def answered_s_ago(self) -> float | None:
-        """How many seconds ago the database last did what it was asked; None when it never has."""
+        """Seconds since the database last did what it was asked; None if it never has."""
         return self._shipper.answered_s_ago
 
     @property
     def unspooled(self) -> int:
-        """Entries the disk did not take, so far."""
+        """The number of entries that the disk refused."""
         return self._spool.unspooled
 
     @property
     def spool_problem(self) -> str | None:
-        """What keeps rows from outliving this process: the spool is ``missing`` or ``unwritable``; None is well."""
+        """Why rows would be lost with this process: the spool is ``missing`` or ``unwritable``; None: no problem."""
         return self._keeper.problem
 
     @property
     def lost(self) -> int:
-        """Entries that reached neither the disk nor SQL, so far."""
+        """The number of entries that reached neither disk nor SQL."""
         return self._spool.lost
 
     @property
     def expired(self) -> int:
-        """Rows left out because they were already older than they are to be kept, so far."""
+        """The number of rows left out because they were too old when they arrived."""
         return self._shipper.expired
 
     @property
     def rejected(self) -> int:
-        """Entries set aside because the database would not have them, so far."""
+        """The number of entries set aside because the database rejected them."""
         return self._shipper.rejected
 
     def call_started(self, start: CallStart) -> None:
-        """Remember a call as begun, so that it is known of if the gateway dies."""
+        """Record the start of a call, so that it is known if the gateway dies."""
         self._spool.call_started(start)
 
     def call_finished(self, record: CallRecord) -> None:
-        """Remember a call and its attempts: on disk when this returns."""
+        """Record a call and its attempts: on disk when this returns."""
         self._backlog.empty.clear()
         self._spool.call_finished(record)
 
     def attempts_ended(self, call_id: str, attempts: tuple[AttemptRecord, ...]) -> None:
-        """Remember attempts that were watched beyond the end of their call."""
+        """Record attempts that were watched longer than their call."""
         self._backlog.empty.clear()
         self._spool.attempts_ended(call_id, attempts)
 
     async def start(self) -> None:
-        """Begin to ship; spools of dead workers are adopted first thing. The database may be away."""
+        """Start shipping; dead workers' spools are adopted first. The database may be away."""
         self._tasks = [
             asyncio.create_task(self._repeat(self.flush, SHIP_INTERVAL_S), name="ledger.ship"),
             asyncio.create_task(self._repeat(self._keeper.keep, SYNC_INTERVAL_S), name="ledger.disk"),
@@ -154,9 +154,9 @@ class Ledger:
         self._pruning = asyncio.create_task(self._repeat(self.prune, PRUNE_INTERVAL_S), name="ledger.prune")
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Ship what is left, for ``timeout_s`` at most; the rest stays on disk for the next gateway to adopt."""
+        """Ship the rest, for at most ``timeout_s``; what is left stays on disk and is adopted by the next gateway."""
         self._closing.set()
-        if self._pruning is not None:  # it can go on at any time
+        if self._pruning is not None:  # it can continue at any time
             self._pruning.cancel()
             await asyncio.gather(self._pruning, return_exceptions=True)
         try:
@@ -174,12 +174,12 @@ class Ledger:
             await self._store.aclose()
 
     async def emptied(self) -> None:
-        """Wait until all that was told so far is in SQL."""
+        """Wait until everything recorded so far is in SQL."""
         if self.pending:
             await self._backlog.empty.wait()
 
     async def flush(self) -> None:
-        """Ship all that is in the spool now.
+        """Ship everything that is in the spool now.
 
         Raises:
             DatabaseUnreachableError: the database is away.
@@ -188,7 +188,7 @@ class Ledger:
         await self._backlog.ship()
 
     async def adopt(self) -> None:
-        """Ship the spools whose workers are dead; what of theirs never ended becomes ``interrupted``.
+        """Ship the spools of dead workers; what had not ended there becomes ``interrupted``.
 
         Raises:
             DatabaseUnreachableError: the database is away; what was not shipped stays.
@@ -197,31 +197,31 @@ class Ledger:
         await adopt(self._spool_dir, self._shipper)
 
     async def remembered(self) -> list[HourlySum]:
-        """Return the sums of the last day, as far as they are older than ten minutes.
+        """Return the sums of the last day, without the last ten minutes.
 
         Raises:
-            LedgerError: the database is away, or has none.
+            LedgerError: the database is away, or has no sums.
 
         """
         return await self._store.remembered(self._utc_now())
 
     async def prune(self) -> None:
-        """Take away what is older than it is to be kept, and make the coming partitions, unless another replica does.
+        """Delete rows that are too old, and make the next partitions, unless another replica does.
 
-        What hinders it is said once, and it is tried again an hour later: it keeps nobody from shipping.
+        An obstacle is logged once, and pruning is tried again an hour later; shipping continues.
         """
         await self._pruner.prune()
 
     async def _repeat(self, action: Callable[[], Awaitable[None]], interval_s: float) -> None:
-        """Do ``action`` every ``interval_s`` until closing; when it fails, wait longer each time."""
+        """Run ``action`` every ``interval_s`` until closing; after failures wait longer each time."""
         failures = 0
         while not self._closing.is_set():
             try:
                 await action()
                 failures = 0
-            except LedgerError:  # the shipper has said so
+            except LedgerError:  # the shipper has logged it
                 failures += 1
-            except Exception:  # noqa: BLE001 - a bug in one round must not end the shipping of all later ones
+            except Exception:  # noqa: BLE001 - a bug in one round must not stop all later ones
                 failures += 1
                 self._log.exception("ledger.task_failed", task=getattr(action, "__name__", ""))
             pause_s = backoff_s(failures) if failures else interval_s

@@ -24,7 +24,7 @@ class Attempts:
         self._plan = plan
         self._race: Course[Attempt] | None = race
         self._limits_s: dict[str, float] = {}  # watch times that differ from the usual, by attempt id
-        open_call.asks(model)
+        open_call.use_model(model)
         self.all: list[Attempt] = []  # in the order of launch
 
     @property

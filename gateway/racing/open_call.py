@@ -55,11 +55,11 @@ class OpenCall:
         self._attempts: list[AttemptRecord] = []  # those that have ended
         self._deployments: Mapping[str, Deployment] = {}
 
-    def goes_on(self, call: Call) -> None:
+    def continue_as(self, call: Call) -> None:
         """Continue as ``call``: the same call, built for another model."""
         self.call = call
 
-    def asks(self, model: Model) -> None:
+    def use_model(self, model: Model) -> None:
         """Set the model whose deployments are asked from now on."""
         known = self._deployments
         self._deployments = {**known, **model.deployments} if known else model.deployments

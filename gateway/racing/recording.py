@@ -262,10 +262,10 @@ def _clean(said: str, secrets: tuple[str, ...]) -> str:
 def _request_id(exchange: Exchange | None, measurement: Measurement) -> str | None:
     """Return the provider's id of the request: the one its support asks for, else the answer's id."""
     headers: Mapping[str, str] = {} if exchange is None else exchange.headers
-    told = request_id(headers)
-    if told is None and measurement.answer_id is not None:
-        told = redact_word(measurement.answer_id[:MOST_CHARS], exchange.secrets if exchange is not None else ())
-    return told
+    found = request_id(headers)
+    if found is None and measurement.answer_id is not None:
+        found = redact_word(measurement.answer_id[:MOST_CHARS], exchange.secrets if exchange is not None else ())
+    return found
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:

@@ -58,7 +58,7 @@ class Relay:
 
         When it returns, the answer was sent to ``outlet``, or broke off, or the client has left.
         """
-        self._open_call.asks(self._model)
+        self._open_call.use_model(self._model)
         try:
             return await self._run(outlet)
         except asyncio.CancelledError:  # while it waited for a seat; otherwise it is recorded already
@@ -177,17 +177,17 @@ class Relay:
 
     async def _more(self, attempt: RelayedAttempt, rest: Rest) -> bytes:
         clocks = attempt.deployment.clocks
-        limit_s, kind, told = clocks.stall_s, ErrorKind.STALL_TIMEOUT, f"nothing further within {clocks.stall_s:g} s"
+        limit_s, kind, message = clocks.stall_s, ErrorKind.STALL_TIMEOUT, f"nothing further within {clocks.stall_s:g} s"
         if clocks.total_s is not None:
             left_s = attempt.began + clocks.total_s - self._open_call.services.clock()
             if left_s < limit_s:
                 limit_s, kind = max(0.0, left_s), ErrorKind.TOTAL_TIMEOUT
-                told = f"no end of the answer within {clocks.total_s:g} s"
+                message = f"no end of the answer within {clocks.total_s:g} s"
         try:
             async with asyncio.timeout(limit_s):
                 return await rest.read()
         except TimeoutError:
-            raise UpstreamError(kind, told) from None
+            raise UpstreamError(kind, message) from None
 
     def _launch(self, deployment: Deployment) -> RelayedAttempt:
         open_call = self._open_call

@@ -1,4 +1,4 @@
-"""The section of a deployment: one model at one provider, what it costs and can do, and to whom it may be shown."""
+"""The section of a deployment: one model at one provider, its price, capabilities and data policy."""
 
 from typing import Annotated
 
@@ -20,50 +20,50 @@ class Price(Section):
 
 
 class CapabilitySettings(Section):
-    """What a deployment can do, where the catalog does not know or is wrong. Unsaid: as the catalog says, or unknown.
+    """The capabilities of a deployment, if the catalog's are unknown or wrong. Default: the catalog's, or unknown.
 
-    A call is never sent to a deployment that is known not to be able to answer it.
+    A call is never sent to a deployment that is known to be unable to answer it.
     """
 
     tools: bool | None = None
     json_schema: bool | None = None
     vision: bool | None = None
-    audio: bool | None = None  # takes sound
-    documents: bool | None = None  # takes PDF
+    audio: bool | None = None  # accepts audio
+    documents: bool | None = None  # accepts PDF
     reasoning: bool | None = None
     context_tokens: Annotated[int, Field(ge=1)] | None = None
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
 
 
 class DataPolicy(Section):
-    """What a deployment must be for a prompt to be shown to it. Unsaid: anything goes."""
+    """The requirements for a deployment that sees a prompt. Default: none."""
 
-    zdr: bool | None = None  # true: only those that keep nothing (zero data retention)
+    zdr: bool | None = None  # true: only those that store nothing (zero data retention)
     regions: tuple[str, ...] | None = None  # only those in one of them
-    quantizations: tuple[str, ...] | None = None  # only those, as fp16 or fp8
+    quantizations: tuple[str, ...] | None = None  # only these, such as fp16 or fp8
 
 
 class DeploymentSettings(Section):
-    """One model at one provider, ``provider/model``; as a plain string in the file when nothing else is to be said."""
+    """One model at one provider, ``provider/model``; in the file a plain string if it has no other settings."""
 
     deployment: str
-    as_: str | None = Field(default=None, alias="as")  # the name it has in the ledger and on the leaderboard
-    enabled: bool = True  # false: no new calls; those under way end in peace
-    weight: Annotated[float, Field(gt=0, le=1000)] = 1.0  # its chances against others about as fast
-    canary: Share | None = None  # the share of calls it is given, whatever its score; it is not chosen otherwise
-    apis: tuple[Api, ...] | None = None  # which it speaks; by default what its provider speaks
+    as_: str | None = Field(default=None, alias="as")  # its name in the ledger and on the leaderboard
+    enabled: bool = True  # false: no new calls; running ones continue
+    weight: Annotated[float, Field(gt=0, le=1000)] = 1.0  # its chance against others that are about as fast
+    canary: Share | None = None  # the share of calls it gets, whatever its score; it gets no others
+    apis: tuple[Api, ...] | None = None  # default: those of its provider
     capabilities: CapabilitySettings = CapabilitySettings()
-    drop_params: bool = False  # leave out what it does not know, and say so, instead of not asking it
-    zdr: bool | None = None  # it keeps nothing of what it is sent
+    drop_params: bool = False  # leave out unsupported parameters, and report them, instead of not using it
+    zdr: bool | None = None  # whether it stores nothing of what it is sent
     region: str | None = None
     quantization: str | None = None
     extra_body: dict[str, object] = {}
     extra_headers: dict[str, SecretStr] = {}
-    upstream_stream: bool = True  # False: this deployment cannot stream; it is raced on its whole answer
+    upstream_stream: bool = True  # False: it cannot stream; it is raced on its whole answer
     timeouts: Timeouts = Timeouts()  # over the model's
     price_per_mtok: Price | None = None  # overrides the price table
-    bills_after_disconnect: bool | None = None  # does a loser that is cut cost a whole answer? By default as known
-    max_in_flight: Annotated[int, Field(ge=1)] | None = None  # of this replica, whatever the model; for own servers
+    bills_after_disconnect: bool | None = None  # whether a cut loser costs a whole answer; default: as known
+    max_in_flight: Annotated[int, Field(ge=1)] | None = None  # of this replica, for all models; for one's own servers
 
     @field_validator("deployment")
     @classmethod
@@ -77,5 +77,5 @@ class DeploymentSettings(Section):
 
     @property
     def name(self) -> str:
-        """What it is called everywhere outside the configuration."""
+        """Its name outside the configuration."""
         return self.as_ or self.deployment

@@ -38,7 +38,7 @@ class Sold(msgspec.Struct, frozen=True):
         for offer in self.same.offers:
             mark = "# - " if offer.provider in served else "- "
             served.add(offer.provider)
-            lines.append(f"{f'      {mark}{_entry(offer)}':{_COLUMN}}  # {_told(offer)}".removesuffix("  # ").rstrip())
+            lines.append(f"{f'      {mark}{_entry(offer)}':{_COLUMN}}  # {_facts(offer)}".removesuffix("  # ").rstrip())
         return "".join([*head, "    deployments:\n", *(f"{line}\n" for line in lines), race])
 
     def comment(self) -> str:
@@ -89,17 +89,17 @@ def _entry(offer: Offer) -> str:
     return f"{{ deployment: {deployment}, quantization: {_quoted(_word(offer.quantization))} }}"
 
 
-def _told(offer: Offer) -> str:
+def _facts(offer: Offer) -> str:
     """Return the facts in its list, for a comment."""
     listed = offer.listed
-    told = []
+    facts = []
     if offer.name.serving is not None:
-        told.append(f"served as {_word(offer.name.serving)}")
+        facts.append(f"served as {_word(offer.name.serving)}")
     if listed.context_tokens is not None:
-        told.append(f"context {listed.context_tokens:,}")
+        facts.append(f"context {listed.context_tokens:,}")
     if listed.input_usd is not None and listed.output_usd is not None:
-        told.append(f"${listed.input_usd * _PER_MTOK:g} in, ${listed.output_usd * _PER_MTOK:g} out per million")
-    return "; ".join(told)
+        facts.append(f"${listed.input_usd * _PER_MTOK:g} in, ${listed.output_usd * _PER_MTOK:g} out per million")
+    return "; ".join(facts)
 
 
 def _quoted(text: str) -> str:

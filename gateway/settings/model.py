@@ -1,4 +1,4 @@
-"""The configuration as types: what may stand in the file, its defaults, and why each is what it is."""
+"""The configuration as types: what the file may contain, the defaults, and the reasons for them."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -14,34 +14,34 @@ from gateway.settings.provider import ProviderSettings
 from gateway.settings.section import Seconds, Section, without_nulls
 from gateway.settings.timeouts import ClientTimeouts, DefaultTimeouts, Timeouts
 
-# What the file may hold before a validator has made it what its field is: for the JSON Schema.
+# What the file may contain before a validator converts it: for the JSON Schema.
 _DeploymentName = Annotated[str, Field(pattern="^[^/]+/.+")]
 _TlsVersion = Literal["1.2", "1.3"] | Annotated[float, Field(json_schema_extra={"enum": [1.2, 1.3]})]
 
 
 class RaceSettings(Section):
-    """How calls of a model are raced. A profile changes the defaults of the rest."""
+    """How calls of a model are raced. A profile changes the defaults of the other settings."""
 
     profile: Profile | None = None
     objective: Objective = Objective.AUTO
-    ttft_ms: Annotated[float, Field(gt=0)] | None = None  # the deadline of first tokens, since the call's receipt
+    ttft_ms: Annotated[float, Field(gt=0)] | None = None  # the deadline of first tokens, since the call was received
     reading_tok_s: Annotated[float, Field(gt=0)] = 30.0  # objective reading: how fast the answer is read or spoken
-    min_tok_s: Annotated[float, Field(gt=0)] | None = None  # decode speed below which a deployment is a last resort
+    min_tok_s: Annotated[float, Field(gt=0)] | None = None  # a slower deployment is a last resort
     mode: Mode = Mode.AUTO
     width: Annotated[int, Field(ge=1, le=8)] = 2  # attempts started at once in mode race
     hedge_delay_s: Annotated[float, Field(ge=0)] | None = None  # mode hedge; by default the policy's quantile
-    # Extra attempts per call: 1.0 races the best two, 0.1 is economy. By default what the width asks for, at least 1.0.
+    # Extra attempts per call: 1.0 races the best two, 0.1 is economy. Default: what the width needs, at least 1.0.
     budget: float = Field(default_factory=lambda data: max(1.0, data.get("width", 2) - 1.0), ge=0, le=7)
-    # The most that extra attempts may cost in a UTC day, at list price, all replicas together. US dollars.
+    # Maximum cost of extra attempts in a UTC day, at list price, of all replicas together. US dollars.
     usd_per_day: Annotated[float, Field(ge=0)] | None = None
-    # Of each call so many US dollars are saved up for extra attempts, at most those of 20 calls. Beside the budget.
+    # Each call saves this many US dollars for extra attempts, at most those of 20 calls. In addition to the budget.
     extra_usd_per_call: Annotated[float, Field(ge=0)] | None = None
     win_on: WinOn = WinOn.ANY
-    max_prompt_tokens: Annotated[int, Field(ge=0)] = 16_000  # longer prompts are hedged: every attempt pays its prefill
-    # Of calls whose primary may be overtaken, so many are audited: losers run on to their first token, which tells what
-    # racing saves. They cost what that takes.
+    max_prompt_tokens: Annotated[int, Field(ge=0)] = 16_000  # longer prompts are hedged: each attempt costs its prompt
+    # The share of calls that are audited: losers run on to their first token, which shows what racing saves. This costs
+    # as much as these losers.
     audit_share: Annotated[float, Field(ge=0, le=1)] = 0.05
-    cache_affinity: bool = True  # a conversation prefers, among those about as fast, whose prompt cache holds it
+    cache_affinity: bool = True  # a conversation prefers deployments that have it in a cache, if about as fast
 
     @model_validator(mode="before")
     @classmethod
@@ -51,9 +51,9 @@ class RaceSettings(Section):
         return value
 
     def under(self, profile: Profile) -> "RaceSettings":
-        """Return these settings with ``profile`` over them, in place of the one they began with.
+        """Return these settings with ``profile`` over them, instead of the one they began with.
 
-        The budget is the operator's: a profile may lower it, never raise it.
+        The budget is set by the operator: a profile may lower it, never raise it.
         """
         began = {} if self.profile is None else PROFILES[self.profile]
         own = {name: value for name in self.model_fields_set if (value := getattr(self, name)) != began.get(name)}
@@ -62,15 +62,15 @@ class RaceSettings(Section):
 
 
 class Cause(StrEnum):
-    """Why another model is asked in place of one."""
+    """Why a fallback is tried."""
 
-    FAILED = "failed"  # every deployment of it failed, or cools down
+    FAILED = "failed"  # every deployment failed, or is cooling down
     CONTEXT = "context"  # the prompt is too long for it
     CONTENT_FILTER = "content_filter"  # its providers refuse the content
 
 
 class FallbackSettings(Section):
-    """Another model, asked when one could not answer; as a plain name in the file when for every cause."""
+    """A model that is tried when another could not answer; in the file only its name if it is for every cause."""
 
     model: str
     causes: tuple[Cause, ...] = tuple(Cause)
@@ -83,10 +83,10 @@ class ModelSettings(Section):
     race: RaceSettings = RaceSettings()
     timeouts: Timeouts = Timeouts()
     fallbacks: tuple[FallbackSettings, ...] = ()  # tried in this order
-    keepalive_s: Seconds | None = None  # comments this often until the first token; commits the status, so off
-    defaults: dict[str, object] = {}  # parameters of requests that do not say them: {temperature: 0.2}
-    maximums: dict[str, Annotated[float, Field(ge=0)]] = {}  # and the most they may say: {max_tokens: 4000}
-    system_prefix: str | None = None  # said before every request's own system prompt
+    keepalive_s: Seconds | None = None  # comments until the first token; this commits the status, so off by default
+    defaults: dict[str, object] = {}  # parameters of requests that do not set them: {temperature: 0.2}
+    maximums: dict[str, Annotated[float, Field(ge=0)]] = {}  # and their maximums: {max_tokens: 4000}
+    system_prefix: str | None = None  # put before every request's own system prompt
 
     @field_validator("fallbacks", mode="before", json_schema_input_type=tuple[str | FallbackSettings, ...])
     @classmethod
@@ -108,36 +108,36 @@ class ModelSettings(Section):
 
 
 class ClientSettings(Section):
-    """Someone who may call, known by the SHA-256 of a key."""
+    """A client, known by the SHA-256 of a key."""
 
     key_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     admin: bool = False  # may read /metrics and /leaderboard
     adhoc: bool = False  # may name provider/model and comma lists directly
-    max_width: Annotated[int, Field(ge=1, le=8)] = 2  # the widest race a request of theirs may ask for
-    profile: Profile | None = None  # how their calls are raced, over the model's own settings
-    override: bool = True  # may their requests say how they are raced?
+    max_width: Annotated[int, Field(ge=1, le=8)] = 2  # of the widest race that its requests may ask for
+    profile: Profile | None = None  # how its calls are raced, over the model's settings
+    override: bool = True  # whether its requests may override race settings
     models: tuple[str, ...] | None = None  # None: all
-    only: tuple[str, ...] | None = None  # providers their prompts may be shown to; None: all
-    ignore: tuple[str, ...] = ()  # providers their prompts are kept from
-    require: DataPolicy = DataPolicy()  # what a deployment must be to be shown their prompts
+    only: tuple[str, ...] | None = None  # providers that may see its prompts; None: all
+    ignore: tuple[str, ...] = ()  # providers that may not
+    require: DataPolicy = DataPolicy()  # what a deployment must fulfil to see its prompts
 
 
 class TlsSettings(Section):
-    """TLS on the port itself. Both files are PEM, and are read again when they change."""
+    """TLS on the gateway's port. Both files are PEM, and are read again when they change."""
 
     certificate: str  # with the chain up to the authority
     key: str  # of the certificate, without a passphrase
-    min_version: Literal["1.2", "1.3"] = "1.2"  # 1.0 and 1.1 are broken
+    min_version: Literal["1.2", "1.3"] = "1.2"  # 1.0 and 1.1 are insecure
 
     @field_validator("min_version", mode="before", json_schema_input_type=_TlsVersion)
     @classmethod
     def _as_written(cls, value: object) -> object:
-        """Take the number that YAML makes of it."""
+        """Accept the number that YAML makes of it."""
         return str(value) if isinstance(value, float) else value
 
 
 class LedgerSettings(Section):
-    """For how many days rows are kept. Unsaid: for good; nobody's records go without his having said so."""
+    """For how many days rows are kept. Default: for ever; rows are deleted only if the operator asks for it."""
 
     keep_calls_days: Annotated[float, Field(gt=0)] | None = None
     keep_attempts_days: Annotated[float, Field(gt=0)] | None = None  # there are more of them, and they are larger
@@ -145,28 +145,28 @@ class LedgerSettings(Section):
 
 
 class ConnectionSettings(Section):
-    """How many connections without an admitted request there may be; in each process, if there are several workers.
+    """The limits for connections without an admitted request; for each process, if there are several workers.
 
-    Beyond a limit the one that has been silent for longest is closed, so that a new connection is always served.
+    Above a limit the longest silent one is closed, so that a new connection is always served.
     """
 
-    max: Annotated[int, Field(ge=1)] = 4096  # some 20 kB each
-    # From one address, or one IPv6 /64. Many people may share one, and a program may open all of its connections
-    # before it calls; those that have called do not count.
+    max: Annotated[int, Field(ge=1)] = 4096  # about 20 kB each
+    # From one address, or one IPv6 /64. Many people may share one, and a program may open all its connections before
+    # its first call; connections with an admitted request do not count.
     max_per_address: Annotated[int, Field(ge=1)] = 1024
-    headers_timeout_s: Seconds = 10.0  # TLS and a request's headers; who is slower holds a connection for nothing
+    headers_timeout_s: Seconds = 10.0  # for TLS and a request's headers
 
 
 class Settings(BaseSettings):
-    """The whole configuration. Read it with ``gateway.settings.load``."""
+    """The whole configuration. Load it with ``gateway.settings.load``."""
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix="HOLESHOT_", hide_input_in_errors=True)
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 4000
-    tls: TlsSettings | None = None  # by default a proxy in front does it, or nobody needs it on loopback
+    tls: TlsSettings | None = None  # default: a proxy in front has TLS, or it is not needed on loopback
     workers: Annotated[int, Field(ge=1, le=64)] = 1
-    replica: str | None = None  # by default the host's name
+    replica: str | None = None  # default: the host's name
     region: str | None = None
     database_url: SecretStr = SecretStr("sqlite+aiosqlite:///var/holeshot.db")
     redis_url: SecretStr | None = None
@@ -174,22 +174,22 @@ class Settings(BaseSettings):
     ledger: LedgerSettings = LedgerSettings()
     max_body_mb: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 64.0  # images and long prompts need tens of MiB
     connections: ConnectionSettings = ConnectionSettings()
-    # Proxies that tell the truth: their connections are counted by what they say in x-forwarded-for.
+    # Trusted proxies: their clients are counted by the address in x-forwarded-for.
     trusted_proxies: tuple[IPvAnyNetwork, ...] = ()
-    # After SIGTERM calls are still answered this long while /health/ready says 503, so that whoever balances sees it
-    # before the port closes: two looks of a probe every two seconds.
+    # After SIGTERM calls are still answered for this long while /health/ready is 503, so that load balancers notice
+    # before the port closes: two probes, one every two seconds.
     lame_duck_s: Annotated[float, Field(ge=0)] = 5.0
-    shutdown_grace_s: Annotated[float, Field(ge=0)] = 30.0  # then what is under way may end within this
+    shutdown_grace_s: Annotated[float, Field(ge=0)] = 30.0  # then running calls may take this long to end
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "console", "json"] = "auto"  # auto: console on a terminal, JSON elsewhere
     timeouts: DefaultTimeouts = DefaultTimeouts()
-    # How long a call waits, in all, for room under max_in_flight: time for a short answer to end, but less than any
-    # client's patience, so that one that cannot be answered hears of it while it can still go elsewhere. 0: not at all.
+    # How long a call waits, in all, for a seat under max_in_flight: time for a short answer to end, but less than any
+    # client's timeout, so that a client learns early that it must go elsewhere. 0: no wait.
     queue_timeout_s: Annotated[float, Field(ge=0, le=600)] = 2.0
     client_timeouts: ClientTimeouts = ClientTimeouts()
-    # What `store` is in a /v1/responses request that does not say: the API's own default, true, keeps it from racing.
+    # `store` in a /v1/responses request that does not set it: the API's own default, true, would prevent a race.
     responses_store: bool = False
-    response_ids_ttl_s: Seconds = 30 * 24 * 3600.0  # how long it is known which provider made a stored response
+    response_ids_ttl_s: Seconds = 30 * 24 * 3600.0  # how long the provider of a stored response is known
     providers: dict[str, ProviderSettings] = {}
     models: dict[str, ModelSettings] = {}
     clients: dict[str, ClientSettings] = {}
@@ -203,7 +203,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - likewise
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - likewise
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read nothing but the arguments: ``load`` merges the sources, and knows who said what."""
+        """Use only the arguments: ``load`` merges the sources, and knows the source of each value."""
         return (init_settings,)
 
     @model_validator(mode="before")

@@ -130,15 +130,15 @@ _KINDS: tuple[tuple[ModelKind, re.Pattern[str]], ...] = (
 )  # fmt: skip
 
 
-def understood(name: str, *, trained: bool = False, told: ModelKind | None = None) -> ModelName:
-    """Parse ``name``. ``trained``: its provider sells no base models. ``told``: the kind according to its list."""
+def parsed_name(name: str, *, trained: bool = False, listed_kind: ModelKind | None = None) -> ModelName:
+    """Parse ``name``. ``trained``: its provider sells no base models. ``listed_kind``: the kind in its list."""
     owner, words = _parted(name.strip().lower())
     words, quantization = _without_quantization(words)
     tokens = _brandless(_spelt(words).split("-"))
     family = _family(tokens)
     tokens, serving = _without_serving(tokens)
     tokens = _evened(family, tokens, trained=trained or serving in _SERVED_TO_CHAT)
-    kind = told or _kind(tokens)
+    kind = listed_kind or _kind(tokens)
     if kind == "chat" and "base" in tokens:
         kind = "base"
     model = "-".join(tokens)

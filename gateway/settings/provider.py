@@ -1,4 +1,4 @@
-"""The section of a provider: where it is, by which keys, and which APIs it has."""
+"""The section of a provider: its address, keys and APIs."""
 
 from typing import Annotated, Literal
 
@@ -8,34 +8,34 @@ from gateway.settings.section import Section
 from gateway.settings.timeouts import Timeouts
 from providers.catalog import Api, Kind
 
-# What the file may hold before the validator has made it what the field is: for the JSON Schema.
+# What the file may contain before the validator converts it: for the JSON Schema.
 _HttpVersion = Literal["auto", "1.1", "2"] | Annotated[float, Field(json_schema_extra={"enum": [1.1, 2]})]
 
 
 class ProviderSettings(Section):
-    """A vendor or server with a base URL and a key. What a preset knows may be left out."""
+    """A vendor or server with a base URL and a key. What the preset has may be left out."""
 
-    preset: str | None = None  # the catalog row to start from; by default the row of the provider's own name
+    preset: str | None = None  # the catalog row to start from; default: the row of the provider's own name
     kind: Kind | None = None  # openai_compatible unless the preset says otherwise
-    apis: tuple[Api, ...] | None = None  # which it speaks; by default what its preset says
+    apis: tuple[Api, ...] | None = None  # default: those of its preset
     base_url: str | None = None
     api_key: SecretStr | None = None
-    # Instead of api_key: several, each with its own rate limits. In a list, or each under a name for the ledger.
+    # Instead of api_key: several, each with its own rate limits. A list, or names for the ledger with their keys.
     api_keys: dict[int | str, SecretStr] = {}
     organization: str | None = None  # sent as openai-organization
     headers: dict[str, SecretStr] = {}  # sent with every request
-    query: dict[str, str] = {}  # likewise, in the address: Azure's api-version; no place for secrets
-    http_version: Literal["auto", "1.1", "2"] = "auto"  # auto: HTTP/2 where TLS negotiates it
+    query: dict[str, str] = {}  # likewise, in the URL: Azure's api-version; not for secrets
+    http_version: Literal["auto", "1.1", "2"] = "auto"  # auto: HTTP/2 if TLS negotiates it
     timeouts: Timeouts = Timeouts()
 
     @property
     def keys(self) -> tuple[SecretStr, ...]:
-        """Every key there is, in the order of the file."""
+        """Every key, in the order of the file."""
         return tuple(self.api_keys.values()) or (() if self.api_key is None else (self.api_key,))
 
     @property
     def key_names(self) -> tuple[str | None, ...]:
-        """What the operator calls each of several keys; None where it has a place in a list only."""
+        """The operator's names for several keys; None for keys in a list."""
         return tuple(name if isinstance(name, str) else None for name in self.api_keys)
 
     @field_validator("api_keys", mode="before", json_schema_input_type=list[SecretStr] | dict[str, SecretStr])
@@ -56,5 +56,5 @@ class ProviderSettings(Section):
     @field_validator("http_version", mode="before", json_schema_input_type=_HttpVersion)
     @classmethod
     def _as_written(cls, value: object) -> object:
-        """Take the number that YAML makes of it."""
+        """Accept the number that YAML makes of it."""
         return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gateway.settings.model_names import ModelKind, ModelName, understood
+from gateway.settings.model_names import ModelKind, ModelName, parsed_name
 from providers.listed import Listed
 
 # Vendors without base models: their plain "llama3.1-8b" is the trained one.
@@ -59,15 +59,15 @@ class SameModel(msgspec.Struct, frozen=True):
     @property
     def note(self) -> str | None:
         """What to check before its offers are raced as one; None if nothing."""
-        told = self.quantizations
-        untold = [offer.provider for offer in self.offers if offer.quantization is None]
+        known = self.quantizations
+        unknown = [offer.provider for offer in self.offers if offer.quantization is None]
         notes = []
         if self.is_shared and not self.is_certain:
             notes.append("the names are similar but not exact: make sure that it is the same model")
-        if len(told) > 1:
-            notes.append(f"different quantization: {', '.join(told)}")
-        elif told and untold:
-            notes.append(f"quantization is {told[0]} where told; not told by {', '.join(dict.fromkeys(untold))}")
+        if len(known) > 1:
+            notes.append(f"different quantization: {', '.join(known)}")
+        elif known and unknown:
+            notes.append(f"quantization is {known[0]} where known; unknown for {', '.join(dict.fromkeys(unknown))}")
         return "; ".join(notes) or None
 
 
@@ -80,7 +80,7 @@ def same_models(lists: Mapping[str, Sequence[Listed]], trained_only: frozenset[s
     found: dict[tuple[str, ModelKind], list[Offer]] = {}
     for provider, models in lists.items():
         for listed in models:
-            name = understood(listed.id, trained=provider in trained_only, told=_kind_told(listed))
+            name = parsed_name(listed.id, trained=provider in trained_only, listed_kind=_listed_kind(listed))
             if name.moving or _is_adapter(listed):
                 key = f"{provider}/{listed.id}"
             else:
@@ -98,7 +98,7 @@ def same_models(lists: Mapping[str, Sequence[Listed]], trained_only: frozenset[s
     return sorted(merged, key=lambda same: (-len(same.providers), -_newest_s(same), same.model))
 
 
-def _kind_told(listed: Listed) -> ModelKind | None:
+def _listed_kind(listed: Listed) -> ModelKind | None:
     """Return the kind in a list. "Chat" is ignored: OCR models and guards are listed as that too."""
     return None if listed.kind == "chat" else listed.kind
 

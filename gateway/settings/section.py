@@ -9,7 +9,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 def without_nulls(value: object) -> object:
-    """Drop keys with nothing behind them, like ``race:`` with every line commented out: as if they were left out."""
+    """Remove keys without a value, like ``race:`` with every line commented out: as if they were left out."""
     return {key: entry for key, entry in value.items() if entry is not None} if isinstance(value, dict) else value
 
 

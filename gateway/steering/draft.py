@@ -1,4 +1,4 @@
-"""A plan in the making: the attempts beside the primary, which are explorers, hedges, racers and rescues."""
+"""A plan that is being built: adds explorers, hedges, racers and rescues to the primary."""
 
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
@@ -30,7 +30,7 @@ from gateway.steering.plans import Launch
 
 
 class Draft:
-    """The launches of a plan so far: the primary, and who of the spare deployments is launched beside it."""
+    """The launches of a plan so far: the primary, and the spare deployments launched besides it."""
 
     def __init__(
         self,
@@ -59,12 +59,12 @@ class Draft:
         self.explores = False
 
     def add_second(self, probe: Candidate | None, tokens: float) -> None:
-        """Fill the second slot, beside the primary from the start, with whom something is to be learned of.
+        """Fill the second slot, from the start of the call, with an attempt from which something is learnt.
 
-        That is a broken deployment that may have recovered, one that is slower than usual and may be so no more, now
-        and then whoever was not asked for longest, or anyone when the primary is new. No user waits for them. All but
-        the first stay away from long prompts: every attempt pays its prefill; and under ``cost`` from more expensive
-        ones, which would not be chosen even if fast.
+        That is a broken deployment that may have recovered; one that has been slower than usual; sometimes the one not
+        asked for longest; or any one if the primary is new. No user waits for them. All but the first are not used for
+        long prompts, as every attempt pays for its prompt, and under ``cost`` not if they are more expensive than the
+        primary, as they would never be chosen.
         """
         race, random = self._race, self._random
         if probe is not None:
@@ -89,17 +89,18 @@ class Draft:
             self.reasons.append(Why.COLD_START)
 
     def add_standby(self, budget: float) -> None:
-        """Let the best one stand by for a primary that is only to show whether its answers are good again.
+        """Add a rescue for a primary that is only tried to test its answers.
 
-        As in a race only the winner's answer is judged, nobody runs beside it from the start.
+        In a race only the winner's answer is judged, so no other attempt runs from the start.
         """
         if budget > 0 and self._spare[0].tier < Tier.FLAWED:
             self._launch(self._spare[0], self._late_s(HEDGE_SHARE), Role.HEDGE, Why.LATE)
 
     def add_late_and_raced(self, *, alone: bool) -> None:
-        """Add hedges and racers, as many as the mode or the budget wants.
+        """Add hedges and racers, as many as the mode or the budget allows.
 
-        A deployment ``alone`` at its model races itself only when asked to by mode: that cuts a slow tail too.
+        A deployment that is ``alone`` in its model races itself only if the mode asks for it: that helps against a slow
+        tail too.
         """
         launched = {launch.deployment for launch in self.launches}
         rivals = list(takewhile(self._is_rival, [each for each in self._rivals if each.deployment not in launched]))
@@ -115,22 +116,22 @@ class Draft:
                 self._launch(rival, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)
 
     def _rather_hedged(self, rival: Candidate) -> Why | None:
-        """Return why ``rival``, for which there is budget, is not worth racing from the start; None if it is."""
+        """Return why ``rival``, for which there is budget, should be hedged instead of raced; None to race it."""
         if rival.condition.crowding > CROWDED:
             return Why.CROWDED
         return Why.BILLED if self._is_dear(rival) else None
 
     def _is_dear(self, rival: Candidate) -> bool:
-        """Tell whether whoever loses against the other would be billed in full, where dollars are limited."""
+        """Whether the loser would be billed in full while dollars are limited."""
         race = self._race
         if not self._bills_losers or (race.usd_per_day is None and race.extra_usd_per_call is None):
             return False
         return not self._bills_losers.isdisjoint((rival.deployment, self._primary.deployment))
 
     def add_rescues(self, reserve: Sequence[Candidate]) -> float:
-        """Let two spare ones stand by for a primary that hangs; return when the first of them starts, in seconds.
+        """Add two rescues for a primary that hangs; return the start of the first, in seconds.
 
-        A call in such trouble needs another attempt anyway, so they are not extra; and where nobody else is left, the
+        A call in such trouble needs another attempt anyway, so rescues are not extra; if no other is left, the
         ``reserve`` is better than waiting.
         """
         rescue_s = self._rescue_s()
@@ -140,7 +141,7 @@ class Draft:
         return rescue_s
 
     def add_rescue_of_one(self) -> None:
-        """Let one stand by for a primary that runs alone and hangs, if the budget allows it then."""
+        """Add a rescue for a primary that runs alone and hangs, if the budget allows it then."""
         if self._spare and self._spare[0].tier < Tier.FULL:
             self._launch(self._spare[0], self._rescue_s(), Role.HEDGE, Why.RESCUE)
 
@@ -148,10 +149,10 @@ class Draft:
         return min(RESCUE_MAX_S, max(RESCUE_MIN_S, RESCUE_FACTOR * self._primary.estimate.q95_s))
 
     def audit(self, share: float) -> None:
-        """Draw whether those who start at once are watched to their first token if they lose.
+        """Draw whether attempts that start at once are watched to their first token if they lose.
 
-        It must not depend on anything: from these calls it is told what racing saves in all of them. Exploring races,
-        which are watched anyway, are no such sample.
+        The draw must be independent of everything: these calls represent all calls in what racing saves. Exploring
+        races are always watched and are not part of this sample.
         """
         if len(self.launches) > 1 and not self.explores and self._random.random() < share:
             self.launches = [
@@ -159,20 +160,20 @@ class Draft:
             ]
 
     def _is_rival(self, spare: Candidate) -> bool:
-        """Tell whether ``spare`` is worth racing the primary. They come by tier: after one who is not, nobody is."""
+        """Whether ``spare`` is worth racing the primary. Ordered by tier: after the first that is not, none is."""
         return spare.tier <= self._primary.tier and spare.tier < Tier.FULL
 
     def _waits_for_the_deadline(self) -> bool:
-        """Tell whether extra attempts are kept for primaries that look like missing ``ttft_ms``."""
+        """Whether extra attempts are kept for primaries that may miss ``ttft_ms``."""
         if self._race.mode is Mode.AUTO:
             return self._thrifty or self._race.ttft_ms is not None
         return self._race.mode is Mode.HEDGE and self._race.hedge_delay_s is None and self._race.ttft_ms is not None
 
     def _add_before_the_deadline(self, rivals: Iterable[Candidate]) -> bool:
-        """Start the best of ``rivals`` that can still keep ``ttft_ms`` when the primary looks like missing it.
+        """Launch the best of ``rivals`` that can still keep ``ttft_ms`` if the primary may miss it.
 
-        It starts at the last instant at which it probably can: until then the primary may yet save its price. A budget
-        too small for that pays for all who wait longer instead, where that saves more. Return whether one can.
+        It starts at the last moment at which it probably can: until then the primary may still save its cost. A budget
+        too small for that is used for the longest waits instead, if that saves more. Return whether one was added.
         """
         if self._race.ttft_ms is None:
             return False
@@ -188,13 +189,13 @@ class Draft:
         return False
 
     def _saved(self, rival: Candidate, delay_s: float) -> float:
-        """Return which share of the primary's late calls ``rival`` saves if it starts then, as often as it is paid."""
+        """Return the share of the primary's late calls that ``rival`` saves if it starts then, as often as paid."""
         late_s = (self._race.ttft_ms or 0.0) / 1000
         paid = self._race.budget / max(self._race.budget, self._primary.estimate.later_than(delay_s))
         return paid * (1.0 - rival.estimate.later_than(late_s - delay_s))
 
     def _starts(self) -> list[tuple[float, Why]]:
-        """Return when each further attempt starts, and why then."""
+        """Return the start of each further attempt, with the reason."""
         race = self._race
         if race.mode is Mode.HEDGE and race.hedge_delay_s is not None:
             asked = (race.hedge_delay_s, Why.ASKED_DELAY)
@@ -203,8 +204,8 @@ class Draft:
             return [self._late()]
         if race.mode is Mode.RACE:
             return [(0.0, Why.WIDTH)] * (race.width - len(self.launches))
-        # A tenth of an attempt per call pays for hedges; what the budget holds above that buys races at t = 0. Above
-        # one attempt per call they get wider.
+        # A tenth of an attempt per call pays for hedges; the rest of the budget buys races at t = 0. Above one attempt
+        # per call these become wider.
         raced = (0.0, Why.BUDGET)
         is_raced = self._random.random() < (race.budget - HEDGE_SHARE) / (1.0 - HEDGE_SHARE)
         starts = [raced if is_raced else self._late()]
@@ -216,18 +217,18 @@ class Draft:
         return starts
 
     def _late(self) -> tuple[float, Why]:
-        """Return when a hedge starts that the budget pays for."""
+        """Return the start of a hedge that the budget pays for."""
         return self._late_s(min(self._race.budget, HEDGE_SHARE)), Why.LATE
 
     def _late_s(self, share: float) -> float:
-        """Return when only a ``share`` of the primary's first tokens is still to come."""
+        """Return the time when only a ``share`` of the primary's first tokens is still to come."""
         return min(HEDGE_MAX_S, max(HEDGE_MIN_S, self._primary.estimate.quantile_s(1.0 - share)))
 
     def _explore(self, candidate: Candidate, why: Why) -> None:
-        """Try ``candidate`` beside the primary, and watch whoever of the two loses: both figures are whole then."""
+        """Launch ``candidate`` besides the primary, and watch the loser: so both figures are complete."""
         self.explores = True
         self.launches[0] = msgspec.structs.replace(self.launches[0], audited=True)
-        probes = why is Why.PROBE  # which is not paid from the budget: no call would have what it saves
+        probes = why is Why.PROBE  # not paid from the budget: no call benefits from it
         watch_s = probe_limit_s(candidate.estimate.well_q95_s) if probes else None
         self._launch(candidate, 0.0, Role.PROBE if probes else Role.EXPLORE, why, watch_s=watch_s)
         self.reasons.append(why)

@@ -1,4 +1,4 @@
-"""Who is launched beside a primary to be learnt of: slow ones that may be as usual again, and those long not asked."""
+"""Selects deployments to explore: slow ones that may have recovered, and those not asked for a long time."""
 
 from collections.abc import Sequence
 from random import Random
@@ -19,7 +19,7 @@ _A_DAY_S = 86_400.0
 
 
 def suspect(primary: Candidate, others: Sequence[Candidate], random: Random, now_s: float) -> Candidate | None:
-    """Return who has been slow lately, but usually is among the best, and was not asked for some seconds."""
+    """Return a deployment that has been slow lately, is usually among the best, and was not asked for some seconds."""
     best_s, usd = primary.estimate.score_s * NEAR, primary.cost_usd
     for each in others:
         estimate = each.estimate
@@ -36,15 +36,15 @@ def suspect(primary: Candidate, others: Sequence[Candidate], random: Random, now
 
 
 def is_to_explore(race: RaceSettings, others: Sequence[Candidate], random: Random) -> bool:
-    """Draw whether to explore: more often where the policy may choose, and knows nothing of somebody."""
+    """Draw whether to explore: more often in mode auto if one of the deployments is unknown."""
     drawn = random.random()
-    if drawn >= EXPLORE_NEW_SHARE:  # as it is nearly always: nobody is looked at
+    if drawn >= EXPLORE_NEW_SHARE:  # the usual case: conditions are not checked
         return False
     return drawn < EXPLORE_SHARE or (race.mode is Mode.AUTO and any(map(_is_new, others)))
 
 
 def stalest_of(primary: Candidate, others: Sequence[Candidate], random: Random, now_s: float) -> Candidate | None:
-    """Return who was not asked for longest, more or less; None if all cost more than the primary or are flawed."""
+    """Return about the one not asked for longest; None if all cost more than the primary or are flawed."""
     usd = primary.cost_usd
     free = [each for each in others if each.cost_usd <= usd and each.tier < Tier.FLAWED]
     return max(free, key=lambda each: _unasked_s(each, now_s) * (0.5 + random.random()), default=None)
@@ -55,6 +55,6 @@ def _unasked_s(candidate: Candidate, now_s: float) -> float:
 
 
 def _is_new(candidate: Candidate) -> bool:
-    """Tell whether nothing is known of a deployment that may be asked, neither of now nor of the hours before."""
+    """Whether nothing is known about a usable deployment, neither recently nor in memory."""
     estimate = candidate.estimate
     return not estimate.usual_events and not estimate.events and candidate.tier < Tier.FLAWED

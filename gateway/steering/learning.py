@@ -107,7 +107,7 @@ class Learning:
             if health.delivered(ttft_s, estimate.well_q95_s, now_s):
                 _log.info("steering.recovered", model=model, deployment=deployment)
                 self._recovered_at_s[deployment] = self._unix_clock()
-            elif self._rebounds.heard(model, deployment, estimate, reference_s):
+            elif self._rebounds.add(model, deployment, estimate, reference_s):
                 self._snapshots.begin_epoch(model, deployment)
             if not health.tripped:
                 sizing.seen(size, ttft_s)
@@ -254,8 +254,8 @@ class Learning:
         change = self.quality.judged(model, attempt.judged_as, attempt.deployment, attempt.flaw, attempt.client)
         if change is not None:
             tell = _log.warning if change.is_demoted else _log.info
-            told = "steering.demoted" if change.is_demoted else "steering.restored"
-            tell(told, model=model, deployment=attempt.deployment, answers=attempt.judged_as, reason=change.reason)
+            event = "steering.demoted" if change.is_demoted else "steering.restored"
+            tell(event, model=model, deployment=attempt.deployment, answers=attempt.judged_as, reason=change.reason)
 
     def _strike(self, model: str, attempt: AttemptStart | AttemptRecord, cause: str | None) -> None:
         opened = self.health_of(attempt.deployment).strike(self._clock())

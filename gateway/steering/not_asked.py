@@ -1,4 +1,4 @@
-"""Which deployments calls pass over, and why: for the errors of calls that failed."""
+"""The deployments that calls do not use, with reasons: for the errors of failed calls."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -10,7 +10,7 @@ from gateway.steering.leaderboard import state_of
 def not_asked(
     healths: Mapping[str, Health], deployments: Iterable[str], asked: Collection[str], now_s: float
 ) -> tuple[NotAsked, ...]:
-    """Return who of ``deployments``, beside the ``asked``, is out, cooling down or broken, and why."""
+    """Return which of ``deployments``, without those ``asked``, are out, cooling down or broken, and why."""
     found = []
     for name in deployments:
         health = healths.get(name)

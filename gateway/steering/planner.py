@@ -1,4 +1,4 @@
-"""The planner: who is launched for a call, and when. Pure: a lineup, settings, randomness in, launches out."""
+"""The planner: decides which attempts are launched for a call, and when. Pure: no I/O, clock or global state."""
 
 from collections.abc import Sequence
 from math import inf
@@ -28,10 +28,10 @@ def plan(
     now_s: float = inf,
     home: Candidate | None = None,
 ) -> Plan:
-    """Choose the launches of one call; ``tokens`` is what the budget holds now, ``now_s`` the clock of the conditions.
+    """Plan the launches of one call; ``tokens`` is the current budget, ``now_s`` the time of the conditions.
 
-    ``held`` tells who should have how much of the prompt in a cache, where that saves something; ``home`` where its
-    beginning goes while nothing is known of it.
+    ``held``: how much of the prompt is in each deployment's cache, if that saves something; ``home``: the prompt's
+    rendezvous deployment, if no cache is known to hold it.
     """
     if not lineup.ranked:
         conditions = [each.condition for each in lineup.candidates]
@@ -58,7 +58,7 @@ def plan(
         if why is Why.FLAWED:
             draft.add_standby(race.budget)
         elif race.budget > 0:
-            # A broken canary is tried when it is its turn: that is how often its operator wants it tried.
+            # A broken canary is tried in its turn: its configured share says how often.
             draft.add_second(canary if canary is not None and canary.condition.probe_due else lineup.probe, tokens)
             draft.add_late_and_raced(alone=not others and len(lineup.candidates) - len(lineup.canaries) <= 1)
         rescue_s = draft.add_rescues(lineup.reserve)
@@ -81,9 +81,9 @@ def plan(
 
 
 def _draw(chosen: Sequence[Candidate], weights_up_to: Sequence[float], random: Random) -> Candidate:
-    """Draw the primary: twice, and take the one with less in flight for its weight.
+    """Draw the primary: draw two, and take the one with the lower load for its weight.
 
-    Replicas that see the same standings would otherwise all send to the same winner.
+    Otherwise all replicas with the same standings would send to the same deployment.
     """
     if len(chosen) == 1:
         return chosen[0]
@@ -94,7 +94,7 @@ def _draw(chosen: Sequence[Candidate], weights_up_to: Sequence[float], random: R
 
 
 def _canary(canaries: Sequence[Candidate], random: Random) -> Candidate | None:
-    """Draw whose turn it is: of all calls each canary is given its share."""
+    """Draw whether a canary is the primary, and which: each gets its share of all calls."""
     drawn = random.random()
     for each in canaries:
         drawn -= each.canary

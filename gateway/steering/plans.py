@@ -1,4 +1,4 @@
-"""What the planner decides and a race carries out: a plan, and the launches in it."""
+"""A plan and its launches: the result of the planner, which a race carries out."""
 
 from collections.abc import Mapping
 
@@ -11,37 +11,36 @@ from gateway.steering.standings import Estimate
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """An attempt to start, ``delay_s`` after the call began, unless the call is over by then."""
+    """An attempt that starts ``delay_s`` after the call began, unless the call is over by then."""
 
     deployment: str
     delay_s: float
     role: Role
-    audited: bool = False  # a loser is watched a little longer, so that its figures are not censored
+    audited: bool = False  # watched after losing, so that its figures are not censored
     why: Why | None = None  # the rule behind it
-    watch_s: float | None = None  # since its launch, a loser that is audited; None: as long as any
+    watch_s: float | None = None  # how long an audited loser is watched, since its launch; None: the default
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a race carries out.
+    """The launches of a race and its candidates for failover.
 
-    Launches are in the order of their delays. When one fails with nothing else running, the next comes forward at once;
-    after them the ``rest`` follow, best first, as failovers. ``rescue_s`` says when a call without a token needs
-    another attempt although the budget refused one: the race then starts its next candidate, refused launches first, as
-    a failover; None when two may never run at once. Without launches ``retry_after_s`` says when the first of the
-    deployments may be asked again.
+    Launches are ordered by delay. If one fails while no other runs, the next starts at once; after them the ``rest``
+    follows, best first, as failovers. ``rescue_s`` is when a call without a token needs another attempt although the
+    budget refused one: the race then starts its next candidate, refused launches first, as a failover; None if two may
+    never run at once. Without launches, ``retry_after_s`` says when the first deployment may be used again.
     """
 
     launches: tuple[Launch, ...]
     rest: tuple[str, ...]
-    mode: Mode  # as asked for
+    mode: Mode  # as requested
     retry_after_s: float | None = None
     rescue_s: float | None = None
-    tripped: frozenset[str] = frozenset()  # of ``rest``, the broken: asked last, after waiting for who is only full
-    # What each should cost its reader after its first token, seconds: under ``completion`` all of its decoding, under
-    # ``reading`` what of it one has to wait for, under ``first_token`` its stalls; empty where all of that is nothing.
+    tripped: frozenset[str] = frozenset()  # the broken ones of ``rest``: used last, after waiting for full ones
+    # The expected loss of each after its first token, seconds: under ``completion`` all of its decoding, under
+    # ``reading`` the part that the reader waits for, under ``first_token`` its stalls; empty if all are 0.
     decode_s: Mapping[str, float] = {}
-    cost_usd: Mapping[str, float] = {}  # what a whole attempt should cost at list price; only where dollars are limited
-    reasons: tuple[str, ...] = ()  # what was unusual about this plan, for people
-    primary: Estimate | None = None  # of the first launch: what it would take alone
-    explores: bool = False  # somebody is launched to learn of them
+    cost_usd: Mapping[str, float] = {}  # expected cost of a whole attempt at list price; only if dollars are limited
+    reasons: tuple[str, ...] = ()  # what is unusual about this plan, as text
+    primary: Estimate | None = None  # of the first launch, if it ran alone
+    explores: bool = False  # an attempt is launched to learn about its deployment
     explanation: Explanation | None = None  # on request

@@ -21,7 +21,7 @@ class Rebounds:
     def __init__(self) -> None:
         self._sums: dict[tuple[str, str], float] = {}
 
-    def heard(self, model: str, deployment: str, estimate: Estimate, ttft_s: float) -> bool:
+    def add(self, model: str, deployment: str, estimate: Estimate, ttft_s: float) -> bool:
         """Add a first token, scaled to the reference size; return whether the deployment is back at its usual speed."""
         if estimate.usual is None or estimate.score_s < REBOUND_FROM * estimate.usual_s:
             self._sums.pop((model, deployment), None)

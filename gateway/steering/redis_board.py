@@ -1,8 +1,8 @@
-"""The board that replicas share: counts go to Redis in batches and come back as a snapshot, always in the background.
+"""The board shared by replicas: counts are sent to Redis in batches and read back, always in the background.
 
-One hash per model and slot, ``holeshot:{model}:<slot number>``: a single hash tag, so that all keys of a model lie on
-one node of a cluster. While Redis is away this replica steers by what it knows, keeps what it counts, and merges it
-later; to a Redis that lost its data every replica gives back what it had contributed.
+One hash per model and slot, ``holeshot:{model}:<slot number>``: the hash tag keeps all keys of a model on one node of a
+cluster. While Redis is away this replica steers by what it knows, keeps its counts and sends them later; to a Redis
+that has lost its data every replica sends its contributions again.
 """
 
 import asyncio
@@ -37,17 +37,17 @@ from gateway.steering.tally import Counts
 
 _log = structlog.get_logger(__name__)
 
-FLUSH_FIELDS = 20_000  # in one round, more or less: 20 ms of Redis' time, and of ours, when it comes back after minutes
-RESTORING_S = 3.0  # after a loss everything is looked at each second: within one all replicas notice and give back
-STRIKES_KEY = "holeshot:strikes"  # one field for each replica: what it reports of failing deployments
+FLUSH_FIELDS = 20_000  # about as many in one round: 20 ms of Redis' time, and of ours, when it returns after minutes
+RESTORING_S = 3.0  # after a loss all slots are read each second: in this time all replicas notice and send again
+STRIKES_KEY = "holeshot:strikes"  # one field for each replica: its report of failing deployments
 DAY_EXPIRY_S = 2 * 86_400  # of a day's dollars: kept until no replica's clock can be in that day
 
 
 class RedisBoard:
-    """A board shared through Redis (or Valkey), and with it what ``spending`` and ``strikes`` must know of others.
+    """A board shared through Redis (or Valkey), which also shares ``spending`` and ``strikes``.
 
-    ``start`` and ``close`` own the task that keeps it in step; ``sync`` is one step of it. ``unix_clock`` must be
-    roughly the same on all replicas; ``new_id`` names this one and must never repeat on any of them.
+    ``start`` and ``close`` own the background task; ``sync`` is one round of it. ``unix_clock`` must be roughly the
+    same on all replicas; ``new_id`` returns this replica's id, which must be unique.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RedisBoard:
         self._unix_clock = unix_clock
         self._spending = spending or Spending(unix_clock)
         self._strikes = strikes
-        self._gone: list[str] = []  # fields of replicas that report no more
+        self._gone: list[str] = []  # fields of replicas that no longer report
         self._field = MARK + new_id()
         self._values = Values()
         self._numbers = count(1)
@@ -73,7 +73,7 @@ class RedisBoard:
         self._away = False
 
     def add(self, model: str, counts: Mapping[str, float], unix_s: float) -> None:
-        """Count what is known here at once and everywhere after the next two syncs."""
+        """Add counts: known here at once, and everywhere after the next two syncs."""
         known = self._of(model)
         known.ask(unix_s)
         known.add(slot_of(unix_s), counts)
@@ -85,14 +85,14 @@ class RedisBoard:
         return known.version
 
     def counts(self, model: str, unix_s: float, *, half_life_s: float) -> Counts:
-        """Return the weighted sum over all slots kept, of all replicas."""
+        """Return the weighted sum of all slots, of all replicas."""
         total: Counts = {}
         for slots in self._of(model).parts():
             slots.sum_into(total, slot_of(unix_s), half_life_s)
         return total
 
     def slots(self, model: str, unix_s: float) -> Mapping[int, Counts]:
-        """Return the plain counts of each slot kept, of all replicas."""
+        """Return the plain counts of each slot, of all replicas."""
         kept: dict[int, Counts] = {}
         for slots in self._of(model).parts():
             slots.add_into(kept, slot_of(unix_s))
@@ -100,7 +100,7 @@ class RedisBoard:
 
     @property
     def ignored(self) -> int:
-        """How much of what was read could not be meant."""
+        """The number of invalid values that were read."""
         return self._values.ignored
 
     @property
@@ -109,12 +109,12 @@ class RedisBoard:
         return not self._away
 
     async def start(self) -> None:
-        """Begin to keep in step with the other replicas."""
+        """Start to synchronise with the other replicas."""
         await self.sync()
         self._task = asyncio.create_task(self._keep_in_step(), name="steering.redis_board")
 
     async def close(self) -> None:
-        """Stop, after a last flush if Redis is there."""
+        """Stop, after a last flush if Redis is available."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -123,7 +123,7 @@ class RedisBoard:
         await self._redis.aclose()
 
     async def sync(self) -> bool:
-        """Flush and read, in one round trip or two; return whether Redis was there. Its absence is no error."""
+        """Flush and read, in one round trip or two; return whether Redis was available. Its absence is not an error."""
         unix_s = self._unix_clock()
         self._forget(unix_s)
         try:
@@ -135,7 +135,7 @@ class RedisBoard:
             TimeoutError,
             ValueError,
             TypeError,
-        ) as error:  # the last two: replies that are none
+        ) as error:  # the last two: invalid replies
             if not self._away:
                 _log.warning(
                     "steering.redis_away",
@@ -153,14 +153,14 @@ class RedisBoard:
         loop = asyncio.get_running_loop()
         due = loop.time()
         while True:
-            due = max(due + FLUSH_S, loop.time())  # a slow Redis is not asked more often for it
+            due = max(due + FLUSH_S, loop.time())  # a slow Redis is not asked more often
             await asyncio.sleep(due - loop.time())
             await self.sync()
 
     async def _exchange(self, unix_s: float) -> bool:
         """Send what is not confirmed, then read; return whether there is more to send at once.
 
-        The replies are taken in the order of the questions.
+        Replies are processed in the order of the commands.
         """
         again = any(known.resends for known in self._models.values())
         flushed = self._sealed()
@@ -198,7 +198,7 @@ class RedisBoard:
         return again or lost
 
     def _sealed(self) -> list[tuple[str, Contributions, tuple[Part, ...]]]:
-        """Return what to send, of as many models as one round takes."""
+        """Return the parts to send, of as many models as fit into one round."""
         sealed = []
         left = FLUSH_FIELDS
         for model, known in self._models.items():
@@ -211,8 +211,8 @@ class RedisBoard:
     def _due(self, unix_s: float) -> list[tuple[str, Contributions, range]]:
         """Return what to read of the models in use: the open slot and the one before, and of some in turn all slots.
 
-        All slots of each are read every half minute, for what was flushed late; and at once when a model comes into
-        use, so that a replica that joins late is right.
+        All slots of each model are read every half minute, for late flushes, and at once when a model is first used, so
+        that a new replica is up to date.
         """
         now_slot = slot_of(unix_s)
         newest = range(now_slot - 1, now_slot + 1)
@@ -227,7 +227,7 @@ class RedisBoard:
         return [(model, known, everything if model in whole else newest) for model, known in used.items()]
 
     def _learn(self, day: str, model: str, replies: Iterator[Any]) -> None:
-        """Take what the other replicas have spent on ``model``; nothing, where its key holds something else."""
+        """Set what the other replicas have spent on ``model``; nothing if its key has another type."""
         stored, _, shares = next(replies), next(replies), next(replies)
         if isinstance(stored, Exception) and not is_of_another_type(stored):
             raise stored
@@ -235,7 +235,7 @@ class RedisBoard:
         self._spending.learn(day, model, self._values.usd(fields, model, mine=self._field))
 
     def _report_strikes(self, pipeline: Any) -> None:
-        """Write what this replica reports, read what the others do, and remove who has long been gone."""
+        """Write this replica's report, read the others', and delete those of replicas that are long gone."""
         if self._strikes is None:
             return
         pipeline.hset(STRIKES_KEY, self._field, msgspec.json.encode(self._strikes.report()))
@@ -245,7 +245,7 @@ class RedisBoard:
             pipeline.hdel(STRIKES_KEY, *self._gone)
 
     def _learn_strikes(self, unix_s: float, replies: Iterator[Any]) -> None:
-        """Take what the other replicas report; nothing, where the key holds something else."""
+        """Process the other replicas' reports; nothing if the key has another type."""
         if self._strikes is None:
             return
         stored, _, shares = next(replies), next(replies), next(replies)
@@ -256,7 +256,7 @@ class RedisBoard:
         self._gone = [field for field, report in reports.items() if report.at_s < unix_s - REPORT_KEPT_S]
 
     async def _take(self, model: str, known: Contributions, slots: range, replies: Iterator[Any]) -> bool:
-        """Take slots as Redis has them; return whether it has lost what this replica contributed."""
+        """Store slots as Redis has them; return whether it has lost contributions of this replica."""
         lost = False
         for slot in slots:
             fields = self._values.hash(next(replies), model)
@@ -265,7 +265,7 @@ class RedisBoard:
                 continue
             counts = self._values.counts(fields, model)
             lost |= known.take(slot, counts, marks, mine=self._field)
-            await asyncio.sleep(0)  # a call may go first: with many deployments a slot has a thousand fields
+            await asyncio.sleep(0)  # let other tasks run: with many deployments a slot has a thousand fields
         return lost
 
     def _of(self, model: str) -> Contributions:
@@ -275,7 +275,7 @@ class RedisBoard:
         return known
 
     def _forget(self, unix_s: float) -> None:
-        """Drop slots too old to matter, and models nobody has called or asked about since."""
+        """Drop slots that are too old, and models not called or asked about since."""
         now_slot = slot_of(unix_s)
         for model, known in list(self._models.items()):
             known.expire(now_slot)

@@ -1,4 +1,4 @@
-"""What is said to Redis, and in which keys: the script that adds a replica's parts, and the reading of hashes."""
+"""The commands sent to Redis and their keys: the script that adds a replica's parts, and reading hashes."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -13,13 +13,12 @@ from gateway.steering.contributions import Part
 from gateway.steering.redis_values import MOST_BYTES, MOST_FIELDS, READ
 
 # Adds one replica's parts to the slots KEYS, each once. ARGV: the replica's own field, the expiry, and for each slot
-# the number of the part that must have come before, the number of this one, and its counts as one JSON object: as an
-# argument each they cost the client five times as much.
-# A slot's number is kept in its own hash, so it shares the slot's fate: a repeated part finds itself there, and a part
-# whose predecessor is missing is not added. Returns the number each slot had. HINCRBYFLOAT adds whole numbers exactly,
-# and unlike HINCRBY never stops half way because a field holds a fraction; 17 digits are all that a double has.
-# What somebody else has put in our place, a key of another type or a field that is no number, is written over: an error
-# half way would leave a part that is sent again, and counted again, each second.
+# the number of the previous part, the number of this one, and its counts as one JSON object: single arguments would
+# cost the client five times as much. A slot's number is in its own hash, so it is lost together with the slot: a
+# repeated part finds its number there, and a part without its predecessor is not added. Returns each slot's number.
+# HINCRBYFLOAT adds whole numbers exactly, and unlike HINCRBY never fails half way at a fraction; 17 digits are all that
+# a double has. Values that others have written there, of another type or not a number, are overwritten: an error half
+# way would leave a part that is sent, and counted, again each second.
 APPLY = """
 local found = {}
 for slot = 1, #KEYS do
@@ -48,36 +47,36 @@ return found
 
 
 def connect(url: str, timeout_s: float = REDIS_TIMEOUT_S) -> Redis:
-    """Return a client that gives up on a silent Redis within a second."""
+    """Return a client that gives up on a silent Redis within ``timeout_s``."""
     return Redis.from_url(
         url,
         decode_responses=True,
         socket_timeout=timeout_s,
         socket_connect_timeout=timeout_s,
         retry=Retry(NoBackoff(), 0),  # the next round is the retry
-        encoding_errors="replace",  # bytes that are no text would leave the rest of the replies unread
+        encoding_errors="replace",  # invalid bytes would prevent reading the other replies
     )
 
 
 def key_of(model: str, suffix: object) -> str:
-    """Return the key of a model's ``suffix``: the number of a slot, or a day's dollars."""
-    tag = model.replace("{", "%7B").replace("}", "%7D")  # braces of its own would move the hash tag
+    """Return the key of a model's ``suffix``: a slot's number, or a day's dollars."""
+    tag = model.replace("{", "%7B").replace("}", "%7D")  # its own braces would move the hash tag
     return f"holeshot:{{{tag}}}:{suffix}"
 
 
 def read(pipeline: Any, key: str) -> None:
-    """Ask for the fields of a hash, within bounds; ``redis_values`` says what the reply is."""
+    """Queue a read of a hash, with limits; for the reply see ``redis_values``."""
     pipeline.eval(READ, 1, key, str(MOST_FIELDS), str(MOST_BYTES))
 
 
 def arguments(parts: Iterable[Part]) -> Iterable[str | bytes]:
-    """Yield the arguments of ``APPLY`` for ``parts``, after those that are the same for all."""
+    """Yield the arguments of ``APPLY`` for ``parts``, after those common to all."""
     for part in parts:
         yield from (str(part.before), str(part.number), msgspec.json.encode(part.counts))
 
 
 def answer(replies: Iterator[Any]) -> Any:
-    """Return the next reply; an error that Redis gave in its place is raised."""
+    """Return the next reply; raises it if it is an error."""
     reply = next(replies)
     if isinstance(reply, Exception):
         raise reply

@@ -1,4 +1,4 @@
-"""What this machine lacks (descriptors, ports, memory) is the fault of no provider: it is logged, and not counted."""
+"""A lack of local resources (descriptors, ports, memory) is no provider's fault: it is logged, not counted."""
 
 from collections.abc import Callable
 from math import inf
@@ -7,13 +7,13 @@ import structlog
 
 from gateway.attempt_records import AttemptRecord
 
-TOLD_EVERY_S = 10.0  # a line for each attempt would be a flood
+TOLD_EVERY_S = 10.0  # a line for each attempt would be too many
 
 _log = structlog.get_logger(__name__)
 
 
 class Shortage:
-    """Counts the attempts that failed for lack of something here, and logs them together."""
+    """Counts the attempts that failed for lack of local resources, and logs them together."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -21,7 +21,7 @@ class Shortage:
         self._told_at_s = -inf
 
     def hit(self, attempt: AttemptRecord) -> None:
-        """Count an attempt that ended with ``local_resources``; log it unless that was done lately."""
+        """Count an attempt that ended with ``local_resources``; log it unless that was done recently."""
         self._attempts += 1
         now_s = self._clock()
         if now_s < self._told_at_s + TOLD_EVERY_S:

@@ -1,8 +1,8 @@
-"""Steering: plans calls from what earlier ones taught, and learns from each attempt as it ends.
+"""Steering: plans calls from the results of earlier ones, and learns from each attempt as it ends.
 
-It is the one object the other rooms know here: the race asks it for a plan and for permits, and it hears of everything
-through the ``Recorder`` protocol. Nothing in it waits; the clocks and the randomness are handed in, so a simulator can
-drive it through a day in seconds.
+The other rooms use only this object: a race asks it for a plan and for permits, and it receives events through the
+``Recorder`` protocol. Nothing in it blocks; clocks and randomness are arguments, so a simulator can run a day in
+seconds.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ _NOTHING_COSTS: Mapping[str, float] = {}
 
 
 class Steering:
-    """The policy at work in one replica, for all models."""
+    """The policy of one replica, for all models."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class Steering:
         on_refused: Callable[[str, str], None] | None = None,
         strikes: Strikes | None = None,
     ) -> None:
-        """Steer by ``board``. ``on_refused`` hears of each extra attempt refused: its model, and by which limit."""
+        """Steer by ``board``. ``on_refused`` is called for each refused extra attempt with its model and the limit."""
         self._board = board
         self._spending = spending or Spending(unix_clock)
         self._on_refused = on_refused
         self._clock = clock  # monotonic seconds
-        self._unix_clock = unix_clock  # seconds since 1970, for slots that replicas agree on
+        self._unix_clock = unix_clock  # Unix time, for slots that are the same in all replicas
         self._random = random
         self._snapshots = Snapshots(board, clock, unix_clock)
         self._lineups = Lineups()
@@ -68,7 +68,7 @@ class Steering:
         self._affinity = Affinity()
         self._budgets: dict[str, Budget] = {}
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model
-        self._planned: dict[str, tuple[str, ...]] = {}  # by model as last planned: clients may name their own
+        self._planned: dict[str, tuple[str, ...]] = {}  # by model, at the last plan: clients may name their own
         self._slot = 0
         self._refreshed_at_s = -inf
 
@@ -82,7 +82,7 @@ class Steering:
         *,
         explain: bool = False,
     ) -> Plan:
-        """Choose who runs a call, when. Counts the call towards the model's budget.
+        """Plan a call's launches. Counts the call for the model's budget.
 
         ``explain`` fills ``Plan.explanation``.
         """
@@ -99,9 +99,9 @@ class Steering:
         return plan
 
     def refresh(self) -> None:
-        """Make standings and lineups again whose counts have changed, so that calls find them made: milliseconds.
+        """Recompute standings and lineups whose counts have changed, in the background: takes milliseconds.
 
-        To be called every ``REFRESH_EVERY_S``, apart from calls; without it they make their own, once a second.
+        Call it every ``REFRESH_EVERY_S``; without it, calls compute their own once a second.
         """
         now_s = self._clock()
         passed_s, self._refreshed_at_s = min(1.0, now_s - self._refreshed_at_s), now_s
@@ -109,7 +109,7 @@ class Steering:
             self._lineups.warm(model, self._snapshots.of, self._conditions, now_s)
 
     def recollect(self, sums: Iterable[HourlySum]) -> int:
-        """Take what the ledger remembers of the time before the start, in any order; return of how many models."""
+        """Load the ledger's sums from before the start, in any order; return the number of models."""
         return recollect(self._snapshots, sums)
 
     def explain(
@@ -120,25 +120,25 @@ class Steering:
         terms: Terms,
         prompt_class: PromptClass,
     ) -> Explanation:
-        """Explain what would be planned for the next call like this, without counting it."""
+        """Explain the plan of the next such call, without counting it."""
         plan = self._planned_for(model, deployments, race, terms, prompt_class, explain=True)
         assert plan.explanation is not None
         return plan.explanation
 
     def served(self, model: str, prefix: Prefix, deployment: str, cached_tokens: int | None) -> None:
-        """Take that ``deployment`` answered a prompt with this beginning, and what of it came from its prompt cache.
+        """Record that ``deployment`` answered a prompt with this prefix, and how much of it was cached.
 
-        ``cached_tokens`` is None where the provider does not say.
+        ``cached_tokens`` is None if the provider does not report it.
         """
         self._affinity.served(model, prefix, deployment, cached_tokens, self._clock())
 
     def permit(
         self, model: str, launch: Launch, race: RaceSettings, *, cost_usd: float | None, payer: str | None = None
     ) -> bool:
-        """Return whether an attempt may start now, and charge it if it is extra; its cost to ``payer``, if given.
+        """Whether an attempt may start now; if it is extra, charge it, and its cost to ``payer``, if given.
 
-        Asked at the instant the attempt would start. ``cost_usd`` is what it may cost at list price
-        (``Plan.cost_usd``), None when no price of the model is known.
+        Called when the attempt would start. ``cost_usd`` is its maximum cost at list price (``Plan.cost_usd``), None if
+        no price of the model is known.
         """
         payer, budget = payer or model, self._budget(model)
         limit = self._too_dear(payer, race, cost_usd, budget)
@@ -153,45 +153,45 @@ class Steering:
         return True
 
     def extra_attempts_left(self, model: str) -> float:
-        """Return how many extra attempts the budget of ``model`` permits now; below 0 it is overdrawn."""
+        """Return the number of extra attempts that the budget of ``model`` permits now; below 0 it is overdrawn."""
         return self._budget(model).tokens
 
     def refused_by(self, payer: str, race: RaceSettings, *, cost_usd: float | None, model: str | None = None) -> str:
-        """Return which limit stands in the way of an extra attempt refused just now.
+        """Return the limit that refused an extra attempt just now.
 
         That is budget, usd_per_day or extra_usd_per_call.
         """
         return self._too_dear(payer, race, cost_usd, self._budget(model or payer)) or "budget"
 
     def call_started(self, start: CallStart) -> None:
-        """Nothing to learn yet."""
+        """Do nothing."""
 
     def attempt_started(self, model: str, start: AttemptStart) -> None:
-        """Count it in flight."""
+        """Count it as in flight."""
         self._learning.attempt_started(model, start)
 
     def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
-        """Count an event, and believe that the deployment is well."""
+        """Count a first token; the deployment is healthy."""
         self._learning.first_token(model, prompt_class, start, ttft_s)
 
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
-        """Count what became of it: an event's attempt, a censored age, or an error."""
+        """Count the attempt's end: with a first token, censored, or an error."""
         self._learning.attempt_ended(model, prompt_class, attempt)
 
     def call_finished(self, record: CallRecord) -> None:
-        """Learn how long answers are."""
+        """Learn the lengths of answers."""
         self._learning.call_finished(record)
 
     def under_way(self, deployment: str) -> tuple[str, ...]:
-        """Return the ids of the attempts that are under way at ``deployment``, for whichever model."""
+        """Return the ids of the running attempts at ``deployment``, for all models."""
         return self._learning.under_way(deployment)
 
     def not_asked(self, deployments: Iterable[str], asked: Collection[str]) -> tuple[NotAsked, ...]:
-        """Return who of ``deployments``, beside the ``asked``, is out, cooling down or broken, and why."""
+        """Return which of ``deployments``, without those ``asked``, are out, cooling down or broken, and why."""
         return not_asked(self._learning.healths, deployments, asked, self._clock())
 
     def leaderboard(self, model: str) -> Leaderboard:
-        """Return what is published of one model, up to this instant."""
+        """Return the published leaderboard of one model, up to now."""
         window = read_window(self._board.slots(model, self._unix_clock()))
         names = self._configured.get(model) or self._planned.get(model) or tuple(window.tallies)
         standings = self._snapshots.fresh(model, window.busiest_class)
@@ -200,15 +200,15 @@ class Steering:
         )
 
     def reset(self, models: Mapping[str, Sequence[str]]) -> None:
-        """Take a configuration, the deployments of each model: at the start and when it is reloaded.
+        """Apply a configuration, the deployments of each model: at the start and after each reload.
 
-        What was learned is kept; deployments that were out are given another chance.
+        What was learnt is kept; deployments that were out are tried again.
         """
         self._configured = {model: tuple(names) for model, names in models.items()}
         for health in self._learning.healths.values():
             health.reload()
         for name in {name for names in models.values() for name in names}:
-            self._learning.health_of(name)  # so that it hears of outages elsewhere before its first call
+            self._learning.health_of(name)  # so that it learns of outages elsewhere before its first call
         for model in models:
             self._board.version(model, self._unix_clock())
 
@@ -259,7 +259,7 @@ class Steering:
         conditions, healths = {}, self._learning.healths
         for name in names:
             health = healths.get(name) or self._learning.health_of(name)
-            conditions[name] = health.calm or health.condition(now_s)  # of most, nothing has happened since
+            conditions[name] = health.calm or health.condition(now_s)  # for most, nothing has happened since
         return conditions
 
     def _names(self, model: str, deployments: Sequence[str]) -> tuple[str, ...]:
@@ -269,7 +269,7 @@ class Steering:
         return names
 
     def _too_dear(self, payer: str, race: RaceSettings, cost_usd: float | None, budget: Budget) -> str | None:
-        """Return which limit on dollars an attempt would pass, None for none."""
+        """Return the limit on dollars that an attempt would exceed; None for none."""
         if cost_usd is None:
             return None
         if race.usd_per_day is not None and not self._spending.may_spend(payer, cost_usd, race.usd_per_day):
@@ -284,7 +284,7 @@ class Steering:
         return budget
 
     def _forget(self) -> None:
-        """Once per slot, let go of models nobody calls any more: clients may name their own."""
+        """Once per slot, drop models that are no longer called: clients may name their own."""
         slot = slot_of(self._unix_clock())
         if slot == self._slot:
             return

@@ -35,7 +35,7 @@ _WHOLE_STRINGS = re.compile(rb'(?:[^"]*+"%b")*[^"]*+' % _INSIDE, re.DOTALL)
 _REST_OF_STRING = re.compile(_INSIDE, re.DOTALL)
 
 
-async def understood(body: bytes, work: BodyWork, prompt: str = "", media: Media | None = None) -> Contents:
+async def read_contents(body: bytes, work: BodyWork, prompt: str = "", media: Media | None = None) -> Contents:
     """Parse ``body``. If it is large and ``media`` is given, its field ``prompt`` is surveyed as well.
 
     Raises:
@@ -51,7 +51,7 @@ def contents_steps(body: bytes, prompt: str, media: Media | None) -> Steps[Conte
     """Parse a large ``body``, step by step.
 
     Raises:
-        InvalidRequest: as for ``understood``.
+        InvalidRequest: as for ``read_contents``.
 
     """
     yield from _text_steps(body)

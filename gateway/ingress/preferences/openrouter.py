@@ -108,7 +108,7 @@ class Provider(msgspec.Struct):
         return None if all(price is None for price in most.values()) else MaxPrice(**most)
 
     @property
-    def unheard(self) -> tuple[str, ...]:
+    def unsupported(self) -> tuple[str, ...]:
         """Preferences that have no effect here."""
         return ("provider.sort",) if isinstance(self.sort, _Sort) and self.sort.partition == "none" else ()
 

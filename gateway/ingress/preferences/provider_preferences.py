@@ -46,7 +46,7 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True):
     max_price: MaxPrice | None = None
     require_parameters: bool = False  # no parameter may be left out, even if drop_params is set
     unmet: tuple[str, ...] = ()  # requirements that cannot be met here
-    unheard: tuple[str, ...] = ()  # preferences that have no effect here
+    unsupported: tuple[str, ...] = ()  # preferences that have no effect here
 
 
 NOTHING = Preferences()
@@ -60,7 +60,7 @@ class Chosen(msgspec.Struct, frozen=True):
     race: RaceSettings
     order: tuple[str, ...] = ()  # deployments to try in turn, before the rest
     failover: bool = True  # False: only the first deployment may answer
-    unheard: tuple[str, ...] = ()  # fields that have no effect here, for a response header
+    unsupported: tuple[str, ...] = ()  # fields that have no effect here, for a response header
 
 
 def read_preferences(fields: Mapping[str, msgspec.Raw]) -> Preferences:
@@ -90,7 +90,7 @@ def read_preferences(fields: Mapping[str, msgspec.Raw]) -> Preferences:
         max_price=provider.most,
         require_parameters=bool(provider.require_parameters),
         unmet=tuple(unmet(_decoded("provider", fields, dict[str, Any] | None) or {})),
-        unheard=(*(("transforms",) if transforms else ()), *provider.unheard),
+        unsupported=(*(("transforms",) if transforms else ()), *provider.unsupported),
     )
 
 
@@ -142,7 +142,7 @@ def preferred(
         race=_raced(preferences, model.race, left, client, ordered=bool(order), narrowed=bool(excluded)),
         order=order,
         failover=preferences.allow_fallbacks or preferences.order is not None,
-        unheard=preferences.unheard,
+        unsupported=preferences.unsupported,
     )
 
 

@@ -24,7 +24,7 @@ class ResolvedModel:
         self.model = model
         self.fields = asked.fields
         self.needs = asked.needs
-        self.told = dict(asked.told)
+        self.response_headers = dict(asked.response_headers)
         self._asked = asked
         self._deployments = client.deployments(model)
         self._chosen: Chosen | None = None
@@ -98,14 +98,14 @@ class ResolvedModel:
         self._deployments = list(chosen.deployments)
         if not asked.stateful:
             self.model = msgspec.structs.replace(self.model, race=chosen.race)
-        if chosen.unheard:
-            self.told[IGNORED] = ", ".join(chosen.unheard)
+        if chosen.unsupported:
+            self.response_headers[IGNORED] = ", ".join(chosen.unsupported)
         self.fields = {key: value for key, value in self.fields.items() if key not in CONSUMED}
 
     def _apply(self, parameters: Parameters) -> None:
         self.fields, lowered = parameters.applied(self.fields, self._asked.dialect)
         if lowered:
-            self.told[LOWERED] = ", ".join(lowered)
+            self.response_headers[LOWERED] = ", ".join(lowered)
         most, asked = parameters.most_tokens, self.needs.max_tokens
         if most is not None and (asked is None or asked > most):
             self.needs = msgspec.structs.replace(self.needs, max_tokens=most)

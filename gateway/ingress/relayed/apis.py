@@ -8,7 +8,7 @@ from gateway.errors import InvalidRequest
 from gateway.fleet.fleet import Fleet
 from gateway.ingress.admission import JSON, Client
 from gateway.prompt_classes import MeasuredApi
-from gateway.settings.model_names import ModelKind, understood
+from gateway.settings.model_names import ModelKind, parsed_name
 from providers.catalog import Api
 
 FORM = "multipart/form-data"
@@ -120,8 +120,8 @@ def default_model(api: RelayedApi, fleet: Fleet, client: Client) -> str:
     named = [
         model.name
         for model in open_
-        if api.kind in {understood(each.model).kind for each in model.deployments.values()}
-        or understood(model.name).kind == api.kind
+        if api.kind in {parsed_name(each.model).kind for each in model.deployments.values()}
+        or parsed_name(model.name).kind == api.kind
     ]
     found = named or [model.name for model in open_]
     if api.kind is not None and len(found) == 1:

@@ -5,7 +5,7 @@ from aiohttp import web
 
 from gateway.errors import ApiError, NoDeploymentFits
 from gateway.ingress import headers
-from gateway.ingress.asked import demand_turns, needs_of
+from gateway.ingress.asked import needs_of, required_messages
 from gateway.ingress.body import Contents
 from gateway.ingress.context import CONTEXT
 from gateway.ingress.relayed.apis import COUNT_TOKENS
@@ -21,7 +21,7 @@ async def count_tokens(request: web.Request) -> web.StreamResponse:
     """Return a prompt's number of tokens. An estimate is marked; it is a call only if a deployment was asked."""
     context = request.app[CONTEXT]
     asked, origin = await receive(request, COUNT_TOKENS, MESSAGES.requests.prompt, MEDIA)
-    messages = demand_turns(asked.fields)
+    messages = required_messages(asked.fields)
 
     def estimate(error: ApiError) -> web.Response | None:
         if not (isinstance(error, NoDeploymentFits) or error.code == ErrorKind.NO_SUCH_API):

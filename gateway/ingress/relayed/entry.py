@@ -44,13 +44,13 @@ def enter_relay(
     client = origin.client
     client.check_model(name)
     model = as_asked(fleet.find(name, adhoc=client.adhoc), asked.race, client, stateful=True)
-    deployments, told, fields = client.deployments(model), dict[str, str](), asked.fields
+    deployments, response_headers, fields = client.deployments(model), dict[str, str](), asked.fields
     chosen: Chosen | None = None
     if asked.preferences is not NOTHING and not is_passed_on(model):
         chosen = preferred(asked.preferences, model, deployments, client)
         deployments = list(chosen.deployments)
-        if chosen.unheard:
-            told[IGNORED] = ", ".join(chosen.unheard)
+        if chosen.unsupported:
+            response_headers[IGNORED] = ", ".join(chosen.unsupported)
         fields = {key: value for key, value in fields.items() if key not in CONSUMED}
     excluded = dict(chosen.excluded) if chosen is not None else {}
     able = []
@@ -88,7 +88,7 @@ def enter_relay(
         plan = in_order(plan, chosen.order)
     if chosen is not None and not chosen.failover:
         plan = msgspec.structs.replace(plan, rest=())
-    return Entry(call, model, plan, told, None, tuple(able))
+    return Entry(call, model, plan, response_headers, None, tuple(able))
 
 
 def _against(deployment: Deployment, api: RelayedApi, policy: DataPolicy) -> str | None:

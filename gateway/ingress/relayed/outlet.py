@@ -11,12 +11,12 @@ _PASSED = ("content-type", "content-disposition", "content-language")
 _IDENTITY = ("", "identity")
 
 
-def relayed_headers(relayed: Relayed, told: dict[str, str]) -> dict[str, str]:
-    """Return the response headers of an answer; ``told`` are the gateway's reports about the request."""
+def relayed_headers(relayed: Relayed, response_headers: dict[str, str]) -> dict[str, str]:
+    """Return the response headers of an answer; ``response_headers`` are the gateway's reports about the request."""
     answer = relayed.answer
     fields = headers.of_answer(relayed.call, relayed.provider, relayed.deployment, relayed.launched, answer.headers)
     fields["x-holeshot-ttft-ms"] = f"{relayed.ttft_ms:.1f}"
-    fields.update(told)
+    fields.update(response_headers)
     fields.update({name: value for name in _PASSED if (value := answer.headers.get(name))})
     if "content-type" not in fields:
         is_json = answer.rest is None and answer.body.lstrip()[:1] in {b"{", b"["}
@@ -27,16 +27,16 @@ def relayed_headers(relayed: Relayed, told: dict[str, str]) -> dict[str, str]:
 class ResponseOutlet:
     """Writes to the client's response. Until the answer begins, an error can still have its own status."""
 
-    def __init__(self, request: web.Request, told: dict[str, str]) -> None:
+    def __init__(self, request: web.Request, response_headers: dict[str, str]) -> None:
         self.response: web.StreamResponse | None = None
         self._request = request
-        self._told = told
+        self._response_headers = response_headers
         self._transport = request.transport
 
     async def begin(self, relayed: Relayed) -> None:
         """Prepare the response, with the provider's content length if it is known."""
         upstream = relayed.answer.headers
-        fields = relayed_headers(relayed, self._told)
+        fields = relayed_headers(relayed, self._response_headers)
         if fields["content-type"].startswith("text/event-stream"):
             fields["cache-control"] = "no-cache"
             fields["x-accel-buffering"] = "no"  # else nginx would buffer the stream

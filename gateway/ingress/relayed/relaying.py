@@ -10,7 +10,7 @@ from gateway.errors import ApiError, ClientDisconnected
 from gateway.fleet.fleet import Fleet
 from gateway.ingress import headers
 from gateway.ingress.admission import JSON
-from gateway.ingress.bodies.large import understood
+from gateway.ingress.bodies.large import read_contents
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.entry import Entry
 from gateway.ingress.journey import Journey
@@ -60,7 +60,7 @@ async def receive(
         return default_model(api, context.fleet, origin.client)
 
     if request.content_type == JSON:
-        asked = read_json(api, await understood(body, context.body_work, prompt, media), race, default)
+        asked = read_json(api, await read_contents(body, context.body_work, prompt, media), race, default)
     else:
         asked = read_multipart(api, request.headers["content-type"], body, race, default)
     return asked, origin
@@ -83,7 +83,7 @@ async def answered(
         ApiError: no model answered.
 
     """
-    told: dict[str, str]
+    response_headers: dict[str, str]
     answer: Relayed | None = None
 
     def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> Entry:
@@ -103,8 +103,8 @@ async def answered(
         if (own := answer_here(error)) is None:
             raise
         return own
-    told = journey.told
-    outlet = ResponseOutlet(request, told)
+    response_headers = journey.response_headers
+    outlet = ResponseOutlet(request, response_headers)
     record = await journey.run(run)
     if isinstance(record, web.Response):
         record.headers.update(headers.identifying(journey.call.request_id or journey.call.id))
@@ -114,7 +114,7 @@ async def answered(
         if outlet.response is None:
             raise ClientDisconnected("the client disconnected")
         return outlet.response
-    fields = relayed_headers(answer, told)
+    fields = relayed_headers(answer, response_headers)
     if record.cost_usd is not None:
         fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
     return web.Response(body=answer.answer.body, status=answer.answer.status, headers=fields)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from gateway.ingress.asked import Asked, Decoders, begin, demand_turns, needs_of, said
+from gateway.ingress.asked import Asked, Decoders, begin, decoded_fields, needs_of, required_messages
 from gateway.ingress.body import Contents, is_set, least
 from gateway.ingress.surfaces.surface import Surface
 from gateway.ingress.survey import Media
@@ -51,8 +51,8 @@ def read_chat(contents: Contents, race_header: str | None) -> Asked:
     """
     begun = begin(contents, race_header)
     fields = begun.fields
-    messages = demand_turns(fields)
-    found = said(fields, _DECODERS).get
+    messages = required_messages(fields)
+    found = decoded_fields(fields, _DECODERS).get
     options, tools, answer = found("stream_options"), found("tools") or (), found("response_format")
     return Asked(
         dialect=CHAT,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gateway.ingress.asked import Asked, Decoders, Needs, begin, demand, said
+from gateway.ingress.asked import Asked, Decoders, Needs, begin, decoded_fields, required
 from gateway.ingress.body import CHARS_PER_TOKEN, Contents, least
 from gateway.ingress.surfaces.surface import Surface
 from providers.dialects.completions.dialect import COMPLETIONS
@@ -28,8 +28,8 @@ def read_completion(contents: Contents, race_header: str | None) -> Asked:
     """
     begun = begin(contents, race_header)
     fields = begun.fields
-    demand(fields, "prompt", "a string, or an array of strings or tokens")
-    found = said(fields, _DECODERS).get
+    required(fields, "prompt", "a string, or an array of strings or tokens")
+    found = decoded_fields(fields, _DECODERS).get
     options = found("stream_options")
     return Asked(
         dialect=COMPLETIONS,

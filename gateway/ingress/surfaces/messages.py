@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gateway.ingress.asked import Asked, Decoders, begin, demand, demand_turns, needs_of, said
+from gateway.ingress.asked import Asked, Decoders, begin, decoded_fields, needs_of, required, required_messages
 from gateway.ingress.body import Contents, least
 from gateway.ingress.surfaces.surface import Surface
 from gateway.ingress.survey import Media
@@ -40,9 +40,9 @@ def read_messages(contents: Contents, race_header: str | None) -> Asked:
     """
     begun = begin(contents, race_header)
     fields = begun.fields
-    demand(fields, "max_tokens", "the maximum number of tokens in the answer")
-    messages = demand_turns(fields)
-    found = said(fields, _DECODERS).get
+    required(fields, "max_tokens", "the maximum number of tokens in the answer")
+    messages = required_messages(fields)
+    found = decoded_fields(fields, _DECODERS).get
     tools = found("tools") or ()
     config = found("output_config")
     return Asked(

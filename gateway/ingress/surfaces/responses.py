@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.ingress.asked import Asked, Decoders, begin, demand, needs_of, said
+from gateway.ingress.asked import Asked, Decoders, begin, decoded_fields, needs_of, required
 from gateway.ingress.body import Contents, is_set, least
 from gateway.ingress.surfaces.surface import Surface
 from gateway.ingress.survey import Media
@@ -57,12 +57,12 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
     continued = is_set(fields.get("previous_response_id")) or is_set(fields.get("conversation"))
     prompt = fields.get("input", msgspec.Raw(b"[]"))
     if not (continued or is_set(fields.get("prompt"))):
-        prompt = demand(fields, "input", "a string, or an array of items")
-    told = {}
+        prompt = required(fields, "input", "a string, or an array of items")
+    response_headers = {}
     if not is_set(fields.get("store")):
         fields["store"] = _TRUE if store else _FALSE
-        told[STORE_HEADER] = "true" if store else "false"
-    found = said(fields, _DECODERS).get
+        response_headers[STORE_HEADER] = "true" if store else "false"
+    found = decoded_fields(fields, _DECODERS).get
     tools: tuple[Any, ...] = tuple(found("tools") or ())
     text = found("text")
     format_ = text.format.type if text is not None and text.format is not None else "text"
@@ -93,7 +93,7 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         converses=is_set(fields.get("conversation")),
         stores=stores,
         cache_key=found("prompt_cache_key"),
-        told=told,
+        response_headers=response_headers,
     )
 
 

@@ -75,7 +75,7 @@ def test_quantization_is_set_where_it_is_told_and_pointed_out(catalog: Mapping[s
 
     groq, together = loaded(catalog).models["qwen-3-32b"].deployments
     assert (groq.quantization, together.quantization) == (None, "fp8")
-    assert "# quantization is fp8 where told; not told by groq" in PATH.read_text()
+    assert "# quantization is fp8 where known; unknown for groq" in PATH.read_text()
 
 
 def test_what_is_commented_out_works_once_the_mark_is_gone(catalog: Mapping[str, Vendor]) -> None:

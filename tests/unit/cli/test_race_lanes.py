@@ -32,7 +32,7 @@ class Diary:
     def changed(self, lane: Lane, at_ms: float) -> None:
         """Nothing to remember."""
 
-    def said(self, text: str) -> None:
+    def text_added(self, text: str) -> None:
         if self.deaf:
             raise BrokenPipeError
         self.said_.append(text)
@@ -285,9 +285,9 @@ def test_no_line_of_progress_stands_within_the_answer(capsys: pytest.CaptureFixt
     view.changed(fast, 1.0)
     assert FAST in capsys.readouterr().err
 
-    view.said("Hel")
+    view.text_added("Hel")
     view.changed(slow, 2.0)
-    view.said("lo")
+    view.text_added("lo")
     assert capsys.readouterr() == ("Hello", "")
 
     view.ends(race.lanes)

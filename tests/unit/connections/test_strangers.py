@@ -16,9 +16,9 @@ def test_the_longest_silent_one_is_cut_first_of_all_or_of_an_address() -> None:
     strangers.add(third, b"b")
     assert strangers.longest_silent() is first
     assert strangers.longest_silent(b"b") is second
-    strangers.heard(second)
+    strangers.mark_active(second)
     assert strangers.longest_silent(b"b") is third
-    strangers.heard(first)
+    strangers.mark_active(first)
     assert strangers.longest_silent() is third
 
 
@@ -48,7 +48,7 @@ def test_an_address_is_forgotten_with_its_last_stranger() -> None:
     assert (strangers.number_from(b"a"), strangers.number_from(b"b"), len(strangers)) == (0, 1, 1)
     strangers.discard(one)
     strangers.discard(one)
-    strangers.heard(one)
+    strangers.mark_active(one)
     assert (strangers.number_from(b"b"), len(strangers), strangers.longest_silent(b"b")) == (0, 0, None)
     assert strangers._by_address == {}
 

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.errors import InvalidRequest
 from gateway.ingress.bodies import large
-from gateway.ingress.bodies.large import contents_steps, understood, values_outside_strings
+from gateway.ingress.bodies.large import contents_steps, read_contents, values_outside_strings
 from gateway.ingress.bodies.work import BodyWork
 from gateway.ingress.body import MOST_FIELDS, Contents, read_fields
 from gateway.ingress.surfaces.chat import MEDIA
@@ -50,7 +50,7 @@ def test_colons_in_texts_and_further_down_are_no_fields() -> None:
 async def test_a_large_body_is_understood_as_a_small_one_would_be(text: bytes) -> None:
     body = body_of(text)
     work = BodyWork()
-    found = await understood(body, work, "messages", MEDIA)
+    found = await read_contents(body, work, "messages", MEDIA)
     assert (found.fields, found.size) == (Contents.of(body).fields, len(body))
     assert work.slices > 2 * MIB // large._SLICE_BYTES
     assert found.survey is not None
@@ -72,15 +72,15 @@ async def test_a_large_body_is_understood_as_a_small_one_would_be(text: bytes) -
 )
 async def test_a_large_body_that_makes_no_sense_is_refused(body: bytes, why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
-        await understood(body, BodyWork(), "messages", MEDIA)
+        await read_contents(body, BodyWork(), "messages", MEDIA)
 
 
 async def test_too_many_values_are_refused_before_they_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large, "MOST_VALUES", MIB)
     texts = body_of(b"[,{" * MIB)  # in a string, which costs nothing
-    assert (await understood(texts, BodyWork())).values == len(b"{,[{,")
+    assert (await read_contents(texts, BodyWork())).values == len(b"{,[{,")
     with pytest.raises(InvalidRequest, match="more than 1048576 values"):
-        await understood(b'{"a":[' + b"1," * 2 * MIB + b"no JSON", BodyWork())
+        await read_contents(b'{"a":[' + b"1," * 2 * MIB + b"no JSON", BodyWork())
 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 64])

@@ -220,7 +220,7 @@ def test_a_wish_that_changes_nothing_here_is_told() -> None:
 
     said = read(transforms=["middle-out"], provider={"sort": {"by": "price", "partition": "none"}})
 
-    assert preferred(said, model, [GROQ]).unheard == ("transforms", "provider.sort")
+    assert preferred(said, model, [GROQ]).unsupported == ("transforms", "provider.sort")
 
 
 def test_only_those_named_are_asked_and_the_others_are_told_why() -> None:

@@ -370,7 +370,7 @@ class Track:
             )
             self.open_call = OpenCall(services, call, cancelled_as=lambda: self._cancelled_as)
         else:
-            self.open_call.goes_on(call)
+            self.open_call.continue_as(call)
         return Race(
             self.open_call,
             self.model,

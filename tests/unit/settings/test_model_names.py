@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings.model_names import ModelName, understood
+from gateway.settings.model_names import ModelName, parsed_name
 from gateway.settings.same_models import TRAINED_ONLY
 
 TABLE = tomllib.loads(Path(__file__).with_name("names_vendors_use.toml").read_text(encoding="utf-8"))
@@ -17,7 +17,7 @@ APART: Mapping[str, list[str]] = TABLE["apart"]
 
 def read(entry: str) -> ModelName:
     vendor, _, name = entry.partition("|")
-    return understood(name, trained=vendor in TRAINED_ONLY)
+    return parsed_name(name, trained=vendor in TRAINED_ONLY)
 
 
 def test_the_table_has_at_least_two_hundred_names() -> None:
@@ -62,7 +62,7 @@ def test_models_that_only_look_alike_are_told_apart(group: str) -> None:
     ],
 )
 def test_quantization_is_read_from_the_name(name: str, quantization: str | None) -> None:
-    assert understood(name).quantization == quantization
+    assert parsed_name(name).quantization == quantization
 
 
 @pytest.mark.parametrize(
@@ -93,16 +93,16 @@ def test_quantization_is_read_from_the_name(name: str, quantization: str | None)
     ],
 )
 def test_what_does_not_chat_is_told_apart(name: str, kind: str) -> None:
-    assert understood(name).kind == kind
+    assert parsed_name(name).kind == kind
 
 
 @pytest.mark.parametrize(
     "name", ["auto", "openrouter/auto", "mistral-small-latest", "llama-3.1-8b", "mistral-7b", "qwen-max"]
 )
 def test_a_name_that_says_too_little_is_not_taken_for_another(name: str) -> None:
-    assert not understood(name).certain
+    assert not parsed_name(name).certain
 
 
 def test_a_vendor_s_word_for_how_it_serves_is_kept() -> None:
-    assert understood("meta-llama/Llama-3.3-70B-Instruct-Turbo").serving == "turbo"
-    assert understood("gpt-4-turbo").serving is None
+    assert parsed_name("meta-llama/Llama-3.3-70B-Instruct-Turbo").serving == "turbo"
+    assert parsed_name("gpt-4-turbo").serving is None

@@ -81,7 +81,7 @@ def test_different_quantization_is_pointed_out() -> None:
 
 def test_quantization_that_only_some_tell_is_pointed_out() -> None:
     (same,) = models(a=["Qwen/Qwen3-32B-FP8"], b=["qwen3-32b"])
-    assert same.note == "quantization is fp8 where told; not told by b"
+    assert same.note == "quantization is fp8 where known; unknown for b"
 
 
 def test_nothing_is_said_where_all_is_the_same() -> None:

@@ -106,7 +106,7 @@ def test_no_secret_and_no_mask_is_a_default() -> None:
 
 
 def test_sections_are_described(validator: Draft7Validator) -> None:
-    assert "clocks of an attempt" in validator.schema["$defs"]["Timeouts"]["description"]
+    assert "timeouts of an attempt" in validator.schema["$defs"]["Timeouts"]["description"]
 
 
 @pytest.mark.parametrize("environ", [{}, {"GROQ_API_KEY": "k", "CEREBRAS_API_KEY": "k"}])

@@ -20,20 +20,20 @@ def known(*, usually: dict[float, float], lately: dict[float, float]) -> Estimat
 
 def test_two_first_tokens_as_usual_end_a_slow_time() -> None:
     slow, rebounds = known(usually={0.2: 500.0}, lately={2.0: 60.0}), Rebounds()
-    assert [rebounds.heard("m", "a", slow, 0.2) for _ in range(2)] == [False, True]
-    assert not rebounds.heard("m", "a", slow, 2.0)
+    assert [rebounds.add("m", "a", slow, 0.2) for _ in range(2)] == [False, True]
+    assert not rebounds.add("m", "a", slow, 2.0)
 
 
 def test_as_long_as_it_is_slow_nothing_is_over() -> None:
     slow, rebounds = known(usually={0.2: 500.0}, lately={2.0: 60.0}), Rebounds()
-    assert not any(rebounds.heard("m", "a", slow, 2.0) for _ in range(100))
+    assert not any(rebounds.add("m", "a", slow, 2.0) for _ in range(100))
 
 
 def test_where_it_is_as_usual_there_is_nothing_to_forget() -> None:
     random, rebounds = Random(3), Rebounds()
     usual = {0.2: 200.0, 0.25: 200.0, 0.3: 100.0}
     same = known(usually=usual, lately={each: n / 10 for each, n in usual.items()})
-    assert not any(rebounds.heard("m", "a", same, random.choice([0.2, 0.25, 0.3])) for _ in range(1000))
+    assert not any(rebounds.add("m", "a", same, random.choice([0.2, 0.25, 0.3])) for _ in range(1000))
 
 
 def test_after_a_hang_the_best_is_back_with_its_first_probe() -> None:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gateway.ingress.asked import Asked, Decoders, Needs, begin, demand, said
+from gateway.ingress.asked import Asked, Decoders, Needs, begin, decoded_fields, required
 from gateway.ingress.body import CHARS_PER_TOKEN, Contents, least
 from gateway.ingress.surfaces.surface import Surface
 from tests.app.gateway.fifth_dialect.dialect import ECHO
@@ -12,8 +12,8 @@ _DECODERS: Decoders = {"stream": msgspec.json.Decoder(bool | None), "bits": msgs
 
 def read_line(contents: Contents, race_header: str | None) -> Asked:
     begun = begin(contents, race_header)
-    demand(begun.fields, "line", "the line to be echoed")
-    found = said(begun.fields, _DECODERS).get
+    required(begun.fields, "line", "the line to be echoed")
+    found = decoded_fields(begun.fields, _DECODERS).get
     return Asked(
         dialect=ECHO,
         model=begun.model,
