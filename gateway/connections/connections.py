@@ -6,15 +6,14 @@ all, the longest silent one is cut: a flood of silent ones keeps nobody out who 
 
 import asyncio
 import socket
-from collections import Counter
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-import structlog
 from aiohttp import web
 
 from gateway.app import Gateway
 from gateway.connections.connection import Connection
+from gateway.connections.cuts import Cuts, Reason
+from gateway.connections.owed_heads import OwedHeads
 from gateway.connections.stalled import Stalled
 from gateway.connections.strangers import Strangers
 from gateway.errors import HeadersTimeout, HeadersTooLarge
@@ -27,20 +26,8 @@ if TYPE_CHECKING:
 # aiohttp bounds a line (8 kB) and their number (128), which is 2 MB of memory for each connection.
 HEAD_BYTES = 32_768
 OPENING_S = 0.5  # for what is being opened when the gateway stops
-LOOK_S = 0.25  # between two looks for late heads, at least
+FIRST_LOOK_S = 0.25  # at who takes nothing; later ones as the limit says
 STALL_LOOKS = 4  # at all connections, in the time that a client may take nothing
-LINE_S = 10.0  # between two lines of the log, at least
-
-
-class Reason(StrEnum):
-    """Why a connection is cut."""
-
-    ADDRESS = "address"  # too many strangers from one address
-    STRANGERS = "strangers"  # too many in all
-    DESCRIPTORS = "descriptors"  # the process has no room for more connections
-    LATE_HEAD = "late_head"  # the head of a request did not come whole in time
-    LARGE_HEAD = "large_head"  # nor before it was too large
-    STALLED = "stalled"  # its client takes nothing of an answer
 
 
 class Connections:
@@ -52,8 +39,7 @@ class Connections:
 
     def __init__(self, gateway: Gateway, server: web.Server, *, most: int, **options: Any) -> None:
         self.ssl_context: SSLContext | None = None  # of connections that are taken from now on
-        self._context = gateway.context
-        self._metrics = gateway.metrics
+        self._gateway = gateway
         self._server = server
         self._most = most
         self._options = options
@@ -62,13 +48,15 @@ class Connections:
         self._opening: set[asyncio.Task[None]] = set()
         self._strangers: Strangers[Connection] = Strangers()
         self._proxied: set[Connection] = set()  # strangers that a trusted proxy made: each request has its own address
-        self._owing: dict[Connection, float] = {}  # since when they owe the head of a request; the longest first
-        self._look: asyncio.TimerHandle | None = None
+        self._heads: OwedHeads[Connection] = OwedHeads(
+            self._loop,
+            lambda: self._limits().headers_timeout_s,
+            lambda connection: self._cut(connection, Reason.LATE_HEAD),
+        )
         self._stalled: Stalled[Connection] = Stalled()
-        self._stall_look = self._loop.call_later(LOOK_S, self._cut_stalled)
+        self._stall_look = self._loop.call_later(FIRST_LOOK_S, self._cut_stalled)
         self._trust = Trust(())
-        self._untold: Counter[Reason] = Counter()
-        self._line: asyncio.TimerHandle | None = None
+        self._cuts = Cuts(self._loop, count_one=gateway.metrics.connection_cut, opened=lambda: len(self._all))
         gateway.metrics.gauge("holeshot_connections", "Open connections from clients.", lambda: len(self._all))
         gateway.metrics.gauge(
             "holeshot_connections_unadmitted",
@@ -90,8 +78,8 @@ class Connections:
 
     def exhausted(self) -> None:
         """Count a connection that was refused because there was no descriptor for it."""
-        self._metrics.connection_accepted()
-        self._count(Reason.DESCRIPTORS)
+        self._gateway.metrics.connection_accepted()
+        self._cuts.count(Reason.DESCRIPTORS)
         longest_silent = self._strangers.longest_silent()
         if longest_silent is not None:
             self._cut(longest_silent, Reason.DESCRIPTORS)
@@ -106,10 +94,9 @@ class Connections:
 
     def close(self) -> None:
         """Look after those that are left no more."""
-        for timer in (self._look, self._line, self._stall_look):
-            if timer is not None:
-                timer.cancel()
-        self._tell()
+        self._stall_look.cancel()
+        self._heads.close()
+        self._cuts.close()
 
     def head_grows(self, connection: Connection, number: int) -> None:
         """Give it the time for a head, from now, but one that is new from when it was accepted; and so much memory."""
@@ -118,15 +105,14 @@ class Connections:
             self._cut(connection, Reason.LARGE_HEAD)
         elif not connection.owes_head:
             connection.owes_head = connection.watched = True
-            self._owing[connection] = self._loop.time()
-            self._look_in(self._limits().headers_timeout_s)
+            self._heads.owe(connection)
 
     def head_came(self, connection: Connection) -> None:
         """Forget that it owed one. Of a stranger, note that it has spoken, and for whom."""
         if connection.owes_head:
             connection.owes_head = False
             connection.head_bytes = 0
-            self._settle(connection)
+            self._heads.settle(connection)
         connection.watched = connection.is_stranger
         if not connection.is_stranger:
             return
@@ -147,37 +133,38 @@ class Connections:
 
     def _welcome(self, host: str) -> Connection:
         """Return a connection from ``host``, as a stranger who owes a head from now on."""
-        limits = self._limits()
-        connection = Connection(self, self._server, self._context.refusals, loop=self._loop, **self._options)
-        self._metrics.connection_accepted()
+        connection = Connection(self, self._server, self._gateway.context.refusals, loop=self._loop, **self._options)
+        self._gateway.metrics.connection_accepted()
         self._all.add(connection)
         address = read_address(host)
-        if address is None or self._trust.trusts(address):
+        if address is None or self._current_trust().trusts(address):
             self._proxied.add(connection)
             self._strangers.add(connection, None)
         else:
             self._strangers.add(connection, counted_as(address))
-        self._owing[connection] = self._loop.time()
-        self._look_in(limits.headers_timeout_s)
+        self._heads.owe(connection)
         return connection
 
     def _limits(self) -> ConnectionSettings:
-        """Return the current limits; whom to trust may have changed with them."""
-        settings = self._context.settings
-        if settings.trusted_proxies is not self._trust.networks:
-            self._trust = Trust(settings.trusted_proxies)
-        return settings.connections
+        return self._gateway.context.settings.connections
+
+    def _current_trust(self) -> Trust:
+        """Return who is trusted, which a reload may have changed."""
+        networks = self._gateway.context.settings.trusted_proxies
+        if networks is not self._trust.networks:
+            self._trust = Trust(networks)
+        return self._trust
 
     def _name(self, connection: Connection) -> None:
         """Count a stranger that a proxy made by the address its request came from."""
         for head in connection.heads:
-            client = self._trust.client(head.headers.getall(FORWARDED_FOR, ()))
+            client = self._current_trust().client(head.headers.getall(FORWARDED_FOR, ()))
             self._strangers.add(connection, None if client is None else counted_as(client))
         self._make_room(connection)
 
     def _make_room(self, newest: Connection) -> None:
         """Cut whoever is one too many now that there is ``newest``: itself, if there is nobody else."""
-        limits = self._context.settings.connections
+        limits = self._limits()
         address = self._strangers.address(newest)
         if address is not None and self._strangers.number_from(address) > limits.max_per_address:
             self._cut(self._strangers.longest_silent(address) or newest, Reason.ADDRESS)
@@ -189,7 +176,7 @@ class Connections:
     def _cut(self, connection: Connection, reason: Reason) -> None:
         self._all.discard(connection)  # its end is heard of later, and it must not be counted until then
         self._forget(connection)
-        self._count(reason)
+        self._cuts.count(reason)
         if reason is Reason.LATE_HEAD and connection.head_bytes:  # else it is idle, and nobody waits for an answer
             limit_s = self._limits().headers_timeout_s
             connection.refuse(HeadersTimeout(f"the headers did not arrive within {limit_s:g} s (headers_timeout_s)"))
@@ -203,51 +190,10 @@ class Connections:
     def _forget(self, connection: Connection) -> None:
         self._strangers.discard(connection)
         self._proxied.discard(connection)
-        self._settle(connection)
-
-    def _settle(self, connection: Connection) -> None:
-        """Await no head from it any more, and look for late ones no more when it was the last."""
-        if self._owing.pop(connection, None) is not None and not self._owing and self._look is not None:
-            self._look.cancel()
-            self._look = None
-
-    def _look_in(self, delay_s: float) -> None:
-        if self._look is None:
-            self._look = self._loop.call_later(max(LOOK_S, delay_s), self._cut_late_heads)
-
-    def _cut_late_heads(self) -> None:
-        """Cut who owes a head for too long, and look again when the next one will."""
-        self._look = None
-        limit_s, now = self._limits().headers_timeout_s, self._loop.time()
-        late = []
-        for connection, since in self._owing.items():
-            if now - since < limit_s:
-                self._look_in(since + limit_s - now)
-                break
-            late.append(connection)
-        for connection in late:
-            self._cut(connection, Reason.LATE_HEAD)
+        self._heads.settle(connection)
 
     def _cut_stalled(self) -> None:
-        limit_s = self._context.settings.client_timeouts.write_timeout_s
+        limit_s = self._gateway.context.settings.client_timeouts.write_timeout_s
         for connection in self._stalled.look(self._all, self._loop.time(), limit_s):
             self._cut(connection, Reason.STALLED)
         self._stall_look = self._loop.call_later(limit_s / STALL_LOOKS, self._cut_stalled)
-
-    def _count(self, reason: Reason) -> None:
-        """Count it in the metrics, and in a line of the log that tells of many."""
-        self._metrics.connection_cut(reason)
-        self._untold[reason] += 1
-        if self._line is None:
-            self._tell()
-            self._line = self._loop.call_later(LINE_S, self._tell_again)
-
-    def _tell_again(self) -> None:
-        self._line = None
-        self._tell()
-
-    def _tell(self) -> None:
-        if self._untold:
-            counts = {str(reason): number for reason, number in self._untold.items()}
-            structlog.get_logger().warning("connections.cut", **counts, open=len(self._all))
-            self._untold.clear()
