@@ -1,25 +1,20 @@
-"""One HTTP/1.1 connection: httptools parses messages, this file handles their parts."""
+"""One HTTP/1.1 connection: how its exchanges begin and end."""
 
 import asyncio
 from typing import cast
 
-from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+from httptools import HttpParserError, HttpParserUpgrade
 
 from providers.errors import ErrorKind, UpstreamError
 from providers.http.bounded_reads import BoundedReads
 from providers.http.connection import Owner
-from providers.http.limits import BUFFERED_BYTES, HEAD_BYTES, HEAD_FIELDS, INTERIM_RESPONSES
+from providers.http.http1_message import OVERSIZED, Message
+from providers.http.limits import BUFFERED_BYTES, HEAD_BYTES
 from providers.http.message import Request, rendered
-from providers.http.response import Field, Response, Unsent
+from providers.http.response import Response, Unsent
 from providers.redaction import redact
 
-_OVERSIZED = f"more than {HEAD_BYTES // 1024} KiB or {HEAD_FIELDS} fields of head"
 _COPIED_BYTES = 64 * 1024  # a body up to this is sent with its head in one write, and over TLS in one record
-_FIRST_STATUS, _FIRST_FINAL_STATUS = 100, 200  # interim responses have a status between these
-
-
-class _Fault(Exception):
-    """The server violates the protocol. Raised inside a callback of the parser, which stops then."""
 
 
 class Http1Connection(asyncio.Protocol):
@@ -35,24 +30,16 @@ class Http1Connection(asyncio.Protocol):
         self._owner = owner
         self._loop = loop
         self._transport: asyncio.Transport | None = None
-        self._response: Response | None = None
-        self._parser: HttpResponseParser | None = None
+        self._message = Message()
         self._told = False  # its owner was notified that it is gone
         self._paused = False
         self._bounded = False  # reads are limited, since its reader has fallen behind before
-        # Of the current response:
-        self._fields: list[Field] = []
-        self._pieces: list[bytes] = []
-        self.on_body = self._pieces.append  # called by httptools for each chunk, so about once per token
-        self._complete = False
-        self._interim = 0
-        self._keep_alive = False
         self._unproductive = 0  # bytes since the last part of the body: head, trailers, chunk extensions
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to accept requests."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
-        self._parser = HttpResponseParser(self)
+        self._message.open()
         self.room = 1
 
     def alive(self) -> bool:
@@ -66,7 +53,7 @@ class Http1Connection(asyncio.Protocol):
     def send(self, request: Request) -> Response:
         """Send ``request`` and return the response before it arrives."""
         assert self._transport is not None
-        response = self._response = Response(self, self._loop, self.connect_ms)
+        response = self._message.response = Response(self, self._loop, self.connect_ms)
         self.connect_ms = None
         request.sendings.number += 1
         self.room = 0
@@ -94,7 +81,7 @@ class Http1Connection(asyncio.Protocol):
 
     def drop(self, response: Response) -> None:  # noqa: ARG002 - there is only one
         """Abort the connection: after a TLS close the server might continue to generate."""
-        self._response = None
+        self._message.response = None
         self._give_up(dropped=True)
 
     def close(self) -> None:
@@ -103,29 +90,30 @@ class Http1Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Process data from the server."""
-        response = self._response
-        if response is None or self._parser is None:
+        message = self._message
+        response, parser = message.response, message.parser
+        if response is None or parser is None:
             self._give_up()  # unrequested data: it would be taken for the response to the next request
             return
         problem = None
         self._unproductive += len(data)
         try:
-            self._parser.feed_data(data)
+            parser.feed_data(data)
         except HttpParserUpgrade:
             problem = "it switched protocols"
         except HttpParserError as error:
-            problem = str(error.__context__ or error)  # the parser wraps a _Fault
-        pieces = self._pieces
+            problem = str(error.__context__ or error)  # the parser wraps a Fault
+        pieces = message.pieces
         if pieces:
             self._unproductive = 0
             response.feed(pieces[0] if len(pieces) == 1 else b"".join(pieces))
             pieces.clear()
-        if self._complete:
+        if message.complete:
             self._finish(response, reusable=problem is None)
         elif problem is not None:
             self._fail(_no_http(problem))
         elif self._unproductive > HEAD_BYTES:
-            self._fail(_no_http(_OVERSIZED))
+            self._fail(_no_http(OVERSIZED))
         elif response.buffered > BUFFERED_BYTES and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
@@ -133,51 +121,19 @@ class Http1Connection(asyncio.Protocol):
                 self._bounded = True
                 self._transport.set_protocol(BoundedReads(self))
 
-    def on_message_begin(self) -> None:
-        """Begin a message: an interim response, or the one response."""
-        if self._complete:
-            raise _Fault("a second response to one request")  # its body must not be added to this one's
-        self._fields = []
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a field of the head, or of the trailers, which are ignored."""
-        if len(self._fields) == HEAD_FIELDS:
-            raise _Fault(_OVERSIZED)
-        self._fields.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        """Begin the response."""
-        assert self._parser is not None
-        assert self._response is not None
-        status = self._parser.get_status_code()
-        if sum(len(name) + len(value) for name, value in self._fields) > HEAD_BYTES:
-            raise _Fault(_OVERSIZED)
-        if status >= _FIRST_FINAL_STATUS:
-            self._keep_alive = self._parser.should_keep_alive()
-            self._response.begin(status, self._fields)
-            self._fields = []
-            return
-        self._interim += 1
-        if status < _FIRST_STATUS or self._interim > INTERIM_RESPONSES:
-            raise _Fault(f"{self._interim} interim responses, the last with status {status}")
-
-    def on_message_complete(self) -> None:
-        """End the response, unless it is an interim one."""
-        if self._response is not None and self._response.status:
-            self._complete = True
-
     def connection_lost(self, exc: Exception | None) -> None:
         """Process the end of the connection, which also ends a response without a length."""
-        response = self._response
-        self._transport = self._parser = None
+        response = self._message.response
+        self._transport = self._message.parser = None
         if response is not None and response.status and self._ends_with_connection and exc is None:
-            self._response = None
+            self._message.response = None
             response.end()
         self._fail(self._lost(response, exc))
 
     @property
     def _ends_with_connection(self) -> bool:
-        headers = self._response.headers if self._response is not None else {}
+        response = self._message.response
+        headers = response.headers if response is not None else {}
         return "content-length" not in headers and "chunked" not in headers.get("transfer-encoding", "").lower()
 
     def _lost(self, response: Response | None, error: Exception | None) -> UpstreamError | Unsent:
@@ -191,14 +147,15 @@ class Http1Connection(asyncio.Protocol):
 
     def _finish(self, response: Response, *, reusable: bool) -> None:
         """End ``response``, and accept the next request if the server keeps the connection open."""
-        self._response = None
-        self.streams = 0
-        self._complete = False
-        self._interim = self._unproductive = 0
-        self._fields = []
+        message = self._message
+        message.response = None
+        message.complete = False
+        message.interim = 0
+        message.fields = []
+        self.streams = self._unproductive = 0
         response.end()
         transport = self._transport
-        if transport is None or not (reusable and self._keep_alive) or transport.get_write_buffer_size():
+        if transport is None or not (reusable and message.keep_alive) or transport.get_write_buffer_size():
             self._give_up()
             return
         if self._paused:
@@ -209,7 +166,7 @@ class Http1Connection(asyncio.Protocol):
         self._owner.freed(self)
 
     def _fail(self, error: UpstreamError | Unsent) -> None:
-        response, self._response = self._response, None
+        response, self._message.response = self._message.response, None
         self._give_up()
         if response is not None:
             response.fail(error)

@@ -14,13 +14,13 @@ from providers.http.connection import Owner
 from providers.http.frames import Code, ConnectionFault, Kind, StreamFault
 from providers.http.header_blocks import EMPTY_TABLE, request_block
 from providers.http.http2_bodies import Bodies
+from providers.http.http2_failures import lost, no_http, reset
 from providers.http.http2_receiving import Receiving
 from providers.http.http2_settings import PeerSettings, hello
 from providers.http.http2_stream import Stream
 from providers.http.limits import HTTP2_ANSWER_S, HTTP2_QUIET_S, HTTP2_RESETS, HTTP2_RESETS_WEARING
 from providers.http.message import Request
 from providers.http.response import Response, Unsent
-from providers.redaction import redact
 
 _PROGRESS_BYTES = 256  # of a body; smaller increments of a window do not count as progress
 
@@ -110,7 +110,7 @@ class Http2Connection(asyncio.Protocol):
             self._receiving.read(data)
         except ConnectionFault as fault:
             self._shut(fault.code)
-            error = _no_http(fault)
+            error = no_http(fault)
             self._fail_all(lambda _: error)
         finally:
             self._reading = False
@@ -163,7 +163,7 @@ class Http2Connection(asyncio.Protocol):
 
     def refute(self, stream: Stream, fault: StreamFault, *, ended: bool) -> None:
         """End an exchange after a stream error; ``ended``: the server has ended its side already."""
-        stream.response.fail(_no_http(fault))
+        stream.response.fail(no_http(fault))
         if not ended:
             self._reset(stream, fault.code)
             return
@@ -173,12 +173,7 @@ class Http2Connection(asyncio.Protocol):
 
     def was_reset(self, stream: Stream, code: int) -> None:
         """End an exchange that the server reset."""
-        if code == Code.REFUSED_STREAM and not stream.begun:
-            stream.response.fail(Unsent("the provider refused the stream"))
-        else:
-            where = "in the middle of" if stream.begun else "before"
-            message = f"the provider reset the stream {where} the answer ({frames.code_name(code)})"
-            stream.response.fail(UpstreamError(ErrorKind.DISCONNECTED, message))
+        stream.response.fail(reset(stream, code))
         self._forget(stream)
 
     def resettle(self) -> None:
@@ -195,7 +190,9 @@ class Http2Connection(asyncio.Protocol):
         self._retire()
         for stream in list(self._streams.values()):
             if stream.id > last_id:
-                stream.response.fail(self._loss(stream, None) if stream.begun else Unsent("the provider sent GOAWAY"))
+                stream.response.fail(
+                    lost(stream, None, self._goaway) if stream.begun else Unsent("the provider sent GOAWAY")
+                )
                 self._forget(stream)
             elif last_id != frames.MAX_STREAM_ID:  # the maximal id only announces a second GOAWAY
                 stream.may_resend = False
@@ -271,7 +268,7 @@ class Http2Connection(asyncio.Protocol):
     def _lose(self, exc: Exception | None) -> None:
         if not self.closed:
             self._abort()
-            self._fail_all(lambda stream: self._loss(stream, exc))
+            self._fail_all(lambda stream: lost(stream, exc, self._goaway))
 
     def _fail_all(self, error: Callable[[Stream], UpstreamError | Unsent]) -> None:
         streams = list(self._streams.values())
@@ -281,21 +278,3 @@ class Http2Connection(asyncio.Protocol):
         for stream in streams:
             self._bodies.stop(stream)
             stream.response.fail(error(stream))
-
-    def _loss(self, stream: Stream, exc: Exception | None) -> UpstreamError | Unsent:
-        """Return the error of an exchange whose connection has ended."""
-        if self._goaway is not None:
-            message = f"the provider gave up the connection ({frames.code_name(self._goaway)})"
-        elif stream.begun:
-            message = "the connection broke in the middle of the answer"
-        elif stream.may_resend:
-            return Unsent("kept connection lost")
-        elif exc is not None:
-            message = redact(f"the connection broke ({exc})")
-        else:
-            message = "the connection was closed before the answer"
-        return UpstreamError(ErrorKind.DISCONNECTED, message)
-
-
-def _no_http(fault: ConnectionFault | StreamFault) -> UpstreamError:
-    return UpstreamError(ErrorKind.INVALID_RESPONSE, redact(f"its answer is not valid HTTP/2 ({fault.problem})"))

@@ -31,7 +31,7 @@ class Stream:
     __slots__ = (
         *("_line", "_method", "id", "may_resend", "response"),
         *("body", "send_window", "sent"),
-        *("_interim", "_length", "_wide", "begun", "plain", "received", "taken_bytes", "window"),
+        *("_interim", "_left_bytes", "_wide", "begun", "plain", "taken_bytes", "window"),
     )
 
     def __init__(
@@ -48,12 +48,11 @@ class Stream:
         self.begun = False
         self.plain = False
         self.window = HTTP2_STREAM_BYTES
-        self.received = 0  # bytes bytes of the body, counted unless ``plain`` is set
         self.taken_bytes = 0  # bytes that were read, without a WINDOW_UPDATE so far
         self._line = line
         self._method = method
         self._interim = 0
-        self._length: int | None = None
+        self._left_bytes: int | None = None  # of a body with a content-length
         self._wide = False
 
     def taken(self, response: Response, size: int) -> None:  # noqa: ARG002 - a stream has only one
@@ -95,7 +94,7 @@ class Stream:
                 raise StreamFault(Code.ENHANCE_YOUR_CALM, f"more than {INTERIM_RESPONSES} interim responses")
             return
         self.begun = True
-        self._length = length
+        self._left_bytes = length
         self.plain = length is None
         self.response.begin(status, fields[1:])
 
@@ -111,9 +110,10 @@ class Stream:
             raise StreamFault(Code.FLOW_CONTROL_ERROR, "more than the stream's window")
         if not self.begun:
             raise StreamFault(Code.PROTOCOL_ERROR, "a body without a head")
-        self.received += len(data)
-        if self._length is not None and self.received > self._length:
-            raise StreamFault(Code.PROTOCOL_ERROR, "more body than its content-length says")
+        if self._left_bytes is not None:
+            self._left_bytes -= len(data)
+            if self._left_bytes < 0:
+                raise StreamFault(Code.PROTOCOL_ERROR, "more body than its content-length says")
         if data:
             self.response.feed(data)
 
@@ -124,5 +124,5 @@ class Stream:
             StreamFault: it is shorter than its content-length.
 
         """
-        if self._length is not None and self.received != self._length:
+        if self._left_bytes:
             raise StreamFault(Code.PROTOCOL_ERROR, "less body than its content-length says")

@@ -130,9 +130,9 @@ def the_ledger_has_each_call_once(evidence: Evidence) -> Iterator[str]:
         yield f"{len(finished)} calls ended, {len(store.calls)} rows"
     if unended := witness.started.keys() - finished.keys():
         yield f"calls that never ended: {unended}"
-    for record in store.calls.values():
-        if record.ttft_ms is not None and record.total_ms + MS < record.ttft_ms:
-            yield f"call {record.id}: ended after {record.total_ms} ms, its first token came after {record.ttft_ms}"
+    for each in store.calls.values():
+        if each.ttft_ms is not None and each.total_ms + MS < each.ttft_ms:
+            yield f"call {each.id}: ended after {each.total_ms} ms, its first token came after {each.ttft_ms}"
     names = Counter(record.request_id for record in store.calls.values())
     for seen in _all_seen(evidence):
         call_id = seen.headers.get("x-holeshot-call-id")

@@ -199,16 +199,16 @@ async def test_headers_in_several_pieces_that_come_in_time_are_taken(serve: Serv
                 caller.say(piece)
                 await asyncio.sleep(0)
             assert await caller.ask(LIVE[20:]) == 200
-        assert not running.connections._owing
+        assert not running.connections._heads
 
 
 async def test_a_kept_connection_owes_nothing_between_its_requests(serve: Serve) -> None:
     async with serve(config=limits()) as running, calling(running) as [caller]:
-        assert len(running.connections._owing) == 1
+        assert len(running.connections._heads) == 1
         for request in (LIVE, MODELS, LIVE):
             assert await caller.ask(request) == 200
-            assert not running.connections._owing
-        assert running.connections._look is None
+            assert not running.connections._heads
+        assert running.connections._heads._look is None
 
 
 async def test_a_trusted_proxys_connections_are_counted_by_who_it_says_they_are_for(serve: Serve) -> None:
