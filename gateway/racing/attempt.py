@@ -1,8 +1,7 @@
 """One attempt: a single upstream request, from its launch to its record.
 
 An attempt is one task. It keeps the data until the first meaningful delta, bids for the win, and if it wins it forwards
-the rest to the sink. Only the attempt uses its exchange, except that a cut aborts it. ``course`` is its race's
-interface.
+the rest to the sink. Nobody else uses its exchange, except that a cut aborts it. ``course``: the interface of its race.
 """
 
 import asyncio
@@ -64,7 +63,7 @@ class Attempt:
 
     async def run(self) -> None:
         """The attempt's task: ask, claim, forward. Raises nothing but a cancellation."""
-        assert self.task is not None
+        assert self.task is not None  # and no local name for it: a cycle
         race = self._race
         clocks = AttemptClocks(self.deployment.clocks, self.task, race.open_call.services.clock, race.loop)
         try:
@@ -118,8 +117,7 @@ class Attempt:
 
     def end(self, outcome: Outcome) -> None:
         """Fix the attempt's record, unless it is fixed, and drop the exchange."""
-        had_token = self.token_at() is not None
-        self._fix(Outcome.SUPERSEDED if outcome is Outcome.LOST and had_token else outcome)
+        self._fix(Outcome.SUPERSEDED if outcome is Outcome.LOST and self.token_at() is not None else outcome)
         self._drop()
 
     def token_at(self) -> float | None:
@@ -140,8 +138,7 @@ class Attempt:
 
     def _conclude(self) -> None:
         """Release everything but the attempt's record."""
-        if self.record is None:  # no outcome was set
-            self.end(Outcome.INTERRUPTED)
+        self._fix(Outcome.INTERRUPTED)  # unless an outcome was set
         self._drop()
         if self.state is not State.OVER:
             self._go_to(State.OVER)
@@ -249,8 +246,7 @@ class Attempt:
 
     def _announce(self, passage: Passage) -> None:
         """Report the first token, once."""
-        at = self.token_at()
-        if passage.announced or at is None:
+        if passage.announced or (at := self.token_at()) is None:
             return
         passage.announced = True
         call, recorder = self._race.call, self._race.open_call.services.recorder

@@ -25,6 +25,7 @@ class Attempts:
         self._race: Course[Attempt] | None = race
         self._limits_s: dict[str, float] = {}  # watch times that differ from the usual, by attempt id
         open_call.use_model(model)
+        self.empty: dict[Attempt, asyncio.Future[None]] = {}  # complete without a token: win only when no other runs
         self.all: list[Attempt] = []  # in the order of launch
 
     @property
@@ -82,6 +83,19 @@ class Attempts:
         else:
             loser.cut(Outcome.LOST)
 
+    async def alone(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait until only empty answers such as that of ``attempt`` are left."""
+        self.empty[attempt] = loop.create_future()
+        self.wake_empty()
+        await self.empty[attempt]
+
+    def wake_empty(self) -> None:
+        """Let the first empty answer win, if no other attempt runs."""
+        if self.empty and all(attempt in self.empty for attempt in self.active):
+            future = next(iter(self.empty.values()))
+            if not future.done():
+                future.set_result(None)
+
     def abandon(self, reason: type[ApiError]) -> None:
         """Cut all attempts: the client has gone, or the gateway stops or has a bug.
 
@@ -109,6 +123,7 @@ class Attempts:
     def forget(self) -> None:
         """Release all attempts; a watched one is kept alive by its task."""
         self.all.clear()
+        self.empty.clear()
         self._race = None
 
     def _prepare(self, launch: Launch) -> Attempt:

@@ -71,7 +71,6 @@ class Race:
         self._wait: Wait | None = None  # for a seat; made when first needed
         deadline_at = None if call.deadline_ms is None else call.received_at + call.deadline_ms / 1000
         self._hold = Hold(plan.decode_s, self.release, self.loop, clock=services.clock, deadline_at=deadline_at)
-        self._empty: dict[Attempt, asyncio.Future[None]] = {}  # they win only if no other attempt runs
         self._failures: list[tuple[str, UpstreamError]] = []
         self._ending: Unanswered | Exception = Unanswered()  # unless the call is recorded
         self._claim = Claim(open_call)
@@ -82,7 +81,7 @@ class Race:
             if not self._plan.launches:
                 return Unanswered()
             try:
-                self._start()
+                self._guarded(self._start)
                 await self._over
             except asyncio.CancelledError:
                 self._abandon(self.open_call.cancelled_as())
@@ -111,15 +110,11 @@ class Race:
         return Phase.RUNNING if self._hold.leader is None else Phase.HOLDING
 
     def bid(self, attempt: Attempt, now: float) -> Bid:
-        """Decide about an attempt that has its first token.
-
-        Another attempt that is predicted to be better may overtake it during the hold. When one wins, all others are
-        cut here, before a byte is forwarded.
-        """
+        """Decide about an attempt that has its first token; who wins, cuts all others before a byte is forwarded."""
         phase = self.phase
         if phase is Phase.ANSWERING or phase is Phase.OVER:
             return Bid.LOST
-        may_be_held = phase is Phase.RUNNING and self._hold.possible and attempt not in self._empty
+        may_be_held = phase is Phase.RUNNING and self._hold.possible and attempt not in self._attempts.empty
         if may_be_held and self._hold.begin(attempt, self._attempts.others(attempt)):
             self._cancel_launches()
             return Bid.HELD
@@ -147,9 +142,7 @@ class Race:
 
     async def alone(self, attempt: Attempt) -> None:
         """Wait until only attempts with empty answers are left."""
-        self._empty[attempt] = self.loop.create_future()
-        self._settle_empty()
-        await self._empty[attempt]
+        await self._attempts.alone(attempt, self.loop)
 
     async def complete(self, last: Block) -> None:
         """End the race with the winner's complete answer; its ``last`` events have not been sent yet."""
@@ -178,7 +171,8 @@ class Race:
             return  # another attempt has an answer; a release may just have made the held one win
         if not self._replace() and not self._attempts.active:
             self._fail()
-        self._settle_empty()
+        if self.winner is None:
+            self._attempts.wake_empty()
 
     def client_gone(self, attempt: Attempt) -> None:
         """End the race: the client has disconnected."""
@@ -202,17 +196,18 @@ class Race:
 
     def _start(self) -> None:
         self._claim.planned_at = self.open_call.services.clock()
+        if not self._attempts.begin(self._grid.open()) and not self._line_up():
+            self._fail()
+
+    def _guarded(self, act: Callable[[], object]) -> None:
+        """Do what may have a defect; ``run`` raises that, as the caller is a timer, or another call."""
         try:
-            if not self._attempts.begin(self._grid.open()) and not self._line_up():
-                self._fail()
-        except Exception as defect:  # noqa: BLE001 - ``run`` raises it, once everybody is cut
+            act()
+        except Exception as defect:  # noqa: BLE001 - whatever it is
             self._crash(defect)
 
     def _launch(self, launch: Launch) -> None:
-        try:
-            self._attempts.launch(launch)
-        except Exception as defect:  # noqa: BLE001 - likewise: the caller is a timer
-            self._crash(defect)
+        self._guarded(lambda: self._attempts.launch(launch))
 
     def _launch_next(self, name: str) -> None:
         """Launch ``name`` as the first attempt, or to replace a failed one."""
@@ -239,10 +234,7 @@ class Race:
     def _seated(self, name: str) -> None:
         """Launch ``name``, where a seat has become free for this call."""
         self._grid.called(name, first=not self._attempts.all)
-        try:
-            self._launch_next(name)
-        except Exception as defect:  # noqa: BLE001 - ``run`` raises it: the caller is the call that freed the seat
-            self._crash(defect)
+        self._guarded(lambda: self._launch_next(name))
 
     def _timed_out(self) -> None:
         """End the wait: no seat became free in time."""
@@ -288,7 +280,6 @@ class Race:
 
     def _forget(self) -> None:
         """Break the reference cycles, so that a call's memory is freed at its end and not by the garbage collector."""
-        self._empty.clear()
         self._failures.clear()
         self._ending = Unanswered()  # an exception's frames refer to this race
         self._grid.forget()
@@ -298,12 +289,6 @@ class Race:
             self._wait = None
         self._attempts.forget()
         self.winner = None
-
-    def _settle_empty(self) -> None:
-        if self._empty and self.winner is None and all(each in self._empty for each in self._attempts.active):
-            future = next(iter(self._empty.values()))
-            if not future.done():
-                future.set_result(None)
 
     def _abandon(self, reason: type[ApiError]) -> None:
         """Stop all attempts, and record the call with this error."""
