@@ -111,8 +111,9 @@ class Race:
 
     def bid(self, attempt: Attempt, now: float) -> Bid:
         """Decide about an attempt that has its first token; who wins, cuts all others before a byte is forwarded."""
-        phase = self.phase
-        if phase is Phase.ANSWERING or phase is Phase.OVER:
+        if self._over.cancelled():  # its client has just gone, and ``run`` has not heard of it
+            self._abandon(self.open_call.cancelled_as())
+        if (phase := self.phase) in {Phase.ANSWERING, Phase.OVER}:
             return Bid.LOST
         may_be_held = phase is Phase.RUNNING and self._hold.possible and attempt not in self._attempts.empty
         if may_be_held and self._hold.begin(attempt, self._attempts.others(attempt)):

@@ -17,3 +17,5 @@ class Phase(Enum):
     HOLDING = "holding"  # one has its first token and waits for a better one; no launches
     ANSWERING = "answering"  # one has won, and no other runs
     OVER = "over"
+
+    __hash__ = object.__hash__  # Enum's own is a call into Python
