@@ -2,7 +2,8 @@
 
 import asyncio
 
-from gateway.ingress.turnstile import Turnstile
+from gateway.ingress.turnstile import PATIENCE_S, Turnstile
+from tests.unit.racing.virtual_time import VirtualTimeLoop, run
 
 PER_TURN = 4
 
@@ -54,3 +55,18 @@ async def test_who_has_gone_takes_nobodys_turn() -> None:
     await asyncio.wait(crowd)
     assert begun == [*range(PER_TURN), *range(2 * PER_TURN, 3 * PER_TURN)]
     assert turnstile.enter() is None
+
+
+def test_where_turns_are_long_nobody_waits_for_many_of_them() -> None:
+    async def crowd() -> float:
+        turnstile, begun = Turnstile(PER_TURN), list[int]()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        began = loop.time()
+        calls = [asyncio.create_task(entered(turnstile, number, begun)) for number in range(100 * PER_TURN)]
+        while len(begun) < len(calls):
+            loop.now += PATIENCE_S / 4  # what else there is in each turn
+            await asyncio.sleep(0)
+        return loop.time() - began
+
+    assert run(crowd()) <= 2 * PATIENCE_S
