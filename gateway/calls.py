@@ -1,13 +1,13 @@
 """The records of calls, and the protocol of their recorders. ``attempt_records.py`` has those of attempts.
 
-Everything here is frozen and has no behaviour. Times within a call are milliseconds since it was fully received (calls)
-or since the launch (attempts), on the monotonic clock; instants are UTC. An unknown figure is ``None``, never zero:
-docs/policy.md#measurement has the rules.
+Everything here is frozen and has no behaviour but what a call shows of itself. Times within a call are milliseconds
+since it was fully received (calls) or since the launch (attempts), on the monotonic clock; instants are UTC. An unknown
+figure is ``None``, never zero: docs/policy.md#measurement has the rules.
 
 Records are ``gc=False``: their values are plain and form no cycles, and thousands may wait for a database.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
@@ -18,6 +18,7 @@ from gateway.attempt_records import AnswerKind, AttemptRecord, AttemptStart, Tok
 from gateway.prompt_classes import PromptClass
 from providers.dialects.dialect import Dialect
 from providers.dialects.index import PIVOT
+from providers.masked_record import MaskedRecord
 
 
 class Mode(StrEnum):
@@ -50,7 +51,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     prompt_tokens: int = 0  # estimated
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class Call(MaskedRecord, frozen=True, kw_only=True):
     """One client request: what is sent upstream, and what the ledger records of it."""
 
     id: str
@@ -81,6 +82,16 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     answer_kind: AnswerKind = AnswerKind.PLAIN
     deadline_ms: float | None = None  # for the first token, since ``received_at``
     is_narrowed: bool = False  # the request restricts or orders the deployments
+
+    def shown(self) -> Iterator[tuple[str, object]]:
+        """Yield what the ledger would say of it: neither texts, nor the values of headers and tags."""
+        yield "id", self.id
+        yield "client", self.client
+        yield "model", self.model
+        yield "endpoint", self.endpoint
+        yield "streamed", self.streamed
+        yield "fields", sorted(self.fields)
+        yield "headers", sorted(self.headers)
 
 
 class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):

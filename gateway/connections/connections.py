@@ -33,15 +33,16 @@ STALL_LOOKS = 4  # at all connections, in the time that a client may take nothin
 class Connections:
     """Opens accepted connections, counts them, and cuts those that exceed a limit.
 
-    More than ``most`` open ones would leave too few descriptors for everything else. ``options`` are aiohttp's for a
-    connection. At shutdown, first stop calling ``take``, then await ``opened``, then call ``close``.
+    More than ``most`` open ones, a figure that may change at any time, would leave too few descriptors for everything
+    else. ``options`` are aiohttp's for a connection. At shutdown, first stop calling ``take``, then await ``opened``,
+    then call ``close``.
     """
 
     def __init__(self, gateway: Gateway, server: web.Server, *, most: int, **options: Any) -> None:
         self.ssl_context: SSLContext | None = None  # of connections that are taken from now on
         self._gateway = gateway
         self._server = server
-        self._most = most
+        self.most = most
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._all: set[Connection] = set()
@@ -170,7 +171,7 @@ class Connections:
             self._cut(self._strangers.longest_silent(address) or newest, Reason.ADDRESS)
         if len(self._strangers) > limits.max:
             self._cut(self._strangers.longest_silent() or newest, Reason.STRANGERS)
-        elif len(self._all) > self._most:
+        elif len(self._all) > self.most:
             self._cut(self._strangers.longest_silent() or newest, Reason.DESCRIPTORS)
 
     def _cut(self, connection: Connection, reason: Reason) -> None:

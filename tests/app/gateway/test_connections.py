@@ -143,7 +143,7 @@ async def test_a_refused_key_admits_nobody(serve: Serve) -> None:
 
 async def test_with_no_room_for_more_connections_a_stranger_goes_before_a_client(serve: Serve) -> None:
     async with serve(config=limits()) as running:
-        running.connections._most = 2
+        running.connections.most = 2
         async with calling(running, 2) as [client, stranger]:
             assert await client.ask(MODELS) == 200
             async with calling(running) as [newest]:

@@ -37,9 +37,14 @@ def small_window(data: bytes) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
-def response_of(encoding: str, pieces: list[bytes]) -> Response:
+def begun(encoding: str) -> Response:
     response = Response(Nobody(), asyncio.get_running_loop(), None)
     response.begin(200, [(b"Content-Encoding", encoding.encode())])
+    return response
+
+
+def response_of(encoding: str, pieces: list[bytes]) -> Response:
+    response = begun(encoding)
     for piece in pieces:
         response.feed(piece)
     response.end()
@@ -59,8 +64,7 @@ async def read(response: Response | Decoded) -> list[bytes]:
 
 
 async def unpacked(encoding: str, packed: bytes, size: int = MIB) -> bytes:
-    response = response_of(encoding, [])
-    response._ended = False
+    response = begun(encoding)
     body = decoded(response)
     whole = bytearray()
 

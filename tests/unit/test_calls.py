@@ -1,0 +1,42 @@
+"""What a call shows of itself in tracebacks, debuggers and logs."""
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from rich.pretty import pretty_repr
+
+from gateway.attempt_records import WinOn
+from gateway.calls import Call, Mode, Objective
+from gateway.prompt_classes import answer_class
+
+SECRET, PROMPT = "sk-nobody-may-see", "my diagnosis"
+
+
+@pytest.mark.parametrize("shown", [repr, str, pretty_repr], ids=["repr", "str", "rich"])
+def test_a_call_shows_the_names_of_what_is_sent_and_no_text(shown: type[str]) -> None:
+    call = Call(
+        id="01",
+        received_at=0.0,
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+        client="app",
+        model="llama-3.3-70b",
+        endpoint="chat.completions",
+        streamed=True,
+        mode=Mode.RACE,
+        objective=Objective.FIRST_TOKEN,
+        win_on=WinOn.ANY,
+        prompt_class=answer_class(0),
+        prompt_tokens=10,
+        wants_usage=False,
+        fields={"messages": msgspec.Raw(f'"{PROMPT}"'.encode())},
+        wordings={"groq": {"messages": msgspec.Raw(f'"{PROMPT}"'.encode())}},
+        headers={"x-goog-api-key": SECRET},
+        tags={"team": PROMPT},
+        replica="test",
+        region=None,
+    )
+    assert SECRET not in shown(call)
+    assert PROMPT not in shown([call])
+    for name in ("llama-3.3-70b", "chat.completions", "messages", "x-goog-api-key", "app"):
+        assert name in shown(call)
