@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gateway.calls import CallRecord
 from gateway.racing.alone import UNKNOWN, alone
 from gateway.racing.attempt import Attempt
-from gateway.racing.measurement import milliseconds
+from gateway.racing.milliseconds import milliseconds
 from gateway.racing.open_call import OpenCall
 from gateway.racing.sink import Winner
 from providers.exchange import Exchange

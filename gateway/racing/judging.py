@@ -43,20 +43,20 @@ def judge(call: Call, outcome: Outcome, measurement: Measurement, text: AnswerTe
         return Judgement(kind, Flaw.TRUNCATED)
     if outcome is not Outcome.WON:
         return UNJUDGED
-    if measurement.finish_reason in CUT_SHORT:
+    if measurement.reported.finish_reason in CUT_SHORT:
         if not _is_clients_limit(call, measurement):
             return Judgement(kind, Flaw.TRUNCATED)
         return _GOOD[kind] if kind is AnswerKind.PLAIN else UNJUDGED  # JSON that the client's own limit cut off
     flaw = _flaw_of_end(measurement)
-    if flaw is None and (kind is not AnswerKind.PLAIN or measurement.tool_calls is not None):
+    if flaw is None and (kind is not AnswerKind.PLAIN or measurement.reported.tool_calls is not None):
         return _judge_form(call, measurement, text)
     return _GOOD[kind] if flaw is None else Judgement(kind, flaw)
 
 
 def _flaw_of_end(measurement: Measurement) -> Flaw | None:
     """Return the flaw that the answer's finish reason shows; None for none."""
-    reason = measurement.finish_reason
-    if measurement.refused or reason in _REFUSALS:
+    reason = measurement.reported.finish_reason
+    if measurement.reported.refused or reason in _REFUSALS:
         return Flaw.REFUSAL
     if reason is None:
         return Flaw.TRUNCATED
@@ -79,7 +79,7 @@ def _judge_form(call: Call, measurement: Measurement, text: AnswerText | None) -
     if asked is None:
         return UNJUDGED
     flaw: Flaw | bool | None = False
-    if measurement.tool_calls is not None:
+    if measurement.reported.tool_calls is not None:
         flaw = _flaw_of_calls(measurement, asked)
     elif kind is AnswerKind.JSON:
         flaw = _flaw_of_json(text, asked)
@@ -90,7 +90,7 @@ def _judge_form(call: Call, measurement: Measurement, text: AnswerText | None) -
 
 def _flaw_of_calls(measurement: Measurement, asked: Expected) -> Flaw | bool | None:
     """Return the flaw of the tool calls; False for none, None if unknown."""
-    calls = measurement.tool_calls
+    calls = measurement.reported.tool_calls
     assert calls is not None
     if any(name not in asked.tools for name in calls.names):
         return Flaw.UNKNOWN_TOOL

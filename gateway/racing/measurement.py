@@ -4,30 +4,19 @@ The definitions, and when a figure is null, are in docs/policy.md#measurement. T
 timestamp is taken per read, so deltas that arrive together share it.
 """
 
-from array import array
-from bisect import bisect_left, bisect_right
-from math import inf
-
 import msgspec
 
 from gateway.attempt_records import TokensSource
+from gateway.racing.gaps import Gaps
 from gateway.racing.tool_calls import ToolCalls
-from gateway.steering.constants import BUCKETS
-from gateway.steering.histogram import ROUNDING, edge_s
 from providers.dialects.chunk import Chunk
 from providers.usage import Usage, completed
 
 CHARS_PER_TOKEN = 4  # rule of thumb, if the provider reports no usage
 BURST_S = 0.020  # if all deltas arrive within this time they were buffered, so their speed is meaningless
 BURST_TPS = 5000.0  # likewise: no provider decodes faster
-MOST_GAPS = 4096  # per answer: 32 kB
-LEAST_BUCKET = -56  # of the ledger's, from 0.078 ms; it also counts shorter gaps and gaps of 0
 ONE_EACH = 0.1  # tolerated difference between the numbers of tokens and chunks, as a share, if each chunk is a token
 SUMMARY_CHARS_PER_TOKEN = 2  # with fewer streamed characters per reasoning token, only a summary was streamed
-
-# Of the buckets from the first to the last: the upper end, and the number as JSON.
-_UPPER_EDGES_S = (*(edge_s(number - ROUNDING) for number in range(LEAST_BUCKET + 1, BUCKETS)), inf)
-_NAMES = tuple(str(number) for number in range(LEAST_BUCKET, BUCKETS))
 
 
 class Tokens(msgspec.Struct, frozen=True):
@@ -41,30 +30,43 @@ class Tokens(msgspec.Struct, frozen=True):
     source: TokensSource
 
 
-class Gaps(msgspec.Struct, frozen=True):
-    """The gaps between an answer's meaningful chunks: two quantiles, the longest, and a histogram."""
+class Reported:
+    """What an answer's events report besides text: its usage, its model, how it ended, its tool calls."""
 
-    p50_ms: float
-    p95_ms: float
-    max_ms: float
-    counts: dict[str, int]  # by number of the ledger's bucket
+    __slots__ = ("answer_id", "finish_reason", "model_version", "refused", "tool_calls", "usage")
 
+    def __init__(self) -> None:
+        self.usage: Usage | None = None
+        self.model_version: str | None = None  # the model and the answer's id, as reported by the provider
+        self.answer_id: str | None = None
+        self.finish_reason: str | None = None
+        self.tool_calls: ToolCalls | None = None
+        self.refused = False
 
-def milliseconds(seconds: float) -> float:
-    """Return ``seconds`` in milliseconds, cut to the microsecond; ``round`` would take four times as long."""
-    return round(seconds * 1_000_000) / 1000
+    def note(self, chunk: Chunk) -> None:
+        """Keep what one event reports."""
+        if chunk.usage is not None:
+            self.usage = chunk.usage if self.usage is None else completed(chunk.usage, self.usage)
+        if chunk.model is not None and self.model_version is None:
+            self.model_version, self.answer_id = chunk.model, chunk.id
+        if chunk.finish_reason is not None:
+            self.finish_reason = chunk.finish_reason
+        if chunk.tools or chunk.names:
+            if self.tool_calls is None:
+                self.tool_calls = ToolCalls()
+            self.tool_calls.add(chunk.tools)
+            self.tool_calls.named(chunk.names)
+        if chunk.refused:
+            self.refused = True
 
 
 class Measurement:
     """The measurement of one attempt, from its launch."""
 
     __slots__ = (
-        "_longest_gap_s",
         "answer_at",
-        "answer_id",
         "chars",
         "connect_ms",
-        "finish_reason",
         "first_at",
         "first_chars",
         "first_chunks",
@@ -73,13 +75,9 @@ class Measurement:
         "headers_at",
         "last_at",
         "meaningful",
-        "model_version",
         "reasoning_chars",
-        "refused",
+        "reported",
         "started",
-        "together",
-        "tool_calls",
-        "usage",
     )
 
     def __init__(self, started: float) -> None:
@@ -95,23 +93,14 @@ class Measurement:
         self.first_chunks = 0  # of them, those that arrived together with the first
         self.first_chars = 0
         self.reasoning_chars = 0
-        self.gaps = array("d")  # between chunks that did not arrive together
-        self.together = 0  # number of gaps of 0
-        self._longest_gap_s = 0.0  # of those no longer in ``gaps``
-        self.usage: Usage | None = None
-        self.model_version: str | None = None  # the model and the answer's id, as reported by the provider
-        self.answer_id: str | None = None
-        self.finish_reason: str | None = None
-        self.tool_calls: ToolCalls | None = None
-        self.refused = False
+        self.gaps = Gaps()
+        self.reported = Reported()
 
     def event(self, chunk: Chunk, now: float) -> None:
         """Record one event that arrived at ``now``."""
         if self.first_event_at is None:
             self.first_event_at = now
-        if chunk.usage is not None:
-            self.usage = chunk.usage if self.usage is None else completed(chunk.usage, self.usage)
-        self._note(chunk)
+        self.reported.note(chunk)
         if not chunk.meaningful:
             return
         self.meaningful += 1
@@ -123,25 +112,11 @@ class Measurement:
         if self.first_at is None:
             self.first_at = now
         else:
-            self._gap(now)
+            self.gaps.add(now - (self.last_at or now))
         if now == self.first_at:
             self.first_chunks += 1
             self.first_chars += chunk.text_chars
         self.last_at = now
-
-    def _note(self, chunk: Chunk) -> None:
-        """Keep what an event contains besides text."""
-        if chunk.model is not None and self.model_version is None:
-            self.model_version, self.answer_id = chunk.model, chunk.id
-        if chunk.finish_reason is not None:
-            self.finish_reason = chunk.finish_reason
-        if chunk.tools or chunk.names:
-            if self.tool_calls is None:
-                self.tool_calls = ToolCalls()
-            self.tool_calls.add(chunk.tools)
-            self.tool_calls.named(chunk.names)
-        if chunk.refused:
-            self.refused = True
 
     def plain(self, number: int, chars: int, now: float) -> None:
         """Record ``number`` events with about ``chars`` of text in all that arrived together; not the first ones."""
@@ -152,8 +127,8 @@ class Measurement:
         if now == self.first_at:
             self.first_chunks += number
             self.first_chars += chars
-        self._gap(now)
-        self.together += number - 1
+        self.gaps.add(now - (self.last_at or now))
+        self.gaps.together += number - 1
         self.last_at = now
 
     def since_start_ms(self, instant: float | None) -> float | None:
@@ -164,7 +139,7 @@ class Measurement:
 
     def tokens(self) -> Tokens | None:
         """Return the token counts: the provider's, or an estimate from the characters; None if there is no answer."""
-        usage = self.usage
+        usage = self.reported.usage
         if usage is not None and usage.completion_tokens is not None:
             return Tokens(
                 usage.prompt_tokens,
@@ -209,35 +184,3 @@ class Measurement:
         if tokens is None or not tokens.completion or self.last_at is None or self.last_at <= self.started:
             return None
         return round(tokens.completion / (self.last_at - self.started), 3)
-
-    def itl(self) -> Gaps | None:
-        """Return the figures of the gaps between meaningful chunks; None without any. Sorts them once."""
-        if not self.gaps:
-            return None
-        ordered, none = sorted(self.gaps), self.together
-        last = len(ordered) + none - 1
-        p50_s, p95_s = (ordered[at - none] if at >= none else 0.0 for at in (round(last * 0.5), round(last * 0.95)))
-        longest_s = max(ordered[-1], self._longest_gap_s)
-        return Gaps(milliseconds(p50_s), milliseconds(p95_s), milliseconds(longest_s), _counts(ordered, none))
-
-    def _gap(self, now: float) -> None:
-        """Record the gap that ends ``now``. Of very long streams a part is kept, with more of the latest gaps."""
-        self.gaps.append(now - (self.last_at or now))
-        if len(self.gaps) > MOST_GAPS:
-            self._longest_gap_s = max(self._longest_gap_s, *self.gaps)
-            self.gaps, self.together = self.gaps[::2], self.together // 2
-
-
-def _counts(ordered: list[float], together: int) -> dict[str, int]:
-    """Return how many of the ``ordered`` gaps (seconds) fall into each bucket; ``together`` more have length 0.
-
-    One binary search for each bucket in use, not for each gap.
-    """
-    at = bisect_left(ordered, _UPPER_EDGES_S[0])
-    counts = {_NAMES[0]: at + together} if at + together else {}
-    while at < len(ordered):
-        number = bisect_right(_UPPER_EDGES_S, ordered[at])
-        after = bisect_left(ordered, _UPPER_EDGES_S[number], at + 1)
-        counts[_NAMES[number]] = after - at
-        at = after
-    return counts

@@ -17,7 +17,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.model import Model
 from gateway.racing.alone import UNKNOWN, Alone
 from gateway.racing.costs import settle
-from gateway.racing.measurement import milliseconds
+from gateway.racing.milliseconds import milliseconds
 from gateway.racing.recording import call_record, call_start
 from gateway.racing.services import Services
 from gateway.racing.wait import Wait

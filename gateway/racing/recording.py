@@ -14,7 +14,8 @@ from gateway.prompt_classes import encoded_class
 from gateway.racing.alone import UNKNOWN, Alone
 from gateway.racing.costs import settle
 from gateway.racing.judging import CUT_SHORT, UNJUDGED, Judgement
-from gateway.racing.measurement import Measurement, milliseconds
+from gateway.racing.measurement import Measurement
+from gateway.racing.milliseconds import milliseconds
 from gateway.racing.requested import requested
 from gateway.racing.watch import Overtaken
 from providers.errors import ErrorKind, UpstreamError
@@ -80,8 +81,8 @@ def attempt_record(
     """
     since_start_ms = measurement.since_start_ms
     ttft_ms, answer_ms = since_start_ms(measurement.first_at), since_start_ms(measurement.answer_at)
-    tokens, tools = measurement.tokens(), measurement.tool_calls
-    gaps = measurement.itl()
+    tokens, tools = measurement.tokens(), measurement.reported.tool_calls
+    gaps = measurement.gaps.figures()
     secrets = exchange.secrets if exchange is not None else ()
     return AttemptRecord(
         id=start.id,
@@ -129,11 +130,11 @@ def attempt_record(
         win_on=call.win_on,
         token_ms=answer_ms if call.win_on is WinOn.ANSWER else ttft_ms,
         in_flight=start.in_flight,
-        finish_reason=short(measurement.finish_reason, secrets),
-        tool_calls=None if measurement.finish_reason is None else tools.number() if tools is not None else 0,
-        tool_calls_valid=None if tools is None or measurement.finish_reason is None else tools.valid(),
+        finish_reason=short(measurement.reported.finish_reason, secrets),
+        tool_calls=None if measurement.reported.finish_reason is None else tools.number() if tools is not None else 0,
+        tool_calls_valid=None if tools is None or measurement.reported.finish_reason is None else tools.valid(),
         key_name=sendings.key_name,
-        model_version=short(measurement.model_version, secrets),
+        model_version=short(measurement.reported.model_version, secrets),
         provider_request_id=_request_id(exchange, measurement),
         sends=sendings.times,
         chars=measurement.chars if measurement.meaningful else None,
@@ -262,9 +263,9 @@ def _clean(said: str, secrets: tuple[str, ...]) -> str:
 def _request_id(exchange: Exchange | None, measurement: Measurement) -> str | None:
     """Return the provider's id of the request: the one its support asks for, else the answer's id."""
     headers: Mapping[str, str] = {} if exchange is None else exchange.headers
-    found = request_id(headers)
-    if found is None and measurement.answer_id is not None:
-        found = redact_word(measurement.answer_id[:MOST_CHARS], exchange.secrets if exchange is not None else ())
+    found, answer_id = request_id(headers), measurement.reported.answer_id
+    if found is None and answer_id is not None:
+        found = redact_word(answer_id[:MOST_CHARS], exchange.secrets if exchange is not None else ())
     return found
 
 

@@ -7,7 +7,7 @@ import msgspec
 from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, TokensSource
 from gateway.calls import Call
 from gateway.fleet.deployment import Deployment
-from gateway.racing.measurement import milliseconds
+from gateway.racing.milliseconds import milliseconds
 from gateway.racing.recording import request_id, short
 from providers.errors import UpstreamError
 from providers.exchange import Answer

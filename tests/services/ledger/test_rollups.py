@@ -16,7 +16,8 @@ from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.entries import Audited, Entry, Finished
 from gateway.ledger.inserts import insert
 from gateway.prompt_classes import answer_class
-from gateway.racing.measurement import LEAST_BUCKET, Measurement
+from gateway.racing.gaps import LEAST_BUCKET
+from gateway.racing.measurement import Measurement
 from gateway.racing.recording import attempt_record
 from gateway.steering.constants import BUCKETS
 from gateway.steering.histogram import edge_s

@@ -4,6 +4,7 @@ from collections import Counter
 import pytest
 
 from gateway.attempt_records import TokensSource
+from gateway.racing.gaps import Gaps
 from gateway.racing.measurement import Measurement
 from gateway.steering.histogram import bucket, edge_s
 from providers.dialects.chat.events import read_event
@@ -92,10 +93,10 @@ def test_reported_tokens_are_taken_as_they_are() -> None:
 
 def test_gaps_are_those_between_meaningful_chunks() -> None:
     measurement = measured((0.5, delta("a")), (0.6, ROLE), (0.7, delta("b")), (1.2, delta("c")))
-    gaps = measurement.itl()
+    gaps = measurement.gaps.figures()
     assert gaps is not None
     assert (gaps.p50_ms, gaps.p95_ms, gaps.max_ms) == (pytest.approx(200), pytest.approx(500), pytest.approx(500))
-    assert measured((0.5, delta("a"))).itl() is None
+    assert measured((0.5, delta("a"))).gaps.figures() is None
 
 
 def test_tokens_read_from_a_cache_and_written_to_it_are_kept_apart() -> None:
@@ -145,18 +146,19 @@ def test_sounds_have_no_characters_and_only_their_first_chunk_is_taken_off() -> 
 
 def counted(*gaps_s: float) -> dict[str, int]:
     """Return how an answer's gaps are counted that are so long."""
-    measurement = Measurement(0.0)
-    measurement.gaps.extend(gaps_s)
-    gaps = measurement.itl()
-    assert gaps is not None
-    return gaps.counts
+    gaps = Gaps()
+    for gap_s in gaps_s:
+        gaps.add(gap_s)
+    figures = gaps.figures()
+    assert figures is not None
+    return figures.counts
 
 
 def test_gaps_are_counted_by_the_ledgers_buckets() -> None:
     times = [0.5, 0.5, 0.505, 0.525, 0.545, 1.545, 1000.0]
     measurement = measured(*((at, delta("a")) for at in times))
     measurement.plain(3, 9, 1010.0)
-    gaps = measurement.itl()
+    gaps = measurement.gaps.figures()
     assert gaps is not None
     assert gaps.counts == {"-56": 4, "-8": 1, str(bucket(0.02)): 2, str(bucket(1.0)): 1, "111": 1}
 
@@ -178,8 +180,9 @@ def test_what_is_too_short_to_tell_apart_is_counted_in_the_lowest_bucket(gap_s: 
 
 
 def test_of_short_gaps_the_quantiles_of_an_answer_are_exact() -> None:
-    measurement = Measurement(0.0)
-    measurement.gaps.extend([0.001, 0.0021, 0.0034])
-    gaps = measurement.itl()
-    assert gaps is not None
-    assert (gaps.p50_ms, gaps.p95_ms, gaps.max_ms) == (2.1, 3.4, 3.4)
+    gaps = Gaps()
+    for gap_s in (0.001, 0.0021, 0.0034):
+        gaps.add(gap_s)
+    figures = gaps.figures()
+    assert figures is not None
+    assert (figures.p50_ms, figures.p95_ms, figures.max_ms) == (2.1, 3.4, 3.4)

@@ -47,10 +47,10 @@ def test_chat_tells_calls_model_and_reason() -> None:
     end = encoded({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
     for at, data in enumerate([chat(0, "", "f"), chat(0, '{"a"'), chat(0, ":1}"), chat(1, "{", "g"), end]):
         measurement.event(read_chat(data), at + 1.0)
-    assert measurement.tool_calls is not None
-    assert (measurement.tool_calls.number(), measurement.tool_calls.valid()) == (2, False)
-    assert (measurement.model_version, measurement.answer_id) == ("m-0613", "chatcmpl-1")
-    assert measurement.finish_reason == "tool_calls"
+    assert measurement.reported.tool_calls is not None
+    assert (measurement.reported.tool_calls.number(), measurement.reported.tool_calls.valid()) == (2, False)
+    assert (measurement.reported.model_version, measurement.reported.answer_id) == ("m-0613", "chatcmpl-1")
+    assert measurement.reported.finish_reason == "tool_calls"
 
 
 def test_the_calls_of_several_choices_are_kept_apart() -> None:
@@ -61,8 +61,8 @@ def test_the_calls_of_several_choices_are_kept_apart() -> None:
         measurement.event(read_chat(encoded({"choices": [choice]})), at + 1.0)
     both = [{"index": index, "delta": {"tool_calls": [{"index": 1, "function": {"name": "g"}}]}} for index in (0, 1)]
     measurement.event(read_chat(encoded({"choices": both})), 3.0)
-    assert measurement.tool_calls is not None
-    assert (measurement.tool_calls.number(), measurement.tool_calls.valid()) == (4, True)
+    assert measurement.reported.tool_calls is not None
+    assert (measurement.reported.tool_calls.number(), measurement.reported.tool_calls.valid()) == (4, True)
 
 
 def test_more_calls_than_anybody_makes_are_not_kept() -> None:
@@ -81,10 +81,10 @@ def test_messages_tell_the_same() -> None:
     ]
     for at, event in enumerate(events):
         measurement.event(read_messages(encoded(event)), at + 1.0)
-    assert measurement.tool_calls is not None
-    assert (measurement.tool_calls.number(), measurement.tool_calls.valid()) == (1, True)
-    assert (measurement.model_version, measurement.answer_id) == ("claude-x", "msg_1")
-    assert measurement.finish_reason == "tool_use"
+    assert measurement.reported.tool_calls is not None
+    assert (measurement.reported.tool_calls.number(), measurement.reported.tool_calls.valid()) == (1, True)
+    assert (measurement.reported.model_version, measurement.reported.answer_id) == ("claude-x", "msg_1")
+    assert measurement.reported.finish_reason == "tool_use"
 
 
 def test_responses_tell_the_same() -> None:
@@ -103,7 +103,7 @@ def test_responses_tell_the_same() -> None:
     ]
     for at, event in enumerate(events):
         measurement.event(read_responses(encoded(event)), at + 1.0)
-    assert measurement.tool_calls is not None
-    assert (measurement.tool_calls.number(), measurement.tool_calls.valid()) == (1, False)
-    assert (measurement.model_version, measurement.answer_id) == ("gpt-x", "resp_1")
-    assert measurement.finish_reason == "max_output_tokens"
+    assert measurement.reported.tool_calls is not None
+    assert (measurement.reported.tool_calls.number(), measurement.reported.tool_calls.valid()) == (1, False)
+    assert (measurement.reported.model_version, measurement.reported.answer_id) == ("gpt-x", "resp_1")
+    assert measurement.reported.finish_reason == "max_output_tokens"
