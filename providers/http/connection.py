@@ -25,8 +25,11 @@ class Connection(Protocol):
     version: str  # "1.1" or "2"
     connect_ms: float | None  # the time to connect, for the first response; None if no request waited for it
     room: int
-    streams: int  # exchanges under way
     idle_since: float  # the time of the event loop when its last exchange ended
+
+    @property
+    def streams(self) -> int:
+        """The number of exchanges under way."""
 
     def send(self, request: Request) -> Response:
         """Send ``request`` and return the response before it arrives. Call it only while there is room."""

@@ -15,6 +15,7 @@ from providers.http.frames import Code, ConnectionFault, Kind, StreamFault
 from providers.http.header_blocks import EMPTY_TABLE, request_block
 from providers.http.http2_bodies import Bodies
 from providers.http.http2_failures import lost, no_http, reset
+from providers.http.http2_outgoing import Outgoing
 from providers.http.http2_receiving import Receiving
 from providers.http.http2_settings import PeerSettings, hello
 from providers.http.http2_stream import Stream
@@ -32,35 +33,35 @@ class Http2Connection(asyncio.Protocol):
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, connect_ms: float | None) -> None:
         self.room = 0
-        self.streams = 0
         self.connect_ms = connect_ms  # for the first response; later ones did not wait for the connection
         self.idle_since = loop.time()
         self.closed = False
         self.next_id = 1  # the id of the next stream
         self._owner = owner
         self._loop = loop
-        self._transport: asyncio.Transport | None = None
+        self._out = Outgoing()
         self._streams: dict[int, Stream] = {}
         self._settings = PeerSettings()
-        self._bodies = Bodies(self._settings, self.write)
+        self._bodies = Bodies(self._settings, self._out.write)
         self._receiving = Receiving(self, self._streams, self._settings, self._bodies)
-        self._reading = False  # while reading, frames wait in ``_out`` for the end of the read
-        self._out: list[bytes] = []
         self._kept = False  # it has had an exchange, or was opened in advance
         self._retired = False  # it accepts no more requests, and its owner was notified
-        self._resets = 0  # RST_STREAMs that we sent
-        self._goaway: int | None = None  # the server's error code
         self._silence: asyncio.TimerHandle | None = None  # runs until our PING is answered
+
+    @property
+    def streams(self) -> int:
+        """The number of exchanges under way."""
+        return len(self._streams)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to accept requests, without waiting for the server's SETTINGS."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
-        self._transport.write(hello())
+        self._out.connect(cast("asyncio.Transport", transport))  # uvloop's is not a subclass
+        self._out.write(hello())
         self.room = self._settings.streams
 
     def alive(self) -> bool:
         """Whether it can be used."""
-        return not self._retired and self._transport is not None and not self._transport.is_closing()
+        return not self._retired and self._out.is_open()
 
     def takes(self, size: int) -> bool:
         """Whether a body of ``size`` bytes can be sent without waiting for the server to open a window."""
@@ -86,7 +87,6 @@ class Http2Connection(asyncio.Protocol):
         self.next_id += 2
         self._streams[stream_id] = stream
         self._receiving.useless = 0
-        self.streams += 1
         self.room -= 1
         self._bodies.start(stream, head, request.body)
         if self.next_id > frames.MAX_STREAM_ID:
@@ -105,7 +105,7 @@ class Http2Connection(asyncio.Protocol):
         if self._silence is not None:
             self._silence.cancel()
             self._silence = None
-        self._reading = True
+        self._out.hold()
         try:
             self._receiving.read(data)
         except ConnectionFault as fault:
@@ -113,9 +113,9 @@ class Http2Connection(asyncio.Protocol):
             error = no_http(fault)
             self._fail_all(lambda _: error)
         finally:
-            self._reading = False
-        if (self._out or self._receiving.widened) and not self.closed:
-            self._answer()
+            out = self._out.release()
+        if (out or self._receiving.widened) and not self.closed:
+            self._answer(out)
 
     def pause_writing(self) -> None:
         """Pause request bodies; other frames are short, and still sent."""
@@ -134,18 +134,15 @@ class Http2Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Process the end of the connection."""
         self._lose(exc)
-        self._transport = None
+        self._out.disconnect()
 
     def write(self, data: bytes) -> None:
         """Send ``data``: now, or while reading, together with all other frames of this read."""
-        if self._reading:
-            self._out.append(data)
-        elif self._transport is not None and not self._transport.is_closing():  # uvloop raises when it is closed
-            self._transport.write(data)
+        self._out.write(data)
 
     def credit(self, stream: Stream) -> None:
         """Open the window of ``stream`` by the number of bytes that its reader has read."""
-        self.write(frames.window_update(stream.id, stream.taken_bytes))
+        self._out.write(frames.window_update(stream.id, stream.taken_bytes))
         stream.window += stream.taken_bytes
         stream.taken_bytes = 0
 
@@ -157,7 +154,7 @@ class Http2Connection(asyncio.Protocol):
     def end(self, stream: Stream) -> None:
         """End an exchange whose response is complete."""
         if stream.body is not None:  # the server answered without reading the whole body
-            self.write(frames.reset(stream.id, Code.NO_ERROR))
+            self._out.write(frames.reset(stream.id, Code.NO_ERROR))
         stream.response.end()
         self._forget(stream)
 
@@ -168,7 +165,7 @@ class Http2Connection(asyncio.Protocol):
             self._reset(stream, fault.code)
             return
         if stream.body is not None:
-            self.write(frames.reset(stream.id, fault.code))
+            self._out.write(frames.reset(stream.id, fault.code))
         self._forget(stream)
 
     def was_reset(self, stream: Stream, code: int) -> None:
@@ -183,15 +180,13 @@ class Http2Connection(asyncio.Protocol):
         if self.room > before == 0:
             self._owner.freed(self)
 
-    def go_away(self, last_id: int, code: int) -> None:
+    def go_away(self, last_id: int) -> None:
         """Accept no more requests after a GOAWAY; exchanges that the server began to process continue."""
-        if code != Code.NO_ERROR:
-            self._goaway = code
         self._retire()
         for stream in list(self._streams.values()):
             if stream.id > last_id:
                 stream.response.fail(
-                    lost(stream, None, self._goaway) if stream.begun else Unsent("the provider sent GOAWAY")
+                    lost(stream, None, self._receiving.goaway) if stream.begun else Unsent("the provider sent GOAWAY")
                 )
                 self._forget(stream)
             elif last_id != frames.MAX_STREAM_ID:  # the maximal id only announces a second GOAWAY
@@ -199,24 +194,21 @@ class Http2Connection(asyncio.Protocol):
         if not self.streams:
             self._shut(Code.NO_ERROR)
 
-    def _answer(self) -> None:
+    def _answer(self, out: bytes) -> None:
         """Send the frames that one read has caused, and the parts of bodies that can be sent now."""
-        out = b"".join(self._out)
-        self._out.clear()
         if not self._receiving.widened:
-            self.write(out)
+            self._out.write(out)
             return
         self._receiving.widened = False
         if self._bodies.go_on(out) >= _PROGRESS_BYTES:
             self._receiving.useless = 0
 
     def _reset(self, stream: Stream, code: Code) -> None:
-        self.write(frames.reset(stream.id, code))
-        self._receiving.orphan_bytes += max(0, stream.window)
-        self._resets += 1
-        if self._resets == HTTP2_RESETS_WEARING and not self._retired:
+        self._out.write(frames.reset(stream.id, code))
+        resets = self._receiving.orphan(stream)
+        if resets == HTTP2_RESETS_WEARING and not self._retired:
             self._owner.wearing(self)
-        elif self._resets == HTTP2_RESETS:
+        elif resets == HTTP2_RESETS:
             self._retire()
         self._forget(stream)
 
@@ -226,7 +218,6 @@ class Http2Connection(asyncio.Protocol):
         if stream.body is not None:
             self._bodies.stop(stream)
         self._kept = True
-        self.streams -= 1
         self.idle_since = self._loop.time()
         self._make_room()
         if self.room:
@@ -247,18 +238,15 @@ class Http2Connection(asyncio.Protocol):
     def _shut(self, code: Code) -> None:
         """Send GOAWAY and abort: a TLS close would wait for the server."""
         if not self.closed:
-            self._reading = False
-            self.write(b"".join(self._out) + frames.goaway(code))
+            self._out.write(self._out.release() + frames.goaway(code))
             self._abort()
 
     def _abort(self) -> None:
         self.closed = True
-        self._out.clear()
         if self._silence is not None:
             self._silence.cancel()
             self._silence = None
-        if self._transport is not None:
-            self._transport.abort()
+        self._out.abort()
 
     def _fall_silent(self) -> None:
         """Give up a connection on which nothing arrives, not even the answer to a PING."""
@@ -268,12 +256,11 @@ class Http2Connection(asyncio.Protocol):
     def _lose(self, exc: Exception | None) -> None:
         if not self.closed:
             self._abort()
-            self._fail_all(lambda stream: lost(stream, exc, self._goaway))
+            self._fail_all(lambda stream: lost(stream, exc, self._receiving.goaway))
 
     def _fail_all(self, error: Callable[[Stream], UpstreamError | Unsent]) -> None:
         streams = list(self._streams.values())
         self._streams.clear()
-        self.streams = 0
         self._retire()
         for stream in streams:
             self._bodies.stop(stream)

@@ -40,7 +40,7 @@ class Exchanges(Protocol):
     def resettle(self) -> None:
         """Apply new SETTINGS to the number of streams."""
 
-    def go_away(self, last_id: int, code: int) -> None:
+    def go_away(self, last_id: int) -> None:
         """Accept no more requests, and end those that the server did not begin to process."""
 
 
@@ -52,7 +52,9 @@ class Receiving:
     ) -> None:
         self.useless = 0  # consecutive frames without progress
         self.widened = False  # request bodies may be able to continue
-        self.orphan_bytes = 0  # that the server may still send on streams that we reset
+        self.resets = 0  # RST_STREAMs that we sent
+        self.goaway: int | None = None  # the server's error code
+        self._orphan_bytes = 0  # that the server may still send on streams that we reset
         self._connection = connection
         self._streams = streams
         self._settings = settings
@@ -100,6 +102,12 @@ class Receiving:
             self._count(received)
         self._rest = data[at:]
 
+    def orphan(self, stream: Stream) -> int:
+        """Expect what the server may still send on a stream that we reset; return the number of these streams."""
+        self._orphan_bytes += max(0, stream.window)
+        self.resets += 1
+        return self.resets
+
     def _act(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         if self._heads.stream_id and kind != Kind.CONTINUATION:
             raise ConnectionFault(Code.PROTOCOL_ERROR, "a header block with another frame in it")
@@ -125,7 +133,9 @@ class Receiving:
             if len(payload) < _GOAWAY_BYTES:
                 raise ConnectionFault(Code.FRAME_SIZE_ERROR, "GOAWAY of a wrong size")
             code = frames.LONG.unpack_from(payload, 4)[0]
-            self._connection.go_away(frames.number(payload), code)
+            if code != Code.NO_ERROR:
+                self.goaway = code
+            self._connection.go_away(frames.number(payload))
         elif len(payload) != frames.PING_BYTES:
             raise ConnectionFault(Code.FRAME_SIZE_ERROR, "PING of a wrong size")
         elif not flags & frames.ACK:
@@ -157,8 +167,8 @@ class Receiving:
         data = frames.unpadded(payload, flags)
         if stream is None:
             self.useless -= bool(size)  # data is limited by its bytes, so it does not count as a frame without progress
-            self.orphan_bytes -= size
-            if self.orphan_bytes < 0:
+            self._orphan_bytes -= size
+            if self._orphan_bytes < 0:
                 raise ConnectionFault(Code.STREAM_CLOSED, "more for a stream that has ended")
             return
         ended = bool(flags & frames.END_STREAM)

@@ -75,7 +75,7 @@ class Watched(Client):
     @property
     def resets(self) -> list[int]:
         """How many streams were reset by us on each HTTP/2 connection."""
-        return [each._resets for each in self.connections if isinstance(each, Http2Connection)]
+        return [each._receiving.resets for each in self.connections if isinstance(each, Http2Connection)]
 
     async def quiet(self, application: Application) -> bool:
         """Wait until nothing is under way."""
@@ -108,9 +108,9 @@ class Watched(Client):
     def _listen(self, connection: Http2Connection) -> None:
         go_away = connection.go_away
 
-        def counted(last_id: int, code: int) -> None:
-            self.goaways[code] += 1
-            go_away(last_id, code)
+        def counted(last_id: int) -> None:
+            self.goaways[connection._receiving.goaway or 0] += 1
+            go_away(last_id)
 
         connection.go_away = counted  # type: ignore[method-assign] # it is only listened to
 
