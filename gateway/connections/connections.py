@@ -51,7 +51,7 @@ class Connections:
         self._proxied: set[Connection] = set()  # strangers that a trusted proxy made: each request has its own address
         self._heads: OwedHeads[Connection] = OwedHeads(
             self._loop,
-            lambda: self._limits().headers_timeout_s,
+            lambda: gateway.context.settings.connections.headers_timeout_s,
             lambda connection: self._cut(connection, Reason.LATE_HEAD),
         )
         self._stalled: Stalled[Connection] = Stalled()

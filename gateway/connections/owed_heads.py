@@ -28,22 +28,20 @@ class OwedHeads(Generic[_C]):
     def owe(self, connection: _C) -> None:
         """Await a head from now on."""
         self._since[connection] = self._loop.time()
-        if self._look is None:
-            self._look_in(self._limit_s())
+        if self._look is None:  # each request of a quiet gateway starts and cancels the timer
+            self._look = self._loop.call_later(max(LOOK_S, self._limit_s()), self._cut_late)
 
     def settle(self, connection: _C) -> None:
         """Await none any more, and look for late ones no more when it was the last."""
-        if self._since.pop(connection, None) is not None and not self._since:
-            self.close()
+        if self._since.pop(connection, None) is not None and not self._since and self._look is not None:
+            self._look.cancel()
+            self._look = None
 
     def close(self) -> None:
         """Look for late ones no more."""
         if self._look is not None:
             self._look.cancel()
             self._look = None
-
-    def _look_in(self, delay_s: float) -> None:
-        self._look = self._loop.call_later(max(LOOK_S, delay_s), self._cut_late)
 
     def _cut_late(self) -> None:
         """Cut who owes a head for too long, and look again when the next one will."""
@@ -52,7 +50,7 @@ class OwedHeads(Generic[_C]):
         late = []
         for connection, since in self._since.items():
             if now - since < limit_s:
-                self._look_in(since + limit_s - now)
+                self._look = self._loop.call_later(max(LOOK_S, since + limit_s - now), self._cut_late)
                 break
             late.append(connection)
         for connection in late:
