@@ -77,8 +77,12 @@ class Pool:
                 self._waiting.remove(waiting)
 
     def suits(self, size: int) -> bool:
-        """Whether a body of ``size`` bytes can be sent at once, or over a connection that is still to be opened."""
-        return not self._all or any(connection.takes(size) for connection in self._free)
+        """Whether a body of ``size`` bytes can be sent at once, or over a connection that is still to be opened.
+
+        If all are full, one is opened, and judged by those that are open.
+        """
+        among = self._free or self._all
+        return not among or any(connection.takes(size) for connection in among)
 
     def drop_idle(self) -> None:
         """Drop idle connections: one turned out to be closed, and they are as old."""

@@ -8,6 +8,7 @@ import trustme
 
 from providers.errors import ErrorKind, UpstreamError
 from providers.http.dialing import Versions
+from providers.http.limits import HTTP2_STREAMS
 from tests.app.http.callers import read_whole
 from tests.app.http.conftest import Trust
 from tests.app.http.dialled import answered, calling, refused
@@ -57,28 +58,29 @@ async def test_http_2_is_not_spoken_to_who_did_not_agree(trust: Trust) -> None:
         assert server.arrivals.empty()
 
 
+class Either(Line):
+    """Speaks what its client begins with."""
+
+    inner: Line | None = None
+
+    def heard(self, data: bytes) -> None:
+        if self.inner is None:
+            kind = Http2Line if data.startswith(b"PRI") else Http1Line
+            self.inner = kind(self._server, None)
+            self.inner.send = self.send  # type: ignore[method-assign]  # it has no socket of its own
+        self.inner.heard(data)
+
+    def begin(self, *_: object) -> None:
+        raise NotImplementedError
+
+    async def say(self, *_: object) -> None:
+        raise NotImplementedError
+
+    def end(self, *_: object) -> None:
+        raise NotImplementedError
+
+
 async def test_a_large_body_goes_over_http_1_when_http_2_would_hold_it_up(trust: Trust) -> None:
-    class Either(Line):
-        """Speaks what its client begins with."""
-
-        inner: Line | None = None
-
-        def heard(self, data: bytes) -> None:
-            if self.inner is None:
-                kind = Http2Line if data.startswith(b"PRI") else Http1Line
-                self.inner = kind(self._server, None)
-                self.inner.send = self.send  # type: ignore[method-assign]  # it has no socket of its own
-            self.inner.heard(data)
-
-        def begin(self, *_: object) -> None:
-            raise NotImplementedError
-
-        async def say(self, *_: object) -> None:
-            raise NotImplementedError
-
-        def end(self, *_: object) -> None:
-            raise NotImplementedError
-
     trust.server.set_alpn_protocols(["h2", "http/1.1"])
     async with Server(Either, trust.server).listening() as server, calling(server.origin, trust) as caller:
         await answered(server, caller)
@@ -92,6 +94,21 @@ async def test_a_large_body_goes_over_http_1_when_http_2_would_hold_it_up(trust:
         assert isinstance(exchange.line, Http2Line)
         await exchange.answer(b"smaller")
         assert await soon(read_whole(await soon(call))) == b"smaller"
+
+
+async def test_a_small_body_goes_over_http_2_though_every_connection_is_full(trust: Trust) -> None:
+    trust.server.set_alpn_protocols(["h2", "http/1.1"])
+    async with Server(Either, trust.server).listening() as server, calling(server.origin, trust) as caller:
+        await answered(server, caller)
+        calls, exchanges = [], []
+        for _ in range(3 * HTTP2_STREAMS):  # one after the other, so that connections are full and others made
+            calls.append(asyncio.create_task(caller.send("POST", "/", b"{}")))
+            exchanges.append(await server.exchange())
+        assert {type(exchange.line) for exchange in exchanges} == {Http2Line}
+        for exchange in exchanges:
+            await exchange.answer(b"ok")
+        for call in calls:
+            assert await soon(read_whole(await soon(call))) == b"ok"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
