@@ -7,15 +7,24 @@ A free seat goes at once to the call that has waited longest, so a new call find
 
 from collections.abc import Callable, Collection, Mapping
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
 
-    from gateway.racing.wait import Wait
-
 
 MAX_IN_FLIGHT = "max_in_flight"  # the limit's name in reports of refused extra attempts
+
+
+class Waiting(Protocol):
+    """A call that waits in lines, as far as a line sees it."""
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its time limit counts: no attempt of the call runs."""
+
+    def called(self, name: str) -> None:
+        """Leave all lines, and take the seat that has become free at ``name``."""
 
 
 class Line:
@@ -27,7 +36,7 @@ class Line:
         self.name = name
         self.limit = limit  # infinite after a reload removed it: taken seats must still be counted
         self.taken = 0
-        self.waiting: dict[Wait, None] = {}
+        self.waiting: dict[Waiting, None] = {}
 
     @property
     def has_room(self) -> bool:
