@@ -1,0 +1,65 @@
+"""Counted tokens: by a provider, or estimated."""
+
+from typing import Any
+
+from tests.app.gateway.fake_upstream import no_such_path, says
+from tests.app.gateway.relayed.samples import MESSAGE, Open
+from tests.app.gateway.running_gateway import MODEL
+
+
+async def test_tokens_are_counted_by_whoever_speaks_messages(opened: Open) -> None:
+    config: dict[str, Any] = {"providers": {"alpha": {"apis": ["chat"]}, "beta": {"apis": ["messages"]}}}
+    deployments: list[Any] = ["alpha/m", {"deployment": "beta/m", "extra_body": {"temperature": 1}}]
+    config["models"] = {MODEL: {"deployments": deployments}}
+    async with opened(alpha=[], beta=[says({"input_tokens": 42})], config=config) as (running, upstreams):
+        async with running.post(MESSAGE, path="/v1/messages/count_tokens", headers={"anthropic-beta": "x"}) as response:
+            assert (response.status, await response.json()) == (200, {"input_tokens": 42})
+        assert "x-holeshot-estimated" not in response.headers
+        [received] = upstreams["beta"].received
+        assert (received.path, received.fields) == ("messages/count_tokens", {**MESSAGE, "model": "m"})
+        assert received.headers["anthropic-beta"] == "x"
+        call = await running.call()
+    assert (call["endpoint"], call["status_code"]) == ("messages.count_tokens", 200)
+    assert (call["prompt_tokens"], call["cost_usd"]) == (None, None)
+
+
+async def test_tokens_nobody_can_count_are_estimated(opened: Open) -> None:
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 400_000}}
+    config = {"providers": {"alpha": {"apis": ["chat"]}}}
+    async with opened(config=config) as (running, upstreams):
+        body = {"model": MODEL, "messages": [{"role": "user", "content": [picture]}]}
+        headers = {"x-request-id": "mine-2"}
+        async with running.post(body, path="/v1/messages/count_tokens", headers=headers) as response:
+            counted = (await response.json())["input_tokens"]
+        assert (response.status, response.headers["x-holeshot-estimated"]) == (200, "true")
+        assert response.headers["request-id"] == "mine-2"
+        assert 1000 <= counted <= 1100
+        assert upstreams["alpha"].received == []
+        assert await running.rows("select * from calls") == []
+
+
+async def test_tokens_are_estimated_where_a_speaker_of_messages_cannot_count(opened: Open) -> None:
+    config = {"providers": {"alpha": {"apis": ["chat", "messages"]}}}
+    async with opened(alpha=[no_such_path()], config=config) as (running, _):
+        for _ in range(3):
+            async with running.post(MESSAGE, path="/v1/messages/count_tokens") as response:
+                assert (response.status, response.headers["x-holeshot-estimated"]) == (200, "true")
+        rows = await running.rows("select status_code, error_kind, launched from calls")
+        assert [tuple(row.values()) for row in rows] == [(200, None, 1)] * 3
+        [board] = running.gateway.steering.leaderboard(MODEL).deployments
+        assert (board.state, board.error_rate) == ("ok", None)
+
+
+async def test_counting_fails_in_anthropics_words(opened: Open) -> None:
+    config = {"providers": {"alpha": {"apis": ["messages"]}}}
+    refusal = {"type": "error", "error": {"type": "overloaded_error", "message": "later"}}
+    async with opened(alpha=[says(refusal, status=529)], config=config) as (running, _):
+        for body, status, kind in (
+            (MESSAGE, 502, "api_error"),
+            ({"messages": [{}]}, 400, "invalid_request_error"),
+            ({"model": MODEL}, 400, "invalid_request_error"),
+            ({**MESSAGE, "model": "nobody"}, 404, "not_found_error"),
+        ):
+            async with running.post(body, path="/v1/messages/count_tokens") as response:
+                said = await response.json()
+            assert (response.status, said["type"], said["error"]["type"]) == (status, "error", kind)

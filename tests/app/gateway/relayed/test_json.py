@@ -1,0 +1,125 @@
+"""Embeddings, moderations, rankings and pictures: JSON in, JSON out."""
+
+from typing import Any
+
+import pytest
+
+from tests.app.gateway.fake_upstream import EMBEDDINGS, Script, hangs, no_such_path, says
+from tests.app.gateway.relayed.samples import PICTURE, PICTURES, Open, in_order
+from tests.app.gateway.running_gateway import MODEL
+
+MODERATION = {"id": "modr-1", "model": "m", "results": [{"flagged": True, "categories": {}, "category_scores": {}}]}
+RANKING = {"id": "r", "results": [{"index": 1, "relevance_score": 0.9}], "meta": {"billed_units": {"search_units": 1}}}
+JSON_CALLS: list[tuple[str, str, dict[str, Any], Any]] = [
+    ("/v1/embeddings", "embeddings", {"input": ["one"], "encoding_format": "base64", "dimensions": 2}, EMBEDDINGS),
+    ("/v1/moderations", "moderations", {"input": "peace"}, MODERATION),
+    ("/v1/rerank", "rerank", {"query": "horse", "documents": ["cow", "horse"], "top_n": 1}, RANKING),
+    ("/v2/rerank", "rerank", {"query": "horse", "documents": ["cow", "horse"], "top_n": 1}, RANKING),
+    ("/v1/images/generations", "images.generations", {"prompt": "a cat", "n": 1}, PICTURES),
+    ("/v1/images/edits", "images.edits", {"prompt": "a hat", "images": [{"image_url": "https://x.test/y"}]}, PICTURES),
+]
+
+
+@pytest.mark.parametrize(("path", "endpoint", "body", "answer"), JSON_CALLS, ids=[call[0] for call in JSON_CALLS])
+async def test_json_passes_untouched_and_is_recorded(
+    opened: Open, path: str, endpoint: str, body: dict[str, Any], answer: Any
+) -> None:
+    odd = {**body, "a_field_of_the_future": {"x": [1, None]}}
+    told = {"x-ratelimit-remaining-requests": "9", "x-request-id": "up-1"}
+    async with opened(alpha=[says(answer, headers=told)]) as (running, upstreams):
+        headers = {"x-request-id": "mine-1", "x-holeshot-tags": "team=red"}
+        async with running.post({"model": MODEL, **odd}, path=path, headers=headers) as response:
+            assert (response.status, await response.json()) == (200, answer)
+        [received] = upstreams["alpha"].received
+        assert received.fields == {**odd, "model": "m"}
+        assert received.path == path.removeprefix("/v1/").removeprefix("/v2/")
+        assert received.headers["x-request-id"] == "mine-1"
+        call = await running.call()
+        [attempt] = await running.rows("select * from attempts")
+    assert response.headers["x-request-id"] == "mine-1"
+    assert response.headers["x-holeshot-upstream-request-id"] == "up-1"
+    assert response.headers["x-ratelimit-remaining-requests"] == "9"
+    assert response.headers["x-holeshot-deployment"] == "alpha/m"
+    assert response.headers["x-holeshot-launched"] == "1"
+    assert (call["endpoint"], call["status_code"], call["error_kind"]) == (endpoint, 200, None)
+    assert (call["request_id"], call["launched"], call["mode"]) == ("mine-1", 1, "single")
+    assert (attempt["outcome"], attempt["role"]) == ("won", "primary")
+    assert attempt["ttft_ms"] is not None
+    assert (attempt["sends"], attempt["in_flight"], attempt["model_version"]) == (1, 0, answer.get("model"))
+    if answer is PICTURES:
+        assert (call["prompt_tokens"], call["completion_tokens"]) == (5, 10)
+    if answer is RANKING:
+        assert (call["prompt_tokens"], call["cost_usd"]) == (None, None)
+
+
+@pytest.mark.parametrize(("path", "endpoint", "body", "answer"), JSON_CALLS, ids=[call[0] for call in JSON_CALLS])
+@pytest.mark.parametrize(
+    "failure",
+    [
+        says({"error": {"message": "broken", "type": "server_error"}}, status=503),
+        says({"error": {"message": "broken", "type": "server_error"}}),
+        says(b"<html><title>Bad gateway</title></html>", kind="text/html"),
+        says(b""),
+        no_such_path(),
+        hangs,
+    ],
+    ids=["503", "error with 200", "web page", "empty", "no such path", "hangs"],
+)
+async def test_a_failure_is_replaced_by_the_next_deployment(  # noqa: PLR0917 - what pytest hands in, by name
+    opened: Open, path: str, endpoint: str, body: dict[str, Any], answer: Any, failure: Script
+) -> None:
+    config = {"models": {MODEL: {"timeouts": {"ttft_timeout_s": 0.2}}}} if failure is hangs else {}
+    async with opened(alpha=[failure], beta=[says(answer)], config=config) as (running, _):
+        async with running.post({"model": MODEL, **body, **in_order("alpha", "beta")}, path=path) as response:
+            assert (response.status, await response.json()) == (200, answer)
+            assert response.headers["x-holeshot-launched"] == "2"
+        expected = "timeout" if failure is hangs else "failed"
+        assert await running.outcomes() == {"alpha": expected, "beta": "won"}
+        assert (await running.call())["endpoint"] == endpoint
+
+
+async def test_the_openai_sdk_embeds_in_base64_by_itself(opened: Open) -> None:
+    async with opened() as (running, upstreams):
+        answered = await running.sdk.embeddings.create(model=MODEL, input=["one"])
+        assert answered.data[0].embedding == [1.0, 2.0]
+        assert upstreams["alpha"].received[0].fields["encoding_format"] == "base64"
+        call = await running.call()
+        assert (call["prompt_tokens"], call["status_code"]) == (3, 200)
+
+
+async def test_a_known_price_makes_a_cost(opened: Open) -> None:
+    price = {"price_per_mtok": {"input": 100.0, "output": 0.0}}
+    config = {"models": {MODEL: {"deployments": [{"deployment": "alpha/m", **price}]}}}
+    async with opened(config=config) as (running, _):
+        raw = await running.sdk.embeddings.with_raw_response.create(model=MODEL, input=["one"])
+        assert float(raw.headers["x-holeshot-cost-usd"]) == pytest.approx(3 * 100e-6)
+        assert (await running.call())["cost_usd"] == pytest.approx(3 * 100e-6)
+
+
+async def test_pictures_have_no_cost_where_only_texts_price_is_known(opened: Open) -> None:
+    price = {"price_per_mtok": {"input": 5.0, "output": 0.0}}
+    config = {"models": {MODEL: {"deployments": [{"deployment": "alpha/m", **price}]}}}
+    async with opened(alpha=[says(PICTURES)], config=config) as (running, _):
+        drawn = await running.sdk.images.generate(model=MODEL, prompt="a cat")
+        assert drawn.data is not None
+        assert drawn.data[0].b64_json == PICTURE
+        assert (await running.call())["cost_usd"] is None
+
+
+async def test_a_moderation_without_a_model_asks_the_one_that_is_for_it(opened: Open) -> None:
+    models = {MODEL: {"deployments": ["alpha/m"]}, "guard": {"deployments": ["alpha/omni-moderation-latest"]}}
+    async with opened(alpha=[says(MODERATION)], config={"models": models}) as (running, upstreams):
+        judged = await running.sdk.moderations.create(input="violence")
+        assert judged.results[0].flagged
+        assert upstreams["alpha"].received[0].fields == {"input": "violence", "model": "omni-moderation-latest"}
+        assert (await running.call())["model"] == "guard"
+
+
+async def test_without_a_model_and_with_several_it_is_to_be_named(opened: Open) -> None:
+    models = {MODEL: {"deployments": ["alpha/m"]}, "other": {"deployments": ["alpha/n"]}}
+    async with opened(config={"models": models}) as (running, upstreams):
+        async with running.post({"input": "x"}, path="/v1/moderations") as response:
+            error = (await response.json())["error"]
+        assert (response.status, error["param"]) == (400, "model")
+        assert "llama, other" in error["message"]
+        assert upstreams["alpha"].received == []

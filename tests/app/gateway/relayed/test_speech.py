@@ -1,0 +1,143 @@
+"""Speech, and pictures in parts: answers that stream as bytes or events."""
+
+import asyncio
+
+import aiohttp
+import msgspec
+import pytest
+
+from tests.app.gateway.fake_upstream import Script, hangs, plays, says
+from tests.app.gateway.relayed.samples import PICTURE_USAGE, Open, form, in_order
+from tests.app.gateway.running_gateway import MODEL
+from tests.app.gateway.test_client_disconnects import socket_with
+
+
+async def test_speech_is_heard_as_it_is_spoken(opened: Open) -> None:
+    heard = asyncio.Event()
+    async with opened(alpha=[plays(b"ID3 first ", heard, b"second")]) as (running, upstreams):
+        create = running.sdk.audio.speech.with_streaming_response.create
+        async with create(model=MODEL, voice="alloy", input="hello") as response:
+            pieces = response.iter_bytes()
+            first = await anext(pieces)
+            heard.set()
+            rest = b"".join([piece async for piece in pieces])
+        assert (first, rest) == (b"ID3 first ", b"second")
+        assert response.headers["content-type"] == "audio/mpeg"
+        assert upstreams["alpha"].received[0].fields == {"model": "m", "voice": "alloy", "input": "hello"}
+        call = await running.call()
+        [attempt] = await running.rows("select * from attempts")
+    assert (call["endpoint"], call["status_code"], call["cost_usd"]) == ("audio.speech", 200, None)
+    assert (attempt["outcome"], attempt["prompt_tokens"]) == ("won", None)
+
+
+async def test_a_sound_of_known_length_keeps_it(opened: Open) -> None:
+    sound = bytes(range(256)) * 4000
+    async with opened(alpha=[says(sound, kind="audio/wav")]) as (running, _):
+        async with running.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response:
+            assert await response.read() == sound
+        assert response.headers["content-length"] == str(len(sound))
+        assert response.content_type == "audio/wav"
+
+
+async def test_speech_in_events_reports_its_tokens(opened: Open) -> None:
+    events = [
+        b'data: {"type":"speech.audio.delta","audio":"AAA="}\n\n',
+        b'data: {"type":"speech.audio.done","usage":{"input_tokens":14,"output_tokens":101,"total_tokens":115}}\n\n',
+    ]
+    async with opened(alpha=[plays(*events, kind="text/event-stream")]) as (running, _):
+        body = {"model": MODEL, "input": "x", "voice": "alloy", "stream_format": "sse"}
+        async with running.post(body, path="/v1/audio/speech") as response:
+            assert await response.read() == b"".join(events)
+        call = await running.call()
+    assert (call["streamed"], call["prompt_tokens"], call["completion_tokens"]) == (1, 14, 101)
+
+
+async def test_pictures_come_in_parts(opened: Open) -> None:
+    events = [
+        b'data: {"type":"image_generation.partial_image","b64_json":"AA","partial_image_index":0}\n\n',
+        b'data: {"type":"image_generation.completed","b64_json":"AAA","usage":%b}\n\n'
+        % msgspec.json.encode(PICTURE_USAGE),
+    ]
+    async with opened(alpha=[plays(*events, kind="text/event-stream")]) as (running, _):
+        stream = await running.sdk.images.generate(model=MODEL, prompt="a cat", stream=True, partial_images=1)
+        kinds = [event.type async for event in stream]
+        assert kinds == ["image_generation.partial_image", "image_generation.completed"]
+        call = await running.call()
+    assert (call["endpoint"], call["streamed"], call["completion_tokens"]) == ("images.generations", 1, 10)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        says(b""),
+        says(b"", kind="audio/mpeg"),
+        says({"error": {"message": "quota", "code": 429}}),
+        says(b'{"error": {"message": "quota"}}', kind="text/plain"),
+        plays(b'event: error\ndata: {"type":"error","error":{"message":"no"}}\n\n', kind="text/event-stream"),
+        plays(b": nothing\n\n", kind="text/event-stream"),
+        plays(b": nothing\n\n" * 100_000, kind="text/event-stream", then="hang"),
+        says(b"<html>", kind="text/html"),
+    ],
+)
+async def test_sound_that_turns_out_to_be_none_is_asked_of_the_next(opened: Open, failure: Script) -> None:
+    async with opened(alpha=[failure], beta=[says(b"sound", kind="audio/mpeg")]) as (running, _):
+        body = {"model": MODEL, "input": "x", **in_order("alpha", "beta")}
+        async with running.post(body, path="/v1/audio/speech") as response:
+            assert (response.status, await response.read()) == (200, b"sound")
+        assert await running.outcomes() == {"alpha": "failed", "beta": "won"}
+
+
+async def test_sound_that_breaks_off_breaks_the_clients_connection(opened: Open) -> None:
+    async with opened(alpha=[plays(b"half", then="break")], beta=[says(b"whole", kind="audio/mpeg")]) as (
+        running,
+        upstreams,
+    ):
+        body = {"model": MODEL, "input": "x", **in_order("alpha", "beta")}
+        with pytest.raises(aiohttp.ClientError):
+            async with running.post(body, path="/v1/audio/speech") as response:
+                await response.read()
+        call = await running.call()
+        assert await running.outcomes() == {"alpha": "failed"}
+        assert upstreams["beta"].received == []
+    assert (call["status_code"], call["error_kind"]) == (200, "disconnected")
+
+
+async def test_sound_that_stalls_breaks_the_clients_connection(opened: Open) -> None:
+    config = {"models": {MODEL: {"timeouts": {"stall_timeout_s": 0.1}}}}
+    async with opened(alpha=[plays(b"half", then="hang")], config=config) as (running, upstreams):
+        with pytest.raises(aiohttp.ClientError):
+            async with running.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response:
+                await response.read()
+        await upstreams["alpha"].left.wait()
+        assert (await running.call())["error_kind"] == "stall_timeout"
+        assert await running.outcomes() == {"alpha": "stalled"}
+
+
+async def test_an_error_told_in_the_middle_is_passed_on_and_recorded(opened: Open) -> None:
+    events = [
+        b'data: {"type":"transcript.text.delta","delta":"Hel"}\n\n',
+        b'data: {"type":"error","error":{"message":"out of memory","code":"server_error"}}\n\n',
+    ]
+    heard = asyncio.Event()
+    async with opened(alpha=[plays(events[0], heard, events[1], kind="text/event-stream")]) as (running, _):
+        async with running.http.post(running.url + "/v1/audio/transcriptions", data=form(stream="true")) as response:
+            assert await response.content.readany() == events[0]
+            heard.set()
+            assert await response.read() == events[1]
+        call = await running.call()
+        assert (call["streamed"], call["status_code"], call["error_kind"]) == (1, 200, "stream_error")
+        assert await running.outcomes() == {"alpha": "failed"}
+
+
+@pytest.mark.parametrize("script", [hangs, plays(b"half", then="hang")], ids=["before", "in the middle"])
+async def test_hanging_up_stops_the_speaker(opened: Open, script: Script) -> None:
+    async with opened(alpha=[script]) as (running, upstreams):
+        async with socket_with(running, {"model": MODEL, "input": "x"}, "/v1/audio/speech") as (reader, writer):
+            await upstreams["alpha"].asked.wait()
+            if script is not hangs:
+                await reader.readuntil(b"half")
+            writer.close()
+            await upstreams["alpha"].left.wait()
+        call = await running.call()
+        assert (call["status_code"], call["error_kind"]) == (499, "client_disconnected")
+        assert await running.outcomes() == {"alpha": "client_gone"}
