@@ -156,5 +156,6 @@ def _model(*deployments: str) -> dict[str, Any]:
     if width == 1:
         return {"deployments": list(deployments), "race": {"mode": "single"}}
     # One extra attempt a call more than the race needs: what exploring draws must not make a measured race narrower.
-    race = {"mode": "race", "width": width, "budget": width, "max_prompt_tokens": _EVER}
+    # No audits: in a share of the races they let losers run on, which here are counted.
+    race = {"mode": "race", "width": width, "budget": width, "max_prompt_tokens": _EVER, "audit_share": 0}
     return {"deployments": list(deployments), "race": race}
