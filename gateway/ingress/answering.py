@@ -36,8 +36,6 @@ def answering(surface: Surface) -> Handler:
     async def answer(request: web.Request) -> web.StreamResponse:
         context = request.app[CONTEXT]
         body, origin = await received(request, context)
-        if (turn := context.turnstile.enter()) is not None:
-            await turn
         contents = await read_contents(body, context.body_work, surface.dialect.requests.prompt, surface.media)
         del body  # or it would be in memory until the answer ends, though its prompt is released
         asked = surface.read(contents, request.headers.get(HEADER), context.settings)

@@ -12,7 +12,6 @@ from gateway.ingress.bodies.work import BodyWork
 from gateway.ingress.phase import Phase
 from gateway.ingress.refusals import Refusals
 from gateway.ingress.stored_responses import StoredResponses
-from gateway.ingress.turnstile import Turnstile
 from gateway.racing.services import Services
 from gateway.settings.model import Settings
 from gateway.steering.steering import Steering
@@ -46,7 +45,6 @@ class Context:
         self.readiness = readiness
         self.render_metrics = render_metrics
         self.body_work = BodyWork()
-        self.turnstile = Turnstile()
         self.phase = Phase.SERVING
 
     def cancelled_as(self, request: web.Request | None = None) -> type[ApiError]:
