@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from providers.errors import UpstreamError
+from providers.errors import ErrorKind, UpstreamError
 from providers.usage import Usage
 
 DONE = b"[DONE]"  # the data of the last event of OpenAI's streams
@@ -29,3 +29,8 @@ class Chunk(msgspec.Struct, frozen=True):
     tools: Sequence[tuple[int, str]] = ()  # pieces of tool calls' arguments, by the call's place in the answer
     names: Sequence[str] = ()  # of tools whose calls begin with this event
     refused: bool = False  # it is a piece of a refusal
+
+
+def no_json_object() -> UpstreamError:
+    """Return the error of an event that is not a JSON object, to be raised."""
+    return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is not a JSON object")

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.dialects.chunk import DONE, Chunk
+from providers.dialects.chunk import DONE, Chunk, no_json_object
 from providers.error_bodies import error_in
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import ErrorKind
 from providers.usage import usage_of
 
 
@@ -111,7 +111,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     except msgspec.ValidationError:
         event = _read_untyped(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _no_json_object() from None
+        raise no_json_object() from None
     if event.error or event.object == "error":
         return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
     return _chunk(data, event, secrets)
@@ -213,20 +213,16 @@ def _is_heard_or_seen(delta: _Delta) -> bool:
     return bool(delta.images) or (audio is not None and bool(audio.data or audio.transcript))
 
 
-def _no_json_object() -> UpstreamError:
-    return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is not a JSON object")
-
-
 def _read_untyped(data: bytes) -> _Event:
     """Read an event that does not fit the types, one field at a time."""
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _no_json_object() from None
+        raise no_json_object() from None
     if isinstance(value, list) and value:  # Gemini sends its errors in an array
         value = value[0]
     if not isinstance(value, dict):
-        raise _no_json_object()
+        raise no_json_object()
     return _fit(value, _Event)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chunk import DONE, Chunk
+from providers.dialects.chunk import DONE, Chunk, no_json_object
 from providers.error_bodies import error_in
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import ErrorKind
 from providers.usage import usage_of
 
 
@@ -50,7 +50,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     except msgspec.ValidationError:
         event = _read_untyped(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _no_json_object() from None
+        raise no_json_object() from None
     choices = event.choices or ()
     chars = sum(len(choice.text or "") for choice in choices)
     is_error = event.error or event.object == "error"
@@ -71,17 +71,13 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     )
 
 
-def _no_json_object() -> UpstreamError:
-    return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is not a JSON object")
-
-
 def _read_untyped(data: bytes) -> _Event:
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _no_json_object() from None
+        raise no_json_object() from None
     if not isinstance(value, dict):
-        raise _no_json_object()
+        raise no_json_object()
     choices, usage = value.get("choices"), value.get("usage")
     return _Event(
         [_choice(one) for one in choices if isinstance(one, dict)] if isinstance(choices, list) else None,

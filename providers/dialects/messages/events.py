@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chunk import Chunk
+from providers.dialects.chunk import Chunk, no_json_object
 from providers.dialects.messages.errors import error_of_event
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import ErrorKind
 from providers.usage import Usage
 
 
@@ -79,7 +79,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     except msgspec.ValidationError:
         event = _read_untyped(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _no_json_object() from None
+        raise no_json_object() from None
     if event.type == "error" or (event.type is None and event.error is not None):
         return Chunk(data, error=error_of_event(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
     read = _READERS.get(event.type or "")
@@ -163,16 +163,12 @@ _READERS: Mapping[str, Callable[[bytes, _Event], Chunk]] = {
 }
 
 
-def _no_json_object() -> UpstreamError:
-    return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is not a JSON object")
-
-
 def _read_untyped(data: bytes) -> _Event:
     """Read an event that does not fit the types; fields that do not convert are left out."""
     try:
         value = _untyped.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _no_json_object() from None
+        raise no_json_object() from None
     message = value.get("message")
     return _Event(
         _fit(value.get("type"), str),

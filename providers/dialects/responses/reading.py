@@ -4,8 +4,8 @@ from typing import TypeVar
 
 import msgspec
 
+from providers.dialects.chunk import no_json_object
 from providers.dialects.responses.fields import Object
-from providers.errors import ErrorKind, UpstreamError
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 
@@ -22,7 +22,7 @@ def read(data: bytes, struct: type[_S]) -> _S:
     try:
         return _fitting(_objects.decode(data), struct)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is not a JSON object") from None
+        raise no_json_object() from None
 
 
 def lenient(raw: msgspec.Raw, struct: type[_S]) -> _S:

@@ -8,14 +8,13 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chunk import DONE
+from providers.dialects.chunk import DONE, no_json_object
 from providers.dialects.responses.echo import Echo
 from providers.dialects.responses.namespaces import names_of
 from providers.dialects.responses.open_items import OpenItems, string
 from providers.dialects.responses.telling import Telling
 from providers.dialects.responses.usage import responses_usage
 from providers.dialects.wording import decoded
-from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
 
 _INCOMPLETE = {"length": "max_output_tokens", "model_length": "max_output_tokens", "content_filter": "content_filter"}
@@ -152,7 +151,7 @@ def _read(data: bytes) -> dict[str, Any]:
     try:
         return _chunks.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is not a JSON object") from None
+        raise no_json_object() from None
 
 
 def _wants_summary(asked: Mapping[str, msgspec.Raw]) -> bool:
