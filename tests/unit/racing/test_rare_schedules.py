@@ -39,7 +39,8 @@ def test_an_audited_loser_that_fails_is_not_replaced() -> None:
     assert [each.deployment for each in track.recorder.launched] == ["dies", "audited", "c"]
 
 
-def test_an_empty_answer_that_is_to_win_is_not_held_for_one_that_was_just_launched() -> None:
+def an_empty_answer_wins_as_a_seat_is_given_back(*, rescued_after_s: float, within_s: float) -> CallRecord:
+    """Return the record of a call whose empty answer is to win in the turn in which a rescue gets its seat."""
     empty = Timetable("slow-decoder", [(0.1, ROLE), (0.1, FINISH), (0.1, DONE), (0.1, None)])
     seats = limited(**{"fast-decoder": 1})
     line = seats.lines["fast-decoder"]
@@ -47,7 +48,7 @@ def test_an_empty_answer_that_is_to_win_is_not_held_for_one_that_was_just_launch
     track = Track(
         empty,
         refuses("bad", ErrorKind.SERVER_ERROR, 500, at=0.5),
-        answers("fast-decoder", 1.0),
+        answers("fast-decoder", rescued_after_s),
         launches=[("slow-decoder", 0.0, Role.PRIMARY), ("bad", 0.0, Role.RACE)],
         rest=["fast-decoder"],
         decode_s=SPEEDS,
@@ -63,9 +64,13 @@ def test_an_empty_answer_that_is_to_win_is_not_held_for_one_that_was_just_launch
     track.recorder = Recorder()
 
     async def main() -> CallRecord:
-        return await asyncio.wait_for(track.run(), 100)
+        return await asyncio.wait_for(track.run(), within_s)
 
-    record = run(main())
+    return run(main())
+
+
+def test_an_empty_answer_that_is_to_win_is_not_held_for_one_that_was_just_launched() -> None:
+    record = an_empty_answer_wins_as_a_seat_is_given_back(rescued_after_s=1.0, within_s=100)
     assert "interrupted" not in [each.outcome for each in record.attempts]
 
 
@@ -164,32 +169,8 @@ def test_a_defect_at_the_start_cuts_who_was_asked() -> None:
 
 
 def test_a_call_ends_though_the_one_an_empty_answer_was_held_for_hangs() -> None:
-    empty = Timetable("slow-decoder", [(0.1, ROLE), (0.1, FINISH), (0.1, DONE), (0.1, None)])
-    seats = limited(**{"fast-decoder": 1})
-    line = seats.lines["fast-decoder"]
-    line.take()
-    track = Track(
-        empty,
-        refuses("bad", ErrorKind.SERVER_ERROR, 500, at=0.5),
-        answers("fast-decoder", 60.0),
-        launches=[("slow-decoder", 0.0, Role.PRIMARY), ("bad", 0.0, Role.RACE)],
-        rest=["fast-decoder"],
-        decode_s=SPEEDS,
-        seats=seats,
-    )
-
-    class Recorder(RememberingRecorder):
-        def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
-            super().attempt_ended(model, prompt_class, attempt)
-            if attempt.deployment == "bad":
-                asyncio.get_running_loop().call_soon(line.give_back)
-
-    track.recorder = Recorder()
-
-    async def main() -> CallRecord:
-        return await asyncio.wait_for(track.run(), 1000)
-
-    assert run(main()).status_code == 200
+    record = an_empty_answer_wins_as_a_seat_is_given_back(rescued_after_s=60.0, within_s=1000)
+    assert record.status_code == 200
 
 
 def test_launches_that_are_due_at_once_need_no_time_of_their_timers() -> None:
