@@ -43,7 +43,7 @@ class Http2Connection(asyncio.Protocol):
         self._streams: dict[int, Stream] = {}
         self._settings = PeerSettings()
         self._bodies = Bodies(self._settings, self._out.write)
-        self._receiving = Receiving(self, self._streams, self._settings, self._bodies)
+        self._receiving = Receiving(self, self._streams, self._settings, self._bodies, self._out)
         self._kept = False  # it has had an exchange, or was opened in advance
         self._retired = False  # it accepts no more requests, and its owner was notified
         self._silence: asyncio.TimerHandle | None = None  # runs until our PING is answered
@@ -135,10 +135,6 @@ class Http2Connection(asyncio.Protocol):
         """Process the end of the connection."""
         self._lose(exc)
         self._out.disconnect()
-
-    def write(self, data: bytes) -> None:
-        """Send ``data``: now, or while reading, together with all other frames of this read."""
-        self._out.write(data)
 
     def credit(self, stream: Stream) -> None:
         """Open the window of ``stream`` by the number of bytes that its reader has read."""

@@ -9,6 +9,7 @@ from providers.http import frames
 from providers.http.frames import HEADER, HEADER_BYTES, MAX_FRAME_BYTES, Code, ConnectionFault, Kind, StreamFault
 from providers.http.http2_bodies import Bodies
 from providers.http.http2_heads import Heads
+from providers.http.http2_outgoing import Outgoing
 from providers.http.http2_settings import PeerSettings
 from providers.http.http2_stream import Stream
 from providers.http.limits import HTTP2_CONNECTION_BYTES, HTTP2_USELESS_FRAMES
@@ -24,9 +25,6 @@ class Exchanges(Protocol):
 
     closed: bool
     next_id: int  # the id of the next stream; all odd ids below were used
-
-    def write(self, data: bytes) -> None:
-        """Send ``data``."""
 
     def end(self, stream: Stream) -> None:
         """End an exchange whose response is complete."""
@@ -48,7 +46,7 @@ class Receiving:
     """The receiving side of one connection. ``streams`` is the connection's own dictionary."""
 
     def __init__(
-        self, connection: Exchanges, streams: dict[int, Stream], settings: PeerSettings, bodies: Bodies
+        self, connection: Exchanges, streams: dict[int, Stream], settings: PeerSettings, bodies: Bodies, out: Outgoing
     ) -> None:
         self.useless = 0  # consecutive frames without progress
         self.widened = False  # request bodies may be able to continue
@@ -59,6 +57,7 @@ class Receiving:
         self._streams = streams
         self._settings = settings
         self._bodies = bodies
+        self._out = out
         self._heads = Heads()
         self._rest = b""  # an incomplete frame
         self._greeted = False  # the server's SETTINGS have arrived
@@ -244,7 +243,7 @@ class Receiving:
                 )
         else:
             self._unread_acks = 0
-        self._connection.write(ack)
+        self._out.write(ack)
 
     def _count(self, size: int) -> None:
         """Subtract ``size`` bytes from the connection's window, and open that again when half of it is used."""
@@ -252,7 +251,7 @@ class Receiving:
         if self._untold_bytes > HTTP2_CONNECTION_BYTES:
             raise ConnectionFault(Code.FLOW_CONTROL_ERROR, "more than the connection's window")
         if self._untold_bytes >= HTTP2_CONNECTION_BYTES // 2:
-            self._connection.write(frames.window_update(0, self._untold_bytes))
+            self._out.write(frames.window_update(0, self._untold_bytes))
             self._untold_bytes = 0
 
 
