@@ -16,10 +16,10 @@ import uvloop
 
 from benchmarks.harness.answers import HEAD, JSON_RESPONSE, PIECES, PIECES_WITH_USAGE, STREAM, STREAM_WITH_USAGE
 from benchmarks.harness.behaviours import BEHAVIOURS, NAMED, Behaviour
+from benchmarks.harness.received_requests import Requests
 
 BACKLOG = 4096  # a crowd comes at once
 _BEHAVIOURS = {name.encode(): behaviour for name, behaviour in BEHAVIOURS.items()}
-_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _STREAMED = re.compile(rb'"stream" *: *true')
 _MODEL = re.compile(rb'"model" *: *"([^"]+)"')
 
@@ -31,7 +31,7 @@ class Connection(asyncio.Protocol):
         self._counts = counts
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._received = bytearray()
+        self._requests = Requests()
         self._timer: asyncio.TimerHandle | None = None
         self._silent = False  # a request is under way, and nothing of its answer is sent
         self._answering = False  # part of the answer is sent
@@ -52,15 +52,7 @@ class Connection(asyncio.Protocol):
         self._counts["hung_up"] += 1
 
     def data_received(self, data: bytes) -> None:
-        self._received += data
-        end = self._received.find(b"\r\n\r\n")
-        if end < 0:
-            return
-        length = _LENGTH.search(self._received, 0, end)
-        whole = end + 4 + (int(length[1]) if length else 0)
-        if len(self._received) >= whole:
-            request = bytes(self._received[:whole])
-            del self._received[:whole]
+        if (request := self._requests.next(data)) is not None:
             self._answer(request)
 
     def _answer(self, request: bytes) -> None:

@@ -18,6 +18,8 @@ from typing import Any, cast
 import msgspec
 import uvloop
 
+from benchmarks.harness.received_requests import Requests
+
 # Of the time to the first token, and of its logarithm. Six, so that they are seldom all out after a 429 or a 500.
 MEDIAN_S = {"swift": 0.010, "steady": 0.020, "plain": 0.020, "slow": 0.050, "distant": 0.040, "moody": 0.015}
 SIGMA = {"swift": 0.3, "steady": 0.1, "plain": 0.3, "slow": 0.3, "distant": 0.1, "moody": 1.0}
@@ -29,7 +31,6 @@ BACKLOG = 1024
 
 _ASKED = re.compile(rb"soak (-?\d+) (\w+) (once|everywhere)")
 _GENERATION = re.compile(rb"x-generation: *(\d+)", re.IGNORECASE)
-_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: unsent bytes are dropped, and the peer gets a reset
 _STATUS = {"limited": "429 Too Many Requests", "fails": "500 Internal Server Error"}
@@ -85,7 +86,7 @@ class Connection(asyncio.Protocol):
         self._fleet = fleet
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._received = bytearray()
+        self._requests = Requests()
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -99,15 +100,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._after(None)
-        self._received += data
-        end = self._received.find(b"\r\n\r\n")
-        if end < 0:
-            return
-        length = _LENGTH.search(self._received, 0, end)
-        whole = end + 4 + (int(length[1]) if length else 0)
-        if len(self._received) >= whole:
-            request = bytes(self._received[:whole])
-            del self._received[:whole]
+        if (request := self._requests.next(data)) is not None:
             self._answer(request)
 
     def _answer(self, request: bytes) -> None:
