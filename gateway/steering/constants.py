@@ -128,6 +128,7 @@ KNOWN_EVENTS = 10.0  # of a deployment in memory; silence counts against it only
 OPEN_S, OPEN_MAX_S = 5.0, 20.0  # doubled at each opening; a recovered one gets its calls back within half a minute
 PROBE_EVERY_S = 3.0  # a half-open deployment is tried by one request at a time
 PROBE_FACTOR = 3.0  # a first token later than this many q95 is a strike; a probe's within it closes the breaker
+LATE_MIN_S = 0.25  # no first token within this is late: hardly noticed, and a busy machine's own delay may be as long
 PROBE_WATCH_S = 30.0  # the maximum for probes
 UNPROBED_S = 60.0  # half-open without a probe (calls in mode single never probe): then it is used again on trial
 OUT_PROBE_EVERY_S = 60.0  # a rejected key or unknown model is corrected by an operator, if at all

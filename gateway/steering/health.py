@@ -10,6 +10,7 @@ from gateway.steering.constants import (
     COOL_MAX_S,
     COOL_MIN_S,
     HEADROOM_WINDOW_S,
+    LATE_MIN_S,
     OPEN_MAX_S,
     OPEN_S,
     OUT_PROBE_EVERY_S,
@@ -82,9 +83,14 @@ class Trouble(msgspec.Struct, frozen=True):
         return self.kind if self.status is None else f"{self.kind} ({self.status})"
 
 
+def late_s(q95_s: float) -> float:
+    """Return the time to the first token beyond which a deployment with this q95 of TTFT is at fault."""
+    return max(LATE_MIN_S, PROBE_FACTOR * q95_s)
+
+
 def probe_limit_s(q95_s: float) -> float:
     """Return the age at which a probe without a first token has failed, for a deployment with this q95 of TTFT."""
-    return min(PROBE_FACTOR * q95_s, PROBE_WATCH_S)
+    return min(late_s(q95_s), PROBE_WATCH_S)
 
 
 class Health:
@@ -201,7 +207,7 @@ class Health:
         self.trouble = None
         recovered = self._availability.answered()
         if self._open_until_s is not None:
-            if ttft_s <= PROBE_FACTOR * q95_s:
+            if ttft_s <= late_s(q95_s):
                 self._open_until_s, self._opens = None, 0
                 return True
             if now_s >= self._open_until_s:

@@ -14,11 +14,10 @@ from gateway.steering.board import Board
 from gateway.steering.constants import (
     DOUBTED_KEPT,
     KNOWN_EVENTS,
-    PROBE_FACTOR,
     SILENCE,
 )
 from gateway.steering.evidence import cut, event
-from gateway.steering.health import Health, Trouble
+from gateway.steering.health import Health, Trouble, late_s
 from gateway.steering.histogram import bucket
 from gateway.steering.lengths import Lengths
 from gateway.steering.quality import Quality
@@ -99,7 +98,7 @@ class Learning:
         counts = of_token(start, prompt_class, ttft_s)
         reference_s = ttft_s / sizing.factor(size)
         unix_s = self._unix_clock() if launched is None else launched.unix_s
-        late = not health.tripped and ttft_s > PROBE_FACTOR * estimate.well_q95_s
+        late = not health.tripped and ttft_s > late_s(estimate.well_q95_s)
         if late and estimate.usual_events >= KNOWN_EVENTS:
             self._doubt(model, deployment, event(deployment, api, self._epoch(model, deployment), reference_s), unix_s)
             self._strike(model, start, "slow")

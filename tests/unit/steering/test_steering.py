@@ -66,6 +66,28 @@ def test_a_primary_overtaken_when_it_was_long_due_gets_a_strike() -> None:
     assert replica.state("a") == "open"
 
 
+@pytest.mark.parametrize(("ttft_s", "state"), [(0.06, "ok"), (0.3, "open")])
+def test_a_first_token_that_nobody_finds_late_is_no_fault(ttft_s: float, state: str) -> None:
+    """A busy machine delays a first token by tens of milliseconds: many times the q95 of a server next door."""
+    replica = VirtualReplica(("a", "b"))
+    for _ in range(20):  # it is remembered beyond the ten minutes of the board
+        replica.warm_up(wins=50, a=0.005, b=0.1)
+        replica.now_s += 60.0
+    for _ in range(4):
+        replica.win("a", ttft_s)
+    assert replica.state("a") == state
+
+
+def test_a_probe_of_a_very_fast_deployment_has_time_to_answer() -> None:
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(wins=200, a=0.005, b=0.1)
+    for _ in range(4):
+        replica.fail("a")
+    replica.now_s += 5.0
+    replica.win("a", 0.06, Role.PROBE)
+    assert replica.state("a") == "ok"
+
+
 def test_a_hedge_or_racer_that_loses_late_gets_no_strike() -> None:
     replica = VirtualReplica(("a", "b"))
     replica.warm_up(a=0.3, b=0.3)
