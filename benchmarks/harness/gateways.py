@@ -113,6 +113,8 @@ def write_config(
         **({"redis_url": stores.redis_url} if stores.redis_url is not None else {}),
         "spool_dir": str(folder / "spool"),
         "log_format": "json",
+        # A crowd opens all its connections before its first call, from one address: by default a flood.
+        "connections": {"max_per_address": 4096},
         "clients": {"benchmark": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest()}},
         "providers": providers,
         "models": models,

@@ -132,6 +132,12 @@ class Together(Run):
         for caller in self._ready:
             caller.call(perf_counter())
 
+    def gone(self, caller: Caller) -> None:
+        """Forget it; before its call the crowd would be smaller than was asked for."""
+        super().gone(caller)
+        if not self._called:
+            self.fail("the server closed a connection before its call")
+
     def free(self, caller: Caller) -> None:
         """Keep it until all are there."""
         if self._called:
@@ -162,6 +168,12 @@ class Arrivals(Run):
             caller.call(self._waiting.popleft())
         else:
             self._idle.append(caller)
+
+    def gone(self, caller: Caller) -> None:
+        """Forget it; one that was opened for a call that another made first is closed by the server in the end."""
+        super().gone(caller)
+        if caller in self._idle:
+            self._idle.remove(caller)
 
     async def close(self) -> None:
         """Hang up everywhere, on those that are still being opened as well."""
