@@ -65,7 +65,7 @@ async def test_a_ledger_without_sums_is_an_error_that_says_so(tmp_path: Path) ->
 
 async def test_the_last_ten_minutes_are_left_to_the_board(ledger_url: str, tmp_path: Path) -> None:
     now = datetime.now(UTC)
-    await stored(ledger_url, tmp_path, traffic(Random(3), now - timedelta(minutes=1), 50, raced=0.0))
+    await stored(ledger_url, tmp_path, traffic(Random(3), now, 50, raced=0.0))
     assert await remembered(ledger_url, now) == []
     later = await remembered(ledger_url, now + timedelta(minutes=30))
     assert sum(each.n for each in later if each.metric == "n") > 0
