@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from gateway.fleet.fleet import Fleet
+from gateway.gauges import add_gauges
 from gateway.ingress.admission import Admission
 from gateway.ingress.context import Context
 from gateway.ingress.refusals import Refusals
@@ -97,41 +98,7 @@ class Gateway:
         fleet = self._build_fleet(settings, None)
         seats.limit(fleet.limits, settings.queue_timeout_s)
         self.steering.reset({name: list(model.deployments) for name, model in fleet.models.items()})
-        self.metrics.gauge("holeshot_ledger_pending", "Calls not yet in SQL.", lambda: self.ledger.pending)
-        self.metrics.gauge(
-            "holeshot_ledger_lost", "Calls that could be written neither to disk nor to SQL.", lambda: self.ledger.lost
-        )
-        self.metrics.gauge(
-            "holeshot_ledger_expired",
-            "Rows that were older than the retention when they arrived.",
-            lambda: self.ledger.expired,
-        )
-        self.metrics.gauge("holeshot_ledger_rejected", "Calls that the database refused.", lambda: self.ledger.rejected)
-        self.metrics.gauge(
-            "holeshot_ledger_away",
-            "Workers whose database does not answer; rows wait in their spools.",
-            lambda: not self.ledger.connected,
-        )
-        self.metrics.gauge(
-            "holeshot_ledger_spool_failing",
-            "Workers whose spool is deleted or full: rows not yet in SQL would be lost with them.",
-            lambda: self.ledger.spool_problem is not None,
-        )
-        if self.redis_board is not None:
-            board = self.redis_board
-            self.metrics.counter(
-                "holeshot_redis_ignored_total",
-                "Values in Redis that no gateway can have written.",
-                lambda: board.ignored,
-            )
         log = CallLog()
-        self.metrics.counter(
-            "holeshot_log_lines_dropped_total",
-            "Log lines that were dropped because no process read them in time.",
-            lambda: log.dropped,
-        )
-        self.metrics.gauge("holeshot_waiting_calls", "Calls that wait under max_in_flight.", lambda: seats.waiting)
-        self.metrics.gauge("holeshot_tasks", "Tasks of the event loop.", lambda: len(asyncio.all_tasks()))
         self.context = Context(
             settings=settings,
             fleet=fleet,
@@ -150,6 +117,13 @@ class Gateway:
             replica=replica,
             readiness=self._readiness,
             render_metrics=self.metrics.render,
+        )
+        add_gauges(
+            self.metrics,
+            ledger=self.ledger,
+            board=self.redis_board,
+            log=log,
+            seats=seats,
         )
         self.application = application(self.context)
 

@@ -1,0 +1,58 @@
+"""What the metrics read from the parts of a gateway, each time they are rendered."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from gateway.ledger.writer import Ledger
+from gateway.racing.seats import Seats
+from gateway.watching.logs import CallLog
+from gateway.watching.metrics import Metrics
+
+if TYPE_CHECKING:
+    from gateway.steering.redis_board import RedisBoard
+
+
+def add_gauges(
+    metrics: Metrics,
+    *,
+    ledger: Ledger,
+    board: "RedisBoard | None",
+    log: CallLog,
+    seats: Seats,
+) -> None:
+    """Add the gauges, and the counters that are kept elsewhere, of these parts to ``metrics``."""
+    _add_ledger(metrics, ledger)
+    if board is not None:
+        metrics.counter(
+            "holeshot_redis_ignored_total", "Values in Redis that no gateway can have written.", lambda: board.ignored
+        )
+    metrics.counter(
+        "holeshot_log_lines_dropped_total",
+        "Log lines that were dropped because no process read them in time.",
+        lambda: log.dropped,
+    )
+    metrics.gauge("holeshot_waiting_calls", "Calls that wait under max_in_flight.", lambda: seats.waiting)
+    metrics.gauge("holeshot_tasks", "Tasks of the event loop.", lambda: len(asyncio.all_tasks()))
+
+
+def _add_ledger(metrics: Metrics, ledger: Ledger) -> None:
+    metrics.gauge("holeshot_ledger_pending", "Calls not yet in SQL.", lambda: ledger.pending)
+    metrics.gauge(
+        "holeshot_ledger_lost", "Calls that could be written neither to disk nor to SQL.", lambda: ledger.lost
+    )
+    metrics.gauge(
+        "holeshot_ledger_expired",
+        "Rows that were older than the retention when they arrived.",
+        lambda: ledger.expired,
+    )
+    metrics.gauge("holeshot_ledger_rejected", "Calls that the database refused.", lambda: ledger.rejected)
+    metrics.gauge(
+        "holeshot_ledger_away",
+        "Workers whose database does not answer; rows wait in their spools.",
+        lambda: not ledger.connected,
+    )
+    metrics.gauge(
+        "holeshot_ledger_spool_failing",
+        "Workers whose spool is deleted or full: rows not yet in SQL would be lost with them.",
+        lambda: ledger.spool_problem is not None,
+    )
