@@ -21,7 +21,7 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the rows that would be deleted.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
-    """Delete rows older than `ledger.keep_calls_days`, `keep_attempts_days` and `keep_rollups_days`.
+    """Delete rows older than `ledger.keep_calls_days`, `keep_attempts_days`, `keep_rollups_days`, `keep_refusals_days`.
 
     A running gateway does this every hour. Use this command to do it at once, or to see what would be deleted. On
     Postgres a whole day is deleted together (a week, if rows are kept for more than three months), and its space is
@@ -35,7 +35,7 @@ def prune(
 
     retention = Retention.of(settings.ledger)
     if retention.keeps_all:
-        say("everything is kept: set ledger.keep_calls_days, keep_attempts_days or keep_rollups_days", err=True)
+        say("all calls are kept: set ledger.keep_calls_days, keep_attempts_days or keep_rollups_days", err=True)
     try:
         counts = asyncio.run(_prune(settings.database_url.get_secret_value(), retention, dry_run=dry_run))
     except LedgerError as error:

@@ -70,13 +70,16 @@ def sql(
     docs/sql.md explains each column.
 
     \b
-    Tables: calls, attempts, buckets, and sums of calls and attempts, rollup_...
+    Tables: calls, attempts, refusals, buckets, and sums of calls and attempts,
+      rollup_...
     Views: leaderboard, samples, throughput_5m, load_5m, load_peaks,
       tag_differences, speed_by_hour, speed_days, rollup_pending
     Views of all time: race_value, slo, throughput, provider_errors,
       answer_quality, client_usage, tag_values, cache_value
     The same of the last hour, day or month: add _1h, _24h or _30d.
-      Only for these: gaps_1h, gaps_24h, gaps_30d, cache_latency_24h
+      Only for these: gaps_1h, gaps_24h, gaps_30d, cache_latency_24h,
+      refusals_1h, refusals_24h, refusals_30d,
+      wrong_keys_1h, wrong_keys_24h, wrong_keys_30d
 
     Example: holeshot sql "select * from race_value_24h"
 

@@ -37,7 +37,7 @@ class Backlog:
 
     @property
     def pending(self) -> int:
-        """Entries (calls, and late attempts) that are not in SQL yet."""
+        """Entries (calls, late attempts, and minutes of refusals) that are not in SQL yet."""
         return self._spool.appended - self._spool.lost - self._shipped_spooled - self._shipped_unspooled
 
     @property

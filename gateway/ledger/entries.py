@@ -1,4 +1,4 @@
-"""The entries of the spool: one JSON line for a call's start, for its end, and for attempts that end after it."""
+"""The entries of the spool: one JSON line for a call's start, its end, attempts that end later, a minute's refusals."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +7,7 @@ import msgspec
 
 from gateway.attempt_records import AttemptRecord
 from gateway.calls import CallRecord, CallStart
+from gateway.refusal_records import RefusalRecord
 
 
 class Started(msgspec.Struct, frozen=True, tag="started", gc=False):
@@ -28,8 +29,14 @@ class Audited(msgspec.Struct, frozen=True, tag="audited", gc=False):
     attempts: tuple[AttemptRecord, ...]
 
 
-Entry = Started | Finished | Audited
-Shippable = Finished | Audited
+class Refused(msgspec.Struct, frozen=True, tag="refused", gc=False):
+    """The refusals of a minute: rows of ``refusals``."""
+
+    refusals: tuple[RefusalRecord, ...]
+
+
+Entry = Started | Finished | Audited | Refused
+Shippable = Finished | Audited | Refused
 
 
 def _plain(value: Any) -> Any:

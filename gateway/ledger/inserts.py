@@ -1,4 +1,4 @@
-"""Inserts rows into the two tables, each exactly once, however often it is tried."""
+"""Inserts rows into the three tables, each exactly once, however often it is tried."""
 
 import asyncio
 import sqlite3
@@ -11,8 +11,16 @@ import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.ledger.database import DATABASE_ERRORS, check_file, is_sqlite, unreachable
-from gateway.ledger.entries import Entry
-from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, Row, attempt_rows, call_rows
+from gateway.ledger.entries import Entry, Refused
+from gateway.ledger.rows import (
+    ATTEMPT_COLUMNS,
+    CALL_COLUMNS,
+    REFUSAL_COLUMNS,
+    Row,
+    attempt_rows,
+    call_rows,
+    refusal_rows,
+)
 
 INSERT_TIMEOUT_S = 15.0  # a thousand calls take some milliseconds; after this a new connection is tried
 PARTITION_TRIES = 5  # a row for a partition that changes at that moment is rejected; it is tried again
@@ -72,12 +80,12 @@ async def _copy_postgres(connection: AsyncConnection, driver: Any, tables: Seque
     try:
         await transaction.start()
         try:
-            await driver.execute(f"{_server_timeouts()};{_MAKE_ROOM}")
+            await driver.execute(";".join((_server_timeouts(), *(_MAKE_ROOM[table.name] for table in tables))))
             for table in tables:
                 await driver.copy_records_to_table(
                     f"incoming_{table.name}", records=_in_slices(iter(table)), columns=table.columns
                 )
-            await driver.execute(_TAKE_OVER)
+            await driver.execute(";".join(_TAKE_OVER[table.name] for table in tables))
             await transaction.commit()
         except _BAD_ROWS as error:
             await transaction.rollback()
@@ -130,8 +138,11 @@ def _for_sqlite(rows: Iterable[Row], position: int) -> Iterator[Row]:
         yield (*row[:position], instant, *row[position + 1 :])
 
 
-def _tables(entries: Sequence[Entry]) -> tuple[tuple[str, tuple[str, ...], Iterator[Row]], ...]:
-    return ("calls", CALL_COLUMNS, call_rows(entries)), ("attempts", ATTEMPT_COLUMNS, attempt_rows(entries))
+def _tables(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[str, ...], Iterator[Row]]]:
+    yield "calls", CALL_COLUMNS, call_rows(entries)
+    yield "attempts", ATTEMPT_COLUMNS, attempt_rows(entries)
+    if any(isinstance(entry, Refused) for entry in entries):  # in one batch a minute, at most
+        yield "refusals", REFUSAL_COLUMNS, refusal_rows(entries)
 
 
 class _Table:
@@ -160,16 +171,21 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
 
 
-_NAMES = {"calls": ", ".join(CALL_COLUMNS), "attempts": ", ".join(ATTEMPT_COLUMNS)}
+_NAMES = {
+    "calls": ", ".join(CALL_COLUMNS),
+    "attempts": ", ".join(ATTEMPT_COLUMNS),
+    "refusals": ", ".join(REFUSAL_COLUMNS),
+}
 
 # Columns of a newer schema, unknown to this version, have their defaults in the temporary tables too.
-_MAKE_ROOM = ";".join(
-    f"create temporary table incoming_{table} (like {table} including defaults) on commit drop" for table in _NAMES
-)
-_TAKE_OVER = ";".join(
-    f"insert into {table} ({names}) select {names} from incoming_{table} on conflict do nothing"  # noqa: S608 - our names
+_MAKE_ROOM = {
+    table: f"create temporary table incoming_{table} (like {table} including defaults) on commit drop"
+    for table in _NAMES
+}
+_TAKE_OVER = {
+    table: f"insert into {table} ({names}) select {names} from incoming_{table} on conflict do nothing"  # noqa: S608 - our names
     for table, names in _NAMES.items()
-)
+}
 _ROLL_UP_SQLITE = "delete from rollup_pending"  # Postgres adds them up itself, after each insert
 _INSERT_SQLITE = {
     table: f"insert into {table} ({names}) values ({', '.join('?' * len(names.split(', ')))}) "  # noqa: S608 - our names

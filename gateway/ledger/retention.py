@@ -32,21 +32,27 @@ class Retention(msgspec.Struct, frozen=True):
     calls_days: float | None = None
     attempts_days: float | None = None
     rollups_days: float | None = None
+    refusals_days: float | None = None
 
     @classmethod
     def of(cls, settings: LedgerSettings) -> "Retention":
         """Return the retention of the settings."""
-        return cls(settings.keep_calls_days, settings.keep_attempts_days, settings.keep_rollups_days)
+        return cls(
+            settings.keep_calls_days,
+            settings.keep_attempts_days,
+            settings.keep_rollups_days,
+            settings.keep_refusals_days,
+        )
 
     @property
     def keeps_all(self) -> bool:
-        """Whether no row of interest to analysts is ever deleted."""
+        """Whether no call, attempt or sum is ever deleted. Refusals are no work that was done."""
         return self.calls_days is None and self.attempts_days is None and self.rollups_days is None
 
     @property
     def days(self) -> Mapping[str, float | None]:
         """The days by table."""
-        return {"calls": self.calls_days, "attempts": self.attempts_days}
+        return {"calls": self.calls_days, "attempts": self.attempts_days, "refusals": self.refusals_days}
 
     def cutoffs(self, now: datetime) -> Mapping[str, datetime]:
         """Return, by table, the instant before which rows are too old."""

@@ -1,4 +1,4 @@
-"""Converts entries of the spool to rows of the two tables, by the names of their columns."""
+"""Converts entries of the spool to rows of the three tables, by the names of their columns."""
 
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
@@ -9,8 +9,9 @@ from msgspec.structs import asdict
 
 from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome
 from gateway.calls import CallRecord, CallStart
-from gateway.ledger.entries import Audited, Entry, Finished, Started
+from gateway.ledger.entries import Audited, Entry, Finished, Refused, Started
 from gateway.prompt_classes import decoded_class
+from gateway.refusal_records import RefusalRecord
 
 Row = tuple[Any, ...]
 
@@ -38,8 +39,10 @@ _ATTEMPTS = Columns(
     left_out=frozenset(("asked_tokens", "headroom", "is_narrowed", "retry_after_s")),
     json=("price", "itl"),
 )
+_REFUSALS = Columns(RefusalRecord, left_out=frozenset(), json=())
 CALL_COLUMNS = _CALLS.names
 ATTEMPT_COLUMNS = _ATTEMPTS.names
+REFUSAL_COLUMNS = _REFUSALS.names
 
 # The status of an interrupted call is unknown; for its client it was the gateway's failure.
 INTERRUPTED_STATUS = 500
@@ -65,12 +68,21 @@ def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
             records = entry.call.attempts
         elif isinstance(entry, Audited):
             records = entry.attempts
+        elif isinstance(entry, Refused):
+            continue
         else:
             records = [interrupted(attempt, entry.call) for attempt in entry.call.attempts]
         for record in records:
             price = _encode(record.price).decode() if record.price else None
             itl = _encode(record.itl).decode() if record.itl else None
             yield _ATTEMPTS.plain(record) + (price, itl)  # noqa: RUF005 - likewise
+
+
+def refusal_rows(entries: Iterable[Entry]) -> Iterator[Row]:
+    """Yield the rows of refusals."""
+    for entry in entries:
+        if isinstance(entry, Refused):
+            yield from map(_REFUSALS.plain, entry.refusals)
 
 
 def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) -> AttemptRecord:

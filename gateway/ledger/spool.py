@@ -18,10 +18,11 @@ import structlog
 
 from gateway.attempt_records import AttemptRecord
 from gateway.calls import CallRecord, CallStart
-from gateway.ledger.entries import Audited, Entry, Finished, Shippable, Started, decode, encode, encode_into
+from gateway.ledger.entries import Audited, Entry, Finished, Refused, Shippable, Started, decode, encode, encode_into
 from gateway.ledger.errors import SpoolError
 from gateway.ledger.reader import Batch
 from gateway.ledger.segments import Segments
+from gateway.refusal_records import RefusalRecord
 
 SEGMENT_MAX_BYTES = 8 * 1024 * 1024  # the maximum that is shipped again after a crash while the database is available
 SEGMENT_MAX_AGE_S = 60.0
@@ -83,6 +84,10 @@ class Spool:
     def attempts_ended(self, call_id: str, attempts: tuple[AttemptRecord, ...]) -> None:
         """Append attempts that ended after their call."""
         self._append(Audited(call_id, attempts))
+
+    def refused(self, refusals: tuple[RefusalRecord, ...]) -> None:
+        """Append the refusals of a minute."""
+        self._append(Refused(refusals))
 
     def rotate_if_due(self, now_s: float) -> None:
         """Start a new segment if this one is large, or old and the only one; if the disk refuses, this one is kept.

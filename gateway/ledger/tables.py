@@ -1,8 +1,8 @@
-"""The ledger's two tables in SQLAlchemy; names and columns are the same on Postgres and SQLite.
+"""The ledger's tables in SQLAlchemy; names and columns are the same on Postgres and SQLite.
 
-Columns have the names and meanings of the fields of ``CallRecord`` and ``AttemptRecord``. The edges of the
-leaderboard's buckets are a table too, and never change. Migrations make the tables; a test compares both. The sums
-of windows (rollup_…) and partitions are maintained by the database itself.
+Columns have the names and meanings of the fields of ``CallRecord``, ``AttemptRecord`` and ``RefusalRecord``. The edges
+of the leaderboard's buckets are a table too, and never change. Migrations make the tables; a test compares both. The
+sums of windows (rollup_…) and partitions are maintained by the database itself.
 """
 
 from typing import Any
@@ -167,6 +167,21 @@ attempts = Table(
     Index("attempts_started_at", "started_at", postgresql_using="brin"),
     Index("attempts_call_id", "call_id"),
     Index("attempts_errors", "started_at", **_where("error_kind is not null")),
+)
+
+# Small, so it is not partitioned: at most some hundred rows a minute, from each process that is flooded.
+refusals = Table(
+    "refusals",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("started_at", _INSTANT, nullable=False),  # the minute
+    Column("status_code", SmallInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("client", Text),
+    Column("address", Text),
+    Column("n", Integer, nullable=False),
+    Column("replica", Text, nullable=False),
+    Index("refusals_started_at", "started_at"),
 )
 
 buckets = Table(

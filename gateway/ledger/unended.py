@@ -32,7 +32,7 @@ class Unended:
                 self._of[entry.call.id] = started.call
                 self._watched[entry.call.id] = {start.id: start for start in started.call.attempts}
                 self._end(entry.call.id, [attempt.id for attempt in entry.call.attempts])
-        else:
+        elif isinstance(entry, Audited):
             self._end(entry.call_id, [attempt.id for attempt in entry.attempts])
 
     def calls(self) -> list[Started]:

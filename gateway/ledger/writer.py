@@ -21,6 +21,7 @@ from gateway.ledger.retention import KEEP_ALL, Retention
 from gateway.ledger.shipper import Shipper
 from gateway.ledger.spool import Spool
 from gateway.ledger.store import SqlStore, Store
+from gateway.refusal_records import RefusalRecord
 
 SHIP_INTERVAL_S = 1.0  # a batch of any size costs about a millisecond
 SYNC_INTERVAL_S = 1.0  # the maximum lost at a power failure
@@ -36,11 +37,11 @@ def backoff_s(failures: int) -> float:
 
 
 class Ledger:
-    """Stores every call and attempt, first in the spool, then in SQL; nothing is lost in between.
+    """Stores every call and attempt, and refusals, first in the spool, then in SQL; nothing is lost in between.
 
-    ``call_started``, ``call_finished`` and ``attempts_ended`` cost one ``write(2)`` each and never raise. All else runs
-    in tasks that ``start`` makes and ``close`` ends: shipping, keeping the spool on disk, adopting the spools of dead
-    workers, and pruning by ``retention``.
+    ``call_started``, ``call_finished``, ``attempts_ended`` and ``refused`` cost one ``write(2)`` each and never raise.
+    All else runs in tasks that ``start`` makes and ``close`` ends: shipping, keeping the spool on disk, adopting the
+    spools of dead workers, and pruning by ``retention``.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Ledger:
 
     @property
     def pending(self) -> int:
-        """Entries (calls, and late attempts) that are not in SQL yet."""
+        """Entries (calls, late attempts, and minutes of refusals) that are not in SQL yet."""
         return self._backlog.pending
 
     @property
@@ -143,6 +144,11 @@ class Ledger:
         """Record attempts that were watched longer than their call."""
         self._backlog.empty.clear()
         self._spool.attempts_ended(call_id, attempts)
+
+    def refused(self, refusals: tuple[RefusalRecord, ...]) -> None:
+        """Record the refusals of a minute."""
+        self._backlog.empty.clear()
+        self._spool.refused(refusals)
 
     async def start(self) -> None:
         """Start shipping; dead workers' spools are adopted first. The database may be away."""

@@ -137,11 +137,12 @@ class TlsSettings(Section):
 
 
 class LedgerSettings(Section):
-    """For how many days rows are kept. Default: for ever; rows are deleted only if the operator asks for it."""
+    """For how many days rows are kept. Default: for ever, but for refusals: whoever has no key can make those."""
 
     keep_calls_days: Annotated[float, Field(gt=0)] | None = None
     keep_attempts_days: Annotated[float, Field(gt=0)] | None = None  # there are more of them, and they are larger
     keep_rollups_days: Annotated[float, Field(gt=0)] | None = None  # the sums of hours and days: small
+    keep_refusals_days: Annotated[float, Field(gt=0)] = 30.0  # refused requests, with the addresses they came from
 
 
 class ConnectionSettings(Section):

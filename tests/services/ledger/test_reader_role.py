@@ -42,7 +42,16 @@ async def _powers_of(url: str) -> str | None:
 
 async def test_the_reader_role_reads_everything_and_may_do_nothing_else(reader_url: str) -> None:
     assert await _powers_of(reader_url) is None
-    for relation in ("calls", "attempts", "leaderboard", "throughput", "slo", "provider_errors"):
+    for relation in (
+        "calls",
+        "attempts",
+        "refusals",
+        "wrong_keys_24h",
+        "leaderboard",
+        "throughput",
+        "slo",
+        "provider_errors",
+    ):
         await queries.run(reader_url, f"select * from {relation}")
     reader = await asyncpg.connect(reader_url)
     try:

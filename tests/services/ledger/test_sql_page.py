@@ -15,7 +15,7 @@ from gateway.ledger import queries
 from gateway.ledger.database import create_engine, is_sqlite
 from gateway.ledger.writer import Ledger
 from tests.services.ledger.test_schema import OF_ONE_ENGINE
-from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
+from tests.unit.ledger.records import attempt, call, failed, lost, new_id, refusal, won
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "sql.md").read_text(encoding="utf-8")
 WINDOWS = ("_1h", "_24h", "_30d")
@@ -91,6 +91,9 @@ async def filled_url(ledger_url: str, tmp_path: Path) -> str:
     ledger = Ledger(ledger_url, tmp_path / "spool", "page")
     for record in rows():
         ledger.call_finished(record)
+    minute = lately().replace(second=0, microsecond=0)
+    misused = refusal(started_at=minute, client="tests", status_code=404, reason="model_not_found", n=3)
+    ledger.refused((refusal(started_at=minute, n=70), misused))
     await ledger.flush()
     await ledger.close()
     return ledger_url

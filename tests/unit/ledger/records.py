@@ -1,4 +1,4 @@
-"""Calls and attempts as the race would report them, for tests."""
+"""Calls and attempts as the race would report them, and refusals, for tests."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -6,6 +6,7 @@ from typing import Any
 
 from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
 from gateway.calls import CallRecord, CallStart, Mode, Objective
+from gateway.refusal_records import RefusalRecord
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 
@@ -100,6 +101,21 @@ def start_of(record: CallRecord) -> CallStart:
             for one in record.attempts
         ),
     )
+
+
+def refusal(**facts: Any) -> RefusalRecord:
+    """A wrong key, tried once by somebody at noon."""
+    known: dict[str, Any] = {
+        "id": new_id(),
+        "started_at": NOON,
+        "status_code": 401,
+        "reason": "invalid_api_key",
+        "client": None,
+        "address": "192.0.2.1",
+        "n": 1,
+        "replica": "r1",
+    }
+    return RefusalRecord(**(known | facts))
 
 
 def minutes(count: float) -> timedelta:

@@ -9,20 +9,31 @@ import pytest
 
 from gateway.attempt_records import AttemptRecord
 from gateway.calls import CallRecord
-from gateway.ledger.entries import Audited, Entry, Finished, Started
-from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, Columns, attempt_rows, call_rows
-from gateway.ledger.tables import attempts, calls
-from tests.unit.ledger.records import NOON, lost, raced_call, start_of
+from gateway.ledger.entries import Audited, Entry, Finished, Refused, Started
+from gateway.ledger.rows import (
+    ATTEMPT_COLUMNS,
+    CALL_COLUMNS,
+    REFUSAL_COLUMNS,
+    Columns,
+    attempt_rows,
+    call_rows,
+    refusal_rows,
+)
+from gateway.ledger.tables import attempts, calls, refusals
+from gateway.refusal_records import RefusalRecord
+from tests.unit.ledger.records import NOON, lost, raced_call, refusal, start_of
 
 
 class Rows:
     def __init__(self, entry: Entry) -> None:
         self.calls, self.attempts = list(call_rows([entry])), list(attempt_rows([entry]))
+        self.refusals = list(refusal_rows([entry]))
 
 
 def test_every_column_is_a_field_of_the_record_and_what_a_provider_asked_for_is_none() -> None:
     assert set(CALL_COLUMNS) == {column.name for column in calls.columns}
     assert set(ATTEMPT_COLUMNS) == {column.name for column in attempts.columns}
+    assert set(REFUSAL_COLUMNS) == {column.name for column in refusals.columns} == {*RefusalRecord.__struct_fields__}
     assert set(CallRecord.__struct_fields__) - set(CALL_COLUMNS) == {"attempts", "kind"}
     others = set(AttemptRecord.__struct_fields__) - set(ATTEMPT_COLUMNS)
     assert others == {"asked_tokens", "headroom", "is_narrowed", "retry_after_s"}
@@ -82,6 +93,14 @@ def test_what_a_call_dropped_is_a_json_list_and_null_when_nothing_was() -> None:
 def test_audited_attempts_come_without_their_call() -> None:
     rows = Rows(Audited("c", (lost("c"),)))
     assert (len(rows.calls), len(rows.attempts)) == (0, 1)
+
+
+def test_refusals_are_rows_of_their_own_and_no_calls() -> None:
+    known, unknown = refusal(client="search", n=3), refusal(address=None)
+    rows = Rows(Refused((known, unknown)))
+    assert (rows.calls, rows.attempts) == ([], [])
+    stored = [dict(zip(REFUSAL_COLUMNS, row, strict=True)) for row in rows.refusals]
+    assert stored == [msgspec.structs.asdict(known), msgspec.structs.asdict(unknown)]
 
 
 def test_an_attempt_for_a_fallback_that_never_ended_is_the_fallbacks() -> None:
