@@ -13,6 +13,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.gauges import add_gauges
 from gateway.ingress.admission import Admission
 from gateway.ingress.context import Context
+from gateway.ingress.refusal_minutes import RefusalMinutes
 from gateway.ingress.refusals import Refusals
 from gateway.ingress.routes import application
 from gateway.ingress.stored_responses import StoredResponses
@@ -113,7 +114,11 @@ class Gateway:
                 utc_now=runtime.utc_now,
             ),
             responses=StoredResponses(settings.response_ids_ttl_s, clock=runtime.clock, store=self._response_store),
-            refusals=Refusals(self.metrics.refused),
+            refusals=Refusals(
+                self.metrics.refused,
+                RefusalMinutes(self.ledger.refused, utc_now=runtime.utc_now, new_id=runtime.new_id, replica=replica),
+                lambda: self.context.settings.refusals.addresses,
+            ),
             replica=replica,
             readiness=self._readiness,
             render_metrics=self.metrics.render,

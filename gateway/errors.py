@@ -2,7 +2,9 @@
 
 ApiError                        status, type, code, and a sentence that says what to do
 ├── InvalidRequest              400  the request itself is at fault
-├── Unauthorized                401  no key, or a wrong key
+├── Unauthorized                401
+│   ├── NoKey                         none was sent
+│   └── WrongKey                      nobody has it
 ├── Forbidden                   403  the key may not do this
 ├── NotFound                    404  no such path
 ├── ModelNotFound               404  with the nearest names
@@ -81,11 +83,24 @@ class InvalidRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """No key, or a wrong one."""
+    """The request cannot be attributed to a client. The code is the one that SDKs know."""
 
     status = 401
     type = "authentication_error"
     code = "invalid_api_key"
+
+
+class NoKey(Unauthorized):
+    """The request has no key. Its kind differs from a wrong key's, so that guesses can be told from scans."""
+
+    @property
+    def kind(self) -> str:
+        """The word for metrics and rows; the code stays."""
+        return "no_api_key"
+
+
+class WrongKey(Unauthorized):
+    """The request has a key that no client has."""
 
 
 class Forbidden(ApiError):

@@ -31,6 +31,14 @@ def counted_as(address: Address) -> bytes:
     return address.packed if isinstance(address, IPv4Address) else address.packed[:IPV6_PREFIX_BYTES]
 
 
+def grouped(address: Address) -> str:
+    """Return ``address`` as text for people, grouped as it is counted: ``192.0.2.1``, or ``2001:db8::/64``."""
+    if isinstance(address, IPv4Address):
+        return str(address)
+    bits = 8 * IPV6_PREFIX_BYTES
+    return str(IPv6Network((int(address) >> 128 - bits << 128 - bits, bits)))
+
+
 class Trust:
     """The proxies whose ``x-forwarded-for`` is believed."""
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 from aiohttp import web
 
-from gateway.errors import ApiError, Forbidden, NothingEnabled, Unauthorized, UnsupportedMediaType
+from gateway.errors import ApiError, Forbidden, NoKey, NothingEnabled, UnsupportedMediaType, WrongKey
 from gateway.fleet.deployment import Deployment
 from gateway.fleet.model import Model
 from gateway.settings.checks import is_loopback
@@ -84,7 +84,7 @@ class Admission:
         """Return the client that sends the request. ``takes`` are the media types that the API accepts.
 
         Raises:
-            Unauthorized: no key, or an unknown one.
+            NoKey, WrongKey: no key, or an unknown one.
             Forbidden: no clients are configured, and the request may come from a web page.
             UnsupportedMediaType: the content type is not in ``takes``. Forms and plain text need no CORS preflight:
                 for an API that accepts forms, only the checks of origin and host keep web pages out.
@@ -108,7 +108,7 @@ class Admission:
         """Return the client that sends the request, if it is an admin.
 
         Raises:
-            Unauthorized: no key, or an unknown one.
+            NoKey, WrongKey: no key, or an unknown one.
             Forbidden: not an admin.
 
         """
@@ -125,7 +125,7 @@ class Admission:
         if scheme.lower() != "bearer" or not key.strip():
             key = request.headers.get("x-api-key", "")  # as Anthropic's clients send it
         if not key.strip():
-            raise Unauthorized("send your gateway key as 'authorization: Bearer hs-…' (api_key in the SDKs)")
+            raise NoKey("send your gateway key as 'authorization: Bearer hs-…' (api_key in the SDKs)")
         return self._find(key.strip())
 
     def _find(self, key: str) -> Client:
@@ -135,7 +135,7 @@ class Admission:
             if hmac.compare_digest(known, digest):
                 found = client
         if found is None:
-            raise Unauthorized("unknown gateway key; ask the operator for one ('holeshot keys new' makes them)")
+            raise WrongKey("unknown gateway key; ask the operator for one ('holeshot keys new' makes them)")
         return found
 
     @staticmethod

@@ -1,4 +1,6 @@
-"""Refusals: requests that the gateway itself rejects. All are counted; the log has at most one line a second per kind.
+"""Refusals: requests that the gateway itself rejects. All are counted, in the metrics and by the minute in the ledger.
+
+The log has at most one line a second per kind.
 
 A refusal is not a call: the client was not admitted, or no deployment could be asked. A call has its own ledger row
 and log line, however it ends. Errors of providers are not refusals.
@@ -12,6 +14,7 @@ import msgspec
 import structlog
 
 from gateway.errors import ApiError, ClientDisconnected
+from gateway.ingress.refusal_minutes import RefusalMinutes
 from gateway.race_failures import RaceFailed
 
 LINE_S = 1.0  # between two lines of the same kind
@@ -30,9 +33,19 @@ class Refused(msgspec.Struct, frozen=True):
 class Refusals:
     """Counts refusals. The first of a kind is logged at once, those that follow in one line per second."""
 
-    def __init__(self, count: Callable[[int, str], None]) -> None:
-        """``count`` is called with the status and the reason of each refusal."""
+    def __init__(
+        self,
+        count: Callable[[int, str, str | None], None],
+        minutes: RefusalMinutes,
+        keeps_addresses: Callable[[], bool],
+    ) -> None:
+        """``count`` is called with the status, the reason and the client of each refusal.
+
+        ``keeps_addresses`` returns whether the log and the ledger may have addresses.
+        """
         self._count = count
+        self._minutes = minutes
+        self._keeps_addresses = keeps_addresses
         self._kinds: dict[tuple[int, str], _Kind] = {}  # few: one for each status and reason of the error tree
 
     def add_error(self, error: ApiError, refused: Callable[[], Refused]) -> None:
@@ -42,14 +55,18 @@ class Refusals:
 
     def add(self, status: int, reason: str, refused: Refused, *, defect: BaseException | None = None) -> None:
         """Record a refusal. ``defect`` is the bug that caused it; the first of a kind is logged with traceback."""
-        self._count(status, reason)
+        self._count(status, reason, refused.client)
+        if refused.peer is not None and not self._keeps_addresses():
+            refused = msgspec.structs.replace(refused, peer=None)
+        self._minutes.add(status, reason, refused.client, refused.peer)
         kind = self._kinds.get((status, reason))
         if kind is None:
             kind = self._kinds[status, reason] = _Kind(status, reason, lambda: self._kinds.pop((status, reason)))
         kind.add(refused, defect)
 
     def close(self) -> None:
-        """Log what has not been logged yet."""
+        """Log and record what has not been yet."""
+        self._minutes.end()
         for kind in list(self._kinds.values()):
             kind.close()
 

@@ -6,7 +6,15 @@ from functools import partial
 from aiohttp import HttpVersion11, web
 from aiohttp.hdrs import METH_ALL
 
-from gateway.errors import ApiError, InternalError, InvalidRequest, MethodNotAllowed, NotFound, NoWebSocket
+from gateway.errors import (
+    ApiError,
+    InternalError,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    NoWebSocket,
+    Unauthorized,
+)
 from gateway.ingress import headers
 from gateway.ingress.addresses import FORWARDED_FOR, Trust
 from gateway.ingress.answering import answering
@@ -121,21 +129,28 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def _refusal(request: web.Request, error: ApiError) -> web.Response:
-    request.app[CONTEXT].refusals.add_error(error, lambda: _facts(request))
+    request.app[CONTEXT].refusals.add_error(
+        error, lambda: _facts(request, has_client=not isinstance(error, Unauthorized))
+    )
     response = _response(request, error)
     if isinstance(error, NoWebSocket):
         response.force_close()  # after a handshake the connection does not speak HTTP
     return response
 
 
-def _facts(request: web.Request) -> Refused:
-    resource = request.match_info.route.resource
+def _peer(request: web.Request) -> str | None:
+    """Return the address of the client, if a trusted proxy names it, else that of the peer."""
     trust = Trust(request.app[CONTEXT].settings.trusted_proxies)
+    return trust.named(request.remote, request.headers.getall(FORWARDED_FOR, ()))
+
+
+def _facts(request: web.Request, *, has_client: bool = True) -> Refused:
+    resource = request.match_info.route.resource
     return Refused(
-        peer=trust.named(request.remote, request.headers.getall(FORWARDED_FOR, ())),
+        peer=_peer(request),
         method=request.method if request.method in METH_ALL else None,
         endpoint=None if resource is None else resource.canonical,
-        client=request.app[CONTEXT].admission.name_of(request),
+        client=request.app[CONTEXT].admission.name_of(request) if has_client else None,
     )
 
 

@@ -145,6 +145,12 @@ class LedgerSettings(Section):
     keep_refusals_days: Annotated[float, Field(gt=0)] = 30.0  # refused requests, with the addresses they came from
 
 
+class RefusalSettings(Section):
+    """What is kept of requests that the gateway refuses."""
+
+    addresses: bool = True  # false: neither the ledger nor the log has the addresses they came from
+
+
 class ConnectionSettings(Section):
     """The limits for connections without an admitted request; for each process, if there are several workers.
 
@@ -173,6 +179,7 @@ class Settings(BaseSettings):
     redis_url: SecretStr | None = None
     spool_dir: str = "var/spool"
     ledger: LedgerSettings = LedgerSettings()
+    refusals: RefusalSettings = RefusalSettings()
     max_body_mb: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 64.0  # images and long prompts need tens of MiB
     connections: ConnectionSettings = ConnectionSettings()
     # Trusted proxies: their clients are counted by the address in x-forwarded-for.

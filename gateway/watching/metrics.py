@@ -40,6 +40,12 @@ REFUSALS = Family(
     "counter",
     ("reason", "status"),
 )
+CLIENT_REFUSALS = Family(
+    "holeshot_client_refusals_total",
+    "Those of them whose key is known, by client.",
+    "counter",
+    ("client", "reason"),
+)
 TOKENS = Family("holeshot_tokens_total", "Tokens, as reported.", "counter", ("deployment", "kind"))
 FAR_OFF = Family(
     "holeshot_usage_far_off_total",
@@ -104,8 +110,8 @@ class Metrics:
         self._overhead = self._series.first_cell(OVERHEAD)
         self._accepted = self._series.first_cell(ACCEPTED)
         self._families = [
-            CALLS, ATTEMPTS, ERRORS, REFUSED, REFUSALS, TOKENS, FAR_OFF, COST, TTFT, ATTEMPT_TTFT, DECODE, OVERHEAD,
-            WAITED, IN_FLIGHT, ACCEPTED, CUT,
+            CALLS, ATTEMPTS, ERRORS, REFUSED, REFUSALS, CLIENT_REFUSALS, TOKENS, FAR_OFF, COST, TTFT, ATTEMPT_TTFT,
+            DECODE, OVERHEAD, WAITED, IN_FLIGHT, ACCEPTED, CUT,
         ]  # fmt: skip
         self._read: list[tuple[int, Callable[[], float]]] = []  # read from elsewhere into these cells
 
@@ -155,9 +161,11 @@ class Metrics:
         """Count a comparison in which the tokens reported by ``deployment`` differed much from the others'."""
         self._cells[self._deployment(model, deployment).far_off] += 1.0
 
-    def refused(self, status: int, reason: str) -> None:
-        """Count a request that did not become a call; ``reason`` is one of a few."""
+    def refused(self, status: int, reason: str, client: str | None) -> None:
+        """Count a request that did not become a call; ``reason`` is one of a few, ``client`` a configured name."""
         self._cells[self._series.first_cell(REFUSALS, reason, str(status))] += 1.0
+        if client is not None:
+            self._cells[self._series.first_cell(CLIENT_REFUSALS, client, reason)] += 1.0
 
     def call_waited(self, model: str, how: str, seconds: float) -> None:
         """Count a call that has waited under max_in_flight: seated, timed_out or left."""
