@@ -129,6 +129,7 @@ class Gateway:
             board=self.redis_board,
             log=log,
             seats=seats,
+            wrong_keys=self.context.wrong_keys,
         )
         self.application = application(self.context)
 

@@ -4,7 +4,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── InvalidRequest              400  the request itself is at fault
 ├── Unauthorized                401
 │   ├── NoKey                         none was sent
-│   └── WrongKey                      nobody has it
+│   └── WrongKey                      nobody has it; such answers to an address that guesses are delayed
 ├── Forbidden                   403  the key may not do this
 ├── NotFound                    404  no such path
 ├── ModelNotFound               404  with the nearest names

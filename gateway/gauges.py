@@ -3,6 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING
 
+from gateway.ingress.wrong_keys import WrongKeys
 from gateway.ledger.writer import Ledger
 from gateway.racing.seats import Seats
 from gateway.watching.logs import CallLog
@@ -19,6 +20,7 @@ def add_gauges(
     board: "RedisBoard | None",
     log: CallLog,
     seats: Seats,
+    wrong_keys: WrongKeys,
 ) -> None:
     """Add the gauges, and the counters that are kept elsewhere, of these parts to ``metrics``."""
     _add_ledger(metrics, ledger)
@@ -33,6 +35,7 @@ def add_gauges(
     )
     metrics.gauge("holeshot_waiting_calls", "Calls that wait under max_in_flight.", lambda: seats.waiting)
     metrics.gauge("holeshot_tasks", "Tasks of the event loop.", lambda: len(asyncio.all_tasks()))
+    _add_wrong_keys(metrics, wrong_keys)
 
 
 def _add_ledger(metrics: Metrics, ledger: Ledger) -> None:
@@ -55,4 +58,21 @@ def _add_ledger(metrics: Metrics, ledger: Ledger) -> None:
         "holeshot_ledger_spool_failing",
         "Workers whose spool is deleted or full: rows not yet in SQL would be lost with them.",
         lambda: ledger.spool_problem is not None,
+    )
+
+
+def _add_wrong_keys(metrics: Metrics, wrong_keys: WrongKeys) -> None:
+    metrics.gauge(
+        "holeshot_guessing_addresses",
+        "Addresses with so many wrong keys that answers to more of them are delayed.",
+        lambda: wrong_keys.guessing(asyncio.get_running_loop().time()),
+    )
+    metrics.gauge("holeshot_waiting_refusals", "Answers to wrong keys that wait now.", lambda: wrong_keys.waiting)
+    metrics.counter(
+        "holeshot_delayed_refusals_total", "Answers to wrong keys that have waited.", lambda: wrong_keys.delayed
+    )
+    metrics.counter(
+        "holeshot_undelayed_refusals_total",
+        "Answers to wrong keys that should have waited, and were sent at once because too many did.",
+        lambda: wrong_keys.at_once,
     )

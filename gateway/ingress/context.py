@@ -12,6 +12,7 @@ from gateway.ingress.bodies.work import BodyWork
 from gateway.ingress.phase import Phase
 from gateway.ingress.refusals import Refusals
 from gateway.ingress.stored_responses import StoredResponses
+from gateway.ingress.wrong_keys import WrongKeys
 from gateway.racing.services import Services
 from gateway.settings.model import Settings
 from gateway.steering.steering import Steering
@@ -45,6 +46,7 @@ class Context:
         self.readiness = readiness
         self.render_metrics = render_metrics
         self.body_work = BodyWork()
+        self.wrong_keys = WrongKeys()
         self.phase = Phase.SERVING
 
     def cancelled_as(self, request: web.Request | None = None) -> type[ApiError]:

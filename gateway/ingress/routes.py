@@ -14,6 +14,7 @@ from gateway.errors import (
     NotFound,
     NoWebSocket,
     Unauthorized,
+    WrongKey,
 )
 from gateway.ingress import headers
 from gateway.ingress.addresses import FORWARDED_FOR, Trust
@@ -112,6 +113,11 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
     """Return the handler's response, or that of its error; count and log refusals and bugs of the gateway."""
     try:
         return await handler(request)
+    except WrongKey as error:
+        response = _refusal(request, error)
+        if not await request.app[CONTEXT].wrong_keys.hold(_peer(request)):
+            response.force_close()
+        return response
     except ApiError as error:
         return _refusal(request, error)
     except web.HTTPException as error:

@@ -13,6 +13,7 @@ from tests.schedules.clients import Seen
 from tests.schedules.providers import DONE, NEVER_S, Asked, complete
 from tests.schedules.simulation import Evidence
 
+REFUSED = re.compile(r"^holeshot_refusals_total\{.*\} (.+)$", re.MULTILINE)
 WORD = re.compile(r"<([a-z]+\d+):(\d+)>")
 CLIENT_GONE = 499
 RACED = frozenset({"chat.completions", "completions", "messages", "responses"})
@@ -323,6 +324,15 @@ def nobody_is_held_for_longer_than_it_can_gain(evidence: Evidence) -> Iterator[s
             yield f"call {call_id}: {winner.deployment} was held for {held_ms} ms, to gain {max(gains_s)} s"
 
 
+def refusals_are_in_sql_as_counted(evidence: Evidence) -> Iterator[str]:
+    counted = sum(float(number) for number in REFUSED.findall(evidence.metrics))
+    stored = sum(evidence.store.refusals.values())
+    if counted != stored:
+        yield f"{counted} refusals are counted, {stored} are stored"
+    if evidence.gateway.context.wrong_keys.waiting:
+        yield "an answer to a wrong key still waits"
+
+
 CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     nothing_is_left,
     nothing_crashed,
@@ -338,6 +348,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     the_board_is_as_recounted,
     the_last_token_wins_nothing_it_should_not,
     nobody_is_held_for_longer_than_it_can_gain,
+    refusals_are_in_sql_as_counted,
 )
 
 

@@ -354,6 +354,8 @@ def request_bytes(seen: Seen) -> bytes:
         f"content-length: {len(payload)}",
         f"x-request-id: {seen.name}",
     ]
+    if ask.key is not None:
+        head.append(f"authorization: Bearer {ask.key}")
     if ask.race is not None:
         head.append(f"x-holeshot-race: {ask.race}")
     if ask.deadline_ms is not None:

@@ -7,6 +7,7 @@ import msgspec
 
 PROVIDERS = ("ada", "bee", "cid", "dot")
 DIALECTS = ("chat", "messages", "responses", "completions")
+KEY = "hs-of-the-only-client"
 MODEL, OTHER_MODEL, SPARE_MODEL, VECTORS, VOICE = "raced", "other", "spare", "vectors", "voice"
 
 REFUSALS = (
@@ -48,6 +49,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """One request of a client."""
 
     dialect: str = "chat"  # or embeddings, speech
+    key: str | None = None
     model: str = MODEL
     stream: bool = True
     wants_usage: bool = False
@@ -86,6 +88,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     reloads: tuple[float, ...] = ()  # each takes a provider away, or brings it back with other limits
     shutdown_s: float | None = None  # None: when all is over
     grace_s: float = 1.0
+    has_clients: bool = False  # one, whose key is KEY
 
     def written(self) -> str:
         """Return it as JSON."""

@@ -6,6 +6,7 @@ the wires, the providers and SQL are in memory; what is written to SQL went thro
 
 import asyncio
 import gc
+import hashlib
 import os
 import tempfile
 import weakref
@@ -26,7 +27,7 @@ from gateway.calls import CallRecord, CallStart, HourlySum, Recorder
 from gateway.connections.connections import Connections
 from gateway.connections.listener import serving
 from gateway.ids import uuid7
-from gateway.ledger.entries import Audited, Entry, Finished, decode, encode
+from gateway.ledger.entries import Audited, Entry, Finished, Refused, decode, encode
 from gateway.ledger.retention import Retention
 from gateway.prompt_classes import PromptClass
 from gateway.racing.attempt import Attempt
@@ -44,7 +45,7 @@ from providers.catalog import Vendor, load_catalog
 from tests.schedules.clients import SimulatedClient
 from tests.schedules.loop import ShuffledLoop
 from tests.schedules.providers import Simulated, SimulatedUpstream
-from tests.schedules.scenario import MODEL, OTHER_MODEL, PROVIDERS, SPARE_MODEL, VECTORS, VOICE, Scenario
+from tests.schedules.scenario import KEY, MODEL, OTHER_MODEL, PROVIDERS, SPARE_MODEL, VECTORS, VOICE, Scenario
 
 FIRST_TPS = 10.0  # tok/s at which the buckets of speeds begin
 UNIX_S = 1_800_000_000.0
@@ -59,6 +60,7 @@ class MemoryStore:
     def __init__(self, sums: list[HourlySum]) -> None:
         self.calls: dict[str, CallRecord] = {}
         self.attempts: dict[str, AttemptRecord] = {}
+        self.refusals: dict[str, int] = {}  # how many, by the row's id
         self.twice: list[str] = []  # ids of rows that came more than once
         self.begun = 0  # calls that began and did not end
         self._sums = sums
@@ -73,6 +75,9 @@ class MemoryStore:
                 attempts = entry.call.attempts
             elif isinstance(entry, Audited):
                 attempts = entry.attempts
+            elif isinstance(entry, Refused):
+                for refusal in entry.refusals:
+                    self._note(self.refusals, refusal.id, refusal.n)
             else:
                 self.begun += 1
             for attempt in attempts:
@@ -339,6 +344,7 @@ def configured(scenario: Scenario, folder: Path, version: int) -> Settings:
         "log_level": "error",
         "queue_timeout_s": scenario.queue_timeout_s,
         "client_timeouts": {"write_timeout_s": 5.0},
+        "clients": {"known": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest()}} if scenario.has_clients else {},
         "timeouts": {"ttft_timeout_s": TTFT_S, "stall_timeout_s": STALL_S, "total_timeout_s": TOTAL_S},
         "providers": {
             name: {

@@ -17,6 +17,7 @@ SETTLED_S = 1.5  # what is held back is written by then
 
 
 async def measure(edge: Edge) -> list[Figure]:
+    # Most wrong keys are answered at once, as only a few answers may wait; those take five seconds.
     async with edge.gateway(ADMIN) as gateway:
         found = [*await _knocked(gateway, "wrong keys", WRONG), *await _knocked(gateway, "no HTTP", MALFORMED)]
         metrics = await _answer(gateway.port, get("/metrics", gateway.headers))
