@@ -22,6 +22,7 @@ from gateway.ingress.answering import answering
 from gateway.ingress.bodies.reading import withhold_continue
 from gateway.ingress.bodies.unwanted import answer_first
 from gateway.ingress.context import CONTEXT, Context
+from gateway.ingress.cors import add_headers, preflight
 from gateway.ingress.kept_responses import kept_response
 from gateway.ingress.models import get_model, list_models, spoken_by
 from gateway.ingress.paths import nearest_path
@@ -90,6 +91,8 @@ def _complete(context: Context) -> Callable[[web.Request, web.StreamResponse], A
 
     async def complete(request: web.Request, response: web.StreamResponse) -> None:
         response.headers[headers.SERVER_FIELD] = headers.SERVER  # aiohttp would send its version and Python's
+        if origins := context.settings.cors:
+            add_headers(request, response, origins)
         if context.phase is not Phase.SERVING:  # the client shall send its next request to another gateway
             response.force_close()
             if request.version >= HttpVersion11:
@@ -121,7 +124,8 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
     except ApiError as error:
         return _refusal(request, error)
     except web.HTTPException as error:
-        return _refusal(request, _translate(request, error))
+        asked = preflight(request, request.app[CONTEXT].settings.cors)  # no route takes OPTIONS
+        return _refusal(request, _translate(request, error)) if asked is None else asked
     except web.RequestPayloadError:
         request.content.feed_eof()  # aiohttp would continue to read it, and log what it finds as unhandled
         unread = InvalidRequest("the body cannot be read: its chunked encoding is not valid HTTP/1.1")

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from gateway.calls import Objective
 from gateway.settings.base_urls import path_of_one_api, without_api, without_secrets
+from gateway.settings.cors import cors
 from gateway.settings.datasheets import Datasheets
 from gateway.settings.deployment import DeploymentSettings
 from gateway.settings.explain import nearest
@@ -28,7 +29,6 @@ _NO_DEFAULTS = frozenset(
 _REDISES = ("redis", "rediss", "unix")
 # The APIs of each kind of provider, if not all.
 _POSSIBLE: Mapping[Kind, tuple[Api, ...]] = {"litellm": apis_of(None, "litellm")}
-
 _OF_THE_BODY = frozenset({"accept-encoding", "content-encoding", "content-type"})
 
 
@@ -42,6 +42,7 @@ def check(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
         yield from _model(name, settings, catalog)
     yield from _races(settings, catalog)
     yield from _clients(settings)
+    yield from cors(settings)
 
 
 def doubtful(settings: Settings) -> Iterator[str]:

@@ -16,6 +16,7 @@ from gateway.settings.timeouts import ClientTimeouts, DefaultTimeouts, Timeouts
 
 # What the file may contain before a validator converts it: for the JSON Schema.
 _DeploymentName = Annotated[str, Field(pattern="^[^/]+/.+")]
+_Origin = Annotated[str, Field(json_schema_extra={"pattern": "^[a-z][a-z0-9+.-]*://[^/*]+$"})]
 _TlsVersion = Literal["1.2", "1.3"] | Annotated[float, Field(json_schema_extra={"enum": [1.2, 1.3]})]
 
 
@@ -201,6 +202,7 @@ class Settings(BaseSettings):
     providers: dict[str, ProviderSettings] = {}
     models: dict[str, ModelSettings] = {}
     clients: dict[str, ClientSettings] = {}
+    cors: tuple[_Origin, ...] = ()  # origins of web pages that may call /v1, with a key of their own
 
     @classmethod
     def settings_customise_sources(

@@ -15,6 +15,7 @@ from providers.catalog import load_catalog
 EXAMPLE = Path(__file__).parents[3] / "config" / "gateway.example.yaml"
 MODEL = "providers: { mine: { base_url: http://127.0.0.1:1/v1 } }\nmodels: { m: { deployments: [mine/x], %s } }"
 TWO_MODELS = MODEL % "fallbacks: [%s] }, n: { deployments: [mine/y]"
+PAGES = "clients: { a: { key_sha256: '" + "0" * 64 + "' } }\ncors: [%s]"
 CLIENT = "clients: { a: { key_sha256: '" + "0" * 64 + "', %s } }"
 
 
@@ -40,6 +41,8 @@ def test_the_example_is_plain_yaml_and_valid(validator: Draft7Validator) -> None
         "port:",
         "ledger:",
         "providers:\n  groq:\n",
+        "cors:",
+        PAGES % "https://chat.example.com, '${PAGE:-app://obsidian.md}'",
         "tls: { certificate: a, key: b, min_version: 1.3 }",
         "tls: { certificate: a, key: b, min_version: '1.3' }",
         "providers: { groq: { http_version: 2, api_keys: [a, b] } }",
@@ -74,6 +77,9 @@ def test_what_loads_is_valid(validator: Draft7Validator, tmp_path: Path, text: s
         MODEL % "race: { moed: auto }",
         CLIENT % "admin: perhaps",
         "clients: { a: { key_sha256: hs-not-a-hash } }",
+        PAGES % "'*'",
+        PAGES % "chat.example.com",
+        PAGES % "https://chat.example.com/",
     ],
 )
 def test_what_does_not_load_is_not_valid(validator: Draft7Validator, tmp_path: Path, text: str) -> None:
@@ -92,6 +98,7 @@ def test_what_does_not_load_is_not_valid(validator: Draft7Validator, tmp_path: P
         "log_level: '%s'",
         "queue_timeout_s: '%s'",
         "responses_store: '%s'",
+        "cors: ['%s']",
         "clients: { a: { key_sha256: '%s', admin: '%s' } }",
         "models: { m: { deployments: ['%s'], race: { profile: '%s', width: '%s' }, maximums: { max_tokens: '%s' } } }",
     ],
