@@ -1,7 +1,7 @@
 """Delays the answers to wrong keys that come from an address which guesses. A good key is never delayed.
 
-A key has 256 random bits, so nobody finds one by guessing; the delay makes trying useless and quiet, whatever keys an
-operator has chosen. It is no protection against somebody who has many addresses.
+Nobody finds one of our own keys, which have 256 random bits; the delay makes trying slow, whatever keys an operator has
+chosen. It does not help against somebody with many addresses, nor against one who does not wait for the answer.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ FORGOTTEN_S = 12.0  # for one of them, so FREE a minute are never delayed
 FIRST_S = 0.25  # doubled for each further one
 LONGEST_S = 5.0  # less than the time-out of any client
 _MOST = FREE + 6.0  # counted, so that an address is forgotten two minutes after its last one
-ADDRESSES = 4096  # remembered: about 200 bytes each. Whoever has more of them is given FREE for each in any case
+ADDRESSES = 4096  # remembered, about 200 bytes each; with more of them a guesser has FREE tries from each anyway
 WAITING = 256  # answers at a time
 WAITING_PER_ADDRESS = 16  # so that one address does not take the places of all
 
@@ -37,7 +37,7 @@ class WrongKeys:
     """Counts wrong keys by address (IPv6: by /64), and holds back the answers to those beyond the first few.
 
     ``waiting`` answers are held back now, ``delayed`` have been, ``at_once`` are those for which there was no place.
-    Memory and places are bounded, and shared by all workers of a machine in nothing: each process counts for itself.
+    Memory and places are bounded. Each process counts for itself.
     """
 
     def __init__(self) -> None:

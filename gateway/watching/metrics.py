@@ -42,7 +42,7 @@ REFUSALS = Family(
 )
 CLIENT_REFUSALS = Family(
     "holeshot_client_refusals_total",
-    "Those of them whose key is known, by client.",
+    "Requests that the gateway refused before they became calls, of clients whose key is known.",
     "counter",
     ("client", "reason"),
 )
