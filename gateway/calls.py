@@ -82,6 +82,7 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     answer_kind: AnswerKind = AnswerKind.PLAIN
     deadline_ms: float | None = None  # for the first token, since ``received_at``
     is_narrowed: bool = False  # the request restricts or orders the deployments
+    limits: Mapping[str, float] = {}  # of the client: limit by name
 
     def shown(self) -> Iterator[tuple[str, object]]:
         """Yield what the ledger would say of it: neither texts, nor the values of headers and tags."""
@@ -187,6 +188,15 @@ class HourlySum(msgspec.Struct, frozen=True, gc=False):
     metric: str  # "ttft", "tps" (decode; of ``bucket``), "n" (answered or failed) or "err"
     bucket: int  # eight per octave, from 10 ms, or 10 tok/s
     n: float
+
+
+class Spent(msgspec.Struct, frozen=True, gc=False):
+    """What the calls of one client to one model have cost in the present UTC day and month, US dollars."""
+
+    client: str | None
+    model: str
+    day_usd: float
+    month_usd: float
 
 
 class Recorder(Protocol):

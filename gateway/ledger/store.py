@@ -6,8 +6,8 @@ from typing import Protocol
 
 from sqlalchemy import text
 
-from gateway.calls import HourlySum
-from gateway.ledger import inserts, remembered, retention
+from gateway.calls import HourlySum, Spent
+from gateway.ledger import inserts, remembered, retention, spent
 from gateway.ledger.database import DATABASE_ERRORS, create_engine, unreachable
 from gateway.ledger.entries import Entry
 
@@ -34,6 +34,14 @@ class Store(Protocol):
 
         Raises:
             LedgerError: they cannot be read.
+
+        """
+
+    async def spent(self, now: datetime) -> list[Spent]:
+        """Return what clients have spent today and this month.
+
+        Raises:
+            LedgerError: it cannot be read.
 
         """
 
@@ -73,6 +81,10 @@ class SqlStore:
     async def remembered(self, now: datetime) -> list[HourlySum]:
         """Return the sums of the last day."""
         return await remembered.remembered(self._url, now)
+
+    async def spent(self, now: datetime) -> list[Spent]:
+        """Return what clients have spent."""
+        return await spent.spent(self._url, now)
 
     async def aclose(self) -> None:
         """Dispose of the engine."""

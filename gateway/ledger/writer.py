@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from gateway.attempt_records import AttemptRecord
-from gateway.calls import CallRecord, CallStart, HourlySum
+from gateway.calls import CallRecord, CallStart, HourlySum, Spent
 from gateway.ledger.adoption import adopt
 from gateway.ledger.backlog import Backlog
 from gateway.ledger.errors import LedgerError
@@ -210,6 +210,15 @@ class Ledger:
 
         """
         return await self._store.remembered(self._utc_now())
+
+    async def spent(self) -> list[Spent]:
+        """Return what clients have spent today and this month.
+
+        Raises:
+            LedgerError: the database is away, or has no sums.
+
+        """
+        return await self._store.spent(self._utc_now())
 
     async def prune(self) -> None:
         """Delete rows that are too old, and make the next partitions, unless another replica does.

@@ -23,7 +23,7 @@ from msgspec import structs
 
 from gateway.app import Gateway
 from gateway.attempt_records import AttemptRecord, AttemptStart
-from gateway.calls import CallRecord, CallStart, HourlySum, Recorder
+from gateway.calls import CallRecord, CallStart, HourlySum, Recorder, Spent
 from gateway.connections.connections import Connections
 from gateway.connections.listener import serving
 from gateway.ids import uuid7
@@ -93,6 +93,9 @@ class MemoryStore:
 
     async def remembered(self, now: datetime) -> list[HourlySum]:
         return self._sums
+
+    async def spent(self, now: datetime) -> list[Spent]:
+        return []
 
     async def aclose(self) -> None:
         self.closed = True
