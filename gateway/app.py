@@ -2,10 +2,10 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
@@ -20,6 +20,8 @@ from gateway.ingress.stored_responses import StoredResponses
 from gateway.ledger.errors import LedgerError
 from gateway.ledger.retention import Retention
 from gateway.ledger.writer import Ledger
+from gateway.limits.limits import Limits
+from gateway.limits.recollected import spent_by_quota
 from gateway.racing.seats import MAX_IN_FLIGHT, Seats
 from gateway.racing.services import Services
 from gateway.racing.tasks import AttemptTasks
@@ -27,6 +29,7 @@ from gateway.recorders import Recorders
 from gateway.runtime import Runtime
 from gateway.settings.datasheets import Datasheets
 from gateway.settings.model import Settings
+from gateway.shared_stores import leases, redis_board, response_store
 from gateway.steering.board import MemoryBoard
 from gateway.steering.constants import REFRESH_EVERY_S
 from gateway.steering.spending import Spending
@@ -38,14 +41,10 @@ from gateway.watching.metrics import Metrics
 from providers.catalog import load_catalog
 from providers.datasheets import DatasheetTable
 
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
-    from gateway.steering.redis_board import RedisBoard
-
-
 _SUMS_AT_ONCE = 2000  # take some milliseconds of the event loop
 _AFTER_A_BUG_S = 10.0
+_SPENT_EVERY_S = 10.0  # it is tried to learn what was spent
+_SPENT_WITHIN_S = 3.0  # of the start; a database that is away must not hold it up
 _RECOLLECTED_AFTER_S = (0.0, 10.0, 60.0)  # the database may start together with the gateway
 
 
@@ -62,6 +61,7 @@ class Gateway:
         """
         runtime = runtime or Runtime()
         self._catalog = load_catalog()
+        self._unix_clock = runtime.unix_clock
         self._upstreams = Upstreams()
         self._open_upstream = runtime.open_upstream or self._upstreams.open
         self._tasks: set[asyncio.Task[None]] = set()
@@ -71,8 +71,8 @@ class Gateway:
         self.metrics = Metrics(lambda: self.context.fleet.models)
         spending = Spending(runtime.unix_clock)
         strikes = Strikes(runtime.unix_clock)
-        self._response_store = _redis(settings)
-        self.redis_board = _redis_board(settings, runtime.unix_clock, spending, strikes)
+        self._response_store = response_store(settings)
+        self.redis_board = redis_board(settings, runtime.unix_clock, spending, strikes)
         self.steering = Steering(
             self.redis_board or MemoryBoard(),
             clock=runtime.clock,
@@ -100,13 +100,18 @@ class Gateway:
         seats.limit(fleet.limits, settings.queue_timeout_s)
         self.steering.reset({name: list(model.deployments) for name, model in fleet.models.items()})
         log = CallLog()
+        self.leases = leases(settings, runtime)
+        limits = Limits(self.leases, unix_clock=runtime.unix_clock, clock=runtime.clock)
         self.context = Context(
             settings=settings,
             fleet=fleet,
-            admission=Admission(settings.clients),
+            admission=Admission(settings.clients, settings.anonymous),
             steering=self.steering,
+            limits=limits,
             services=Services(
-                recorder=Recorders(self.ledger, self.steering, self.metrics, log, seats, clock=runtime.clock),
+                recorder=Recorders(
+                    self.ledger, self.steering, self.metrics, log, seats, limits=limits, clock=runtime.clock
+                ),
                 tasks=AttemptTasks(),
                 seats=seats,
                 clock=runtime.clock,
@@ -130,6 +135,7 @@ class Gateway:
             log=log,
             seats=seats,
             wrong_keys=self.context.wrong_keys,
+            leases=self.leases,
         )
         self.application = application(self.context)
 
@@ -138,6 +144,9 @@ class Gateway:
         await self.ledger.start()
         if self.redis_board is not None:
             await self.redis_board.start()
+        if self.context.settings.limits_dollars and not await self._recollect_spent():
+            self._own(self._recollect_spent_later())
+        await self.leases.start()
         self._warm_up(self.context.fleet)
         self._own(self._keep_fresh())
         self._own(self._recollect())
@@ -153,6 +162,7 @@ class Gateway:
                 last_first.push_async_callback(self.redis_board.close)
             if self._response_store is not None:
                 last_first.push_async_callback(self._response_store.aclose)
+            last_first.push_async_callback(self.leases.close)
             last_first.push_async_callback(self._upstreams.aclose)
             last_first.push_async_callback(self.context.fleet.aclose)
             last_first.push_async_callback(self._close_retired)
@@ -165,7 +175,7 @@ class Gateway:
         self.context.settings = settings
         self.context.fleet = new
         self.context.services.seats.limit(new.limits, settings.queue_timeout_s, self.steering.under_way)
-        self.context.admission = Admission(settings.clients)
+        self.context.admission = Admission(settings.clients, settings.anonymous)
         self.steering.reset({name: list(model.deployments) for name, model in new.models.items()})
         self._retired[old] = new
         self._retiring = self._own(self._retire(old, new, self._retiring))
@@ -184,6 +194,28 @@ class Gateway:
                 structlog.get_logger().info("steering.not_recollected", error=str(error))
             else:
                 structlog.get_logger().debug("steering.recollected", models=len({each.model for each in sums}))
+                return
+
+    async def _recollect_spent(self) -> bool:
+        """Load what was spent today and this month, so that a restart does not begin the limits anew."""
+        try:
+            async with asyncio.timeout(_SPENT_WITHIN_S):
+                rows = await self.ledger.spent()
+        except (LedgerError, TimeoutError) as error:
+            structlog.get_logger().warning(
+                "limits.not_recollected",
+                error=str(error) or type(error).__name__,
+                hint="what was spent before the start is not counted yet, unless Redis knows it",
+            )
+            return False
+        self.leases.recollect(spent_by_quota(rows, self._unix_clock()))
+        return True
+
+    async def _recollect_spent_later(self) -> None:
+        """Try again until the database answers."""
+        while True:
+            await asyncio.sleep(_SPENT_EVERY_S)
+            if await self._recollect_spent():
                 return
 
     async def _keep_fresh(self) -> None:
@@ -253,23 +285,3 @@ class Gateway:
 
 def _tenths(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 1)
-
-
-def _redis(settings: Settings) -> "Redis | None":
-    if settings.redis_url is None:
-        return None
-    from gateway.steering.redis_commands import connect  # noqa: PLC0415 - 14 MB that most gateways do not need
-
-    return connect(settings.redis_url.get_secret_value())
-
-
-def _redis_board(
-    settings: Settings, unix_clock: Callable[[], float], spending: Spending, strikes: Strikes
-) -> "RedisBoard | None":
-    if settings.redis_url is None:
-        return None
-    from gateway.steering.redis_board import RedisBoard  # noqa: PLC0415 - 14 MB that most gateways do not need
-    from gateway.steering.redis_commands import connect  # noqa: PLC0415 - 14 MB that most do without
-
-    url = settings.redis_url.get_secret_value()
-    return RedisBoard(connect(url), unix_clock=unix_clock, spending=spending, strikes=strikes)

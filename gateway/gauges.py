@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from gateway.ingress.wrong_keys import WrongKeys
 from gateway.ledger.writer import Ledger
+from gateway.limits.leases import Leases
 from gateway.racing.seats import Seats
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics
@@ -21,6 +22,7 @@ def add_gauges(
     log: CallLog,
     seats: Seats,
     wrong_keys: WrongKeys,
+    leases: Leases,
 ) -> None:
     """Add the gauges, and the counters that are kept elsewhere, of these parts to ``metrics``."""
     _add_ledger(metrics, ledger)
@@ -32,6 +34,11 @@ def add_gauges(
         "holeshot_log_lines_dropped_total",
         "Log lines that were dropped because no process read them in time.",
         lambda: log.dropped,
+    )
+    metrics.gauge(
+        "holeshot_limits_away",
+        "Workers that cannot reach Redis for the limits of clients and models: each allows its own share.",
+        lambda: not leases.connected,
     )
     metrics.gauge("holeshot_waiting_calls", "Calls that wait under max_in_flight.", lambda: seats.waiting)
     metrics.gauge("holeshot_tasks", "Tasks of the event loop.", lambda: len(asyncio.all_tasks()))

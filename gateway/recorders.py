@@ -6,6 +6,7 @@ from collections.abc import Callable
 from gateway.attempt_records import AttemptRecord, AttemptStart
 from gateway.calls import CallRecord, CallStart
 from gateway.ledger.writer import Ledger
+from gateway.limits.limits import Limits
 from gateway.prompt_classes import PromptClass
 from gateway.racing.seats import Seats
 from gateway.steering.steering import Steering
@@ -25,6 +26,7 @@ class Recorders:
         log: CallLog,
         seats: Seats,
         *,
+        limits: Limits,
         clock: Callable[[], float],
     ) -> None:
         self._ledger = ledger
@@ -32,6 +34,7 @@ class Recorders:
         self._metrics = metrics
         self._log = log
         self._seats = seats
+        self._limits = limits
         self._usage = UsageWatch(clock, metrics.usage_far_off)
 
     def call_started(self, start: CallStart) -> None:
@@ -57,6 +60,7 @@ class Recorders:
     def call_finished(self, record: CallRecord) -> None:
         """Spool the record, count it, log its line."""
         self._ledger.call_finished(record)
+        self._limits.call_finished(record)
         self._steering.call_finished(record)
         self._metrics.call_finished(record)
         self._log.call_finished(record)
@@ -65,5 +69,6 @@ class Recorders:
                 self._usage.answered(attempt.model or record.model, attempt)
 
     def attempt_audited(self, attempt: AttemptRecord) -> None:
-        """Spool the row of a loser that was watched beyond its call."""
+        """Spool the row of a loser that was watched beyond its call, and count its cost."""
+        self._limits.attempt_audited(attempt)
         self._ledger.attempts_ended(attempt.call_id, (attempt,))

@@ -156,8 +156,9 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine]) -> list[str]:
             f" {', '.join(dict.fromkeys(unpriced))}"
         )
     priced = {line.model for line in lines if line.input_usd is not None}
+    counted = settings.limits_dollars
     for name, model in settings.models.items():
-        found += races.doubtful(name, model, priced=name in priced)
+        found += races.doubtful(name, model, priced=name in priced, counted=counted)
     return [*found, *checks.doubtful(settings)]
 
 

@@ -17,6 +17,7 @@ from providers.datasheets import Datasheet
 from providers.dialects.dialect import Dialect
 from providers.dialects.index import DIALECTS, PIVOT
 from providers.exchange import Upstream
+from providers.prices import Price
 
 # Of a deployment, in all models.
 _FACTS = frozenset({"bills_after_disconnect", "capabilities", "price_per_mtok"})
@@ -50,6 +51,7 @@ class Resolver:
         weights = {key: each.weight for key, each in deployments.items() if each.weight != 1.0}
         canaries = {key: each.canary for key, each in deployments.items() if each.canary is not None}
         bills_losers = frozenset(key for key, each in deployments.items() if each.bills_after_disconnect)
+        dearest = max(prices.values(), key=_dearness) if 0 < len(prices) < len(deployments) else None
         parameters = Parameters.of(settings)
         common = Common.of(deployments.values())
 
@@ -65,6 +67,8 @@ class Resolver:
                 weights=weights,
                 canaries=canaries,
                 bills_losers=bills_losers,
+                usd_per_day=settings.usd_per_day,
+                dearest=dearest,
                 fallbacks=settings.fallbacks,
                 keepalive_s=settings.keepalive_s,
                 parameters=parameters,
@@ -168,3 +172,7 @@ def _clocks(*levels: Timeouts) -> Clocks:
         stall_s=first("stall_timeout_s") or 120.0,
         total_s=first("total_timeout_s"),
     )
+
+
+def _dearness(price: Price) -> float:
+    return price.input_usd + price.output_usd

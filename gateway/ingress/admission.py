@@ -13,6 +13,7 @@ from gateway.fleet.deployment import Deployment
 from gateway.fleet.model import Model
 from gateway.settings.checks import is_loopback
 from gateway.settings.deployment import DataPolicy
+from gateway.settings.limits import LimitSettings
 from gateway.settings.model import ClientSettings
 from gateway.settings.profiles import Profile
 
@@ -34,6 +35,7 @@ class Client(msgspec.Struct, frozen=True):
     ignore: frozenset[str] = frozenset()
     require: DataPolicy = DataPolicy()
     demanding: bool = False  # whether ``require`` demands anything
+    limits: Mapping[str, float] = {}  # by name: rpm, tpm, …
 
     def check_model(self, model: str) -> None:
         """Check that this client may use a model.
@@ -77,7 +79,9 @@ class Connection(Protocol):
 class Admission:
     """Admits requests by their key; if no clients are configured, only from programs on this machine."""
 
-    def __init__(self, clients: Mapping[str, ClientSettings]) -> None:
+    def __init__(self, clients: Mapping[str, ClientSettings], anonymous: LimitSettings) -> None:
+        """``anonymous`` are the limits of local programs, if there are no ``clients``."""
+        self._local = Client(limits=anonymous.by_name)
         self._clients = [(item.key_sha256, _client(name, item)) for name, item in clients.items()]
 
     def admit(self, request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:
@@ -120,7 +124,7 @@ class Admission:
     def _identify(self, request: web.Request) -> Client:
         if not self._clients:
             self._demand_local_program(request)
-            return LOCAL
+            return self._local
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not key.strip():
             key = request.headers.get("x-api-key", "")  # as Anthropic's clients send it
@@ -168,4 +172,5 @@ def _client(name: str, settings: ClientSettings) -> Client:
         ignore=frozenset(settings.ignore),
         require=settings.require,
         demanding=settings.require != DataPolicy(),
+        limits=settings.by_name,
     )

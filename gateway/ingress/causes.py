@@ -3,6 +3,7 @@
 import re
 
 from gateway.errors import ApiError, NoDeploymentFits, NothingEnabled
+from gateway.limits.errors import LimitReached
 from gateway.race_failures import RaceFailed, RejectedByProvider
 from gateway.settings.model import Cause
 
@@ -31,4 +32,6 @@ def cause_of(error: ApiError) -> Cause | None:
         if error.status_code == _TOO_LARGE or _CONTEXT.search(said):
             return Cause.CONTEXT
         return Cause.CONTENT_FILTER if _CONTENT.search(said) else None
+    if isinstance(error, LimitReached):
+        return Cause.FAILED if error.of_model else None
     return Cause.FAILED if isinstance(error, RaceFailed | NothingEnabled) else None

@@ -13,6 +13,7 @@ from gateway.ingress.phase import Phase
 from gateway.ingress.refusals import Refusals
 from gateway.ingress.stored_responses import StoredResponses
 from gateway.ingress.wrong_keys import WrongKeys
+from gateway.limits.limits import Limits
 from gateway.racing.services import Services
 from gateway.settings.model import Settings
 from gateway.steering.steering import Steering
@@ -28,6 +29,7 @@ class Context:
         fleet: Fleet,
         admission: Admission,
         steering: Steering,
+        limits: Limits,
         services: Services,
         responses: StoredResponses,
         refusals: Refusals,
@@ -39,6 +41,7 @@ class Context:
         self.fleet = fleet
         self.admission = admission
         self.steering = steering
+        self.limits = limits
         self.services = services
         self.responses = responses
         self.refusals = refusals

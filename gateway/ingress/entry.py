@@ -129,10 +129,16 @@ def enter(
         kind,
         answer_kind=call.answer_kind,
         bills_losers=model.bills_losers,
+        is_counted=is_counted(call, model),
     )
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(model.name, names, model.race, terms, call.prompt_class, explain=origin.explain)
     return Entry(call, model, resolved.kept_in(plan), resolved.response_headers, prefix, tuple(names))
+
+
+def is_counted(call: Call, model: Model) -> bool:
+    """Whether a limit counts what the call uses."""
+    return bool(call.limits) or model.usd_per_day is not None
 
 
 def resolved_objective(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:

@@ -9,9 +9,11 @@ from gateway.calls import Call, CallRecord
 from gateway.errors import ApiError, InternalError
 from gateway.fleet.model import Model
 from gateway.ingress.context import Context
-from gateway.ingress.entry import Enter, Entry
+from gateway.ingress.entry import Enter, Entry, is_counted
+from gateway.ingress.expected_use import payer_of, use_of
 from gateway.ingress.preferences.provider_preferences import Preferences
 from gateway.ingress.succession import Succession
+from gateway.limits.errors import LimitReached
 from gateway.race_failures import NotAsked, all_cooling, race_failed
 from gateway.racing.open_call import OpenCall, Unanswered
 from gateway.racing.services import Services
@@ -53,6 +55,7 @@ class Journey:
         self.first_call = self._succession.entry.call  # as built for the first model that could be asked
         self.entry: Entry = self._succession.entry  # the current model's
         self.response_headers = self._succession.response_headers  # besides those of the answer
+        self._limit_headers: dict[str, str] = {}  # that say what is left
         self.open_call = OpenCall(
             services or context.services,
             self.entry.call,
@@ -73,20 +76,59 @@ class Journey:
 
         """
         try:
+            if is_counted(self.entry.call, self.entry.model):
+                await self._hold()
             return await self._run(run)
         except ApiError:
             raise
         except Exception:  # a defect of ours, perhaps between two models
             self.open_call.finish(None, status_code=InternalError.status, error_kind=InternalError.code)
             raise
+        finally:
+            self._context.limits.drop(self.call.id)
+
+    async def _hold(self) -> None:
+        """Hold what the call will probably use of its limits; a model without money left is followed by its fallback.
+
+        Raises:
+            LimitReached, LargerThanLimit: too little is left.
+
+        """
+        while True:
+            entry = self.entry
+            try:
+                held = await self._context.limits.hold(
+                    entry.call.id, entry.call.client, entry.call.limits, payer_of(entry), use_of(entry)
+                )
+            except LimitReached as error:
+                if not error.of_model or not self._succession.advance(error):
+                    raise
+                self.entry = self._succession.entry
+                self.open_call.continue_as(self.entry.call)
+            else:
+                self._limit_headers = held
+                self.response_headers.update(held)
+                return
+
+    async def _advance(self, error: ApiError) -> bool:
+        """Move on to the next model that may be paid for; return whether there is one."""
+        while self._succession.advance(error):
+            self.entry = entry = self._succession.entry
+            if is_counted(entry.call, entry.model):
+                try:
+                    await self._context.limits.hold_fallback(entry.call.id, payer_of(entry), use_of(entry))
+                except LimitReached:
+                    continue
+            self.response_headers.update(self._limit_headers)
+            return True
+        return False
 
     async def _run(self, run: Run) -> CallRecord | web.Response:
         while isinstance(ending := await run(self.entry), Unanswered):
             entry = self.entry
             out = self._context.steering.not_asked(entry.names, {*ending.full, *ending.asked})
             error = total_failure(entry.model, entry.plan, ending, out)
-            if self._succession.advance(error):
-                self.entry = self._succession.entry
+            if await self._advance(error):
                 self.open_call.continue_as(self.entry.call)
                 continue
             error.headers.update({"x-holeshot-call-id": self.call.id, **self.response_headers})

@@ -81,4 +81,5 @@ def new_call(
         answer_kind=answer_kind,
         deadline_ms=deadline_ms,
         is_narrowed=is_narrowed,
+        limits=origin.client.limits,
     )

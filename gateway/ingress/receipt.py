@@ -17,11 +17,14 @@ async def received(request: web.Request, context: Context, takes: Sequence[str] 
     """Return the body and its origin. ``takes`` are the media types that the API accepts.
 
     Raises:
-        ApiError: the client is not admitted, the body is invalid, or the gateway is stopping.
+        ApiError: the client is not admitted or has nothing left of a limit, the body is invalid, or the gateway is
+            stopping.
 
     """
     context.check_begins()
     client = context.admission.admit(request, tuple(takes))
+    if client.limits:
+        context.limits.check(client.name, client.limits)
     body = await read_body(request)
     request_id = headers.request_id(request.headers)
     return body, Origin(

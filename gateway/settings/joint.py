@@ -22,6 +22,7 @@ def joined(models: Sequence[ModelSettings]) -> ModelSettings:
             maximums[name] = min(most, maximums.get(name, most))
     daily = [model.race.usd_per_day for model in models if model.race.usd_per_day is not None]
     per_call = [model.race.extra_usd_per_call for model in models if model.race.extra_usd_per_call is not None]
+    all_calls = [model.usd_per_day for model in models if model.usd_per_day is not None]
     limits = {
         "budget": min(model.race.budget for model in models),
         "usd_per_day": min(daily, default=None),
@@ -33,5 +34,6 @@ def joined(models: Sequence[ModelSettings]) -> ModelSettings:
             "deployments": tuple({each.name: each for model in models for each in model.deployments}.values()),
             "race": first.race.model_copy(update=limits),
             "maximums": maximums,
+            "usd_per_day": min(all_calls, default=None),
         }
     )

@@ -9,6 +9,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from gateway.attempt_records import WinOn
 from gateway.calls import Mode, Objective
 from gateway.settings.deployment import DataPolicy, DeploymentSettings
+from gateway.settings.limits import LimitSettings
 from gateway.settings.profiles import PROFILES, Profile
 from gateway.settings.provider import ProviderSettings
 from gateway.settings.section import Seconds, Section, without_nulls
@@ -84,6 +85,7 @@ class ModelSettings(Section):
     race: RaceSettings = RaceSettings()
     timeouts: Timeouts = Timeouts()
     fallbacks: tuple[FallbackSettings, ...] = ()  # tried in this order
+    usd_per_day: Annotated[float, Field(ge=0)] | None = None  # of all its calls in a UTC day, of all replicas
     keepalive_s: Seconds | None = None  # comments until the first token; this commits the status, so off by default
     defaults: dict[str, object] = {}  # parameters of requests that do not set them: {temperature: 0.2}
     maximums: dict[str, Annotated[float, Field(ge=0)]] = {}  # and their maximums: {max_tokens: 4000}
@@ -108,7 +110,7 @@ class ModelSettings(Section):
         return value
 
 
-class ClientSettings(Section):
+class ClientSettings(LimitSettings):
     """A client, known by the SHA-256 of a key."""
 
     key_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -203,6 +205,15 @@ class Settings(BaseSettings):
     models: dict[str, ModelSettings] = {}
     clients: dict[str, ClientSettings] = {}
     cors: tuple[_Origin, ...] = ()  # origins of web pages that may call /v1, with a key of their own
+    anonymous: LimitSettings = LimitSettings()  # of programs on this machine, while there are no clients
+
+    @property
+    def limits_dollars(self) -> bool:
+        """Whether a client or a model has a limit in US dollars."""
+        limited = (*self.clients.values(), self.anonymous)
+        return any(each.usd_per_day is not None or each.usd_per_month is not None for each in limited) or any(
+            model.usd_per_day is not None for model in self.models.values()
+        )
 
     @classmethod
     def settings_customise_sources(

@@ -47,12 +47,19 @@ def impossible(name: str, model: ModelSettings, is_priced: Callable[[DeploymentS
         yield Complaint((*place, "objective"), "cost needs a known price: set price_per_mtok")
 
 
-def doubtful(name: str, model: ModelSettings, *, priced: bool) -> Iterator[str]:
-    """Yield what works but may not be intended. ``priced``: the price of at least one of its deployments is known."""
+def doubtful(name: str, model: ModelSettings, *, priced: bool, counted: bool = False) -> Iterator[str]:
+    """Yield what works but may not be intended.
+
+    ``priced``: the price of at least one of its deployments is known; ``counted``: clients have limits in dollars.
+    """
     race = model.race
     for limit in ("usd_per_day", "extra_usd_per_call"):
         if getattr(race, limit) is not None and not priced:
             yield f"model {name!r}: {limit} has no effect, because no price is known: set price_per_mtok"
+    if counted and not priced:
+        yield f"model {name!r}: clients' limits in dollars do not count it, as no price is known: set price_per_mtok"
+    if model.usd_per_day is not None and not priced:
+        yield f"model {name!r}: its usd_per_day has no effect, because no price is known: set price_per_mtok"
     if race.mode is Mode.RACE and race.width - 1 > race.budget:
         yield (
             f"model {name!r}: races of {race.width} start {race.width - 1} extra attempts a call, the budget pays for"

@@ -35,6 +35,7 @@ class Terms(msgspec.Struct, frozen=True):
     answer_tokens: float | None = None  # the expected length, if already known
     answer_kind: AnswerKind = AnswerKind.PLAIN
     flawed: Mapping[str, str] | None = None  # by deployment: why it is a last resort for such answers
+    is_counted: bool = False  # whether limits count what the call will use
     bills_losers: frozenset[str] = frozenset()  # deployments whose vendors bill the whole answer after a disconnect
 
 

@@ -1,6 +1,6 @@
 """The planner: decides which attempts are launched for a call, and when. Pure: no I/O, clock or global state."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from operator import attrgetter
 from random import Random
@@ -16,6 +16,8 @@ from gateway.steering.health import State
 from gateway.steering.lineup import Lineup
 from gateway.steering.plans import Plan
 
+_NOTHING_COSTS: Mapping[str, float] = {}
+
 
 def plan(
     lineup: Lineup,
@@ -27,11 +29,13 @@ def plan(
     held: Held = NOTHING_HELD,
     now_s: float = inf,
     home: Candidate | None = None,
+    cost_usd: Mapping[str, float] = _NOTHING_COSTS,
+    answer_tokens: float = 0.0,
 ) -> Plan:
     """Plan the launches of one call; ``tokens`` is the current budget, ``now_s`` the time of the conditions.
 
     ``held``: how much of the prompt is in each deployment's cache, if that saves something; ``home``: the prompt's
-    rendezvous deployment, if no cache is known to hold it.
+    rendezvous deployment, if no cache is known to hold it. ``cost_usd`` and ``answer_tokens`` are those of the plan.
     """
     if not lineup.ranked:
         conditions = [each.condition for each in lineup.candidates]
@@ -74,6 +78,8 @@ def plan(
         rescue_s=rescue_s,
         tripped=frozenset([each.deployment for each in lineup.tripped]) if lineup.tripped else _NOBODY,
         decode_s=lineup.after_s,
+        cost_usd=cost_usd,
+        answer_tokens=answer_tokens,
         reasons=tuple(draft.reasons),
         primary=primary.estimate,
         explores=draft.explores,

@@ -40,6 +40,7 @@ class Plan(msgspec.Struct, frozen=True):
     # ``reading`` the part that the reader waits for, under ``first_token`` its stalls; empty if all are 0.
     decode_s: Mapping[str, float] = {}
     cost_usd: Mapping[str, float] = {}  # expected cost of a whole attempt at list price; only if dollars are limited
+    answer_tokens: float = 0.0  # the expected length of the answer; only if the call is counted
     reasons: tuple[str, ...] = ()  # what is unusual about this plan, as text
     primary: Estimate | None = None  # of the first launch, if it ran alone
     explores: bool = False  # an attempt is launched to learn about its deployment

@@ -239,14 +239,24 @@ class Steering:
         if terms.prefix is not None and race.cache_affinity:
             held = self._affinity.held(model, terms.prefix, terms.prices, now_s)
             home = home_of(model, terms, lineup, self._affinity, held=held, now_s=now_s)
-        budget, costs = self._budget(model), _NOTHING_COSTS
-        if race.usd_per_day is not None or race.extra_usd_per_call is not None:
-            costs = costs_usd(conditions, expected_tokens(standings, terms), terms)
+        budget, costs, expected = self._budget(model), _NOTHING_COSTS, 0.0
+        if terms.is_counted or race.usd_per_day is not None or race.extra_usd_per_call is not None:
+            expected = expected_tokens(standings, terms)
+            costs = costs_usd(conditions, expected, terms)
             race = within(race, costs)
         tokens = budget.tokens
-        plan = planner.plan(lineup, race, terms, tokens=tokens, random=self._random, held=held, home=home, now_s=now_s)
-        if costs:
-            plan = msgspec.structs.replace(plan, cost_usd=costs)
+        plan = planner.plan(
+            lineup,
+            race,
+            terms,
+            tokens=tokens,
+            random=self._random,
+            held=held,
+            home=home,
+            now_s=now_s,
+            cost_usd=costs,
+            answer_tokens=expected,
+        )
         if explain:
             answer = expected_tokens(standings, terms)
             told = explained(

@@ -8,7 +8,7 @@ from gateway.fleet.deployment import Deployment
 from gateway.fleet.fleet import Fleet
 from gateway.ingress.body import CHARS_PER_TOKEN, size_class
 from gateway.ingress.context import Context
-from gateway.ingress.entry import Entry
+from gateway.ingress.entry import Entry, is_counted
 from gateway.ingress.fitting import against_policy
 from gateway.ingress.new_call import Origin, new_call
 from gateway.ingress.preferences.override import as_asked
@@ -82,6 +82,9 @@ def enter_relay(
         model.weights or None,
         model.canaries or None,
         excluded or None,
+        # Such answers have no tokens, or none that is paid for by the token.
+        answer_tokens=0.0 if is_counted(call, model) else None,
+        is_counted=is_counted(call, model),
     )
     plan = context.steering.plan(model.name, able, model.race, terms, call.prompt_class, explain=origin.explain)
     if chosen is not None and chosen.order:

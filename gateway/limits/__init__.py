@@ -1,0 +1,1 @@
+"""Limits: what clients and models may use, in all replicas together."""

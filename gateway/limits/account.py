@@ -1,0 +1,54 @@
+"""An account: all limits of one client or one model, each with its quota in the present window."""
+
+from collections.abc import Mapping
+from math import inf
+
+from gateway.limits.quota import Quota
+from gateway.limits.windows import WINDOWS
+
+
+def owner_of_client(client: str | None) -> str:
+    """Return the owner of a client's account; None: local programs, while there are no clients."""
+    return "anonymous" if client is None else f"client:{client}"
+
+
+def owner_of_model(model: str) -> str:
+    """Return the owner of a model's account."""
+    return f"model:{model}"
+
+
+class Account:
+    """The quotas of one owner, replaced as their windows end."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner  # "client:my-team", "model:fast"
+        self._limits: Mapping[str, float] = {}
+        self._quotas: dict[str, Quota] = {}
+        self._listed: tuple[Quota, ...] = ()
+        self.refused_by: Quota | None = None  # which had too little for the last call that was refused
+        self._until_s = -inf  # when the first of the windows ends
+
+    def use(self, limits: Mapping[str, float]) -> None:
+        """Apply these limits. If they are others than before, what was used in the present windows counts on."""
+        if limits is self._limits or limits == self._limits:
+            self._limits = limits  # the next comparison is one of identity
+            return
+        self._limits = limits
+        self._quotas = {name: quota for name, quota in self._quotas.items() if name in limits}
+        for name, quota in self._quotas.items():
+            quota.relimit(limits[name])
+        self._until_s = -inf
+
+    def quotas(self, unix_s: float) -> tuple[Quota, ...]:
+        """Return the quotas of all limits, in the windows around ``unix_s``."""
+        if unix_s >= self._until_s:
+            self._turn(unix_s)
+        return self._listed
+
+    def _turn(self, unix_s: float) -> None:
+        for name, limit in self._limits.items():
+            quota = self._quotas.get(name)
+            if quota is None or not quota.window.starts_s <= unix_s < quota.window.ends_s:
+                self._quotas[name] = Quota(self.owner, name, limit, WINDOWS[name](unix_s))
+        self._listed = tuple(self._quotas.values())
+        self._until_s = min((quota.window.ends_s for quota in self._quotas.values()), default=inf)

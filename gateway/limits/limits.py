@@ -1,0 +1,227 @@
+"""Limits: what clients and models may still use. Calls hold what they will probably use, and settle at their end.
+
+An admission is a comparison in this process; only if a lease is used up, a call waits for a larger one, at most
+``PATIENCE_S``. What running calls cost beyond what they held is the most that a limit can be exceeded by.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from gateway.attempt_records import AttemptRecord
+from gateway.calls import CallRecord
+from gateway.limits.account import Account, owner_of_client, owner_of_model
+from gateway.limits.errors import LargerThanLimit, LimitReached, limit_reached
+from gateway.limits.leases import Leases
+from gateway.limits.quota import ROUNDING, Quota
+from gateway.limits.rate_headers import rate_headers
+from gateway.limits.windows import DOLLARS
+from providers.prices import Price, cost_usd
+
+PATIENCE_S = 0.05  # a call with an empty lease waits for a larger one
+
+
+class Payer(msgspec.Struct, frozen=True):
+    """A model as limits see it. ``owner`` pays for it: itself, or the first of a comma list."""
+
+    model: str
+    owner: str
+    usd_per_day: float | None = None
+    dearest: Price | None = None  # counts for attempts at deployments without a price; None: all have one, or none has
+
+
+class Use(msgspec.Struct, frozen=True):
+    """What a call will probably use: tokens with its answer, US dollars of the attempts that start at once."""
+
+    prompt_tokens: float = 0.0
+    tokens: float = 0.0
+    usd: float = 0.0
+
+
+class _Hold(msgspec.Struct):
+    """What one call holds: of its client's quotas, and of each model it tries (None: without a limit)."""
+
+    mine: list[tuple[Quota, float]]
+    models: dict[str, tuple[Quota, float] | None]
+
+
+class Limits:
+    """The limits of all clients and models, in this process."""
+
+    def __init__(self, leases: Leases, *, unix_clock: Callable[[], float], clock: Callable[[], float]) -> None:
+        self._leases = leases
+        self._unix_clock = unix_clock
+        self._clock = clock
+        self._holds: dict[str, _Hold] = {}  # by call id
+        self._clients: dict[str | None, Account] = {}
+        self._models: dict[str, Account] = {}  # by the name of who pays
+        self._payers: dict[str, Payer] = {}  # by model: for audited losers, which end after their call
+
+    def check(self, client: str | None, limits: Mapping[str, float]) -> None:
+        """Refuse a client of whom it is known that nothing is left: before its request is read.
+
+        Raises:
+            LimitReached: nothing is left.
+
+        """
+        account = self._clients.get(client)
+        if account is not None and (quota := account.refused_by) is not None:
+            account.use(limits)
+            unix_s = self._unix_clock()
+            if quota in account.quotas(unix_s) and quota.is_exhausted(self._clock()):
+                raise limit_reached(quota, _whose(client), unix_s, of_model=False)
+            account.refused_by = None
+
+    async def hold(
+        self, call_id: str, client: str | None, limits: Mapping[str, float], payer: Payer, use: Use
+    ) -> dict[str, str]:
+        """Hold what a call will probably use; return the response headers that say what is left.
+
+        ``limits`` are the client's, by name. The end of the call must be recorded, or ``drop`` called.
+
+        Raises:
+            LimitReached: too little is left, for the client or for the model.
+            LargerThanLimit: the prompt alone is larger than the client's ``tpm``.
+
+        """
+        if use.prompt_tokens > limits.get("tpm", use.prompt_tokens):
+            raise LargerThanLimit(use.prompt_tokens, limits["tpm"])
+        mine: list[tuple[Quota, float]] = []
+        headers: dict[str, str] = {}
+        if limits:
+            unix_s = self._unix_clock()
+            account = self._client(client, limits)
+            quotas = account.quotas(unix_s)
+            mine = [(quota, _amount(quota.name, use)) for quota in quotas]
+            if not _held(mine, self._clock()):
+                await self._enlarged(account, mine, _whose(client), of_model=False)
+            headers = rate_headers(quotas, unix_s)
+        hold = _Hold(mine, {})
+        if payer.usd_per_day is not None or payer.dearest is not None:
+            try:
+                await self._hold_for_model(hold, payer, use)
+            except LimitReached:
+                _release(mine)
+                raise
+        self._holds[call_id] = hold
+        return headers
+
+    async def hold_fallback(self, call_id: str, payer: Payer, use: Use) -> None:
+        """Hold what a call will probably use of the next model it tries.
+
+        Raises:
+            LimitReached: that model's limit leaves too little.
+
+        """
+        hold = self._holds.get(call_id) or _Hold([], {})
+        await self._hold_for_model(hold, payer, use)
+        self._holds[call_id] = hold
+
+    def drop(self, call_id: str) -> None:
+        """Release what a call holds, if its end was not recorded."""
+        hold = self._holds.pop(call_id, None)
+        if hold is not None:
+            _release([*hold.mine, *filter(None, hold.models.values())])
+
+    def call_finished(self, record: CallRecord) -> None:
+        """Replace what the call held by what it used."""
+        hold = self._holds.pop(record.id, None) if self._holds else None
+        if hold is None:
+            return
+        costs: dict[str, float] = {}
+        for attempt in record.attempts:
+            model = attempt.model or record.model
+            costs[model] = costs.get(model, 0.0) + self._cost_usd(attempt, model)
+        tokens = float((record.prompt_tokens or 0) + (record.completion_tokens or 0))
+        for quota, amount in hold.mine:
+            if quota.name in DOLLARS:
+                quota.settle(amount, sum(costs.values()))
+            else:
+                quota.settle(amount, tokens if quota.name == "tpm" else amount if quota.name == "rpm" else 0.0)
+        for model, held in hold.models.items():
+            if held is not None:
+                quota, amount = held
+                quota.settle(amount, costs.get(model, 0.0))
+
+    def attempt_audited(self, attempt: AttemptRecord) -> None:
+        """Count an audited loser that ended after its call, in the present windows."""
+        model = attempt.model
+        if model is None or not (self._clients or self._models):
+            return
+        usd, unix_s = self._cost_usd(attempt, model), self._unix_clock()
+        payer = self._payers.get(model)
+        for account in (self._clients.get(attempt.client), self._models.get(payer.owner) if payer else None):
+            for quota in () if account is None else account.quotas(unix_s):
+                if quota.name in DOLLARS:
+                    quota.settle(0.0, usd)
+                    self._leases.keep(quota)
+
+    async def _hold_for_model(self, hold: _Hold, payer: Payer, use: Use) -> None:
+        self._payers[payer.model] = payer
+        held = None
+        if payer.usd_per_day is not None:
+            account = self._models.get(payer.owner)
+            if account is None:
+                account = self._models[payer.owner] = Account(owner_of_model(payer.owner))
+            account.use({"usd_per_day": payer.usd_per_day})
+            (quota,) = account.quotas(self._unix_clock())
+            held = (quota, use.usd)
+            if not _held([held], self._clock()):
+                await self._enlarged(account, [held], f"the model {payer.owner!r}", of_model=True)
+        hold.models[payer.model] = held
+
+    async def _enlarged(
+        self, account: Account, wanted: Sequence[tuple[Quota, float]], whose: str, *, of_model: bool
+    ) -> None:
+        """Hold all or nothing, when leases are too small: wait once for larger ones.
+
+        Raises:
+            LimitReached: one of the quotas has too little left.
+
+        """
+        now_s = self._clock()
+        await self._leases.enlarge([each for each in wanted if not each[0].has(each[1], now_s)], PATIENCE_S)
+        now_s = self._clock()
+        if not _held(wanted, now_s):
+            quota = next(quota for quota, amount in wanted if not quota.has(amount, now_s))
+            account.refused_by = quota
+            raise limit_reached(quota, whose, self._unix_clock(), of_model=of_model)
+
+    def _client(self, client: str | None, limits: Mapping[str, float]) -> Account:
+        account = self._clients.get(client)
+        if account is None:
+            account = self._clients[client] = Account(owner_of_client(client))
+        account.use(limits)
+        return account
+
+    def _cost_usd(self, attempt: AttemptRecord, model: str) -> float:
+        """Return what an attempt cost; without a price, what it would have cost at the model's dearest deployment."""
+        if attempt.cost_usd is not None:
+            return attempt.cost_usd
+        payer = self._payers.get(model)
+        dearest = payer.dearest if payer is not None else None
+        return cost_usd(dearest, attempt.prompt_tokens, attempt.completion_tokens or 0) or 0.0
+
+
+def _whose(client: str | None) -> str:
+    return "this gateway" if client is None else "this key"
+
+
+def _held(wanted: Sequence[tuple[Quota, float]], now_s: float) -> bool:
+    """Hold all or nothing; return whether there was enough of each. ``Quota.has`` is written out: each call is here."""
+    for quota, amount in wanted:
+        if quota.used + quota.held + amount > quota.top + ROUNDING or now_s >= quota.valid_until_s:
+            return False
+    for quota, amount in wanted:
+        quota.held += amount
+        quota.latest = amount
+    return True
+
+
+def _amount(name: str, use: Use) -> float:
+    return use.usd if name in DOLLARS else use.tokens if name == "tpm" else 1.0
+
+
+def _release(held: Iterable[tuple[Quota, float]]) -> None:
+    for quota, amount in held:
+        quota.settle(amount, 0.0)

@@ -1,0 +1,148 @@
+"""A quota: what this process may use of one limit in one window."""
+
+from math import inf
+
+import msgspec
+
+from gateway.limits.windows import Window
+
+SHARE_AT_LEAST = {"rpm": 1.0, "max_parallel": 1.0}  # of a limit that is divided: half a call is none
+
+
+class Elsewhere(msgspec.Struct, gc=False):
+    """What other processes did with the same quota, as last known. ``base``: the part that none of them reports."""
+
+    used: float = 0.0
+    leased: float = 0.0
+    base: float = 0.0
+
+
+class Report(msgspec.Struct, frozen=True, gc=False):
+    """What the others were last told that this process had used, and when, in monotonic seconds."""
+
+    used: float = 0.0
+    at_s: float = -inf
+
+
+class Quota:
+    """One limit in one window: used here for good, held by running calls, and how far both may go.
+
+    ``top`` is the most that ``used + held`` may reach until ``valid_until_s`` of the monotonic clock: what was used
+    when the lease was asked for, plus the lease. Amounts are requests, tokens, calls or US dollars.
+    """
+
+    __slots__ = (
+        "demand",
+        "elsewhere",
+        "exhausted_until_s",
+        "held",
+        "is_alone",
+        "key",
+        "latest",
+        "limit",
+        "name",
+        "reported",
+        "top",
+        "used",
+        "valid_until_s",
+        "waiting",
+        "window",
+    )
+
+    def __init__(self, owner: str, name: str, limit: float, window: Window) -> None:
+        self.key = f"{owner}:{name}:{window.name}"
+        self.name = name
+        self.limit = limit
+        self.window = window
+        self.used = 0.0
+        self.held = 0.0
+        self.top = 0.0
+        self.valid_until_s = -inf
+        self.exhausted_until_s = -inf  # until then it is known that nothing is left anywhere
+        self.waiting = 0.0  # what calls wait for
+        self.reported: Report | None = None  # None: nobody was told yet
+        self.latest = 0.0  # the amount held last
+        self.elsewhere = Elsewhere()
+        self.is_alone = False  # ``top`` is a share of the limit, as there is no lease
+        self.demand = Demand()
+
+    def has(self, amount: float, now_s: float) -> bool:
+        """Whether ``amount`` may be held."""
+        return self.used + self.held + amount <= self.top + ROUNDING and now_s < self.valid_until_s
+
+    def is_exhausted(self, now_s: float) -> bool:
+        """Whether it is known that nothing is left, here and elsewhere."""
+        least = SHARE_AT_LEAST.get(self.name, _LEAST)
+        return (self.is_alone or now_s < self.exhausted_until_s) and not self.has(least, now_s)
+
+    def settle(self, held: float, used: float) -> None:
+        """Replace what was held by what was used, which may be more."""
+        self.held -= held
+        self.used += used
+
+    def relimit(self, limit: float) -> None:
+        """Apply another limit; a new lease, or a new share, must be found for it."""
+        self.limit = limit
+        self.valid_until_s = self.exhausted_until_s = -inf
+        self.is_alone = False
+
+    @property
+    def left(self) -> float:
+        """What is left of the limit in all processes, as far as this one knows."""
+        return max(0.0, self.limit - self.elsewhere.used - self.used - self.held)
+
+    def share(self, processes: int, now_s: float) -> None:
+        """Without leases: go no further than this process's share of what is left. Once, or shares would add up."""
+        if self.is_alone:
+            return
+        reported = 0.0 if self.reported is None else self.reported.used
+        rest = max(0.0, self.limit - self.elsewhere.used - self.elsewhere.leased - reported)
+        share = max(rest / processes, min(SHARE_AT_LEAST.get(self.name, 0.0), rest))
+        self.top = max(self.top if now_s < self.valid_until_s else 0.0, reported + share)
+        self.valid_until_s = inf
+        self.is_alone = True
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is held or waited for, and the others know what was used."""
+        known = self.reported is not None and self.reported.used == self.used
+        return known and self.held < ROUNDING and self.waiting < ROUNDING
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether besides nothing is leased."""
+        return self.is_settled and not self.is_alone and self.top <= self.used + ROUNDING
+
+    def leased(self, lease: float, *, reported: float, at_s: float, until_s: float) -> None:
+        """Go as far as a lease allows that was granted when ``reported`` was used, at ``at_s``."""
+        self.reported = Report(reported, at_s)
+        self.top = reported + lease
+        self.valid_until_s = until_s
+        self.is_alone = False
+
+
+class Demand:
+    """How fast a quota is used: how much of it a process should have at hand."""
+
+    __slots__ = ("_at_s", "_rate", "_reached")
+
+    def __init__(self) -> None:
+        self._rate = 0.0  # a second
+        self._reached = 0.0
+        self._at_s = -inf
+
+    def expected(self, reached: float, latest: float, now_s: float, ahead_s: float) -> float:
+        """Return what will probably be taken in ``ahead_s``: at least as much as the ``latest`` call took.
+
+        ``reached`` is what is used and held now. An unused quota forgets its rate within some looks, so that what it
+        leased goes back.
+        """
+        passed_s, taken = now_s - self._at_s, max(0.0, reached - self._reached)
+        self._at_s, self._reached = now_s, reached
+        rate = taken / passed_s if passed_s > 0 else self._rate
+        self._rate = max(rate, (self._rate + rate) / 2) if taken else self._rate / 4
+        return max(latest if taken else 0.0, self._rate * ahead_s)
+
+
+_LEAST = 1e-6  # of tokens or dollars
+ROUNDING = 1e-9  # sums of many small dollars

@@ -1,0 +1,254 @@
+"""Leases that all processes take from one Redis, in the background.
+
+Once a second, and at once when a call finds a lease used up, this process says of each quota in use what it has used
+and would like to lease. Running calls are part of the lease, so that a dead process gives back what it held.
+
+While Redis is away each process goes on with its share of what was left. If Redis has lost its data, every process
+reports again, and until all have done so leases do not grow beyond such shares either.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gateway.limits.lease_script import (
+    EXPIRY_S,
+    GREET,
+    LEASE,
+    PROCESSES_KEY,
+    USUAL,
+    Grant,
+    Times,
+    key_of,
+)
+from gateway.limits.quota import Quota
+
+_log = structlog.get_logger(__name__)
+
+AHEAD_ROUNDS = 3.0  # of the present use is leased in advance
+EXHAUSTED_S = 0.2  # calls do not ask again for so long after they heard that nothing is left
+TIMEOUT_S = 1.0  # of a round; calls do not wait for so long
+AT_ONCE = 500  # quotas in one round trip: some milliseconds of Redis
+_ERRORS = (RedisError, OSError, TimeoutError, ValueError, TypeError)  # the last two: not a reply of ours
+
+
+class _Link(msgspec.Struct):
+    """What is known of Redis: it does not answer; it lost its data a moment ago; it has heard of this process."""
+
+    is_away: bool = False
+    is_restoring: bool = False
+    has_greeted: bool = False
+
+
+class SharedLeases:
+    """The leases of this process. ``start`` and ``close`` own the background task.
+
+    ``processes`` is how many are assumed until Redis has answered for the first time; ``new_id`` returns an id that no
+    other process has.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        *,
+        clock: Callable[[], float],
+        unix_clock: Callable[[], float],
+        new_id: Callable[[], str],
+        processes: int = 1,
+        times: Times = USUAL,
+    ) -> None:
+        self._redis = redis
+        self._clock = clock
+        self._unix_clock = unix_clock
+        self._id = new_id()
+        self.processes = processes
+        self._times = times
+        self._kept: dict[str, Quota] = {}
+        self._short: dict[str, Quota] = {}  # quotas that calls wait for
+        self._spent: Mapping[str, float] = {}
+        self._wake = asyncio.Event()
+        self._round: asyncio.Future[None] | None = None  # the end of the next round
+        self._task: asyncio.Task[None] | None = None
+        self._link = _Link()
+        self._is_open = True
+
+    @property
+    def connected(self) -> bool:
+        """Whether Redis answered last time."""
+        return not self._link.is_away
+
+    def recollect(self, spent: Mapping[str, float]) -> None:
+        """Set what was spent before the start, by the key of the quota: it counts if Redis does not know better."""
+        self._spent = spent
+
+    def keep(self, quota: Quota) -> None:
+        """Include ``quota`` in the rounds until nothing of it is held or new."""
+        self._kept[quota.key] = quota
+
+    async def start(self) -> None:
+        """Start the rounds; Redis may be away."""
+        self._task = asyncio.create_task(self._go_round(), name="limits.leases")
+
+    async def close(self) -> None:
+        """Stop; give all leases back if Redis is available."""
+        self._is_open = False
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        with suppress(*_ERRORS):
+            async with asyncio.timeout(TIMEOUT_S):
+                await self._exchange(list(self._kept.values()))
+        await self._redis.aclose()
+
+    async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float) -> None:
+        """Ask for larger leases and wait for the answer; after ``patience_s`` go on with a share of the limit."""
+        now_s = self._clock()
+        for quota, _ in short:
+            self.keep(quota)
+        asked = [(quota, amount) for quota, amount in short if now_s >= quota.exhausted_until_s]
+        if not asked:
+            return
+        if not self._link.is_away:
+            for quota, amount in asked:
+                quota.waiting += amount
+                self._short[quota.key] = quota
+            try:
+                async with asyncio.timeout(patience_s):
+                    await self._answered()
+            except TimeoutError:
+                pass
+            else:
+                if not self._link.is_away:
+                    return
+            finally:
+                for quota, amount in asked:
+                    quota.waiting = max(0.0, quota.waiting - amount)
+        for quota, _ in asked:
+            quota.share(self.processes, self._clock())
+
+    async def _answered(self) -> None:
+        """Wait for the end of a round that begins after now."""
+        if self._round is None:
+            self._round = asyncio.get_running_loop().create_future()
+        self._wake.set()
+        await asyncio.shield(self._round)
+
+    async def _go_round(self) -> None:
+        due_s = self._clock()
+        while self._is_open:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, due_s - self._clock())):
+                    await self._wake.wait()
+            self._wake.clear()
+            ended, self._round = self._round, None
+            short, self._short = list(self._short.values()), {}
+            is_due = self._clock() >= due_s
+            if is_due:
+                due_s = self._clock() + self._times.round_s
+            try:
+                await self._sync([*self._due(), *short] if is_due else short)
+            finally:
+                if ended is not None and not ended.done():
+                    ended.set_result(None)
+
+    def _due(self) -> list[Quota]:
+        """Return the quotas that the others must hear of; forget those of windows that are over."""
+        now_s, unix_s = self._clock(), self._unix_clock()
+        for quota in [each for each in self._kept.values() if each.is_settled and each.window.ends_s < unix_s]:
+            del self._kept[quota.key]
+        since_s = now_s if self._link.is_restoring else now_s - self._times.repeat_s
+        return [
+            each
+            for each in self._kept.values()
+            if not each.is_idle or (each.reported is not None and each.reported.at_s <= since_s)
+        ]
+
+    async def _sync(self, quotas: Sequence[Quota]) -> None:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await self._exchange(list({quota.key: quota for quota in quotas}.values()))
+        except _ERRORS as error:
+            if not self._link.is_away:
+                _log.warning(
+                    "limits.redis_away",
+                    error=type(error).__name__,
+                    processes=self.processes,
+                    hint="each process allows its share of what was left of each limit",
+                )
+            self._link.is_away = True
+            return
+        except Exception:  # noqa: BLE001 - the next round may succeed, and without any, shares are used
+            _log.exception("limits.round_failed")
+            self._link.is_away = True
+            return
+        if self._link.is_away:
+            _log.info("limits.redis_back")
+        self._link.is_away = False
+
+    async def _exchange(self, quotas: Sequence[Quota]) -> None:
+        for start in range(0, max(1, len(quotas)), AT_ONCE):
+            await self._exchange_some(quotas[start : start + AT_ONCE])
+
+    async def _exchange_some(self, quotas: Sequence[Quota]) -> None:
+        sent_s, times = self._clock(), self._times
+        known = "1" if self._link.has_greeted else "0"
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.eval(GREET, 1, PROCESSES_KEY, self._id, str(times.process_s), str(times.restoring_s), known)
+        asked = [self._ask(pipeline, quota, sent_s) for quota in quotas]
+        replies = await pipeline.execute()
+        self._link.has_greeted = True
+        self.processes, self._link.is_restoring = int(replies[0][0]), bool(replies[0][1])
+        for quota, used, reply in zip(quotas, asked, replies[1:], strict=True):
+            self._learn(quota, Grant.of(reply), used, sent_s)
+
+    def _ask(self, pipeline: Any, quota: Quota, now_s: float) -> float:
+        """Queue the request for one lease; return what is reported as used.
+
+        From now on nothing beyond the request may be used: Redis may have granted it to others before its reply is
+        here.
+        """
+        used = quota.used
+        need = quota.held + quota.waiting
+        ahead = quota.demand.expected(used + quota.held, quota.latest, now_s, AHEAD_ROUNDS * self._times.round_s)
+        if not self._is_open:
+            ahead = 0.0
+        if not quota.is_alone:
+            quota.top = min(quota.top, used + need + ahead)
+        is_known = quota.reported is not None
+        base = quota.elsewhere.base if is_known else self._spent.get(quota.key, 0.0)
+        pipeline.eval(
+            LEASE,
+            1,
+            key_of(quota),
+            self._id,
+            repr(used),
+            repr(need),
+            repr(ahead),
+            repr(float(quota.limit)),
+            str(self._times.lease_s),
+            str(self._times.silent_s),
+            str(EXPIRY_S[quota.name]),
+            repr(base),
+            "1" if is_known else "0",
+        )
+        return used
+
+    def _learn(self, quota: Quota, grant: Grant, used: float, sent_s: float) -> None:
+        """Apply a reply."""
+        before = quota.top if sent_s < quota.valid_until_s else 0.0
+        lease = grant.lease
+        if self._link.is_restoring:
+            fair = max(0.0, quota.limit - max(grant.used, quota.elsewhere.used) - used) / self.processes
+            lease = min(lease, max(before - used, fair))
+        quota.elsewhere.used, quota.elsewhere.leased = grant.used, grant.leased
+        quota.elsewhere.base = grant.base
+        quota.leased(lease, reported=used, at_s=sent_s, until_s=sent_s + self._times.lease_s)
+        if not quota.has(quota.waiting, sent_s):
+            quota.exhausted_until_s = sent_s + EXHAUSTED_S

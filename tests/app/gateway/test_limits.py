@@ -1,0 +1,146 @@
+"""Limits of clients and models, as their callers meet them, without Redis."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from providers.simulator.script import Gate, Headers, answer
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read
+from tests.app.gateway.test_objectives import KEY, client, keyed
+
+PRICED = {
+    "models": {MODEL: {"deployments": [{"deployment": "alpha/m", "price_per_mtok": {"input": 1.0, "output": 2.0}}]}}
+}
+
+
+async def statuses(running: RunningGateway, calls: int, **fields: Any) -> list[int]:
+    """Return the status of each of ``calls``, one after the other."""
+    found = []
+    for _ in range(calls):
+        async with running.chat(keyed(), **fields) as response:
+            await response.read()
+            found.append(response.status)
+    return found
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_beyond_its_requests_a_minute_gets_a_429_that_says_when_to_return(
+    serve: Serve, stream: bool
+) -> None:
+    async with serve(alpha=None, config=client(rpm=2, max_parallel=50), key=KEY) as running:
+        assert await statuses(running, 2, stream=stream) == [200, 200]
+        async with running.chat(keyed(), stream=stream) as response:
+            error = (await response.json())["error"]
+            assert response.status == 429
+            assert 1 <= int(response.headers["retry-after"]) <= 60
+            assert (error["type"], error["code"]) == ("rate_limit_error", "rate_limit_exceeded")
+            assert "2 requests a minute" in error["message"]
+        assert len(await running.rows("select * from calls")) == 2  # a refusal is not a call
+
+
+async def test_each_api_has_its_own_error_format(serve: Serve) -> None:
+    async with serve(alpha=None, config=client(rpm=1), key=KEY) as running:
+        await statuses(running, 1)
+        body = {"model": MODEL, "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+        async with running.http.post(f"{running.url}/v1/messages", json=body, headers=keyed()) as response:
+            told = await response.json()
+            assert (response.status, told["type"], told["error"]["type"]) == (429, "error", "rate_limit_error")
+        async with running.http.post(
+            f"{running.url}/v1/embeddings", json={"model": MODEL, "input": "x"}, headers=keyed()
+        ) as response:
+            assert response.status == 429
+
+
+async def test_answers_say_what_is_left_for_the_client_not_for_the_gateways_own_key(serve: Serve) -> None:
+    theirs = {"x-ratelimit-remaining-requests": "77", "x-ratelimit-limit-images": "5", "anthropic-ratelimit-a": "1"}
+    async with serve(alpha=[Headers(theirs), *answer("Hi")], config=client(rpm=5), key=KEY) as running:
+        for stream in (True, False):
+            async with running.chat(keyed(), stream=stream) as response:
+                await response.read()
+                left = {name: value for name, value in response.headers.items() if "ratelimit" in name.lower()}
+            left = {name.lower(): value for name, value in left.items()}
+            assert left.pop("x-ratelimit-reset-requests").endswith("s")
+            assert left == {
+                "x-ratelimit-limit-requests": "5",
+                "x-ratelimit-remaining-requests": "4" if stream else "3",
+            }
+
+
+async def test_a_client_without_limits_sees_the_providers_headers(serve: Serve) -> None:
+    theirs = {"x-ratelimit-remaining-requests": "77"}
+    async with serve(alpha=[Headers(theirs), *answer("Hi")], config=client(), key=KEY) as running:
+        async with running.chat(keyed(), stream=True) as response:
+            await response.read()
+        assert response.headers["x-ratelimit-remaining-requests"] == "77"
+
+
+async def test_a_call_that_ends_makes_room_for_another_however_it_ends(serve: Serve) -> None:
+    go = asyncio.Event()
+    async with serve(
+        alpha=[*answer("a")[:2], Gate(go), *answer("b")[1:]], config=client(max_parallel=1), key=KEY
+    ) as running:
+        response = await running.http.post(
+            f"{running.url}/v1/chat/completions", json=chat_body(stream=True), headers=keyed()
+        )
+        await response.content.readany()
+        assert await statuses(running, 1) == [429]
+        response.close()  # the client hangs up
+        go.set()
+        while (await statuses(running, 1)) == [429]:
+            pass
+        assert await statuses(running, 3) == [200, 200, 200]
+
+
+async def test_a_budget_is_spent_by_what_calls_cost_and_a_restart_does_not_forget_it(serve: Serve) -> None:
+    config = {**PRICED, **client(usd_per_day=0.01)}
+    async with serve(alpha=None, config=config, key=KEY) as running:
+        while (await statuses(running, 1)) == [200]:
+            pass
+        async with running.chat(keyed()) as response:
+            error = (await response.json())["error"]
+        assert (response.status, error["code"], response.headers["x-should-retry"]) == (
+            429,
+            "insufficient_quota",
+            "false",
+        )
+        [row] = await running.rows("select sum(cost_usd) as usd from calls")
+        assert 0.0 < row["usd"] <= 0.01
+        database, spool = running.config["database_url"], str(running.folder / "again")
+    config |= {"database_url": database, "spool_dir": spool}
+    async with serve(alpha=None, config=config, key=KEY) as running:
+        assert await statuses(running, 1) == [429]
+
+
+async def test_a_model_without_money_left_is_followed_by_its_fallback(serve: Serve) -> None:
+    dear = {
+        "deployments": [{"deployment": "alpha/m", "price_per_mtok": {"input": 1.0, "output": 2.0}}],
+        "usd_per_day": 0.0,
+    }
+    config = {"models": {MODEL: {**dear, "fallbacks": ["spare"]}, "spare": {"deployments": ["beta/m"]}, "alone": dear}}
+    async with serve(alpha=None, beta=answer("from beta"), config=config) as running:
+        async with running.chat() as response:
+            assert (await response.json())["choices"][0]["message"]["content"] == "from beta"
+        assert response.headers["x-holeshot-fallback"] == "spare"
+        async with running.chat(model="alone") as response:
+            assert response.status == 429
+            assert "the model 'alone'" in (await response.json())["error"]["message"]
+
+
+async def test_programs_of_this_machine_can_be_limited_too(serve: Serve) -> None:
+    async with serve(alpha=None, config={"anonymous": {"rpm": 1}}) as running:
+        assert await statuses(running, 2) == [200, 429]
+
+
+async def test_a_prompt_larger_than_a_minute_is_a_bad_request(serve: Serve) -> None:
+    async with serve(alpha=None, config=client(tpm=100), key=KEY) as running:
+        async with running.chat(keyed(), messages=[{"role": "user", "content": "word " * 400}]) as response:
+            error = (await response.json())["error"]
+        assert (response.status, error["code"]) == (400, "tokens_exceed_limit")
+
+
+async def test_a_reload_changes_limits_of_those_who_are_calling(serve: Serve) -> None:
+    async with serve(alpha=None, config=client(rpm=2), key=KEY) as running:
+        assert await statuses(running, 3) == [200, 200, 429]
+        running.gateway.reload(read({**running.config, **client(rpm=3)}, running.folder))
+        assert await statuses(running, 2) == [200, 429]

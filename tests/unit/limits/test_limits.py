@@ -1,0 +1,296 @@
+"""Limits of one process that has no Redis, in virtual time."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from gateway.attempt_records import AttemptRecord, Outcome, Role
+from gateway.calls import CallRecord, Mode, Objective, Spent
+from gateway.errors import InvalidRequest
+from gateway.limits.errors import LimitReached
+from gateway.limits.leases import OwnShare
+from gateway.limits.limits import Limits, Payer, Use
+from gateway.limits.recollected import spent_by_quota
+from providers.prices import Price
+
+NOON_S = datetime(2026, 11, 21, 12, 0, 30, tzinfo=UTC).timestamp()
+MODEL = Payer("llama", "llama")
+
+
+class Clock:
+    """Unix time that moves when told to."""
+
+    def __init__(self) -> None:
+        self.now_s = NOON_S
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Process:
+    """One process and its calls."""
+
+    def __init__(self, processes: int = 1) -> None:
+        self.clock = Clock()
+        self.leases = OwnShare(processes, clock=self.clock, unix_clock=self.clock)
+        self.limits = Limits(self.leases, clock=self.clock, unix_clock=self.clock)
+        self.calls = 0
+
+    async def begin(
+        self, limits: Mapping[str, float], *, payer: Payer = MODEL, client: str | None = "team", **use: float
+    ) -> str:
+        self.calls += 1
+        await self.limits.hold(f"call {self.calls}", client, limits, payer, Use(**use))
+        return f"call {self.calls}"
+
+    def end(self, call_id: str, *attempts: AttemptRecord, tokens: tuple[int, int] = (0, 0)) -> None:
+        self.limits.call_finished(record(call_id, *attempts, tokens=tokens))
+
+
+def record(call_id: str, *attempts: AttemptRecord, tokens: tuple[int, int]) -> CallRecord:
+    return CallRecord(
+        id=call_id,
+        started_at=datetime.now(UTC),
+        client="team",
+        model="llama",
+        endpoint="chat.completions",
+        streamed=True,
+        mode=Mode.RACE,
+        objective=Objective.READING,
+        prompt_class=0,
+        replica="r",
+        region=None,
+        launched=len(attempts),
+        winner_attempt_id=None,
+        status_code=200,
+        error_kind=None,
+        ttft_ms=None,
+        total_ms=1.0,
+        overhead_ms=None,
+        prompt_tokens=tokens[0],
+        completion_tokens=tokens[1],
+        tags={},
+        attempts=attempts,
+    )
+
+
+def attempt(usd: float | None, *, model: str | None = None, **facts: object) -> AttemptRecord:
+    made = AttemptRecord(
+        id="a",
+        call_id="c",
+        number=1,
+        started_at=datetime.now(UTC),
+        role=Role.PRIMARY,
+        provider="p",
+        deployment="p/m",
+        launch_offset_ms=0.0,
+        outcome=Outcome.WON,
+        cost_usd=usd,
+        model=model,
+        client="team",
+    )
+    return msgspec.structs.replace(made, **facts)
+
+
+async def test_requests_are_counted_by_the_minute_of_the_clock() -> None:
+    process = Process()
+    for _ in range(3):
+        process.end(await process.begin({"rpm": 3.0}))
+    with pytest.raises(LimitReached) as refused:
+        await process.begin({"rpm": 3.0})
+    assert refused.value.status_code == 429
+    assert refused.value.headers["retry-after"] == "30"
+    assert "3 requests a minute" in refused.value.message
+    process.clock.now_s += 30.0
+    await process.begin({"rpm": 3.0})
+
+
+async def test_a_call_that_is_refused_by_one_limit_uses_nothing_of_the_others() -> None:
+    process = Process()
+    limits = {"rpm": 2.0, "max_parallel": 1.0}
+    first = await process.begin(limits)
+    for _ in range(5):
+        with pytest.raises(LimitReached, match="max_parallel"):
+            await process.begin(limits)
+    process.end(first)
+    await process.begin(limits)
+
+
+async def test_parallel_calls_end_one_for_one() -> None:
+    process = Process()
+    running = [await process.begin({"max_parallel": 2.0}) for _ in range(2)]
+    for _ in range(10):
+        with pytest.raises(LimitReached):
+            await process.begin({"max_parallel": 2.0})
+        process.end(running.pop(0))
+        running.append(await process.begin({"max_parallel": 2.0}))
+    process.limits.drop(running.pop())
+    await process.begin({"max_parallel": 2.0})
+
+
+async def test_what_is_held_is_what_is_expected_and_what_counts_is_what_was_used() -> None:
+    """A hold of the worst case would leave most of a limit unused."""
+    process = Process()
+    limits = {"usd_per_day": 1.0}
+    calls = [await process.begin(limits, usd=0.2) for _ in range(5)]
+    with pytest.raises(LimitReached):
+        await process.begin(limits, usd=0.2)
+    for call in calls:
+        process.end(call, attempt(0.05), attempt(0.01))  # the loser is paid for as well
+    for _ in range(3):
+        process.end(await process.begin(limits, usd=0.2), attempt(0.2))
+    with pytest.raises(LimitReached) as refused:
+        await process.begin(limits, usd=0.2)  # 0.9 are spent
+    assert (refused.value.code, refused.value.type) == ("insufficient_quota", "insufficient_quota")
+    await process.begin(limits, usd=0.1)
+
+
+async def test_the_overshoot_is_what_running_calls_cost_beyond_what_they_held() -> None:
+    process = Process()
+    calls = [await process.begin({"usd_per_day": 1.0}, usd=0.25) for _ in range(4)]
+    for call in calls:
+        process.end(call, attempt(0.5))
+    with pytest.raises(LimitReached):
+        await process.begin({"usd_per_day": 1.0}, usd=0.0001)
+
+
+async def test_tokens_are_the_clients_and_losers_are_not() -> None:
+    process = Process()
+    process.end(await process.begin({"tpm": 1000.0}, prompt_tokens=100, tokens=300), tokens=(100, 850))
+    with pytest.raises(LimitReached, match="tokens a minute"):
+        await process.begin({"tpm": 1000.0}, prompt_tokens=20, tokens=60)
+    await process.begin({"tpm": 1000.0}, prompt_tokens=20, tokens=40)
+
+
+async def test_a_prompt_that_no_minute_has_room_for_is_a_bad_request() -> None:
+    process = Process()
+    with pytest.raises(InvalidRequest, match="tpm") as refused:
+        await process.begin({"tpm": 1000.0}, prompt_tokens=1001, tokens=1100)
+    assert refused.value.status_code == 400
+
+
+async def test_a_day_ends_at_midnight_utc_and_a_month_with_its_last_day() -> None:
+    process = Process()
+    process.clock.now_s = datetime(2026, 11, 29, 23, 59, 0, tzinfo=UTC).timestamp()
+    limits = {"usd_per_day": 1.0, "usd_per_month": 1.5}
+    process.end(await process.begin(limits, usd=1.0), attempt(1.0))
+    with pytest.raises(LimitReached) as refused:
+        await process.begin(limits, usd=0.5)
+    assert refused.value.headers["retry-after"] == "60"
+    process.clock.now_s += 60.0
+    process.end(await process.begin(limits, usd=0.5), attempt(0.5))
+    with pytest.raises(LimitReached, match="usd_per_month"):
+        await process.begin(limits, usd=0.1)
+    process.clock.now_s += 24 * 3600.0
+    await process.begin(limits, usd=1.0)
+
+
+async def test_a_call_counts_in_the_window_in_which_it_began() -> None:
+    process = Process()
+    process.clock.now_s = datetime(2026, 11, 21, 23, 59, 59, tzinfo=UTC).timestamp()
+    running = await process.begin({"usd_per_day": 1.0}, usd=0.5)
+    process.clock.now_s += 2.0
+    process.end(running, attempt(1.0))
+    await process.begin({"usd_per_day": 1.0}, usd=1.0)
+
+
+async def test_an_audited_loser_counts_when_it_ends_after_its_call() -> None:
+    process = Process()
+    payer = Payer("llama", "llama", usd_per_day=10.0)
+    process.end(await process.begin({"usd_per_day": 1.0}, payer=payer, usd=0.1), attempt(0.1))
+    process.limits.attempt_audited(attempt(0.9, model="llama"))
+    with pytest.raises(LimitReached, match="this key"):
+        await process.begin({"usd_per_day": 1.0}, payer=payer, usd=0.01)
+    with pytest.raises(LimitReached, match="the model 'llama'"):
+        await process.begin({}, payer=payer, usd=9.01)
+    await process.begin({}, payer=payer, usd=8.99)
+
+
+async def test_a_model_has_a_limit_of_its_own_and_a_fallback_pays_for_itself() -> None:
+    process = Process()
+    dear, spare = Payer("llama", "llama", usd_per_day=1.0), Payer("spare", "spare", usd_per_day=1.0)
+    call = await process.begin({}, payer=dear, usd=0.5)
+    await process.limits.hold_fallback(call, spare, Use(usd=0.5))
+    process.end(call, attempt(0.1, model="llama"), attempt(0.9, model="spare"))
+    await process.begin({}, payer=dear, usd=0.9)
+    with pytest.raises(LimitReached) as refused:
+        await process.begin({}, payer=spare, usd=0.2)
+    assert refused.value.of_model
+
+
+async def test_a_deployment_without_a_price_counts_as_the_models_dearest() -> None:
+    process = Process()
+    payer = Payer("llama", "llama", dearest=Price(0.001, 0.01))
+    unpriced = attempt(None, prompt_tokens=100, completion_tokens=40)
+    process.end(await process.begin({"usd_per_day": 1.0}, payer=payer, usd=0.5), unpriced)
+    with pytest.raises(LimitReached):
+        await process.begin({"usd_per_day": 1.0}, payer=payer, usd=0.51)
+    await process.begin({"usd_per_day": 1.0}, payer=payer, usd=0.5)
+
+
+async def test_processes_that_cannot_talk_have_a_share_each() -> None:
+    process = Process(processes=4)
+    for _ in range(15):
+        await process.begin({"rpm": 60.0})
+    with pytest.raises(LimitReached):
+        await process.begin({"rpm": 60.0})
+
+
+async def test_a_restart_goes_on_from_what_the_ledger_knows() -> None:
+    process = Process()
+    spent = [Spent("team", "llama", 0.6, 0.7), Spent("team", "qwen", 0.1, 5.0), Spent(None, "qwen", 9.0, 9.0)]
+    process.leases.recollect(spent_by_quota(spent, process.clock()))
+    with pytest.raises(LimitReached):
+        await process.begin({"usd_per_day": 1.0, "usd_per_month": 10.0}, usd=0.31)
+    await process.begin({"usd_per_day": 1.0, "usd_per_month": 10.0}, usd=0.3)
+    with pytest.raises(LimitReached, match="the model 'qwen'"):
+        await process.begin({}, payer=Payer("qwen", "qwen", usd_per_day=9.2), usd=0.2)
+
+
+async def test_what_the_ledger_says_late_still_counts() -> None:
+    process = Process()
+    process.end(await process.begin({"usd_per_day": 1.0}, usd=0.1), attempt(0.1))
+    process.leases.recollect(spent_by_quota([Spent("team", "llama", 0.8, 0.8)], process.clock()))
+    with pytest.raises(LimitReached):
+        await process.begin({"usd_per_day": 1.0}, usd=0.11)
+    await process.begin({"usd_per_day": 1.0}, usd=0.1)
+
+
+async def test_other_limits_apply_at_once_and_what_was_used_counts_on() -> None:
+    process = Process()
+    for _ in range(3):
+        process.end(await process.begin({"rpm": 3.0}))
+    process.end(await process.begin({"rpm": 5.0}))
+    process.end(await process.begin({"rpm": 5.0}))
+    with pytest.raises(LimitReached):
+        await process.begin({"rpm": 5.0})
+    with pytest.raises(LimitReached):
+        await process.begin({"rpm": 2.0})
+    await process.begin({})
+
+
+async def test_a_client_with_nothing_left_is_refused_before_its_request_is_read() -> None:
+    process = Process()
+    process.limits.check("team", {"rpm": 1.0})
+    process.end(await process.begin({"rpm": 1.0}))
+    with pytest.raises(LimitReached):
+        await process.begin({"rpm": 1.0})
+    with pytest.raises(LimitReached):
+        process.limits.check("team", {"rpm": 1.0})
+    process.limits.check("other", {"rpm": 1.0})
+    process.limits.check("team", {"rpm": 2.0})
+
+
+async def test_headers_say_what_is_left_of_the_minute() -> None:
+    process = Process()
+    headers = await process.limits.hold("c", "team", {"rpm": 10.0, "tpm": 500.0}, MODEL, Use(10.0, 100.0, 0.0))
+    assert headers == {
+        "x-ratelimit-limit-requests": "10",
+        "x-ratelimit-remaining-requests": "9",
+        "x-ratelimit-reset-requests": "30s",
+        "x-ratelimit-limit-tokens": "500",
+        "x-ratelimit-remaining-tokens": "400",
+        "x-ratelimit-reset-tokens": "30s",
+    }
