@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 
+from gateway.client_keys import client_keys
 from gateway.fleet.fleet import Fleet
 from gateway.gauges import add_gauges
 from gateway.ingress.admission import Admission
@@ -25,6 +26,7 @@ from gateway.limits.recollected import spent_by_quota
 from gateway.racing.seats import MAX_IN_FLIGHT, Seats
 from gateway.racing.services import Services
 from gateway.racing.tasks import AttemptTasks
+from gateway.readiness import readiness
 from gateway.recorders import Recorders
 from gateway.runtime import Runtime
 from gateway.settings.datasheets import Datasheets
@@ -101,11 +103,12 @@ class Gateway:
         self.steering.reset({name: list(model.deployments) for name, model in fleet.models.items()})
         log = CallLog()
         self.leases = leases(settings, runtime)
+        keys = client_keys(settings, runtime)
         limits = Limits(self.leases, unix_clock=runtime.unix_clock, clock=runtime.clock)
         self.context = Context(
             settings=settings,
             fleet=fleet,
-            admission=Admission(settings.clients, settings.anonymous),
+            admission=Admission(keys, settings.anonymous),
             steering=self.steering,
             limits=limits,
             services=Services(
@@ -136,15 +139,19 @@ class Gateway:
             seats=seats,
             wrong_keys=self.context.wrong_keys,
             leases=self.leases,
+            keys=keys,
         )
         self.application = application(self.context)
 
     async def start(self) -> None:
         """Start shipping rows and sharing the leaderboard; both stores may be away."""
         await self.ledger.start()
+        await self.context.admission.keys.start()
         if self.redis_board is not None:
             await self.redis_board.start()
-        if self.context.settings.limits_dollars and not await self._recollect_spent():
+        settings = self.context.settings
+        may_limit_dollars = settings.limits_dollars or settings.keys == "database"  # where limits change at any time
+        if may_limit_dollars and not await self._recollect_spent():
             self._own(self._recollect_spent_later())
         await self.leases.start()
         self._warm_up(self.context.fleet)
@@ -158,6 +165,7 @@ class Gateway:
         self.context.refusals.close()
         async with AsyncExitStack() as last_first:  # whatever fails, the rest is closed, the ledger last
             last_first.push_async_callback(self.ledger.close)
+            last_first.push_async_callback(self.context.admission.keys.close)
             if self.redis_board is not None:
                 last_first.push_async_callback(self.redis_board.close)
             if self._response_store is not None:
@@ -175,7 +183,7 @@ class Gateway:
         self.context.settings = settings
         self.context.fleet = new
         self.context.services.seats.limit(new.limits, settings.queue_timeout_s, self.steering.under_way)
-        self.context.admission = Admission(settings.clients, settings.anonymous)
+        self.context.admission = self.context.admission.reloaded(settings.clients, settings.anonymous)
         self.steering.reset({name: list(model.deployments) for name, model in new.models.items()})
         self._retired[old] = new
         self._retiring = self._own(self._retire(old, new, self._retiring))
@@ -269,19 +277,5 @@ class Gateway:
         )
 
     def _readiness(self) -> dict[str, Any]:
-        self.ledger.watch()
-        return {
-            "database": {
-                "connected": self.ledger.connected,
-                "answered_s_ago": _tenths(self.ledger.answered_s_ago),
-                "pending": self.ledger.pending,
-                "oldest_pending_s": _tenths(self.ledger.oldest_pending_s),
-            },
-            "spool": {"problem": self.ledger.spool_problem, "lost": self.ledger.lost},
-            "redis": None if self.redis_board is None else {"connected": self.redis_board.connected},
-            "models": len(self.context.fleet.models),
-        }
-
-
-def _tenths(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 1)
+        context = self.context
+        return readiness(self.ledger, self.redis_board, context.admission.keys, models=len(context.fleet.models))

@@ -4,23 +4,31 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── InvalidRequest              400  the request itself is at fault
 ├── Unauthorized                401
 │   ├── NoKey                         none was sent
-│   └── WrongKey                      nobody has it; such answers to an address that guesses are delayed
+│   ├── WrongKey                      nobody has it; such answers to an address that guesses are delayed
+│   └── KeyExpired                    it has expired (this and the other errors about keys are in key_errors.py)
 ├── Forbidden                   403  the key may not do this
 ├── NotFound                    404  no such path
 ├── ModelNotFound               404  with the nearest names
 ├── ResponseNotFound            404  the stored response to continue is not known here
 ├── NoDeploymentFits            400  none of the model's deployments can answer this request; with the reason of each
+├── ClientNotFound              404  no client has this name
 ├── MethodNotAllowed            405
 ├── HeadersTimeout              408  the request's headers come too slowly
 ├── BodyTimeout                 408  the body comes too slowly
+├── KeyConflict                 409  the name of a key is taken, or its client is in the file
 ├── BodyTooLarge                413
 ├── UnsupportedMediaType        415
 ├── ExpectationFailed           417
 ├── NoWebSocket                 426  the client tries a WebSocket where only POST works
 ├── HeadersTooLarge             431
 ├── ClientDisconnected          499  never sent; the status of the call's row
-│   └── ClientStalled           499  the same; the client did not read its answer, and was cut
+│   ├── ClientStalled           499  the same; the client did not read its answer, and was cut
+│   ├── CutByRevocation         499  the same; its key was revoked, replaced or removed
+│   └── CutByExpiry             499  the same; its key expired
 ├── InternalError               500  a defect of the gateway; details are in the log only
+├── KeysNotLoaded               503  the database has not told yet which keys are good
+├── KeysUnreachable             503  the database cannot be asked, so keys cannot be changed
+├── KeyUnusable                 503  this version cannot use the settings of the key's client
 ├── ShuttingDown                503
 ├── NothingEnabled              503  every deployment of the model is disabled
 └── RaceFailed                       every provider that was tried failed (these are in race_failures.py)

@@ -1,9 +1,10 @@
 """What the metrics read from the parts of a gateway, each time they are rendered."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway.ingress.wrong_keys import WrongKeys
+from gateway.keys.keys import Keys
 from gateway.ledger.writer import Ledger
 from gateway.limits.leases import Leases
 from gateway.racing.seats import Seats
@@ -23,6 +24,7 @@ def add_gauges(
     seats: Seats,
     wrong_keys: WrongKeys,
     leases: Leases,
+    keys: Keys[Any],
 ) -> None:
     """Add the gauges, and the counters that are kept elsewhere, of these parts to ``metrics``."""
     _add_ledger(metrics, ledger)
@@ -39,6 +41,11 @@ def add_gauges(
         "holeshot_limits_away",
         "Workers that cannot reach Redis for the limits of clients and models: each allows its own share.",
         lambda: not leases.connected,
+    )
+    metrics.gauge(
+        "holeshot_keys_stale_s",
+        "Seconds since the database last told which keys there are: 0 up to five; of all workers together.",
+        lambda: keys.stale_s,
     )
     metrics.gauge("holeshot_waiting_calls", "Calls that wait under max_in_flight.", lambda: seats.waiting)
     metrics.gauge("holeshot_tasks", "Tasks of the event loop.", lambda: len(asyncio.all_tasks()))

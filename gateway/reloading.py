@@ -27,6 +27,7 @@ NEEDS_RESTART = (
     "redis_url",
     "spool_dir",
     "ledger",
+    "keys",
     "replica",
     "log_level",
     "log_format",
@@ -56,7 +57,7 @@ def taken_over(running: Settings, new: Settings) -> Settings:
             may.
 
     """
-    if running.clients and not new.clients:
+    if running.clients and not new.clients and running.keys == "file":
         raise ConfigurationRefusedError(
             "there are no `clients:` any more, so everybody would be let in without a key:"
             " put them back, or restart the gateway if that is meant"

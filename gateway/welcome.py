@@ -12,12 +12,12 @@ from gateway.terminal_text import counted
 def welcome(settings: Settings, url: str) -> str:
     """Return the commands to try, for the first model."""
     model = next(iter(settings.models), "PROVIDER/MODEL")
-    key = "$HOLESHOT_KEY" if settings.clients else "none"
-    authorization = f' \\\n  -H "authorization: Bearer {key}"' if settings.clients else ""
-    api_key = 'os.environ["HOLESHOT_KEY"]' if settings.clients else '"none"'
+    needs_key = bool(settings.clients) or settings.keys == "database"
+    authorization = ' \\\n  -H "authorization: Bearer $HOLESHOT_KEY"' if needs_key else ""
+    api_key = 'os.environ["HOLESHOT_KEY"]' if needs_key else '"none"'
     python, holeshot = _program("python"), _program("holeshot")
     return f"""
-{_who_races(settings)}
+{_who_races(settings)}{_who_calls(settings)}
 Try it:
 
   curl -N {url}/v1/chat/completions{authorization} \\
@@ -53,6 +53,12 @@ def _who_races(settings: Settings) -> str:
         return f"{counted(number, 'provider')} and no model: name deployments directly, as provider/model.\n"
     verb = "answers" if number == 1 else "race"
     return f"{counted(number, 'provider')} {verb} for {counted(len(settings.models), 'model')}.\n"
+
+
+def _who_calls(settings: Settings) -> str:
+    if settings.keys == "file" or settings.clients:
+        return ""
+    return "Every call needs a key; `holeshot keys new NAME` makes one, also while the gateway runs.\n"
 
 
 def _program(name: str) -> str:

@@ -26,7 +26,9 @@ def leaderboard(  # noqa: PLR0917 - options are named on the command line
     ] = "http://127.0.0.1:4000",
     key: Annotated[
         str | None,
-        typer.Option(envvar="HOLESHOT_KEY", show_envvar=True, help="An admin client's key, if clients are configured."),
+        typer.Option(
+            envvar="HOLESHOT_KEY", show_envvar=True, help="The key of an admin or a viewer, if keys are required."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the gateway's JSON.")] = False,
     since: Annotated[

@@ -10,8 +10,8 @@ from gateway.settings.checks import is_loopback
 _TIMEOUT_S = 10.0
 _LONGEST_ERROR = 65536
 _KEYS = {
-    401: "the key is missing or wrong: give an admin client's key with --key or HOLESHOT_KEY",
-    403: "the key is not an admin's: set `admin: true` for this client",
+    401: "the key is missing or wrong: give the key of an admin or a viewer with --key or HOLESHOT_KEY",
+    403: "the key is neither an admin's nor a viewer's: set `role: viewer` for this client",
 }
 
 

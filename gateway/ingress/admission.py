@@ -1,8 +1,8 @@
 """Who may call, and what they may do: client keys, or, without keys, rules that keep web pages out."""
 
 import hashlib
-import hmac
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Protocol
 
 import msgspec
@@ -11,21 +11,28 @@ from aiohttp import web
 from gateway.errors import ApiError, Forbidden, NoKey, NothingEnabled, UnsupportedMediaType, WrongKey
 from gateway.fleet.deployment import Deployment
 from gateway.fleet.model import Model
+from gateway.key_errors import KeyExpired, KeysNotLoaded, KeyUnusable
+from gateway.keys.keys import RETRY_S, Keys
+from gateway.keys.table import Known
 from gateway.settings.checks import is_loopback
 from gateway.settings.deployment import DataPolicy
 from gateway.settings.limits import LimitSettings
 from gateway.settings.model import ClientSettings
 from gateway.settings.profiles import Profile
+from gateway.settings.role import Role
 
 WIDEST = 8
 JSON = "application/json"
+# Of the digest of the key that sends a request: when the key ends, its requests are found by it.
+DIGEST: web.RequestKey[bytes] = web.RequestKey("holeshot.digest", bytes)
+_READING = frozenset({"GET", "HEAD"})
 
 
 class Client(msgspec.Struct, frozen=True):
-    """An admitted client and its permissions. Without ``clients:`` every local program is this one, without a name."""
+    """An admitted client and its permissions. Without keys every local program is this one, without a name."""
 
     name: str | None = None
-    admin: bool = True
+    role: Role = Role.ADMIN
     adhoc: bool = True
     max_width: int = WIDEST
     profile: Profile | None = None  # how its calls are raced, unless a request overrides it
@@ -77,19 +84,26 @@ class Connection(Protocol):
 
 
 class Admission:
-    """Admits requests by their key; if no clients are configured, only from programs on this machine."""
+    """Admits requests by their key; if keys are not required, only from programs on this machine."""
 
-    def __init__(self, clients: Mapping[str, ClientSettings], anonymous: LimitSettings) -> None:
-        """``anonymous`` are the limits of local programs, if there are no ``clients``."""
+    def __init__(self, keys: Keys[Client], anonymous: LimitSettings) -> None:
+        """``anonymous`` are the limits of local programs, if no keys are required."""
+        self.keys = keys
+        self._table = keys.table
         self._local = Client(limits=anonymous.by_name)
-        self._clients = [(item.key_sha256, _client(name, item)) for name, item in clients.items()]
+
+    def reloaded(self, clients: Mapping[str, ClientSettings], anonymous: LimitSettings) -> "Admission":
+        """Put other clients of the file in force, and return the admission with these limits of local programs."""
+        self._table.use_file(clients)
+        return Admission(self.keys, anonymous)
 
     def admit(self, request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:
         """Return the client that sends the request. ``takes`` are the media types that the API accepts.
 
         Raises:
-            NoKey, WrongKey: no key, or an unknown one.
-            Forbidden: no clients are configured, and the request may come from a web page.
+            NoKey, WrongKey, KeyExpired: no key, or one that is unknown or has expired.
+            Forbidden: no keys are required, and the request may come from a web page; or a viewer does more than read.
+            KeysNotLoaded, KeyUnusable: the key cannot be judged now.
             UnsupportedMediaType: the content type is not in ``takes``. Forms and plain text need no CORS preflight:
                 for an API that accepts forms, only the checks of origin and host keep web pages out.
 
@@ -97,6 +111,8 @@ class Admission:
         if request.method == "POST" and request.content_type not in takes:
             raise UnsupportedMediaType(f"send content-type: {' or '.join(takes)}, not {request.content_type!r}")
         client = self._identify(request)
+        if client.role is Role.VIEWER and request.method not in _READING:
+            raise Forbidden("this key may only read, as its role is viewer: calls and changes need another one")
         connection: Connection = request.protocol  # type: ignore[assignment] # ours: gateway.connections makes them
         connection.admitted()
         return client
@@ -108,21 +124,32 @@ class Admission:
         except ApiError:
             return None
 
-    def admit_admin(self, request: web.Request) -> Client:
-        """Return the client that sends the request, if it is an admin.
+    def admit_viewer(self, request: web.Request) -> Client:
+        """Return the client that sends the request, if it may see what operators see: an admin or a viewer.
 
         Raises:
-            NoKey, WrongKey: no key, or an unknown one.
-            Forbidden: not an admin.
+            ApiError: it may not, or as for ``admit``.
 
         """
         client = self.admit(request)
-        if not client.admin:
-            raise Forbidden("this needs an admin key: set 'admin: true' for a client in the configuration")
+        if client.role is Role.CLIENT:
+            raise Forbidden("this needs the key of an admin or a viewer: set 'role: viewer' for a client")
+        return client
+
+    def admit_admin(self, request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:
+        """Return the client that sends the request, if it is an admin.
+
+        Raises:
+            ApiError: it is not, or as for ``admit``.
+
+        """
+        client = self.admit(request, takes)
+        if client.role is not Role.ADMIN:
+            raise Forbidden("this needs the key of an admin: set 'role: admin' for a client")
         return client
 
     def _identify(self, request: web.Request) -> Client:
-        if not self._clients:
+        if not self._table.is_required:
             self._demand_local_program(request)
             return self._local
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
@@ -130,17 +157,38 @@ class Admission:
             key = request.headers.get("x-api-key", "")  # as Anthropic's clients send it
         if not key.strip():
             raise NoKey("send your gateway key as 'authorization: Bearer hs-…' (api_key in the SDKs)")
-        return self._find(key.strip())
+        # The header's bytes as received.
+        digest = hashlib.sha256(key.strip().encode(errors="surrogateescape")).digest()
+        known = self._known(digest)
+        if known.client is None:
+            raise KeyUnusable(
+                "this version of the gateway cannot use the settings of this key; retry, or ask the operator",
+                headers={"retry-after": str(RETRY_S)},
+            )
+        if known.id is not None:
+            self.keys.used(known.id)
+        request[DIGEST] = digest
+        return known.client
 
-    def _find(self, key: str) -> Client:
-        digest = hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()  # the header's bytes as received
-        found: Client | None = None
-        for known, client in self._clients:  # compare with all, so that the time does not depend on which key matches
-            if hmac.compare_digest(known, digest):
-                found = client
-        if found is None:
-            raise WrongKey("unknown gateway key; ask the operator for one ('holeshot keys new' makes them)")
-        return found
+    def _known(self, digest: bytes) -> Known[Client]:
+        """Return the key with this digest, if it is good now.
+
+        A dict compares digests, and how far they agree shows in its time. That does not help to guess a key: nobody
+        can make one whose digest begins like a given one, other than by trying, and each try is another key.
+        """
+        known = self._table.known.get(digest)
+        if known is None and not self._table.is_loaded:
+            raise KeysNotLoaded(
+                "the keys could not be read from the database yet; retry soon", headers={"retry-after": str(RETRY_S)}
+            )
+        if known is None:
+            raise WrongKey("unknown or revoked gateway key; ask the operator for one ('holeshot keys new')")
+        if known.ends_at is not None and self.keys.unix_clock() >= known.ends_at:
+            ended = datetime.fromtimestamp(known.ends_at, UTC)
+            raise KeyExpired(
+                f"this gateway key expired at {ended:%Y-%m-%d %H:%M} UTC; ask the operator for another one"
+            )
+        return known
 
     @staticmethod
     def _demand_local_program(request: web.Request) -> None:
@@ -156,13 +204,15 @@ def _without_port(host: str) -> str:
     return host.partition(":")[0] if host.count(":") == 1 else host
 
 
-def _client(name: str, settings: ClientSettings) -> Client:
+def client_of(name: str, settings: ClientSettings) -> Client:
+    """Return the client that the settings describe."""
+
     def as_set(values: Iterable[str] | None) -> frozenset[str] | None:
         return None if values is None else frozenset(values)
 
     return Client(
         name=name,
-        admin=settings.admin,
+        role=settings.role,
         adhoc=settings.adhoc,
         max_width=settings.max_width,
         profile=settings.profile,

@@ -15,21 +15,23 @@ async def live(_request: web.Request) -> web.Response:
 
 
 async def ready(request: web.Request) -> web.Response:
-    """Answer 200 while new calls are accepted, 503 while stopping.
+    """Answer 200 while new calls are accepted; 503 while stopping, or before the keys of the database are known.
 
-    The gateway stays ready without its database or Redis: calls are answered, rows wait in the spool, and each
-    replica steers with its own statistics. The body has the state of both.
+    The gateway stays ready when its database or Redis goes away: calls are answered, rows wait in the spool, each
+    replica steers with its own statistics, and known keys stay good. The body has the state of both.
     """
     context = request.app[CONTEXT]
-    serving = context.phase is Phase.SERVING
-    body = {"status": "ok" if serving else "stopping", **context.readiness()}
-    return web.Response(body=msgspec.json.encode(body), content_type="application/json", status=200 if serving else 503)
+    status = "ok" if context.admission.keys.table.is_loaded else "keys_not_loaded"
+    if context.phase is not Phase.SERVING:
+        status = "stopping"
+    body = msgspec.json.encode({"status": status, **context.readiness()})
+    return web.Response(body=body, content_type="application/json", status=200 if status == "ok" else 503)
 
 
 async def metrics(request: web.Request) -> web.Response:
-    """Return the metrics in Prometheus' text format. Needs an admin key if clients are configured."""
+    """Return the metrics in Prometheus' text format. Needs the key of an admin or a viewer if keys are required."""
     context = request.app[CONTEXT]
-    context.admission.admit_admin(request)
+    context.admission.admit_viewer(request)
     body, content_type = await context.render_metrics()
     return web.Response(body=body, headers={"content-type": content_type})
 
@@ -37,14 +39,14 @@ async def metrics(request: web.Request) -> web.Response:
 async def leaderboard(request: web.Request) -> web.Response:
     """Return the standings of every model, or of ``?model=``; with ``?explain=1`` also the plans of their next calls.
 
-    Needs an admin key if clients are configured.
+    Needs the key of an admin or a viewer if keys are required.
 
     Raises:
         ModelNotFound: ``model`` is not configured.
 
     """
     context = request.app[CONTEXT]
-    client = context.admission.admit_admin(request)
+    client = context.admission.admit_viewer(request)
     wanted = request.query.get("model")
     models = context.fleet.models
     if wanted is not None and wanted not in models:

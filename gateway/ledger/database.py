@@ -74,10 +74,11 @@ def parse_url(url: str) -> URL:
     return parsed.set(query=query)
 
 
-def create_engine(url: str, *, patient: bool = False) -> AsyncEngine:
+def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE) -> AsyncEngine:
     """Return an engine for ``url``, not yet connected. The caller disposes of it.
 
-    ``patient``: statements have no time limit, as for changes of large tables.
+    ``patient``: statements have no time limit, as for changes of large tables. One connection more than ``pool_size``
+    is made when they are busy.
 
     Raises:
         DatabaseUrlError: as for ``parse_url``, or the folder of a SQLite file cannot be made.
@@ -85,18 +86,21 @@ def create_engine(url: str, *, patient: bool = False) -> AsyncEngine:
     """
     parsed = parse_url(url)
     if is_sqlite(parsed):
-        return _sqlite_engine(parsed)
+        return _sqlite_engine(parsed, pool_size)
     application = str(parsed.query.get("application_name", "holeshot"))
     return create_async_engine(
         parsed.difference_update_query(["application_name"]),
-        pool_size=POOL_SIZE,
+        pool_size=pool_size,
         max_overflow=1,
         pool_pre_ping=True,
         hide_parameters=True,
         connect_args={
             "timeout": CONNECT_TIMEOUT_S,
             "command_timeout": None if patient else COMMAND_TIMEOUT_S,
-            "statement_cache_size": 0,  # a pooler may use another server connection for each transaction
+            # A pooler may use another server connection for each transaction, so no statement outlives one.
+            "statement_cache_size": 0,
+            "prepared_statement_cache_size": 0,
+            "prepared_statement_name_func": str,  # "": the unnamed one
             "server_settings": {"application_name": application, "timezone": "UTC"},
         },
     )
@@ -241,13 +245,13 @@ async def _lock_schema(connection: AsyncConnection) -> None:
         await connection.exec_driver_sql("begin immediate")  # the driver does not begin one before DDL
 
 
-def _sqlite_engine(url: URL) -> AsyncEngine:
+def _sqlite_engine(url: URL, pool_size: int) -> AsyncEngine:
     folder = Path(str(url.database)).parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DatabaseUrlError(f"database_url: the folder {folder} cannot be made: {error.strerror}") from error
-    engine = create_async_engine(url, pool_size=POOL_SIZE, max_overflow=1, hide_parameters=True)
+    engine = create_async_engine(url, pool_size=pool_size, max_overflow=1, hide_parameters=True)
 
     @event.listens_for(engine.sync_engine, "connect")
     def _configure(connection: Any, record: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import (
     CHAR,
     JSON,
+    BigInteger,
     Boolean,
     Column,
     DateTime,
@@ -28,6 +29,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 # Dashed text on SQLite, so that an id from a response header can be used in a query there too.
 _ID = Uuid(as_uuid=False).with_variant(CHAR(36), "sqlite")
 _INSTANT = DateTime(timezone=True)
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts only an INTEGER up by itself
 _JSON = JSON().with_variant(JSONB(), "postgresql")
 
 
@@ -195,3 +197,40 @@ buckets = Table(
 
 # One row: the oldest revision whose code may use this schema, for rolling upgrades without a stop.
 readers = Table("ledger_readers", metadata, Column("oldest", Text, nullable=False))
+
+# With ``keys: database``: a row for each key of a client, ``gateway.keys.stored_key`` has its meaning. Rows are never
+# deleted.
+client_keys = Table(
+    "client_keys",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("sha256", CHAR(64), nullable=False),
+    Column("hint", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("settings", _JSON, nullable=False),
+    Column("expires_at", _INSTANT),
+    Column("retires_at", _INSTANT),
+    Column("created_at", _INSTANT, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("revoked_at", _INSTANT),
+    Column("last_used_at", _INSTANT),
+    Column("change_id", BigInteger, nullable=False),
+    Index("client_keys_sha256", "sha256", unique=True),
+    Index("client_keys_name", "name", **_where("revoked_at is null")),
+    Index("client_keys_change_id", "change_id"),
+)
+
+# Who changed what and when. Gateways ask for the largest id each second: changes are made one after the other, so it
+# grows with each.
+key_changes = Table(
+    "key_changes",
+    metadata,
+    Column("id", _NUMBER, primary_key=True),
+    Column("at", _INSTANT, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("before", _JSON),
+    Column("after", _JSON),
+)

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from gateway.calls import Objective
 from gateway.settings.base_urls import path_of_one_api, without_api, without_secrets
+from gateway.settings.client_checks import check_clients
 from gateway.settings.cors import cors
 from gateway.settings.datasheets import Datasheets
 from gateway.settings.deployment import DeploymentSettings
@@ -41,7 +42,7 @@ def check(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
     for name in settings.models:
         yield from _model(name, settings, catalog)
     yield from _races(settings, catalog)
-    yield from _clients(settings)
+    yield from check_clients(settings)
     yield from cors(settings)
 
 
@@ -74,7 +75,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _server(settings: Settings) -> Iterator[Complaint]:
-    if not settings.clients and not is_loopback(settings.host):
+    if not settings.clients and settings.keys == "file" and not is_loopback(settings.host):
         yield Complaint(
             ("host",),
             f"{settings.host!r} lets others spend your keys: "
@@ -264,24 +265,6 @@ def _races(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
     datasheets = Datasheets(settings, catalog, DatasheetTable.shipped() if by_cost else DatasheetTable(None))
     for name, model in settings.models.items():
         yield from impossible(name, model, is_priced)
-
-
-def _clients(settings: Settings) -> Iterator[Complaint]:
-    holders: dict[str, str] = {}
-    for name, client in settings.clients.items():
-        place: Place = ("clients", name)
-        other = holders.setdefault(client.key_sha256, name)
-        if other != name:
-            yield Complaint((*place, "key_sha256"), f"is also the key of client {other!r}: give each client its own")
-        for field, named, known in (
-            ("models", client.models or (), settings.models),
-            ("only", client.only or (), settings.providers),
-            ("ignore", client.ignore, settings.providers),
-        ):
-            for index, word in enumerate(named):
-                if word not in known:
-                    what = "model" if field == "models" else "provider"
-                    yield Complaint((*place, field, index), f"there is no {what} {word!r}; {nearest(word, known)}")
 
 
 def _scheme(url: str) -> str:

@@ -14,7 +14,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 def cors(settings: Settings) -> Iterator[Complaint]:
     """Yield what is wrong with ``cors``."""
-    if settings.cors and not settings.clients:
+    if settings.cors and not settings.clients and settings.keys == "file":
         yield Complaint(
             ("cors",),
             "needs clients: a web page calls with a key of its own, and without keys everybody may do everything; "

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from gateway.settings.model import Settings
+from gateway.settings.model import NO_DIGEST, Settings
 from gateway.settings.problems import Complaint, Place
 
 _ALIKE = 0.6  # difflib's ratio above which two words are thought to be meant as one
@@ -32,8 +32,8 @@ def explain(error: ErrorDetails) -> Complaint:
         message = f"unknown key; {nearest(str(place[-1]), known_keys(place[:-1]))}"
     elif kind == "value_error":
         message = str(error["ctx"]["error"])
-    elif kind == "string_pattern_mismatch" and place[-1] == "key_sha256":
-        message = "must be 64 hexadecimal digits, the SHA-256 that `holeshot keys new NAME` prints"
+    elif kind == "string_pattern_mismatch" and "key_sha256" in place:
+        message = NO_DIGEST
     else:
         message = _SENTENCES.get(kind) or error["msg"].replace("Input should be", "must be")
     return Complaint(place, message)

@@ -1,23 +1,29 @@
 """The configuration as types: what the file may contain, the defaults, and the reasons for them."""
 
+import re
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
+import msgspec
 from pydantic import Field, IPvAnyNetwork, SecretStr, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gateway.attempt_records import WinOn
 from gateway.calls import Mode, Objective
 from gateway.settings.deployment import DataPolicy, DeploymentSettings
+from gateway.settings.instants import Instant
 from gateway.settings.limits import LimitSettings
 from gateway.settings.profiles import PROFILES, Profile
 from gateway.settings.provider import ProviderSettings
+from gateway.settings.role import Role
 from gateway.settings.section import Seconds, Section, without_nulls
 from gateway.settings.timeouts import ClientTimeouts, DefaultTimeouts, Timeouts
 
 # What the file may contain before a validator converts it: for the JSON Schema.
 _DeploymentName = Annotated[str, Field(pattern="^[^/]+/.+")]
 _Origin = Annotated[str, Field(json_schema_extra={"pattern": "^[a-z][a-z0-9+.-]*://[^/*]+$"})]
+_DIGEST = "^[0-9a-f]{64}$"
+_Digest = Annotated[str, Field(pattern=_DIGEST)]
 _TlsVersion = Literal["1.2", "1.3"] | Annotated[float, Field(json_schema_extra={"enum": [1.2, 1.3]})]
 
 
@@ -110,11 +116,17 @@ class ModelSettings(Section):
         return value
 
 
-class ClientSettings(LimitSettings):
-    """A client, known by the SHA-256 of a key."""
+NO_DIGEST = "must be 64 hexadecimal digits, the SHA-256 that `holeshot keys new NAME` prints"
 
-    key_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-    admin: bool = False  # may read /metrics and /leaderboard
+
+class ClientSettings(LimitSettings):
+    """A client, known by the SHA-256 of its key, or of each of its keys."""
+
+    # Several: the old and the new key of a rotation. In a variable a list is JSON, and one digest is itself.
+    key_sha256: Annotated[tuple[_Digest, ...], Field(min_length=1), NoDecode]
+    admin: bool = False  # the older word for ``role: admin``
+    role: Role = Field(default_factory=lambda data: Role.ADMIN if data.get("admin") else Role.CLIENT)
+    expires: Instant | None = None  # its keys are refused from then on; None: never
     adhoc: bool = False  # may name provider/model and comma lists directly
     max_width: Annotated[int, Field(ge=1, le=8)] = 2  # of the widest race that its requests may ask for
     profile: Profile | None = None  # how its calls are raced, over the model's settings
@@ -123,6 +135,29 @@ class ClientSettings(LimitSettings):
     only: tuple[str, ...] | None = None  # providers that may see its prompts; None: all
     ignore: tuple[str, ...] = ()  # providers that may not
     require: DataPolicy = DataPolicy()  # what a deployment must fulfil to see its prompts
+
+    @field_validator(
+        "key_sha256",
+        mode="before",
+        json_schema_input_type=_Digest | Annotated[tuple[_Digest, ...], Field(min_length=1)],
+    )
+    @classmethod
+    def _accept_one(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            digests = msgspec.json.decode(value) if value.startswith("[") else (value,)
+        except msgspec.DecodeError:
+            raise ValueError(NO_DIGEST) from None
+        if digests == (value,) and re.fullmatch(_DIGEST, value) is None:
+            raise ValueError(NO_DIGEST)  # here, so that the message does not name an item of a list that there is not
+        return digests
+
+    @model_validator(mode="after")
+    def _agree_on_the_role(self) -> Self:
+        if {"admin", "role"} <= self.model_fields_set and self.admin is not (self.role is Role.ADMIN):
+            raise ValueError(f"admin: {str(self.admin).lower()} and role: {self.role} contradict: keep only the role")
+        return self
 
 
 class TlsSettings(Section):
@@ -203,6 +238,9 @@ class Settings(BaseSettings):
     response_ids_ttl_s: Seconds = 30 * 24 * 3600.0  # how long the provider of a stored response is known
     providers: dict[str, ProviderSettings] = {}
     models: dict[str, ModelSettings] = {}
+    # Where clients' keys are: only below, or also in the database, where they can be made and revoked at run time. Then
+    # every call needs a key, whatever the database holds.
+    keys: Literal["file", "database"] = "file"
     clients: dict[str, ClientSettings] = {}
     cors: tuple[_Origin, ...] = ()  # origins of web pages that may call /v1, with a key of their own
     anonymous: LimitSettings = LimitSettings()  # of programs on this machine, while there are no clients

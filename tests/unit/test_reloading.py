@@ -23,6 +23,15 @@ def test_the_last_client_is_never_dropped(fields: dict[str, Any]) -> None:
         taken_over(settings(), settings(**fields))
 
 
+def test_the_last_client_of_the_file_may_go_where_the_database_has_others() -> None:
+    assert taken_over(settings(keys="database"), settings(keys="file", clients={})).keys == "database"
+
+
+def test_keys_move_to_the_database_with_a_restart_only() -> None:
+    with pytest.raises(ConfigurationRefusedError, match="without a key"):
+        taken_over(settings(), settings(keys="database", clients={}))
+
+
 def test_the_last_provider_is_never_dropped() -> None:
     with pytest.raises(ConfigurationRefusedError, match="providers"):
         taken_over(settings(), settings(providers={}))

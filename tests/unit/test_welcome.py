@@ -1,5 +1,7 @@
 """What a person reads when the gateway has started."""
 
+from typing import Any
+
 import pytest
 
 from gateway.settings.model import Settings
@@ -26,3 +28,20 @@ def test_one_thing_is_not_called_several(providers: list[str], models: list[str]
     )
 
     assert welcome(settings, "http://127.0.0.1:4000").splitlines()[1] == first
+
+
+@pytest.mark.parametrize(
+    ("fields", "needs_key", "says_how"),
+    [
+        ({}, False, False),
+        ({"clients": {"me": {"key_sha256": "a" * 64}}}, True, False),
+        ({"keys": "database"}, True, True),
+    ],
+)
+def test_the_examples_send_a_key_where_one_is_needed(fields: dict[str, Any], needs_key: bool, says_how: bool) -> None:
+    settings = Settings.model_validate({"providers": {"a": {"base_url": "http://127.0.0.1:1/v1"}}, **fields})
+
+    text = welcome(settings, "http://127.0.0.1:4000")
+
+    assert ("Bearer $HOLESHOT_KEY" in text) is needs_key
+    assert ("holeshot keys new NAME" in text) is says_how

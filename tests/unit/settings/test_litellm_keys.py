@@ -92,7 +92,7 @@ def test_the_master_key_is_a_client_known_by_its_digest(imported: Import, tmp_pa
     clear, _ = imported("general_settings: { master_key: sk-1234 }\n")
 
     digest = hashlib.sha256(b"sk-1234").hexdigest()
-    assert known.clients["litellm-master"].key_sha256 == clear.clients["litellm-master"].key_sha256 == digest
+    assert known.clients["litellm-master"].key_sha256 == clear.clients["litellm-master"].key_sha256 == (digest,)
     assert "LITELLM_MASTER_KEY_SHA256" in converted.variables
     assert unset.clients["litellm-master"].admin
     assert unset.host == "0.0.0.0"

@@ -1,0 +1,147 @@
+"""What can be done with the keys of a client. Pure: a store carries out what is decided here.
+
+Each function returns another one, which decides once the store has locked the keys and knows those that there are.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from gateway.errors import InvalidRequest
+from gateway.key_errors import ClientNotFound, KeyConflict
+from gateway.keys.fields import as_fields, merged, stored_fields
+from gateway.keys.key import NewKey
+from gateway.keys.shown import fields_of, shown_key
+from gateway.keys.store import Change, Decide
+from gateway.keys.stored_key import State, StoredKey
+from gateway.settings.model import ClientSettings
+
+LONGEST_GRACE_S = 366 * 86_400.0
+Check = Callable[[Mapping[str, Any]], ClientSettings]  # ``client_settings`` with what may be named
+
+
+def created(name: str, settings: ClientSettings, key: NewKey, *, key_id: str, who: str, at: datetime) -> Decide:
+    """Make a client with its first key."""
+
+    def decide(rows: Sequence[StoredKey]) -> Change:
+        if rows:
+            raise KeyConflict(f"there is a client {name!r} already: rotate its key, change it, or take another name")
+        fields = as_fields(settings)
+        row = StoredKey(
+            id=key_id,
+            name=name,
+            sha256=key.sha256,
+            hint=key.hint,
+            role=str(settings.role),
+            settings=stored_fields(fields),
+            expires_at=settings.expires,
+            created_at=at,
+            created_by=who,
+        )
+        return Change(action="created", name=name, before=None, after={**fields, "keys": [_named(row)]}, rows=(row,))
+
+    return decide
+
+
+def changed(name: str, patch: Mapping[str, Any], check: Check) -> Decide:
+    """Change a client's settings by a merge patch (RFC 7396): null means the default.
+
+    ``decide`` raises InvalidRequest if the settings are invalid then.
+    """
+
+    def decide(rows: Sequence[StoredKey]) -> Change:
+        newest = _newest(name, rows)
+        before = fields_of(newest)
+        start = {field: value for field, value in before.items() if field != "role" or "admin" not in patch}
+        settings = check(merged(start, patch))
+        after = as_fields(settings)
+        values = {"role": str(settings.role), "settings": stored_fields(after), "expires_at": settings.expires}
+        return Change(
+            action="changed",
+            name=name,
+            before=before,
+            after=after,
+            rows=tuple(msgspec.structs.replace(row, **values) for row in rows),
+        )
+
+    return decide
+
+
+def rotated(name: str, key: NewKey, *, grace_s: float, key_id: str, who: str, at: datetime) -> Decide:
+    """Give a client a new key. Those it has end after ``grace_s`` seconds, or earlier if they would anyway.
+
+    Raises:
+        InvalidRequest: ``grace_s`` is out of range.
+
+    """
+    if not 0 <= grace_s <= LONGEST_GRACE_S:
+        raise InvalidRequest(f"grace_s must be from 0 to {LONGEST_GRACE_S:.0f} seconds", param="grace_s")
+    until = at + timedelta(seconds=grace_s)
+
+    def decide(rows: Sequence[StoredKey]) -> Change:
+        newest = _newest(name, rows)
+        if newest.expires_at is not None and newest.expires_at <= at:
+            raise KeyConflict(f"the client {name!r} has expired, so a new key would not work: change 'expires' first")
+        old = [_retired(row, until, at) for row in rows]
+        row = StoredKey(
+            id=key_id,
+            name=name,
+            sha256=key.sha256,
+            hint=key.hint,
+            role=newest.role,
+            settings=newest.settings,
+            expires_at=newest.expires_at,
+            created_at=at,
+            created_by=who,
+        )
+        after = {"grace_s": grace_s, "keys": [_named(each) for each in (*old, row)]}
+        return Change(
+            action="rotated",
+            name=name,
+            before={"keys": [_named(each) for each in rows]},
+            after=after,
+            rows=(*old, row),
+        )
+
+    return decide
+
+
+def revoked(name: str, *, at: datetime, key: str | None = None) -> Decide:
+    """End all keys of a client at once, or the one with the id or the hint ``key``."""
+
+    def decide(rows: Sequence[StoredKey]) -> Change:
+        _newest(name, rows)
+        ended = [row for row in rows if key is None or key in {row.id, row.hint}]
+        if not ended:
+            raise ClientNotFound(f"the client {name!r} has no key {key!r}; it has: {', '.join(r.hint for r in rows)}")
+        return Change(
+            action="revoked",
+            name=name,
+            before={"keys": [_named(row) for row in ended]},
+            after=None,
+            rows=tuple(msgspec.structs.replace(row, revoked_at=at) for row in ended),
+        )
+
+    return decide
+
+
+def _newest(name: str, rows: Sequence[StoredKey]) -> StoredKey:
+    if not rows:
+        raise ClientNotFound(f"no client {name!r} has a key in the database")
+    return rows[-1]
+
+
+def _retired(row: StoredKey, until: datetime, at: datetime) -> StoredKey:
+    """Return ``row`` as it is after a rotation: an earlier end stays, and one in the past is final."""
+    if until <= at or row.state(at) is State.EXPIRED:
+        return msgspec.structs.replace(row, revoked_at=at)
+    ends = until if row.retires_at is None else min(row.retires_at, until)
+    return msgspec.structs.replace(row, retires_at=ends)
+
+
+def _named(row: StoredKey) -> dict[str, Any]:
+    """Return what the audit says of a key."""
+    shown = shown_key(row)
+    return {name: shown[name] for name in ("id", "hint", "retires_at", "revoked_at") if shown[name] is not None}

@@ -1,0 +1,140 @@
+"""The keys in force, of the file and of the database: one dict, which every change replaces as a whole."""
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+import structlog
+
+from gateway.errors import ClientDisconnected, InvalidRequest
+from gateway.key_errors import CutByExpiry, CutByRevocation
+from gateway.keys.fields import client_settings
+from gateway.keys.shown import fields_of
+from gateway.keys.stored_key import StoredKey
+from gateway.settings.model import ClientSettings
+
+C = TypeVar("C")
+Ended = Mapping[bytes, type[ClientDisconnected]]  # the digest of a key → with which error its calls are cut
+
+
+class Known(msgspec.Struct, Generic[C], frozen=True):
+    """A key that was given to somebody."""
+
+    client: C | None  # None: this version cannot use the client's settings
+    ends_at: float | None = None  # seconds since 1970; None: never
+    id: str | None = None  # of its row; None: it is in the file
+
+
+class KeyTable(Generic[C]):
+    """Every key by its digest, as ``known``. ``make`` makes the client that its name and settings describe.
+
+    ``on_ended`` is called with the keys that were in force and are not any more: their calls are to be cut.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[str, ClientSettings], C],
+        clients: Mapping[str, ClientSettings],
+        *,
+        stored: bool,
+        unix_clock: Callable[[], float],
+    ) -> None:
+        """Begin with the clients of the file. ``stored``: there are others in the database, which are not known yet."""
+        self.known: Mapping[bytes, Known[C]] = {}
+        self.clients = clients  # of the file
+        self.is_required = True  # whether a request needs a key; otherwise every program on this machine is let in
+        self.is_loaded = not stored  # whether those of the database are known
+        self.on_ended: Callable[[Ended], None] = lambda _: None
+        self.on_changed: Callable[[], None] = lambda: None
+        self._stored = stored
+        self._make = make
+        self._unix_clock = unix_clock
+        self._rows: dict[str, Sequence[StoredKey]] = {}  # of the database, by the client's name
+        self._known_stored: dict[bytes, Known[C]] = {}  # without clients of the file
+        self._ends: list[tuple[float, bytes]] = []  # a heap, of keys that will end
+        self._shadowed: set[str] = set()
+        self.use_file(clients)
+
+    @property
+    def next_end(self) -> float | None:
+        """When the next key ends, in seconds since 1970; None if none will."""
+        return self._ends[0][0] if self._ends else None
+
+    def use_file(self, clients: Mapping[str, ClientSettings]) -> None:
+        """Replace the clients of the file."""
+        self.clients = clients
+        self._known_stored = {}
+        for name, rows in self._rows.items():
+            self._know(name, rows)
+        self._replace()
+
+    def learn(self, changed: Mapping[str, Sequence[StoredKey]]) -> None:
+        """Learn the keys of clients in the database, by name: all that are not revoked, the newest last.
+
+        They are in force after ``use_rows``: a table of thousands is learned in parts.
+        """
+        for name, rows in changed.items():
+            for row in self._rows.pop(name, ()):
+                self._known_stored.pop(bytes.fromhex(row.sha256), None)
+            if rows:
+                self._rows[name] = rows
+                self._know(name, rows)
+
+    def use_rows(self) -> None:
+        """Put in force what was learned: that is all that the database has."""
+        self.is_loaded = True
+        self._replace()
+
+    def end_expired(self) -> None:
+        """Report the keys whose end has come since the last time."""
+        now = self._unix_clock()
+        ended: dict[bytes, type[ClientDisconnected]] = {}
+        while self._ends and self._ends[0][0] <= now:
+            ended[heapq.heappop(self._ends)[1]] = CutByExpiry
+        if ended:
+            self.on_ended(ended)
+
+    def _know(self, name: str, rows: Sequence[StoredKey]) -> None:
+        """Add the keys of a client in the database, unless the file has a client of this name."""
+        if name in self.clients:
+            if name not in self._shadowed:
+                self._shadowed.add(name)
+                structlog.get_logger().warning(
+                    "keys.shadowed", client=name, effect="the file has a client of this name too, and wins"
+                )
+            return
+        self._shadowed.discard(name)
+        client: C | None = None
+        try:
+            client = self._make(name, client_settings(fields_of(rows[-1])))
+        except InvalidRequest as error:
+            structlog.get_logger().error(
+                "keys.unusable", client=name, problem=error.message, effect="its calls are refused with 503"
+            )
+        for row in rows:
+            ends_at = None if row.ends_at is None else row.ends_at.timestamp()
+            self._known_stored[bytes.fromhex(row.sha256)] = Known(client, ends_at, row.id)
+
+    def _replace(self) -> None:
+        """Put the new table in force, and report what it does not have any more."""
+        before, now = self.known, self._unix_clock()
+        self.known = {**self._known_stored, **dict(self._of_file())}
+        self.is_required = self._stored or bool(self.clients)
+        ended: dict[bytes, type[ClientDisconnected]] = {
+            digest: CutByRevocation for digest in before if digest not in self.known
+        }
+        ends = [(known.ends_at, digest) for digest, known in self.known.items() if known.ends_at is not None]
+        ended |= {digest: CutByExpiry for end, digest in ends if end <= now}
+        self._ends = [each for each in ends if each[0] > now]
+        heapq.heapify(self._ends)
+        if ended:
+            self.on_ended(ended)
+        self.on_changed()
+
+    def _of_file(self) -> Iterable[tuple[bytes, Known[C]]]:
+        for name, settings in self.clients.items():
+            client = self._make(name, settings)
+            ends_at = None if settings.expires is None else settings.expires.timestamp()
+            for digest in settings.key_sha256:
+                yield bytes.fromhex(digest), Known(client, ends_at)

@@ -1,0 +1,70 @@
+"""Settings of clients outside the file: every field of the model, and none other."""
+
+from typing import Any
+
+import pytest
+
+from gateway.errors import InvalidRequest
+from gateway.keys.fields import as_fields, client_settings, stored_fields
+
+EVERYTHING: dict[str, Any] = {
+    "role": "admin",
+    "expires": "2030-01-31T18:00:00Z",
+    "adhoc": True,
+    "max_width": 3,
+    "profile": "voice",
+    "override": False,
+    "models": ["m"],
+    "only": ["groq"],
+    "ignore": ["openai"],
+    "require": {"zdr": True, "regions": ["eu"]},
+}
+
+
+def test_what_is_said_of_a_client_is_what_is_shown_of_it() -> None:
+    assert as_fields(client_settings(EVERYTHING)) == EVERYTHING
+    assert as_fields(client_settings({})) == {"role": "client", "expires": None}
+
+
+def test_what_has_a_column_is_not_in_the_json_too() -> None:
+    assert stored_fields(EVERYTHING).keys() == EVERYTHING.keys() - {"role", "expires"}
+
+
+def test_null_is_as_if_it_was_left_out() -> None:
+    assert client_settings({"models": None, "max_width": None}) == client_settings({})
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "words"),
+    [
+        ({"modles": ["m"]}, "modles", "unknown key; did you mean 'models'?"),
+        ({"require": {"zrd": True}}, "require.zrd", "did you mean 'zdr'?"),
+        ({"max_width": 9}, "max_width", "must be less than or equal to 8"),
+        ({"max_width": "wide"}, "max_width", "must be a valid integer"),
+        ({"role": "owner"}, "role", "must be 'client', 'viewer' or 'admin'"),
+        ({"expires": "soon"}, "expires", "must be a date or an instant, like"),
+        ({"models": ["nix"]}, "models[0]", "there is no model 'nix'"),
+        ({"only": ["grok"]}, "only[0]", "there is no provider 'grok'; did you mean 'groq'?"),
+        ({"admin": True, "role": "client"}, None, "contradict: keep only the role"),
+        ({"key_sha256": "0" * 64}, "key_sha256", "the gateway makes keys itself"),
+        ({"require": {"regions": ["e\x00u"]}}, None, "NUL"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_to_write(fields: dict[str, Any], param: str | None, words: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        client_settings(fields, models=["m"], providers=["groq", "openai"])
+
+    assert words in caught.value.message
+    assert caught.value.param == param
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    with pytest.raises(InvalidRequest, match=r"max_width: must be .*; overide: unknown key"):
+        client_settings({"max_width": 0, "overide": True})
+
+
+def test_a_value_is_not_repeated_as_it_may_be_a_key() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        client_settings({"role": "hs-secret", "expires": "hs-secret", "max_width": "hs-secret"})
+
+    assert "hs-secret" not in caught.value.message
