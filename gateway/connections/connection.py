@@ -15,7 +15,8 @@ from aiohttp import web
 from aiohttp.http_parser import RawRequestMessage
 
 from gateway.connections.answering import AnsweringHandler
-from gateway.errors import ApiError
+from gateway.errors import ApiError, ClientDisconnected
+from gateway.ingress.admission import DIGEST
 from gateway.ingress.headers import SERVER
 from gateway.ingress.refusals import Refusals, Refused
 
@@ -46,8 +47,8 @@ class Connection(AnsweringHandler):
     """An accepted connection, from before its TLS handshake.
 
     ``owes_head``: the complete head of a request must arrive in time; ``head_bytes`` of it have arrived.
-    ``is_stranger``: no request on it has been admitted yet. ``watched``: heads are reported. ``stalled``: it was cut
-    because its client did not read an answer.
+    ``is_stranger``: no request on it has been admitted yet. ``watched``: heads are reported. ``cut_as``: the error of
+    its call if it was cut during one.
     """
 
     __slots__ = (
@@ -55,10 +56,10 @@ class Connection(AnsweringHandler):
         "_opening",
         "_watch",
         "_wire",
+        "cut_as",
         "head_bytes",
         "is_stranger",
         "owes_head",
-        "stalled",
         "watched",
     )
 
@@ -66,7 +67,7 @@ class Connection(AnsweringHandler):
         super().__init__(server, refusals, **options)
         self.owes_head = self.is_stranger = self.watched = True
         self.head_bytes = 0
-        self.stalled = False
+        self.cut_as: type[ClientDisconnected] | None = None
         self._wire: asyncio.Transport | None = None  # also while it is being closed
         self._watch = watch
         self._opening: asyncio.Task[None] | None = None
@@ -109,9 +110,15 @@ class Connection(AnsweringHandler):
         elif self.transport is not None:
             self.transport.abort()
 
-    def give_up(self) -> None:
-        """Close the connection of a client that does not read its answer."""
-        self.stalled = True
+    @property
+    def digest(self) -> bytes | None:
+        """The digest of the key with which the running request was admitted; None if none runs, or without a key."""
+        request = self._current_request
+        return None if request is None else request.get(DIGEST)
+
+    def give_up(self, reason: type[ClientDisconnected]) -> None:
+        """Reset the connection, and with it cancel the running request: its client does not read, or its key ended."""
+        self.cut_as = reason
         if self._wire is not None:
             sock = self._wire.get_extra_info("socket")
             with suppress(OSError):  # a reset, so that the kernel drops the unsent megabytes

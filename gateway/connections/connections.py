@@ -16,8 +16,9 @@ from gateway.connections.cuts import Cuts, Reason
 from gateway.connections.owed_heads import OwedHeads
 from gateway.connections.stalled import Stalled
 from gateway.connections.strangers import Strangers
-from gateway.errors import HeadersTimeout, HeadersTooLarge
+from gateway.errors import ClientStalled, HeadersTimeout, HeadersTooLarge
 from gateway.ingress.addresses import FORWARDED_FOR, Trust, counted_as, read_address
+from gateway.keys.table import Ended
 from gateway.settings.model import ConnectionSettings
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Connections:
         self._stalled: Stalled[Connection] = Stalled()
         self._stall_look = self._loop.call_later(FIRST_LOOK_S, self._cut_stalled)
         self._trust = Trust(())
+        gateway.context.admission.keys.table.on_ended = self._cut_ended
         self._cuts = Cuts(self._loop, count_one=gateway.metrics.connection_cut, opened=lambda: len(self._all))
         gateway.metrics.gauge("holeshot_connections", "Open connections from clients.", lambda: len(self._all))
         gateway.metrics.gauge(
@@ -184,7 +186,7 @@ class Connections:
         elif reason is Reason.LARGE_HEAD:
             connection.refuse(HeadersTooLarge(f"the headers are longer than {HEAD_BYTES} bytes"))
         elif reason is Reason.STALLED:
-            connection.give_up()
+            connection.give_up(ClientStalled)
         else:
             connection.cut()
 
@@ -198,3 +200,13 @@ class Connections:
         for connection in self._stalled.look(self._all, self._loop.time(), limit_s):
             self._cut(connection, Reason.STALLED)
         self._stall_look = self._loop.call_later(limit_s / STALL_LOOKS, self._cut_stalled)
+
+    def _cut_ended(self, ended: Ended) -> None:
+        """End what runs with keys that are not good any more: its provider is cancelled, its client cut off."""
+        for connection in list(self._all):
+            digest = connection.digest
+            if digest is not None and (reason := ended.get(digest)) is not None:
+                self._all.discard(connection)
+                self._forget(connection)
+                self._cuts.count(Reason.KEY)
+                connection.give_up(reason)

@@ -19,6 +19,7 @@ class Reason(StrEnum):
     LATE_HEAD = "late_head"  # the head of a request did not come whole in time
     LARGE_HEAD = "large_head"  # nor before it was too large
     STALLED = "stalled"  # its client takes nothing of an answer
+    KEY = "key"  # the key of its running request was revoked or has expired
 
 
 class Cuts:

@@ -5,7 +5,7 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.errors import ApiError, ClientDisconnected, ClientStalled, ShuttingDown
+from gateway.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.fleet.fleet import Fleet
 from gateway.ingress.admission import Admission
 from gateway.ingress.bodies.work import BodyWork
@@ -20,7 +20,7 @@ from gateway.steering.steering import Steering
 
 
 class Context:
-    """The parts a request handler uses. A reload replaces ``settings``, ``fleet`` and ``admission`` together."""
+    """The parts a request handler uses. A reload replaces ``settings``, ``fleet`` and the keys together."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class Context:
         self.phase = Phase.SERVING
 
     def cancelled_as(self, request: web.Request | None = None) -> type[ApiError]:
-        """Return the error for a call that is cancelled now: the gateway stops, or its client is gone or too slow."""
+        """Return the error for a call that is cancelled now: the gateway stops, or its client is gone or was cut."""
         if self.phase is Phase.CUTTING:
             return ShuttingDown
         connection = None if request is None else request.protocol
-        return ClientStalled if getattr(connection, "stalled", False) else ClientDisconnected
+        return getattr(connection, "cut_as", None) or ClientDisconnected
 
     def check_begins(self) -> None:
         """Check that a new call may still begin.

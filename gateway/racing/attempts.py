@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from gateway.attempt_records import Outcome
 from gateway.errors import ApiError, ClientDisconnected
 from gateway.fleet.model import Model
+from gateway.key_errors import CutByExpiry, CutByRevocation
 from gateway.racing.attempt import Attempt
 from gateway.racing.attempt_state import ACTIVE, UNAWAITED, State
 from gateway.racing.course import Course
@@ -97,13 +98,14 @@ class Attempts:
                 future.set_result(None)
 
     def abandon(self, reason: type[ApiError]) -> None:
-        """Cut all attempts: the client has gone, or the gateway stops or has a bug.
+        """Cut all attempts: the client has gone or was cut, or the gateway stops or has a bug.
 
-        Audits go on if the client leaves: otherwise clients would bias the sample of losers.
+        Audits go on if the client leaves: otherwise clients would bias the sample of losers. They end with the key.
         """
         gone = issubclass(reason, ClientDisconnected)
+        may_go_on = gone and not issubclass(reason, CutByRevocation | CutByExpiry)
         for attempt in self.all:
-            if attempt.state in ACTIVE or (attempt.state is State.WATCHED and not gone):
+            if attempt.state in ACTIVE or (attempt.state is State.WATCHED and not may_go_on):
                 attempt.cut(Outcome.CLIENT_GONE if gone else Outcome.INTERRUPTED)
 
     async def reap(self) -> None:

@@ -80,7 +80,7 @@ IN_FLIGHT = Family("holeshot_in_flight_attempts", "Attempts that are running.", 
 ACCEPTED = Family("holeshot_connections_accepted_total", "Connections from clients that were accepted.", "counter")
 CUT = Family(
     "holeshot_connections_cut_total",
-    "Connections closed for a limit: address, strangers (in all), descriptors, late_head, large_head, stalled.",
+    "Connections closed for a limit (address, strangers, descriptors, late_head, large_head, stalled) or an ended key.",
     "counter",
     ("reason",),
 )

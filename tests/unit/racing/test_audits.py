@@ -4,6 +4,8 @@ import pytest
 
 from gateway.attempt_records import Outcome
 from gateway.calls import CallRecord
+from gateway.errors import ApiError
+from gateway.key_errors import CutByExpiry, CutByRevocation
 from providers.errors import ErrorKind, UpstreamError
 from providers.prices import Price
 from tests.unit.racing.test_race import answers
@@ -74,6 +76,18 @@ def test_an_audited_loser_is_watched_on_when_the_client_leaves() -> None:
     record = run(to_the_end(track))
     assert (record.status_code, track.outcomes) == (499, {"quick": "client_gone"})
     assert [(each.deployment, each.ttft_ms) for each in track.recorder.audited] == [("slow", pytest.approx(1500))]
+
+
+@pytest.mark.parametrize(("reason", "kind"), [(CutByRevocation, "key_revoked"), (CutByExpiry, "key_expired")])
+def test_an_audited_loser_is_cut_with_the_key_of_its_call(reason: type[ApiError], kind: str) -> None:
+    quick = answers("quick", 0.2, *"abcdefgh", gap=0.1)
+    sink = RememberingSink(gone_after=3)
+    track = Track(answers("slow", 1.5), quick, audited=["slow", "quick"], sink=sink, cancelled_as=reason)
+    record = run(to_the_end(track))
+    assert (record.status_code, record.error_kind) == (499, kind)
+    assert track.outcomes == {"quick": "client_gone", "slow": "client_gone"}
+    assert track.upstreams["slow"].aborts == 1
+    assert track.recorder.audited == []
 
 
 def test_an_audited_loser_that_fails_costs_the_call_nothing() -> None:
