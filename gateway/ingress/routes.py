@@ -16,7 +16,7 @@ from gateway.errors import (
     Unauthorized,
     WrongKey,
 )
-from gateway.ingress import headers
+from gateway.ingress import admin_keys, headers
 from gateway.ingress.addresses import FORWARDED_FOR, Trust
 from gateway.ingress.answering import answering
 from gateway.ingress.bodies.reading import withhold_continue
@@ -49,7 +49,9 @@ from providers.redaction import redact
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_get, _post, _delete = (partial(add, expect_handler=withhold_continue) for add in (web.get, web.post, web.delete))
+_get, _post, _patch, _delete = (
+    partial(add, expect_handler=withhold_continue) for add in (web.get, web.post, web.patch, web.delete)
+)
 
 ROUTES = (
     *(_post(surface.route, answering(surface)) for surface in SURFACES.values()),
@@ -74,6 +76,12 @@ ROUTES = (
     _get("/health/ready", ready),
     _get("/metrics", metrics),
     _get("/leaderboard", leaderboard),
+    _get("/admin/keys", admin_keys.list_keys),
+    _post("/admin/keys", admin_keys.create_key),
+    _get("/admin/keys/{name}", admin_keys.get_key),
+    _patch("/admin/keys/{name}", admin_keys.change_key),
+    _delete("/admin/keys/{name}", admin_keys.revoke_key),
+    _post("/admin/keys/{name}/rotate", admin_keys.rotate_key),
 )
 
 
