@@ -8,7 +8,7 @@ from gateway.cli.check import check
 from gateway.cli.explain import explain
 from gateway.cli.importing import importing
 from gateway.cli.init import init
-from gateway.cli.keys import keys
+from gateway.cli.keys.command import keys
 from gateway.cli.leaderboard import leaderboard
 from gateway.cli.migrate import migrate
 from gateway.cli.models import models

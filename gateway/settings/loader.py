@@ -4,7 +4,7 @@ The command line takes precedence over the environment, the environment over the
 and reads the variables; ``document`` reads the file, because messages name the line of every key.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from gateway.settings.checks import check
 from gateway.settings.document import Document, read_document
 from gateway.settings.environment import from_environment, variable_of
+from gateway.settings.installation import Installation, deployed
 from gateway.settings.model import Settings
 from gateway.settings.presets import Catalog, complete
 from gateway.settings.problems import Complaint, ConfigurationError, Place, Problem, within, written
@@ -70,15 +71,40 @@ def load_database_url(path: Path | None, environ: Mapping[str, str]) -> SecretSt
         ConfigurationError: the file is not YAML, or this setting is wrong.
 
     """
+    return _part(_read(path, environ, _NOTHING), ("database_url",)).database_url
+
+
+def load_installation(path: Path | None, environ: Mapping[str, str]) -> Installation:
+    """Return what commands about keys need; they need no provider's key.
+
+    Raises:
+        ConfigurationError: the file is not YAML, or one of the settings that are needed is wrong.
+
+    """
     inputs = _read(path, environ, _NOTHING)
-    data, complaints = resolve({"database_url": inputs.merged.get("database_url")}, environ, inputs.folder)
-    broken = {complaint.place for complaint in complaints}
+    settings = _part(inputs, ("database_url", "keys", "clients"))
+    models, providers = inputs.merged.get("models"), inputs.merged.get("providers")
+    return Installation(
+        is_database=settings.keys == "database",
+        database_url=settings.database_url,
+        clients=settings.clients,
+        models=frozenset(models) if isinstance(models, dict) else None,
+        providers=frozenset(providers).union(deployed(models)) if isinstance(providers, dict) else None,
+    )
+
+
+def _part(inputs: "_Inputs", names: Sequence[str]) -> Settings:
+    """Return settings of which only ``names`` are as configured; a client's reference need not be set here."""
+    part = {name: inputs.merged.get(name) for name in names}
+    data, unresolved = resolve(part, inputs.environ, inputs.folder)
+    broken = {complaint.place for complaint in unresolved}
+    complaints = [complaint for complaint in unresolved if complaint.place[0] != "clients"]
     settings = validate(data, complaints, broken)
-    if settings is not None and not broken:
+    if settings is not None and not complaints:
         complaints += (found for found in check(settings, {}) if found.place == ("database_url",))
     if complaints or settings is None:
         raise ConfigurationError(inputs.sorted_problems(complaints))
-    return settings.database_url
+    return settings
 
 
 class _Inputs(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from typer.testing import Result
 
 from gateway.cli.terminal import UNKNOWN
 from gateway.settings import load
+from gateway.settings.role import Role
 from gateway.settings.schema import json_schema
 
 Holeshot = Callable[..., Result]
@@ -263,8 +264,8 @@ def test_a_key_is_long_random_and_shown_with_the_entry_that_admits_it(holeshot: 
     client = load(Path("gateway.yaml"), {}).clients["my-team"]
 
     assert len(key) >= len("hs-") + 43
-    assert client.key_sha256 == hashlib.sha256(key.encode()).hexdigest()
-    assert client.admin
+    assert client.key_sha256 == (hashlib.sha256(key.encode()).hexdigest(),)
+    assert client.role is Role.ADMIN
     assert yaml.safe_load(entry)["clients"]["my-team"].get("adhoc") is None
 
 
