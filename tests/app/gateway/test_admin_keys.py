@@ -293,7 +293,7 @@ async def test_readiness_says_what_is_known_of_the_keys(serve: Serve) -> None:
         async with desk.running.get("/metrics", headers=bearer(ROOT)) as response:
             metrics = await response.text()
     assert ready["keys"] == {"loaded": True, "stale_s": 0.0, "clients": 1}
-    assert "holeshot_keys_stale_s 0.0" in metrics
+    assert "holeshot_keys_stale_s 0.0\n" in metrics
 
 
 async def test_a_key_that_another_process_makes_works_at_the_next_look(serve: Serve) -> None:

@@ -120,9 +120,10 @@ async def test_a_database_that_goes_away_leaves_known_keys_good_and_is_said_loud
                 assert (reply.status, reply.error["code"]) == (503, "keys_unreachable")
                 assert "postgres" not in reply.error["message"]
             status, (word, keys) = await ready(running)
+            while not keys["stale_s"]:  # in tenths
+                status, (word, keys) = await ready(running)
             assert (status, word, keys["loaded"], keys["clients"]) == (200, "ok", True, 1)
-            assert keys["stale_s"] > 0
-            assert "holeshot_keys_stale_s 0.0" not in (await running.gateway.metrics.render())[0].decode()
+            assert b"holeshot_keys_stale_s 0.0\n" not in (await running.gateway.metrics.render())[0]
 
             if how == "hangs":
                 relay.resume()
