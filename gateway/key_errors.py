@@ -4,9 +4,13 @@ from gateway.errors import ApiError, ClientDisconnected, Unauthorized
 
 
 class KeyExpired(Unauthorized):
-    """The key was good until it expired."""
+    """The key was good until it expired. ``client`` had it."""
 
     code = "key_expired"
+
+    def __init__(self, message: str, *, client: str | None = None) -> None:
+        super().__init__(message)
+        self.client = client
 
 
 class KeyUnusable(ApiError):

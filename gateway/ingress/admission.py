@@ -118,9 +118,11 @@ class Admission:
         return client
 
     def name_of(self, request: web.Request) -> str | None:
-        """Return the client's configured name; None if it has none, or is not admitted."""
+        """Return the client's configured name, also if its key has expired; None if it has none, or is not known."""
         try:
             return self._identify(request).name
+        except KeyExpired as error:
+            return error.client
         except ApiError:
             return None
 
@@ -186,7 +188,8 @@ class Admission:
         if known.ends_at is not None and self.keys.unix_clock() >= known.ends_at:
             ended = datetime.fromtimestamp(known.ends_at, UTC)
             raise KeyExpired(
-                f"this gateway key expired at {ended:%Y-%m-%d %H:%M} UTC; ask the operator for another one"
+                f"this gateway key expired at {ended:%Y-%m-%d %H:%M} UTC; ask the operator for another one",
+                client=None if known.client is None else known.client.name,
             )
         return known
 

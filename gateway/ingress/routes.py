@@ -43,6 +43,7 @@ from gateway.ingress.relayed.counting import count_tokens
 from gateway.ingress.relayed.relaying import relaying
 from gateway.ingress.status import leaderboard, live, metrics, ready
 from gateway.ingress.surfaces.index import SURFACES
+from gateway.key_errors import KeyExpired
 from providers.dialects.dialect import Dialect
 from providers.dialects.index import PIVOT
 from providers.redaction import redact
@@ -147,9 +148,8 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def _refusal(request: web.Request, error: ApiError) -> web.Response:
-    request.app[CONTEXT].refusals.add_error(
-        error, lambda: _facts(request, has_client=not isinstance(error, Unauthorized))
-    )
+    has_client = isinstance(error, KeyExpired) or not isinstance(error, Unauthorized)
+    request.app[CONTEXT].refusals.add_error(error, lambda: _facts(request, has_client=has_client))
     response = _response(request, error)
     if isinstance(error, NoWebSocket):
         response.force_close()  # after a handshake the connection does not speak HTTP

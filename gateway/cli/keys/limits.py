@@ -27,7 +27,7 @@ def limits(
 
     Example: holeshot keys limits my-team
 
-    Example: holeshot keys limits my-team --models gpt-oss-120b --expires 2030-01-31 --set override=false
+    Example: holeshot keys limits my-team --set rpm=600 --set usd_per_day=20 --expires 2030-01-31
     """
     from gateway.keys import changes  # noqa: PLC0415 - heavy imports belong to the verb that runs
     from gateway.keys.shown import shown_all, shown_stored  # noqa: PLC0415 - likewise

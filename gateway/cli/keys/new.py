@@ -36,7 +36,7 @@ def new(
 
     Example: holeshot keys new my-team
 
-    Example: holeshot keys new search --role client --models gpt-oss-120b --expires 90d --set max_width=1
+    Example: holeshot keys new search --role client --models gpt-oss-120b --expires 90d --set rpm=60 --set usd_per_day=5
     """
     from gateway.errors import InvalidRequest  # noqa: PLC0415 - heavy imports belong to the verb that runs
     from gateway.keys.key import check_name, new_key  # noqa: PLC0415 - likewise

@@ -32,8 +32,8 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="FIELD=VALUE",
-        help="Any setting that a client has in the file, as YAML: max_width=3, only=[groq], require.zdr=true. An empty"
-        " value sets the default. Can be repeated.",
+        help="Any setting that a client has in the file, as YAML: rpm=60, usd_per_day=5, only=[groq], require.zdr=true."
+        " An empty value sets the default. Can be repeated.",
     ),
 ]
 
@@ -82,7 +82,7 @@ def _assign(fields: dict[str, Any], assignment: str) -> None:
 
     path, equals, text = assignment.partition("=")
     if not equals or not path:
-        fail(f"--set {assignment}: write it like --set max_width=3", MISUSED)
+        fail(f"--set {assignment}: write it like --set rpm=60", MISUSED)
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:

@@ -137,7 +137,7 @@ def test_an_expiry_may_be_a_time_from_now_on(keys: Holeshot, text: str, days: fl
         (["new", "a b"], 2, "'a b' is not a valid client name"),
         (["new", "app", "--set", "max_witdh=1"], 2, "max_witdh: unknown key; did you mean 'max_width'?"),
         (["new", "app", "--set", "max_width=9"], 2, "max_width: must be less than or equal to 8"),
-        (["new", "app", "--set", "max_width"], 2, "write it like --set max_width=3"),
+        (["new", "app", "--set", "max_width"], 2, "write it like --set rpm=60"),
         (["new", "app", "--set", "models=[a"], 2, "is not YAML"),
         (["new", "app", "--models", "lama"], 2, "there is no model 'lama'; did you mean 'llama'?"),
         (["new", "app", "--set", "only=[yours]"], 2, "there is no provider 'yours'; known: mine"),

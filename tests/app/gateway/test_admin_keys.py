@@ -95,6 +95,29 @@ async def test_an_expired_key_is_refused_with_a_sentence_that_says_so(serve: Ser
         assert await desk.status_with(key) == (200, None)
 
 
+async def test_who_sends_an_expired_key_is_named_in_the_refusal_and_not_delayed_as_a_guesser(
+    serve: Serve, logged: list[EventDict]
+) -> None:
+    async with at_desk(serve) as desk:
+        key = await desk.create("app", expires="2026-01-31")
+        for _ in range(7):
+            assert await desk.status_with(key) == (401, "key_expired")
+        wrong_keys = desk.running.gateway.context.wrong_keys
+        assert (wrong_keys.delayed, wrong_keys.at_once) == (0, 0)
+    refused = [entry for entry in logged if entry["event"] == "request.refused"]
+    assert {(entry["reason"], entry["client"]) for entry in refused} == {("key_expired", "app")}
+
+
+async def test_limits_of_a_client_change_while_the_gateway_runs(serve: Serve) -> None:
+    async with at_desk(serve) as desk:
+        key = await desk.create("app", tpm=1)
+        assert await desk.status_with(key) == (400, "tokens_exceed_limit")
+        assert (await desk.ask("PATCH", "/app", {"tpm": None, "max_parallel": 5})).body["max_parallel"] == 5
+        assert await desk.status_with(key) == (200, None)
+        wrong = await desk.ask("PATCH", "/app", {"usd_per_dya": 1})
+        assert "did you mean 'usd_per_day'?" in wrong.error["message"]
+
+
 async def test_revoked_keys_are_gone_all_or_one_and_stay_in_the_record(serve: Serve) -> None:
     async with at_desk(serve) as desk:
         first = await desk.create("app")

@@ -18,6 +18,8 @@ EVERYTHING: dict[str, Any] = {
     "only": ["groq"],
     "ignore": ["openai"],
     "require": {"zdr": True, "regions": ["eu"]},
+    "rpm": 60,
+    "usd_per_day": 5.0,
 }
 
 
