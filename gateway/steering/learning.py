@@ -20,6 +20,7 @@ from gateway.steering.evidence import cut, event
 from gateway.steering.health import Health, Trouble, late_s
 from gateway.steering.histogram import bucket
 from gateway.steering.lengths import Lengths
+from gateway.steering.own_delay import OwnDelay
 from gateway.steering.quality import Quality
 from gateway.steering.rebound import Rebounds
 from gateway.steering.samples import BROKEN, CUT, of_end, of_token
@@ -36,6 +37,7 @@ _log = structlog.get_logger(__name__)
 # The client's own fault counts against no deployment; a missing dialect does not count in the others.
 _NOBODYS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
 _OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
+_TIMEOUTS = frozenset({ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT})
 _UNAUTHORIZED = 401
 _LEAST_SHARE = 0.01  # of attempts that take longer than any age: a single one proves nothing
 
@@ -45,6 +47,7 @@ class _Launched(msgspec.Struct, frozen=True):
     in_flight: int  # other attempts there at the launch, of this replica
     deployment: str
     epoch: int  # in which it counts
+    delayed_s: float  # the loop's total delay until then
 
 
 class Learning:
@@ -58,6 +61,7 @@ class Learning:
         *,
         clock: Callable[[], float],
         unix_clock: Callable[[], float],
+        own_delay: OwnDelay,
     ) -> None:
         self.healths: dict[str, Health] = {}  # by deployment: a cool-down applies to every model it serves
         self.lengths = Lengths()
@@ -69,6 +73,7 @@ class Learning:
         self._rebounds = Rebounds()
         self._clock = clock
         self._unix_clock = unix_clock
+        self._own_delay = own_delay
         self._launched: dict[str, _Launched] = {}  # running attempts, by id
         self._recovered_at_s: dict[str, float] = {}  # Unix time, by deployment
         self._doubted: dict[str, deque[tuple[str, str, float]]] = {}  # by deployment: model, field, time
@@ -86,7 +91,8 @@ class Learning:
         """Count the attempt as in flight."""
         others = self.health_of(start.deployment).launched(self._clock())
         epoch = self._snapshots.epoch(model, start.deployment)
-        self._launched[start.id] = _Launched(self._unix_clock(), others, start.deployment, epoch)
+        delayed_s = self._own_delay.total_s()
+        self._launched[start.id] = _Launched(self._unix_clock(), others, start.deployment, epoch, delayed_s)
 
     def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
         """Count a first token; the deployment is healthy unless it came far too late."""
@@ -98,12 +104,13 @@ class Learning:
         counts = of_token(start, prompt_class, ttft_s)
         reference_s = ttft_s / sizing.factor(size)
         unix_s = self._unix_clock() if launched is None else launched.unix_s
-        late = not health.tripped and ttft_s > late_s(estimate.well_q95_s)
+        fair_s = self._own_delay.left_out(ttft_s, launched) if ttft_s > late_s(estimate.well_q95_s) else ttft_s
+        late = not health.tripped and fair_s > late_s(estimate.well_q95_s)
         if late and estimate.usual_events >= KNOWN_EVENTS:
             self._doubt(model, deployment, event(deployment, api, self._epoch(model, deployment), reference_s), unix_s)
             self._strike(model, start, "slow")
         else:
-            if health.delivered(ttft_s, estimate.well_q95_s, now_s):
+            if health.delivered(fair_s, estimate.well_q95_s, now_s):
                 _log.info("steering.recovered", model=model, deployment=deployment)
                 self._recovered_at_s[deployment] = self._unix_clock()
             elif self._rebounds.add(model, deployment, estimate, reference_s):
@@ -133,7 +140,7 @@ class Learning:
         if attempt.judged_as is not None and not attempt.is_narrowed:
             self._judged(model, attempt)
         if attempt.outcome in BROKEN:
-            self._broken(model, prompt_class, attempt, health)
+            self._broken(model, prompt_class, attempt, launched)
         elif attempt.censored_at_ms is not None and attempt.outcome in CUT:
             self._cut(model, prompt_class, attempt, launched)
         elif attempt.error_kind is not None and attempt.error_kind == ErrorKind.LOCAL_RESOURCES:
@@ -162,8 +169,11 @@ class Learning:
         self._strikes.keep(deployments)
         self.healths = {name: each for name, each in self.healths.items() if name in deployments or each.in_flight}
 
-    def _broken(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, health: Health) -> None:
+    def _broken(
+        self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, launched: "_Launched | None"
+    ) -> None:
         name, kind, now_s = attempt.deployment, attempt.error_kind, self._clock()
+        health = self.health_of(name)
         if kind is None or kind in _NOBODYS:
             return
         trouble = Trouble(kind, attempt.status_code, attempt.error_message)
@@ -182,7 +192,9 @@ class Learning:
         health.trouble = trouble
         if attempt.retry_after_s is not None:
             health.cool(attempt.retry_after_s, now_s)  # a 503 with retry-after
-        if attempt.ttft_ms is None:
+        if attempt.ttft_ms is None and not (
+            kind in _TIMEOUTS and self._own_delay.explains(launched, self._unix_clock())
+        ):
             self._strike(model, attempt, kind)
 
     def _cut(self, model: str, prompt_class: PromptClass, loser: AttemptRecord, launched: "_Launched | None") -> None:
@@ -193,27 +205,27 @@ class Learning:
         """
         deployment, api, now_s = loser.deployment, prompt_class.api, self._clock()
         health, age_s = self.health_of(deployment), (loser.censored_at_ms or 0.0) / 1000
+        fair_s = self._own_delay.left_out(age_s, launched)
         size = size_of(loser.asked_tokens, prompt_class.size)
         is_lost = loser.outcome is Outcome.LOST
         if health.tripped:
             estimate = self._snapshots.at(model, api, size).of(deployment)
-            if is_lost and health.cut(age_s, estimate.well_q95_s, now_s):
+            if is_lost and health.cut(fair_s, estimate.well_q95_s, now_s):
                 self._strikes.struck(deployment, loser.provider, opened=True)
             return
         unix_s = self._unix_clock() if launched is None else launched.unix_s
         if not prompt_class.is_sampled or unix_s < self._recovered_at_s.get(deployment, 0.0):
             return  # it began during a fault that is over
-        reference_s = age_s / self._snapshots.sizing(model, api, deployment).factor(size)
-        field = cut(
-            deployment, api, self._epoch(model, deployment) if launched is None else launched.epoch, reference_s
-        )
+        factor = self._snapshots.sizing(model, api, deployment).factor(size)
+        epoch = self._epoch(model, deployment) if launched is None else launched.epoch
+        field = cut(deployment, api, epoch, age_s / factor)
         self._doubt(model, deployment, field, unix_s)
         if not is_lost:
             return
         estimate = self._snapshots.at(model, api, size).of(deployment)
-        if loser.role is Role.PRIMARY and age_s >= estimate.q95_s:
+        if loser.role is Role.PRIMARY and fair_s >= estimate.q95_s:
             self._strike(model, loser, "hangs")
-        elif self._is_silent(deployment, estimate, reference_s):
+        elif self._is_silent(deployment, estimate, fair_s / factor):
             health.leave_alone(now_s)
             self._strikes.struck(deployment, loser.provider, opened=True)
             self._opened(deployment, "silent", model=model)

@@ -28,6 +28,7 @@ from gateway.steering.leaderboard import Leaderboard, of_gateway, read_window
 from gateway.steering.learning import Learning
 from gateway.steering.lineup import Lineups
 from gateway.steering.not_asked import not_asked
+from gateway.steering.own_delay import InTime, Lateness, OwnDelay
 from gateway.steering.plans import Launch, Plan
 from gateway.steering.recollection import recollect
 from gateway.steering.rendezvous import home_of
@@ -52,6 +53,7 @@ class Steering:
         spending: Spending | None = None,
         on_refused: Callable[[str, str], None] | None = None,
         strikes: Strikes | None = None,
+        lateness: Lateness | None = None,
     ) -> None:
         """Steer by ``board``. ``on_refused`` is called for each refused extra attempt with its model and the limit."""
         self._board = board
@@ -62,9 +64,8 @@ class Steering:
         self._random = random
         self._snapshots = Snapshots(board, clock, unix_clock)
         self._lineups = Lineups()
-        self._learning = Learning(
-            board, self._snapshots, strikes or Strikes(unix_clock), clock=clock, unix_clock=unix_clock
-        )
+        own, strikes = OwnDelay(lateness or InTime()), strikes or Strikes(unix_clock)
+        self._learning = Learning(board, self._snapshots, strikes, clock=clock, unix_clock=unix_clock, own_delay=own)
         self._affinity = Affinity()
         self._budgets: dict[str, Budget] = {}
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model

@@ -11,6 +11,7 @@ from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Prefix
 from gateway.steering.board import Board, MemoryBoard
 from gateway.steering.candidates import Terms
+from gateway.steering.own_delay import Lateness
 from gateway.steering.plans import Launch, Plan
 from gateway.steering.steering import Steering
 from providers.errors import ErrorKind
@@ -26,7 +27,12 @@ class VirtualReplica:
     """One replica. ``now_s`` is both its clocks, and moves only when a test moves it."""
 
     def __init__(
-        self, deployments: Sequence[str] = ("a", "b", "c"), *, seed: int = 1, board: Board | None = None
+        self,
+        deployments: Sequence[str] = ("a", "b", "c"),
+        *,
+        seed: int = 1,
+        board: Board | None = None,
+        lateness: Lateness | None = None,
     ) -> None:
         self.now_s = 0.0
         self.deployments = tuple(deployments)
@@ -37,6 +43,7 @@ class VirtualReplica:
             clock=lambda: self.now_s,
             unix_clock=lambda: 1_800_000_000.0 + self.now_s,
             random=self.random,
+            lateness=lateness,
         )
         self._attempts = 0
 
