@@ -23,6 +23,8 @@ from gateway.ledger.retention import Retention
 from gateway.ledger.writer import Ledger
 from gateway.limits.limits import Limits
 from gateway.limits.recollected import spent_by_quota
+from gateway.overload.intake import Intake
+from gateway.overload.memory import calls_in, memory_limit
 from gateway.racing.seats import MAX_IN_FLIGHT, Seats
 from gateway.racing.services import Services
 from gateway.racing.tasks import AttemptTasks
@@ -71,6 +73,14 @@ class Gateway:
         self._retired: dict[Fleet, Fleet] = {}  # replaced fleet, not closed yet → its successor
         replica = settings.replica or socket.gethostname()
         self.metrics = Metrics(lambda: self.context.fleet.models)
+        tasks = AttemptTasks()
+        intake = Intake(
+            settings.overload,
+            default_most=calls_in(memory_limit(), settings.workers),
+            clock=runtime.clock,
+            is_busy=lambda: tasks.number > 0,
+            on_shed=self.metrics.shed,
+        )
         spending = Spending(runtime.unix_clock)
         strikes = Strikes(runtime.unix_clock)
         self._response_store = response_store(settings)
@@ -83,6 +93,7 @@ class Gateway:
             spending=spending,
             on_refused=self.metrics.launch_refused,
             strikes=strikes,
+            lateness=intake.delay,
         )
         worker = f"{replica}-{runtime.new_id()}"  # no other process may ever use the same spool
         self.ledger = Ledger(
@@ -115,12 +126,13 @@ class Gateway:
                 recorder=Recorders(
                     self.ledger, self.steering, self.metrics, log, seats, limits=limits, clock=runtime.clock
                 ),
-                tasks=AttemptTasks(),
+                tasks=tasks,
                 seats=seats,
                 clock=runtime.clock,
                 new_id=runtime.new_id,
                 utc_now=runtime.utc_now,
             ),
+            intake=intake,
             responses=StoredResponses(settings.response_ids_ttl_s, clock=runtime.clock, store=self._response_store),
             refusals=Refusals(
                 self.metrics.refused,
@@ -140,11 +152,13 @@ class Gateway:
             wrong_keys=self.context.wrong_keys,
             leases=self.leases,
             keys=keys,
+            intake=intake,
         )
         self.application = application(self.context)
 
     async def start(self) -> None:
         """Start shipping rows and sharing the leaderboard; both stores may be away."""
+        self.context.intake.delay.start()
         await self.ledger.start()
         await self.context.admission.keys.start()
         if self.redis_board is not None:
@@ -175,6 +189,7 @@ class Gateway:
             last_first.push_async_callback(self.context.fleet.aclose)
             last_first.push_async_callback(self._close_retired)
             last_first.push_async_callback(self._stop_tasks)
+            last_first.callback(self.context.intake.delay.close)
             last_first.push_async_callback(self.context.services.tasks.close)  # first: they read from upstreams
 
     def reload(self, settings: Settings) -> None:
@@ -183,6 +198,7 @@ class Gateway:
         self.context.settings = settings
         self.context.fleet = new
         self.context.services.seats.limit(new.limits, settings.queue_timeout_s, self.steering.under_way)
+        self.context.intake.configure(settings.overload)
         self.context.admission = self.context.admission.reloaded(settings.clients, settings.anonymous)
         self.steering.reset({name: list(model.deployments) for name, model in new.models.items()})
         self._retired[old] = new

@@ -30,6 +30,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── KeysUnreachable             503  the database cannot be asked, so keys cannot be changed
 ├── KeyUnusable                 503  this version cannot use the settings of the key's client
 ├── ShuttingDown                503
+├── Overloaded                  503  no room for one more call; with retry-after
 ├── NothingEnabled              503  every deployment of the model is disabled
 └── RaceFailed                       every provider that was tried failed (these are in race_failures.py)
     ├── RejectedByProvider           the client's own fault (400, 413, 422), with the provider's status and message
@@ -249,6 +250,14 @@ class ShuttingDown(ApiError):
     status = 503
     type = "service_unavailable"
     code = "shutting_down"
+
+
+class Overloaded(ApiError):
+    """The gateway has as many calls as it can take on."""
+
+    status = 503
+    type = "service_unavailable"
+    code = "overloaded"
 
 
 class NothingEnabled(ApiError):

@@ -7,6 +7,7 @@ from gateway.ingress.wrong_keys import WrongKeys
 from gateway.keys.keys import Keys
 from gateway.ledger.writer import Ledger
 from gateway.limits.leases import Leases
+from gateway.overload.intake import Intake
 from gateway.racing.seats import Seats
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics
@@ -25,9 +26,11 @@ def add_gauges(
     wrong_keys: WrongKeys,
     leases: Leases,
     keys: Keys[Any],
+    intake: Intake,
 ) -> None:
     """Add the gauges, and the counters that are kept elsewhere, of these parts to ``metrics``."""
     _add_ledger(metrics, ledger)
+    _add_intake(metrics, intake)
     if board is not None:
         metrics.counter(
             "holeshot_redis_ignored_total", "Values in Redis that no gateway can have written.", lambda: board.ignored
@@ -90,3 +93,21 @@ def _add_wrong_keys(metrics: Metrics, wrong_keys: WrongKeys) -> None:
         "Answers to wrong keys that should have waited, and were sent at once because too many did.",
         lambda: wrong_keys.at_once,
     )
+
+
+def _add_intake(metrics: Metrics, intake: Intake) -> None:
+    delay = intake.delay
+    metrics.gauge("holeshot_calls_in_flight", "Calls with a seat.", lambda: intake.in_flight)
+    metrics.gauge("holeshot_calls_queued", "Calls that wait for a seat.", lambda: intake.waiting)
+    metrics.gauge("holeshot_calls_limit", "Calls that may be in flight now.", lambda: intake.limit.now)
+    metrics.gauge(
+        "holeshot_loop_delay_seconds",
+        "How late the event loop is, smoothed over 0.2 seconds; of all workers together.",
+        lambda: delay.smoothed_s,
+    )
+    metrics.gauge(
+        "holeshot_loop_delay_peak_seconds",
+        "The longest delay of the event loop in the last ten to twenty seconds; of all workers together.",
+        delay.peak_s,
+    )
+    metrics.counter("holeshot_loop_delay_seconds_total", "The sum of all delays of the event loop.", delay.total_s)

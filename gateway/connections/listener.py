@@ -50,10 +50,12 @@ async def serving(gateway: Gateway, grace_s: float) -> AsyncIterator[Connections
     )
     await runner.setup()
     assert runner.server is not None
+    most = descriptor_budget()
+    gateway.context.intake.cap_default(most)
     connections = Connections(
         gateway,
         runner.server,
-        most=descriptor_budget(),
+        most=most,
         access_log=None,
         auto_decompress=False,  # it would inflate bodies on the event loop before admission; we inflate after it
         lingering_time=0,  # the rest of a body is drained with our own limits

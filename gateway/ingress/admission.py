@@ -43,6 +43,7 @@ class Client(msgspec.Struct, frozen=True):
     require: DataPolicy = DataPolicy()
     demanding: bool = False  # whether ``require`` demands anything
     limits: Mapping[str, float] = {}  # by name: rpm, tpm, …
+    priority: int = 0  # under overload, higher is served first
 
     def check_model(self, model: str) -> None:
         """Check that this client may use a model.
@@ -83,6 +84,18 @@ class Connection(Protocol):
         """Mark the connection as one with an admitted request."""
 
 
+class Head(Protocol):
+    """What a request says of its sender."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """By name, in any case."""
+
+    @property
+    def host(self) -> str:
+        """The host that was asked for."""
+
+
 class Admission:
     """Admits requests by their key; if keys are not required, only from programs on this machine."""
 
@@ -110,7 +123,9 @@ class Admission:
         """
         if request.method == "POST" and request.content_type not in takes:
             raise UnsupportedMediaType(f"send content-type: {' or '.join(takes)}, not {request.content_type!r}")
-        client = self._identify(request)
+        client, digest = self._identify(request)
+        if digest is not None:
+            request[DIGEST] = digest
         if client.role is Role.VIEWER and request.method not in _READING:
             raise Forbidden("this key may only read, as its role is viewer: calls and changes need another one")
         connection: Connection = request.protocol  # type: ignore[assignment] # ours: gateway.connections makes them
@@ -120,9 +135,16 @@ class Admission:
     def name_of(self, request: web.Request) -> str | None:
         """Return the client's configured name, also if its key has expired; None if it has none, or is not known."""
         try:
-            return self._identify(request).name
+            return self._identify(request)[0].name
         except KeyExpired as error:
             return error.client
+        except ApiError:
+            return None
+
+    def recognised(self, request: Head) -> Client | None:
+        """Return the client that sends the request; None if it is not admitted."""
+        try:
+            return self._identify(request)[0]
         except ApiError:
             return None
 
@@ -150,10 +172,11 @@ class Admission:
             raise Forbidden("this needs the key of an admin: set 'role: admin' for a client")
         return client
 
-    def _identify(self, request: web.Request) -> Client:
+    def _identify(self, request: Head) -> tuple[Client, bytes | None]:
+        """Return the client and the digest of its key; None where no keys are required."""
         if not self._table.is_required:
             self._demand_local_program(request)
-            return self._local
+            return self._local, None
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not key.strip():
             key = request.headers.get("x-api-key", "")  # as Anthropic's clients send it
@@ -169,8 +192,7 @@ class Admission:
             )
         if known.id is not None:
             self.keys.used(known.id)
-        request[DIGEST] = digest
-        return known.client
+        return known.client, digest
 
     def _known(self, digest: bytes) -> Known[Client]:
         """Return the key with this digest, if it is good now.
@@ -194,7 +216,7 @@ class Admission:
         return known
 
     @staticmethod
-    def _demand_local_program(request: web.Request) -> None:
+    def _demand_local_program(request: Head) -> None:
         if "origin" in request.headers:
             raise Forbidden("requests from web pages are refused while no 'clients:' are configured")
         if not is_loopback(_without_port(request.host).lower()):
@@ -226,4 +248,5 @@ def client_of(name: str, settings: ClientSettings) -> Client:
         require=settings.require,
         demanding=settings.require != DataPolicy(),
         limits=settings.by_name,
+        priority=settings.priority,
     )

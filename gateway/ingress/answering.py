@@ -1,7 +1,5 @@
 """Handlers of the raced APIs: they read a request in any dialect and answer with a stream or one JSON body."""
 
-from collections.abc import Awaitable, Callable
-
 import msgspec
 from aiohttp import web
 
@@ -20,6 +18,7 @@ from gateway.ingress.preferences.deadlines import read_deadlines, tightened
 from gateway.ingress.preferences.override import HEADER, NOTHING
 from gateway.ingress.preferences.provider_preferences import NOTHING as NO_PREFERENCES
 from gateway.ingress.receipt import received
+from gateway.ingress.seated import Handler, seated
 from gateway.ingress.streaming import StreamingSink
 from gateway.ingress.surfaces.surface import Surface
 from gateway.racing.gather import GatheringSink
@@ -27,15 +26,13 @@ from gateway.racing.open_call import Unanswered
 from gateway.racing.prompt import forget_prompt
 from gateway.racing.sink import Sink
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
 
 def answering(surface: Surface) -> Handler:
     """Return the request handler of an API."""
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def answer(request: web.Request, client: Client, waited_s: float) -> web.StreamResponse:
         context = request.app[CONTEXT]
-        body, origin = await received(request, context)
+        body, origin = await received(request, context, client, waited_s)
         contents = await read_contents(body, context.body_work, surface.dialect.requests.prompt, surface.media)
         del body  # or it would be in memory until the answer ends, though its prompt is released
         asked = surface.read(contents, request.headers.get(HEADER), context.settings)
@@ -47,7 +44,7 @@ def answering(surface: Surface) -> Handler:
         with context.fleet.lease():
             return await _Answer(context, request, asked, origin, made_by).give()
 
-    return answer
+    return seated(answer)
 
 
 async def _maker(context: Context, response_id: str, client: Client) -> str:

@@ -14,6 +14,7 @@ from gateway.ingress.refusals import Refusals
 from gateway.ingress.stored_responses import StoredResponses
 from gateway.ingress.wrong_keys import WrongKeys
 from gateway.limits.limits import Limits
+from gateway.overload.intake import Intake
 from gateway.racing.services import Services
 from gateway.settings.model import Settings
 from gateway.steering.steering import Steering
@@ -31,6 +32,7 @@ class Context:
         steering: Steering,
         limits: Limits,
         services: Services,
+        intake: Intake,
         responses: StoredResponses,
         refusals: Refusals,
         replica: str,
@@ -43,6 +45,7 @@ class Context:
         self.steering = steering
         self.limits = limits
         self.services = services
+        self.intake = intake
         self.responses = responses
         self.refusals = refusals
         self.replica = replica

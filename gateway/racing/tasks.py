@@ -45,6 +45,11 @@ class AttemptTasks:
         else:
             del self._in_flight[deployment]
 
+    @property
+    def number(self) -> int:
+        """The number of running tasks."""
+        return len(self._tasks)
+
     def in_flight(self, deployment: str) -> int:
         """Return the number of running attempts at ``deployment`` in this process."""
         return self._in_flight.get(deployment, 0)

@@ -13,6 +13,7 @@ from gateway.calls import Mode, Objective
 from gateway.settings.deployment import DataPolicy, DeploymentSettings
 from gateway.settings.instants import Instant
 from gateway.settings.limits import LimitSettings
+from gateway.settings.overload import OverloadSettings
 from gateway.settings.profiles import PROFILES, Profile
 from gateway.settings.provider import ProviderSettings
 from gateway.settings.role import Role
@@ -135,6 +136,7 @@ class ClientSettings(LimitSettings):
     only: tuple[str, ...] | None = None  # providers that may see its prompts; None: all
     ignore: tuple[str, ...] = ()  # providers that may not
     require: DataPolicy = DataPolicy()  # what a deployment must fulfil to see its prompts
+    priority: int = 0  # under overload, calls of a higher one are served first and refused last
 
     @field_validator(
         "key_sha256",
@@ -220,6 +222,7 @@ class Settings(BaseSettings):
     refusals: RefusalSettings = RefusalSettings()
     max_body_mb: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 64.0  # images and long prompts need tens of MiB
     connections: ConnectionSettings = ConnectionSettings()
+    overload: OverloadSettings = OverloadSettings()
     # Trusted proxies: their clients are counted by the address in x-forwarded-for.
     trusted_proxies: tuple[IPvAnyNetwork, ...] = ()
     # After SIGTERM calls are still answered for this long while /health/ready is 503, so that load balancers notice

@@ -46,6 +46,12 @@ CLIENT_REFUSALS = Family(
     "counter",
     ("client", "reason"),
 )
+SHED = Family(
+    "holeshot_shed_calls_total",
+    "Calls refused under overload: by reason (queue_full, queue_timeout, displaced), and by what set the limit.",
+    "counter",
+    ("limit", "reason"),
+)
 TOKENS = Family("holeshot_tokens_total", "Tokens, as reported.", "counter", ("deployment", "kind"))
 FAR_OFF = Family(
     "holeshot_usage_far_off_total",
@@ -110,8 +116,8 @@ class Metrics:
         self._overhead = self._series.first_cell(OVERHEAD)
         self._accepted = self._series.first_cell(ACCEPTED)
         self._families = [
-            CALLS, ATTEMPTS, ERRORS, REFUSED, REFUSALS, CLIENT_REFUSALS, TOKENS, FAR_OFF, COST, TTFT, ATTEMPT_TTFT,
-            DECODE, OVERHEAD, WAITED, IN_FLIGHT, ACCEPTED, CUT,
+            CALLS, ATTEMPTS, ERRORS, REFUSED, REFUSALS, CLIENT_REFUSALS, SHED, TOKENS, FAR_OFF, COST, TTFT,
+            ATTEMPT_TTFT, DECODE, OVERHEAD, WAITED, IN_FLIGHT, ACCEPTED, CUT,
         ]  # fmt: skip
         self._read: list[tuple[int, Callable[[], float]]] = []  # read from elsewhere into these cells
 
@@ -166,6 +172,10 @@ class Metrics:
         self._cells[self._series.first_cell(REFUSALS, reason, str(status))] += 1.0
         if client is not None:
             self._cells[self._series.first_cell(CLIENT_REFUSALS, client, reason)] += 1.0
+
+    def shed(self, reason: str, limit: str) -> None:
+        """Count a call that was refused under overload; both are of a few."""
+        self._cells[self._series.first_cell(SHED, limit, reason)] += 1.0
 
     def call_waited(self, model: str, how: str, seconds: float) -> None:
         """Count a call that has waited under max_in_flight: seated, timed_out or left."""

@@ -40,6 +40,8 @@ def nothing_is_left(evidence: Evidence) -> Iterator[str]:
     for name, (taken, waiting) in evidence.seats.items():
         if taken or waiting:
             yield f"{name}: {taken} seats taken, {waiting} waiting"
+    if any(evidence.calls):
+        yield "{} calls have a seat, {} wait".format(*evidence.calls)
     if not evidence.store.closed:
         yield "the store was not closed"
     yield from evidence.busy
@@ -259,6 +261,15 @@ def nothing_was_launched_beyond_its_limits(evidence: Evidence) -> Iterator[str]:
             yield f"call {call_id}: {stray} are not in its plan"
 
 
+def no_more_calls_are_taken_on_than_may_be(evidence: Evidence) -> Iterator[str]:
+    most = evidence.scenario.most_calls
+    if most is not None and evidence.witness.most_calls > most:
+        yield f"{evidence.witness.most_calls} calls at once, max_in_flight is {most}"
+    for seen in _all_seen(evidence):
+        if most is None and b'"overloaded' in seen.body:
+            yield f"{seen.name}: refused, and there was room"
+
+
 def the_budget_is_as_recounted(evidence: Evidence) -> Iterator[str]:
     left: dict[str, float] = {}
     for model, ratio, role, granted in evidence.steering.budget:
@@ -344,6 +355,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     nobody_is_interrupted_but_by_the_end,
     providers_were_asked_as_the_rows_say,
     nothing_was_launched_beyond_its_limits,
+    no_more_calls_are_taken_on_than_may_be,
     the_budget_is_as_recounted,
     the_board_is_as_recounted,
     the_last_token_wins_nothing_it_should_not,

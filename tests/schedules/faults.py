@@ -109,6 +109,15 @@ FAULTS: Mapping[str, Mapping[str, Fault]] = {
                 clients=(*[Client(at_s=0.05, asks=(STREAM,))] * len(PROVIDERS), *scenario.clients),
             )
         ),
+        "the gateway has as many calls as it takes on": Fault(
+            whole=lambda scenario: replace(
+                scenario,
+                most_calls=1,
+                queue=0,
+                behaviours={name: (replace(WELL, gap_s=0.2),) for name in PROVIDERS},
+                clients=(Client(at_s=0.05, asks=(STREAM,)), *scenario.clients),
+            )
+        ),
     },
     "At the client": {
         "a client leaves before the first token": LEAVES_EARLY,
@@ -204,6 +213,9 @@ def _operator(evidence: Evidence) -> str:
     counted = re.findall(r'holeshot_attempt_errors_total\{deployment="([^"]+)",kind="([^"]+)"\} 1', evidence.metrics)
     kinds = dict.fromkeys(kind for _, kind in counted)
     told += [f'`attempt_errors_total{{kind="{kind}"}}`' for kind in kinds]
+    told += [
+        f"`shed_calls_total{shed}`" for shed in re.findall(r"holeshot_shed_calls_total(\{.+\}) ", evidence.metrics)
+    ]
     return ", ".join(told) or "nothing else"
 
 

@@ -81,6 +81,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     race: dict[str, Any] = {}  # of the raced model
     max_in_flight: dict[str, int] = {}  # by provider
     queue_timeout_s: float = 2.0
+    most_calls: int | None = None  # at once; None: as many as there is memory for
+    queue: int = 32  # calls that may wait for one of these seats
+    queue_wait_s: float = 0.1
     keepalive_s: float | None = None
     behaviours: dict[str, tuple[Behaviour, ...]] = {}  # by provider, in turn
     clients: tuple[Client, ...] = ()
@@ -124,6 +127,9 @@ def drawn(seed: int) -> Scenario:
         reloads=tuple(sorted(dice.random() * 2 for _ in range(dice.choice((0, 0, 0, 1, 2))))),
         shutdown_s=dice.random() * 2 if dice.random() < 0.15 else None,
         grace_s=dice.choice((0.0, 0.05, 1.0)),
+        most_calls=dice.choice((1, 1, 2, 3)) if dice.random() < 0.3 else None,
+        queue=dice.choice((0, 1, 2, 32)),
+        queue_wait_s=dice.choice((0.01, 0.1, 2.0)),
     )
 
 

@@ -36,6 +36,8 @@ def _simpler(scenario: Scenario) -> Iterator[Scenario]:
         yield replace(scenario, reloads=scenario.reloads[1:])
     if scenario.max_in_flight:
         yield replace(scenario, max_in_flight={})
+    if scenario.most_calls is not None:
+        yield replace(scenario, most_calls=None)
     if scenario.keepalive_s is not None:
         yield replace(scenario, keepalive_s=None)
     for shuffle in (0.0, 0.1):

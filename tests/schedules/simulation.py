@@ -116,12 +116,14 @@ class Witness:
         self.tokens: list[tuple[str, float]] = []
         self.ended: list[AttemptRecord] = []
         self.finished: list[CallRecord] = []
+        self.most_calls = 0  # at once
         self.audited: list[AttemptRecord] = []
         self._recorder = recorder
         self._loop = loop
 
     def call_started(self, start: CallStart) -> None:
         self.started[start.id] = start
+        self.most_calls = max(self.most_calls, len(self.started.keys() - {each.id for each in self.finished}))
         self.begun_by[start.id] = _task_name()
         self._recorder.call_started(start)
 
@@ -186,6 +188,7 @@ class Evidence:
         self.witness: Witness
         self.steering: WitnessedSteering
         self.seats: dict[str, tuple[int, int]] = {}  # taken and waiting at the end, by deployment
+        self.calls = (0, 0)  # in flight and waiting at the end
         self.board: dict[str, dict[str, dict[str, float]]] = {}  # what is published, by model and deployment
         self.budget_left: dict[str, float] = {}
         self.busy: list[str] = []  # what was still in use when all calls had ended, before the gateway was closed
@@ -264,6 +267,7 @@ async def _life(scenario: Scenario, evidence: Evidence, folder: Path, loop: Shuf
     finally:
         await gateway.close()
     evidence.metrics = (await gateway.metrics.render())[0].decode()
+    evidence.calls = (context.intake.in_flight, context.intake.waiting)
     for name, line in context.services.seats.lines.items():
         evidence.seats[name] = (line.taken, len(line.waiting))
     for model in (MODEL, OTHER_MODEL, SPARE_MODEL):
@@ -308,7 +312,9 @@ async def _play(
     await asyncio.gather(*reloads, *clients)
     await asyncio.sleep(IDLE_S)
     await gateway.ledger.flush()
-    services, fleet = gateway.context.services, gateway.context.fleet
+    services, fleet, intake = gateway.context.services, gateway.context.fleet, gateway.context.intake
+    if intake.in_flight or intake.waiting:
+        evidence.busy.append(f"{intake.in_flight} calls are in flight, {intake.waiting} wait")
     for model in fleet.models.values():
         for name in model.deployments:
             if number := services.tasks.in_flight(name):
@@ -346,6 +352,11 @@ def configured(scenario: Scenario, folder: Path, version: int) -> Settings:
         "replica": "simulated",
         "log_level": "error",
         "queue_timeout_s": scenario.queue_timeout_s,
+        "overload": {
+            "max_in_flight": scenario.most_calls,
+            "queue": scenario.queue,
+            "queue_timeout_s": scenario.queue_wait_s,
+        },
         "client_timeouts": {"write_timeout_s": 5.0},
         "clients": {"known": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest()}} if scenario.has_clients else {},
         "timeouts": {"ttft_timeout_s": TTFT_S, "stall_timeout_s": STALL_S, "total_timeout_s": TOTAL_S},

@@ -5,11 +5,13 @@ from aiohttp import web
 
 from gateway.errors import ApiError, NoDeploymentFits
 from gateway.ingress import headers
+from gateway.ingress.admission import Client
 from gateway.ingress.asked import needs_of, required_messages
 from gateway.ingress.body import Contents
 from gateway.ingress.context import CONTEXT
 from gateway.ingress.relayed.apis import COUNT_TOKENS
 from gateway.ingress.relayed.relaying import answered, receive
+from gateway.ingress.seated import seated
 from gateway.ingress.surfaces.messages import MEDIA
 from providers.dialects.messages.dialect import MESSAGES
 from providers.errors import ErrorKind
@@ -17,10 +19,10 @@ from providers.errors import ErrorKind
 ESTIMATED = "x-holeshot-estimated"
 
 
-async def count_tokens(request: web.Request) -> web.StreamResponse:
+async def _count(request: web.Request, client: Client, waited_s: float) -> web.StreamResponse:
     """Return a prompt's number of tokens. An estimate is marked; it is a call only if a deployment was asked."""
     context = request.app[CONTEXT]
-    asked, origin = await receive(request, COUNT_TOKENS, MESSAGES.requests.prompt, MEDIA)
+    asked, origin = await receive(request, client, COUNT_TOKENS, MESSAGES.requests.prompt, MEDIA, waited_s=waited_s)
     messages = required_messages(asked.fields)
 
     def estimate(error: ApiError) -> web.Response | None:
@@ -37,3 +39,6 @@ async def count_tokens(request: web.Request) -> web.StreamResponse:
 
     with context.fleet.lease():
         return await answered(context, request, COUNT_TOKENS, asked, origin, answer_here=estimate)
+
+
+count_tokens = seated(_count)

@@ -1,6 +1,6 @@
 """Handlers of the APIs without races: deployments are asked one after the other, best first, until one answers."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -9,7 +9,7 @@ from gateway.calls import Call, CallRecord
 from gateway.errors import ApiError, ClientDisconnected
 from gateway.fleet.fleet import Fleet
 from gateway.ingress import headers
-from gateway.ingress.admission import JSON
+from gateway.ingress.admission import JSON, Client
 from gateway.ingress.bodies.large import read_contents
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.entry import Entry
@@ -21,6 +21,7 @@ from gateway.ingress.relayed.apis import RelayedApi, default_model
 from gateway.ingress.relayed.entry import enter_relay
 from gateway.ingress.relayed.outlet import ResponseOutlet, relayed_headers
 from gateway.ingress.relayed.request import RelayedRequest, read_json, read_multipart
+from gateway.ingress.seated import Handler, seated
 from gateway.ingress.survey import Media
 from gateway.racing.open_call import Unanswered
 from gateway.racing.relay import Asking, Relay
@@ -28,32 +29,36 @@ from gateway.racing.relay import Asking, Relay
 if TYPE_CHECKING:
     from gateway.racing.outlet import Relayed
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
 
 def relaying(api: RelayedApi) -> Handler:
     """Return the request handler of ``api``."""
 
-    async def relay(request: web.Request) -> web.StreamResponse:
+    async def relay(request: web.Request, client: Client, waited_s: float) -> web.StreamResponse:
         context = request.app[CONTEXT]
-        asked, origin = await receive(request, api)
+        asked, origin = await receive(request, client, api, waited_s=waited_s)
         with context.fleet.lease():
             return await answered(context, request, api, asked, origin)
 
-    return relay
+    return seated(relay, api.takes)
 
 
 async def receive(
-    request: web.Request, api: RelayedApi, prompt: str = "", media: Media | None = None
+    request: web.Request,
+    client: Client,
+    api: RelayedApi,
+    prompt: str = "",
+    media: Media | None = None,
+    *,
+    waited_s: float,
 ) -> tuple[RelayedRequest, Origin]:
-    """Admit the client and read its request; with ``media``, the field ``prompt`` of a large body is surveyed.
+    """Read the request of an admitted client; with ``media``, the field ``prompt`` of a large body is surveyed.
 
     Raises:
-        ApiError: the client is not admitted, or its request is invalid.
+        ApiError: the request is invalid.
 
     """
     context = request.app[CONTEXT]
-    body, origin = await received(request, context, api.takes)
+    body, origin = await received(request, context, client, waited_s)
     race = request.headers.get(HEADER)
 
     def default() -> str:

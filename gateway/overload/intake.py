@@ -1,0 +1,214 @@
+"""The intake: lets a call in when there is room, has it wait a moment when there is none, or refuses it.
+
+Each call in flight has a seat, from before its body is read until its answer has ended. A free seat goes to the first
+call in the queue in that instant, so a new call finds none while others wait.
+"""
+
+import asyncio
+from collections.abc import Callable
+from enum import StrEnum
+from itertools import cycle
+
+from gateway.errors import Overloaded
+from gateway.overload.limit import Limit
+from gateway.overload.loop_delay import LoopDelay
+from gateway.overload.queue import Queue
+from gateway.settings.overload import OverloadSettings
+
+RETRY_AFTER_S = (1, 2, 3)  # in turn: those that are refused together shall not all return together
+
+
+class Shed(StrEnum):
+    """Why a call was refused."""
+
+    QUEUE_FULL = "queue_full"  # as many wait as may
+    QUEUE_TIMEOUT = "queue_timeout"  # it has waited as long as it may
+    DISPLACED = "displaced"  # a call of higher priority has its place in the queue
+
+
+class Cause(StrEnum):
+    """What set the limit that left no room."""
+
+    LOOP_DELAY = "loop_delay"
+    MAX_IN_FLIGHT = "max_in_flight"
+
+
+class _Waiting:
+    """A call in the queue. ``turn`` gets None with a seat, or the reason for which there will be none."""
+
+    __slots__ = ("priority", "turn")
+
+    def __init__(self, priority: int, turn: "asyncio.Future[Shed | None]") -> None:
+        self.priority = priority
+        self.turn = turn
+
+
+class Intake:
+    """The calls of one process: those in flight, those that wait, and those refused.
+
+    A call enters like this, and gives its seat back once::
+
+        if not intake.enter():
+            await intake.wait(priority)
+        try:
+            ...
+        finally:
+            intake.leave()
+    """
+
+    __slots__ = (
+        "_clock",
+        "_default_most",
+        "_found_no_room",
+        "_on_shed",
+        "_queue",
+        "_retry_after_s",
+        "_settings",
+        "delay",
+        "in_flight",
+        "limit",
+    )
+
+    def __init__(
+        self,
+        settings: OverloadSettings,
+        *,
+        default_most: int,
+        clock: Callable[[], float],
+        is_busy: Callable[[], bool] = lambda: False,
+        on_shed: Callable[[Shed, Cause], None] = lambda *_: None,
+    ) -> None:
+        """Start without calls.
+
+        ``default_most`` is the limit if the settings have none; ``is_busy`` tells whether there is work besides the
+        calls, for which the loop's delay is measured as well; ``on_shed`` is called for each refused call.
+        """
+        self.in_flight = 0
+        self.limit = Limit(settings.max_in_flight or default_most, settings.loop_delay_ms / 1000)
+        self.delay = LoopDelay(clock=clock, is_busy=lambda: bool(self.in_flight) or is_busy(), on_tick=self._tick)
+        self._clock = clock
+        self._settings = settings
+        self._default_most = default_most
+        self._queue: Queue[_Waiting] = Queue()
+        self._found_no_room = False  # a call, since the last tick
+        self._retry_after_s = cycle(RETRY_AFTER_S)
+        self._on_shed = on_shed
+
+    @property
+    def waiting(self) -> int:
+        """The number of calls in the queue."""
+        return len(self._queue)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a new call finds no seat."""
+        return self.in_flight >= self.limit.now
+
+    def configure(self, settings: OverloadSettings) -> None:
+        """Use other settings. Calls in flight and in the queue stay."""
+        self._settings = settings
+        self.limit.configure(settings.max_in_flight or self._default_most, settings.loop_delay_ms / 1000)
+        self._call_up()
+
+    def cap_default(self, most: int) -> None:
+        """Allow at most ``most`` calls by default: there are no more descriptors."""
+        self._default_most = min(self._default_most, most)
+        self.configure(self._settings)
+
+    def enter(self) -> bool:
+        """Take a seat; return False if there is none."""
+        if self.in_flight >= self.limit.now:
+            return False
+        if not self.in_flight:
+            self.delay.wake()
+        self.in_flight += 1
+        return True
+
+    def leave(self) -> None:
+        """Give a seat back; the first call in the queue has it."""
+        self.in_flight -= 1
+        if self._queue:
+            self._call_up()
+
+    def refuses(self, priority: int) -> bool:
+        """Whether a call of this priority would be refused at once: no seat, and no place in the queue."""
+        return self.is_full and not self._has_place(priority)
+
+    async def wait(self, priority: int) -> float:
+        """Wait for a seat and take it; return the seconds that took.
+
+        Raises:
+            Overloaded: there was none in time, or already too many calls wait.
+
+        """
+        if not self._has_place(priority):
+            raise self.refusal(Shed.QUEUE_FULL)
+        self._found_no_room = True
+        if len(self._queue) >= self._settings.queue:
+            self._displace(priority)
+        loop, since_s = asyncio.get_running_loop(), self._clock()
+        waiting = _Waiting(priority, loop.create_future())
+        self._queue.add(waiting)
+        timer = loop.call_later(self._settings.queue_timeout_s, _end, waiting.turn, Shed.QUEUE_TIMEOUT)
+        try:
+            shed = await waiting.turn
+        except asyncio.CancelledError:
+            if _has_seat(waiting.turn):  # since this turn of the loop
+                self.leave()
+            raise
+        finally:
+            timer.cancel()
+            self._queue.discard(waiting)
+        if shed is not None:
+            raise self.refusal(shed)
+        return self._clock() - since_s
+
+    def refusal(self, shed: Shed) -> Overloaded:
+        """Count a refused call, and return its error."""
+        self._found_no_room = True
+        self._on_shed(shed, Cause.LOOP_DELAY if self.limit.is_lowered else Cause.MAX_IN_FLIGHT)
+        after_s = next(self._retry_after_s)
+        return Overloaded(
+            f"the gateway has as many calls as it can serve in time; retry in {after_s} s",
+            headers={"retry-after": str(after_s)},
+        )
+
+    def _has_place(self, priority: int) -> bool:
+        settings = self._settings
+        if not settings.queue or not settings.queue_timeout_s:
+            return False
+        return len(self._queue) < settings.queue or self._queue.last_below(priority) is not None
+
+    def _displace(self, priority: int) -> None:
+        """Refuse the call in the queue that would be next last of all."""
+        last = self._queue.last_below(priority)
+        if last is not None:
+            self._queue.discard(last)
+            _end(last.turn, Shed.DISPLACED)
+
+    def _call_up(self) -> None:
+        """Give free seats to the first calls in the queue."""
+        while self._queue and self.in_flight < self.limit.now:
+            turn = self._queue.pop().turn
+            if not turn.done():  # else its client has hung up, or its time is over
+                self.in_flight += 1
+                turn.set_result(None)
+
+    def _tick(self, delay_s: float) -> None:
+        """Adjust the limit to the loop's delay."""
+        if not self.in_flight:
+            self.limit.forget()
+            return
+        self.limit.observe(delay_s, self.in_flight, is_reached=self._found_no_room or bool(self._queue))
+        self._found_no_room = False
+        if self._queue:
+            self._call_up()
+
+
+def _end(turn: "asyncio.Future[Shed | None]", shed: Shed) -> None:
+    if not turn.done():
+        turn.set_result(shed)
+
+
+def _has_seat(turn: "asyncio.Future[Shed | None]") -> bool:
+    return turn.done() and not turn.cancelled() and turn.result() is None

@@ -1,0 +1,20 @@
+"""The settings of overload: how many calls a process takes on at once, and what becomes of the others."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from gateway.settings.section import Section
+
+
+class OverloadSettings(Section):
+    """What a process takes on; each worker counts for itself. Whoever finds no room waits a moment, or gets a 503."""
+
+    max_in_flight: Annotated[int, Field(ge=1)] | None = None  # calls; default: by memory and descriptors
+    # While the event loop is later than this, fewer calls are let in. A first token passes the loop about five times:
+    # with 25 ms it is at most an eighth of a second late. 0: off.
+    loop_delay_ms: Annotated[float, Field(ge=0)] = 25.0
+    # Calls that may wait for room, by their client's priority: enough for arrivals by chance. More would only add to
+    # the time to first token of all calls, as nobody is let in sooner.
+    queue: Annotated[int, Field(ge=0)] = 32
+    queue_timeout_s: Annotated[float, Field(ge=0, le=60)] = 0.1  # how long they may wait
