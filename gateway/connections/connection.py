@@ -15,6 +15,7 @@ from aiohttp import web
 from aiohttp.http_parser import RawRequestMessage
 
 from gateway.connections.answering import AnsweringHandler
+from gateway.connections.door import Door
 from gateway.errors import ApiError, ClientDisconnected
 from gateway.ingress.admission import DIGEST
 from gateway.ingress.headers import SERVER
@@ -52,7 +53,9 @@ class Connection(AnsweringHandler):
     """
 
     __slots__ = (
+        "_door",
         "_ended",
+        "_is_held",
         "_opening",
         "_watch",
         "_wire",
@@ -63,8 +66,10 @@ class Connection(AnsweringHandler):
         "watched",
     )
 
-    def __init__(self, watch: Watch, server: web.Server, refusals: Refusals, **options: Any) -> None:
+    def __init__(self, watch: Watch, server: web.Server, refusals: Refusals, door: Door, **options: Any) -> None:
         super().__init__(server, refusals, **options)
+        self._door = door
+        self._is_held = False  # a request that lacks the rest of its body
         self.owes_head = self.is_stranger = self.watched = True
         self.head_bytes = 0
         self.cut_as: type[ClientDisconnected] | None = None
@@ -153,13 +158,59 @@ class Connection(AnsweringHandler):
         self._end()
 
     def data_received(self, data: bytes) -> None:
-        """Read data, and report heads."""
+        """Read data, and report heads; refuse a call for which there is no room."""
+        waiter, intake = self._waiter, self._door.intake
+        if (intake.in_flight >= intake.limit.now or self._is_held) and waiter is not None and not waiter.done():
+            self._read_at_door(data, waiter)
+            return
         _receive(self, data)
         waiter = self._waiter
         if waiter is not None and not waiter.done():  # no request was running, so not all bytes are part of a head
             self._watch.head_grows(self, len(data))
         elif self.watched and self._messages:
             self._watch.head_came(self)
+
+    def _read_at_door(self, data: bytes, waiter: "asyncio.Future[None]") -> None:
+        """Read data while there is no room for calls; ``waiter`` wakes up aiohttp's task, which waits for a request."""
+        self._waiter = None  # so that aiohttp does not wake it up
+        _receive(self, data)
+        self._waiter = waiter
+        message, payload = self._messages[0] if self._messages else (None, None)
+        self._is_held = (
+            isinstance(message, RawRequestMessage)
+            and payload is not None
+            and not payload.is_eof()
+            and self._door.awaits_body(message)
+        )
+        if message is None or self._is_held:
+            if data:
+                self._watch.head_grows(self, len(data))
+            return
+        if self.watched:
+            self._watch.head_came(self)
+        if not self._is_refused():
+            waiter.set_result(None)
+
+    def _is_refused(self) -> bool:
+        """Refuse the request if it is a plain one and there is no room for it; return whether it was refused."""
+        message, payload = self._messages[0]
+        if (
+            not isinstance(message, RawRequestMessage)
+            or len(self._messages) > 1
+            or not payload.is_eof()
+            or self.transport is None
+            or self.writing_paused
+            or (client := self._door.client_of(message)) is None
+        ):
+            return False
+        self.admitted()
+        self._messages.clear()
+        if self._parser is not None:
+            self._parser.message_consumed()
+        payload.read_nowait()  # so that reading goes on, if it was paused
+        self._next_keepalive_close_time = self._loop.time() + self.keepalive_timeout
+        self.transport.write(self._door.refusal(message, client, self._peer))
+        return True
 
     async def _open(self, sock: socket.socket, ssl_context: ssl.SSLContext | None, handshake_s: float) -> None:
         tls: dict[str, Any] = {}

@@ -13,6 +13,7 @@ from aiohttp import web
 from gateway.app import Gateway
 from gateway.connections.connection import Connection
 from gateway.connections.cuts import Cuts, Reason
+from gateway.connections.door import Door
 from gateway.connections.owed_heads import OwedHeads
 from gateway.connections.stalled import Stalled
 from gateway.connections.strangers import Strangers
@@ -59,6 +60,7 @@ class Connections:
         self._stall_look = self._loop.call_later(FIRST_LOOK_S, self._cut_stalled)
         self._trust = Trust(())
         gateway.context.admission.keys.table.on_ended = self._cut_ended
+        self._door = Door(gateway.context)
         self._cuts = Cuts(self._loop, count_one=gateway.metrics.connection_cut, opened=lambda: len(self._all))
         gateway.metrics.gauge("holeshot_connections", "Open connections from clients.", lambda: len(self._all))
         gateway.metrics.gauge(
@@ -136,7 +138,8 @@ class Connections:
 
     def _welcome(self, host: str) -> Connection:
         """Return a connection from ``host``, as a stranger who owes a head from now on."""
-        connection = Connection(self, self._server, self._gateway.context.refusals, loop=self._loop, **self._options)
+        refusals = self._gateway.context.refusals
+        connection = Connection(self, self._server, refusals, self._door, loop=self._loop, **self._options)
         self._gateway.metrics.connection_accepted()
         self._all.add(connection)
         address = read_address(host)

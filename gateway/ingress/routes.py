@@ -1,6 +1,6 @@
 """The list of all routes, and the one place where errors become HTTP responses."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from aiohttp import HttpVersion11, web
@@ -18,6 +18,7 @@ from gateway.errors import (
 )
 from gateway.ingress import admin_keys, headers
 from gateway.ingress.addresses import FORWARDED_FOR, Trust
+from gateway.ingress.admission import JSON
 from gateway.ingress.answering import answering
 from gateway.ingress.bodies.reading import withhold_continue
 from gateway.ingress.bodies.unwanted import answer_first
@@ -38,6 +39,7 @@ from gateway.ingress.relayed.apis import (
     TRANSCRIPTIONS,
     TRANSLATIONS,
     VARIATIONS,
+    RelayedApi,
 )
 from gateway.ingress.relayed.counting import count_tokens
 from gateway.ingress.relayed.relaying import relaying
@@ -54,19 +56,24 @@ _get, _post, _patch, _delete = (
     partial(add, expect_handler=withhold_continue) for add in (web.get, web.post, web.patch, web.delete)
 )
 
+_COUNT_TOKENS = "/v1/messages/count_tokens"
+_RELAYED: Mapping[str, RelayedApi] = {
+    "/v1/embeddings": EMBEDDINGS,
+    "/v1/moderations": MODERATIONS,
+    "/v1/rerank": RERANK,
+    "/v2/rerank": RERANK,
+    "/v1/audio/speech": SPEECH,
+    "/v1/audio/transcriptions": TRANSCRIPTIONS,
+    "/v1/audio/translations": TRANSLATIONS,
+    "/v1/images/generations": GENERATIONS,
+    "/v1/images/edits": EDITS,
+    "/v1/images/variations": VARIATIONS,
+}
+
 ROUTES = (
     *(_post(surface.route, answering(surface)) for surface in SURFACES.values()),
-    _post("/v1/messages/count_tokens", count_tokens),
-    _post("/v1/embeddings", relaying(EMBEDDINGS)),
-    _post("/v1/moderations", relaying(MODERATIONS)),
-    _post("/v1/rerank", relaying(RERANK)),
-    _post("/v2/rerank", relaying(RERANK)),
-    _post("/v1/audio/speech", relaying(SPEECH)),
-    _post("/v1/audio/transcriptions", relaying(TRANSCRIPTIONS)),
-    _post("/v1/audio/translations", relaying(TRANSLATIONS)),
-    _post("/v1/images/generations", relaying(GENERATIONS)),
-    _post("/v1/images/edits", relaying(EDITS)),
-    _post("/v1/images/variations", relaying(VARIATIONS)),
+    _post(_COUNT_TOKENS, count_tokens),
+    *(_post(path, relaying(api)) for path, api in _RELAYED.items()),
     _get("/v1/responses/{id}", kept_response),
     _delete("/v1/responses/{id}", kept_response),
     _get("/v1/responses/{id}/{rest:input_items}", kept_response),
@@ -194,19 +201,35 @@ def _response(request: web.Request, error: ApiError) -> web.Response:
     request_id = headers.request_id(request.headers) or error.headers.get("x-holeshot-call-id")
     if request_id is not None:
         error.headers.update(headers.identifying(request_id))
-    error_body = _dialect(request).error_body
-    body = error.body() if error_body is None else error_body(error.status_code, *error.said(), request_id)
+    body = error_body(error, _dialect(request), request_id)
     return web.Response(body=body, status=error.status_code, content_type="application/json", headers=error.headers)
+
+
+def error_body(error: ApiError, dialect: Dialect, request_id: str | None) -> bytes:
+    """Return the body that tells of ``error`` in the format of ``dialect``."""
+    if dialect.error_body is None:
+        return error.body()
+    return dialect.error_body(error.status_code, *error.said(), request_id)
 
 
 def _dialect(request: web.Request) -> Dialect:
     """Return the dialect of the requested path."""
-    if request.path.startswith(_MODELS):
-        return spoken_by(request)
-    path = request.path
+    return spoken_by(request) if request.path.startswith(_MODELS) else _dialect_of(request.path)
+
+
+def _dialect_of(path: str) -> Dialect:
     return next((dialect for dialect, surface in SURFACES.items() if path.startswith(surface.route)), PIVOT)
 
 
+# The paths of calls that take JSON, with the dialect of their errors.
+CALLS: Mapping[str, Dialect] = {
+    path: _dialect_of(path)
+    for path in (
+        *(surface.route for surface in SURFACES.values()),
+        _COUNT_TOKENS,
+        *(path for path, api in _RELAYED.items() if JSON in api.takes),
+    )
+}
 _PATHS = tuple(dict.fromkeys(route.path for route in ROUTES if "{" not in route.path))
 _LONGEST_PATH = 200  # characters of an unknown path: the client chose it
 _CHAT = SURFACES[PIVOT].route

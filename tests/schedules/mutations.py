@@ -7,8 +7,10 @@ import pytest
 
 from gateway.attempt_records import AttemptRecord, Outcome
 from gateway.calls import CallRecord
+from gateway.connections.connection import Connection
 from gateway.fleet.fleet import Fleet
 from gateway.ingress.streaming import StreamingSink
+from gateway.overload.intake import Intake
 from gateway.racing.attempt import Attempt
 from gateway.racing.attempts import Attempts
 from gateway.racing.clocks import AttemptClocks
@@ -203,6 +205,27 @@ def a_loser_is_called_a_failure(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Attempt, "end", end)
 
 
+def more_calls_are_taken_on_than_may_be(patch: pytest.MonkeyPatch) -> None:
+    def call_up(self: Intake) -> None:
+        while self._queue:
+            self.in_flight += 1
+            self._queue.pop().turn.set_result(None)
+
+    patch.setattr(Intake, "_call_up", call_up)
+
+
+def a_refusal_leaves_its_request_behind(patch: pytest.MonkeyPatch) -> None:
+    def is_refused(self: Connection) -> bool:
+        message, _ = self._messages[0]
+        client = None if self.transport is None else self._door.client_of(message)
+        if client is None or self.transport is None:
+            return False
+        self.transport.write(self._door.refusal(message, client, None))
+        return True
+
+    patch.setattr(Connection, "_is_refused", is_refused)
+
+
 MUTATIONS: Collection[Mutation] = (
     a_losers_bytes_are_let_through,
     a_loser_is_not_cancelled,
@@ -229,4 +252,6 @@ MUTATIONS: Collection[Mutation] = (
     the_first_token_counts_as_decoded,
     a_first_token_is_counted_twice,
     a_loser_is_called_a_failure,
+    more_calls_are_taken_on_than_may_be,
+    a_refusal_leaves_its_request_behind,
 )

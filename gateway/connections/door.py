@@ -1,0 +1,88 @@
+"""Refuses calls for which there is no room, straight from their connection.
+
+Under overload most requests are refused, and each takes time from those that are answered. On aiohttp's way to a
+handler and back a refusal costs several times as much as here (docs/overload.md). What is not plain (forms, bodies that
+are still on their way, wrong keys) goes that way all the same: the handler refuses it in the same words.
+"""
+
+from http import HTTPStatus
+
+import msgspec
+from aiohttp.http_parser import RawRequestMessage
+from multidict import CIMultiDictProxy
+
+from gateway.ingress import headers
+from gateway.ingress.addresses import FORWARDED_FOR, Trust
+from gateway.ingress.admission import JSON, Client
+from gateway.ingress.context import Context
+from gateway.ingress.phase import Phase
+from gateway.ingress.refusals import Refused
+from gateway.ingress.routes import CALLS, error_body
+from gateway.overload.intake import Shed
+
+AWAITED_BYTES = 8_192  # of a body: a shorter one is awaited like the rest of a head, within the limits for heads
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """What admission reads of a request."""
+
+    message: RawRequestMessage
+
+    @property
+    def headers(self) -> CIMultiDictProxy[str]:
+        return self.message.headers
+
+    @property
+    def host(self) -> str:
+        return self.message.headers.get("host", "")
+
+
+class Door:
+    """What a connection asks before it hands a request on."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.intake = context.intake
+
+    def awaits_body(self, message: RawRequestMessage) -> bool:
+        """Whether the rest of the body should be awaited before the request is refused or handled."""
+        length = message.headers.get("content-length", "")
+        return (
+            self.intake.is_full
+            and message.path in CALLS
+            and length.isdecimal()
+            and int(length) <= AWAITED_BYTES
+            and "expect" not in message.headers
+        )
+
+    def client_of(self, message: RawRequestMessage) -> Client | None:
+        """Return the client of a call that would be refused now; None if it is to be handled."""
+        if (
+            message.method != "POST"
+            or message.path not in CALLS
+            or message.should_close
+            or message.upgrade
+            or message.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON
+            or self._context.phase is not Phase.SERVING
+        ):
+            return None
+        client = self._context.admission.recognised(_Head(message))
+        return client if client is not None and self.intake.refuses(client.priority) else None
+
+    def refusal(self, message: RawRequestMessage, client: Client, peer: str | None) -> bytes:
+        """Count a refused call, and return the response to it."""
+        fields, context = message.headers, self._context
+        error = self.intake.refusal(Shed.QUEUE_FULL)
+        request_id = headers.request_id(fields)
+        if request_id is not None:
+            error.headers.update(headers.identifying(request_id))
+        trust = Trust(context.settings.trusted_proxies)
+        named = trust.named(peer, fields.getall(FORWARDED_FOR, ()))
+        context.refusals.add_error(error, lambda: Refused(named, message.method, message.path, client.name))
+        body = error_body(error, CALLS[message.path], request_id)
+        more = "".join(f"{name}: {value}\r\n" for name, value in error.headers.items())
+        head = (
+            f"HTTP/1.1 {error.status_code} {HTTPStatus(error.status_code).phrase}\r\n{more}"
+            f"content-type: {JSON}\r\ncontent-length: {len(body)}\r\nserver: {headers.SERVER}\r\n\r\n"
+        )
+        return head.encode() + body
