@@ -212,6 +212,12 @@ def run(order: Order) -> Outcome:
     return msgspec.json.decode(done.stdout, type=Outcome)
 
 
+def write_out(data: bytes) -> None:
+    """Write all of ``data`` to standard output; with PYTHONUNBUFFERED its own ``write`` may write only a part."""
+    with open(sys.stdout.fileno(), "wb", closefd=False) as out:
+        out.write(data)
+
+
 async def carry_out(order: Order) -> Outcome:
     """Make the calls.
 
@@ -244,7 +250,7 @@ def main() -> None:
         sys.exit(f"load: not done within {_LIMIT_S:g} s")
     except (LoadError, OSError) as error:
         sys.exit(f"load: {error}")
-    sys.stdout.buffer.write(msgspec.json.encode(outcome))
+    write_out(msgspec.json.encode(outcome))
 
 
 if __name__ == "__main__":
