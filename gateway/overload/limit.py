@@ -11,7 +11,7 @@ from gateway.overload.loop_delay import PERIOD_S
 
 WINDOW_S = 0.1  # the limit changes at most once in this time; the shortest delay in it counts
 TICKS = 2  # that a window has at least
-DOWN = 0.95  # of the calls in flight, for each late window: they end only by and by
+DOWN, MOST_DOWN = 0.05, 0.3  # of the calls in flight, for each late window; times delay / target, up to the second
 UP = 0.02  # of the limit, for each window in which it was reached and the loop was not late
 AGAIN = 0.1  # the same, while not even half of it is used: what it was lowered for is over
 LEAST = 32  # so few calls are never too many for the loop: it is late for another reason
@@ -58,7 +58,8 @@ class Limit:
         if self._left_s > 0 or self._ticks < TICKS:
             return
         if self._shortest_s > self.target_s:
-            self._set(min(self._value, max(LEAST, DOWN * in_flight)))
+            share = min(MOST_DOWN, DOWN * self._shortest_s / self.target_s)
+            self._set(min(self._value, max(LEAST, (1 - share) * in_flight)))
         elif self.is_lowered and self._was_reached:
             self._set(self._value + max(1.0, UP * self._value))
         elif self.is_lowered and in_flight < self._value / 2:

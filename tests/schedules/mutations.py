@@ -216,8 +216,8 @@ def more_calls_are_taken_on_than_may_be(patch: pytest.MonkeyPatch) -> None:
 
 def a_refusal_leaves_its_request_behind(patch: pytest.MonkeyPatch) -> None:
     def is_refused(self: Connection) -> bool:
-        message, _ = self._messages[0]
-        client = None if self.transport is None else self._door.client_of(message)
+        message: Any = self._messages[0][0]
+        client = self._door.client_of(message)
         if client is None or self.transport is None:
             return False
         self.transport.write(self._door.refusal(message, client, None))

@@ -82,7 +82,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     max_in_flight: dict[str, int] = {}  # by provider
     queue_timeout_s: float = 2.0
     most_calls: int | None = None  # at once; None: as many as there is memory for
-    queue: int = 32  # calls that may wait for one of these seats
+    queue: int = 8  # calls that may wait for one of these seats
     queue_wait_s: float = 0.1
     keepalive_s: float | None = None
     behaviours: dict[str, tuple[Behaviour, ...]] = {}  # by provider, in turn

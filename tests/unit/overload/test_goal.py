@@ -1,0 +1,28 @@
+"""What overload control is for, in virtual time; ``make bench-overload`` shows it of a whole gateway."""
+
+import pytest
+
+from tests.unit.overload.costly_process import CAPACITY_PER_S, TTFT_S, answers_under
+
+OFF = {"max_in_flight": 1_000_000, "loop_delay_ms": 0}
+
+
+@pytest.mark.parametrize("times", [1.25, 2.0, 2.5])
+def test_with_more_calls_than_it_can_serve_it_serves_nearly_as_many_as_it_can_and_in_time(times: float) -> None:
+    answers = answers_under(times)
+    assert answers.good_per_s >= 0.9 * CAPACITY_PER_S
+    assert answers.ttft_p99_s <= 2 * TTFT_S
+    assert answers.refused > 0
+
+
+def test_without_it_none_is_in_time() -> None:
+    answers = answers_under(2.0, **OFF)
+    assert answers.good_per_s < 0.1 * CAPACITY_PER_S
+    assert answers.refused == 0
+
+
+@pytest.mark.parametrize("times", [0.25, 0.75, 0.9])
+def test_with_fewer_calls_nobody_is_refused(times: float) -> None:
+    answers = answers_under(times)
+    assert answers.refused == 0
+    assert answers.good_per_s == pytest.approx(times * CAPACITY_PER_S, rel=0.1)
