@@ -31,6 +31,8 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
     "paced": Behaviour(0.0, 0.005),
     "crowd": Behaviour(0.3, 0.05),
     "crowd-late": Behaviour(0.6, 0.05),
+    "steady": Behaviour(0.3, 0.01),  # as most providers answer
+    "at-once": Behaviour(0.3),  # a short answer: nearly all of its cost is in its first token
     "held": Behaviour(0.0, 3600.0),  # one token, and then silence
 }
 NAMED = "named"  # on this path it is the model's name that says how to answer, so one provider can do several things

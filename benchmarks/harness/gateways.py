@@ -33,6 +33,8 @@ RACES: Mapping[str, tuple[str, ...]] = {
     "paced-race": ("paced", "paced-too"),
     "crowd-single": ("crowd",),
     "crowd-race": ("crowd", "crowd-late"),
+    "steady-single": ("steady",),
+    "at-once-single": ("at-once",),
     "sure-race": ("burst", "never"),
 }
 _TOO = "-too"  # a second provider that behaves alike

@@ -1,0 +1,165 @@
+"""A sweep: load from a quarter of the capacity to two and a half times as much, step by step, and what became of it."""
+
+from collections.abc import Callable, Sequence
+from math import ceil
+
+import msgspec
+
+from benchmarks.harness import procfs
+from benchmarks.harness.answers import TOKENS
+from benchmarks.harness.behaviours import BEHAVIOURS
+from benchmarks.harness.caller import Question
+from benchmarks.harness.figures import quantile
+from benchmarks.harness.gateways import PATH
+from benchmarks.harness.servers import Server
+from benchmarks.overload import load
+from benchmarks.overload.load import REFUSED, Ended, Order
+from benchmarks.overload.subject import Seen, settle, watched
+
+STEPS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5)  # times the capacity
+LATE = 2.0  # times the TTFT without load: a later answer is not a good one
+MORE = 1.25  # times as many connections, when the capacity is looked for
+_LIGHT_PER_S = 20.0
+_LIGHT_S = 6.0
+_FILLING = 1.5  # answers' lengths until as many end as begin
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """What is asked for: a model of the measured gateway, and the mock's behaviour behind it."""
+
+    name: str
+    model: str
+    behaviour: str
+
+    @property
+    def answer_s(self) -> float:
+        """How long an answer takes at the provider."""
+        return BEHAVIOURS[self.behaviour].whole_s(TOKENS)
+
+    def question(self, server: Server) -> Question:
+        """Return what is sent to ``server``."""
+        return Question(port=server.port, path=PATH, model=self.model, streamed=True, headers=server.headers)
+
+
+class Unloaded(msgspec.Struct, frozen=True):
+    """A gateway at light load: TTFT in ms, and calls per second of CPU."""
+
+    ttft_p50_ms: float
+    ttft_p99_ms: float
+    by_cpu_per_s: float
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One load. Rates are per second; times are in ms; quantiles are of calls that were due in the window.
+
+    ``good_per_s``: whole answers with a TTFT of at most ``LATE`` times that without load.
+    """
+
+    times: float
+    offered_per_s: float
+    answered_per_s: float
+    refused_per_s: float
+    good_per_s: float
+    ttft_p50_ms: float | None
+    ttft_p99_ms: float | None
+    refusal_p50_ms: float | None
+    refusal_p99_ms: float | None
+    unended: int  # calls without any answer when all hung up
+    seen: Seen
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What each step of a sweep has in common. Rates are per second."""
+
+    workload: Workload
+    capacity_per_s: float
+    unloaded: Unloaded
+    window_s: float
+
+
+def unloaded(workload: Workload, server: Server) -> Unloaded:
+    """Measure TTFT and CPU at light load."""
+    for_s = _LIGHT_S + _FILLING * workload.answer_s
+    order = Order(question=workload.question(server), for_s=for_s, rate_per_s=_LIGHT_PER_S)
+    load.run(order)
+    settle(server)
+    before_s = procfs.cpu_s(server.pid)
+    outcome = load.run(order)
+    settle(server)
+    cpu_s = procfs.cpu_s(server.pid) - before_s
+    ttfts = [each.ttft_s * 1000 for each in outcome.ended]
+    return Unloaded(quantile(ttfts, 0.5), quantile(ttfts, 0.99), len(ttfts) / cpu_s)
+
+
+def capacity_per_s(workload: Workload, server: Server, calm: Unloaded, window_s: float) -> float:
+    """Return how many good answers per second ``server`` can give.
+
+    In closed loops of more and more connections, until that is no more: the more a gateway has to do, the less a call
+    costs, as it has more of it at a time, so its CPU at light load says little.
+    """
+    connections, best = calm.by_cpu_per_s * workload.answer_s, 0.0
+    while (good := _closed_loop(workload, server, ceil(connections), calm, window_s)) > best:
+        connections, best = connections * MORE, good
+    return best
+
+
+def _closed_loop(workload: Workload, server: Server, connections: int, calm: Unloaded, window_s: float) -> float:
+    """Return the good answers per second of a closed loop."""
+    begins_s = 2 * workload.answer_s + 2.0
+    outcome = load.run(
+        Order(
+            question=workload.question(server),
+            for_s=begins_s + window_s,
+            connections=connections,
+            spread_s=workload.answer_s,
+        )
+    )
+    settle(server)
+    late_s = LATE * calm.ttft_p50_ms / 1000
+    return (
+        sum(begins_s <= each.ended_s < begins_s + window_s and each.ttft_s <= late_s for each in outcome.ended)
+        / window_s
+    )
+
+
+def step(given: Load, server: Server, times: float, say: Callable[[str], None]) -> Step:
+    """Offer ``times`` the capacity for the window, after the time that it takes to fill up."""
+    say(f"{times:g} x capacity")
+    workload, window_s, calm = given.workload, given.window_s, given.unloaded
+    begins_s = _FILLING * workload.answer_s + 2.0
+    order = Order(
+        question=workload.question(server),
+        for_s=begins_s + window_s,
+        rate_per_s=times * given.capacity_per_s,
+        patience_s=2 * workload.answer_s + 2.0,
+    )
+    with watched(server, begins_s) as seen:
+        outcome = load.run(order)
+    settle(server)
+
+    def in_window(at_s: float) -> bool:
+        return begins_s <= at_s < begins_s + window_s
+
+    due = [each for each in outcome.ended if in_window(each.due_s)]
+    answered, refused = _parted(due)
+    late_ms = LATE * calm.ttft_p50_ms
+    ttfts = [each.ttft_s * 1000 for each in answered]
+    refusals = [(each.ended_s - each.due_s) * 1000 for each in refused]
+    whole, _ = _parted([each for each in outcome.ended if in_window(each.ended_s)])
+    return Step(
+        times=times,
+        offered_per_s=sum(map(in_window, outcome.due)) / window_s,
+        answered_per_s=len(whole) / window_s,
+        refused_per_s=len(refused) / window_s,
+        good_per_s=sum(each <= late_ms for each in ttfts) / window_s,
+        ttft_p50_ms=quantile(ttfts, 0.5) if ttfts else None,
+        ttft_p99_ms=quantile(ttfts, 0.99) if ttfts else None,
+        refusal_p50_ms=quantile(refusals, 0.5) if refusals else None,
+        refusal_p99_ms=quantile(refusals, 0.99) if refusals else None,
+        unended=sum(map(in_window, outcome.due)) - len(due),
+        seen=seen[0],
+    )
+
+
+def _parted(ended: Sequence[Ended]) -> tuple[list[Ended], list[Ended]]:
+    return [each for each in ended if each.status != REFUSED], [each for each in ended if each.status == REFUSED]

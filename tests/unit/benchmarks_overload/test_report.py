@@ -1,0 +1,60 @@
+"""When the goal of overload control is reached, and when it is not; and the picture of a run."""
+
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from benchmarks.overload.plot import svg
+from benchmarks.overload.report import Swept, as_markdown, missed
+from benchmarks.overload.subject import Seen
+from benchmarks.overload.sweep import Step, Unloaded, Workload
+
+WORKLOAD = Workload("tokens", "steady-single", "steady")
+
+
+def step(times: float, good_per_s: float, ttft_p99_ms: float | None = 500.0, **more: Any) -> Step:
+    facts = {
+        "offered_per_s": times * 100,
+        "answered_per_s": good_per_s,
+        "refused_per_s": 0.0,
+        "ttft_p50_ms": ttft_p99_ms,
+        "refusal_p50_ms": None,
+        "refusal_p99_ms": None,
+        "unended": 0,
+        "seen": Seen(5.0, 30.0, 40.0, 0.99),
+        **more,
+    }
+    return Step(times=times, good_per_s=good_per_s, ttft_p99_ms=ttft_p99_ms, **facts)
+
+
+def swept(*controlled: Step, uncontrolled: tuple[Step, ...] = ()) -> Swept:
+    return Swept(WORKLOAD, Unloaded(300.0, 310.0, 50.0), 100.0, controlled, uncontrolled)
+
+
+def test_as_many_good_answers_as_at_the_peak_and_in_time_is_the_goal() -> None:
+    assert list(missed(swept(step(1.0, 100.0), step(2.0, 90.0, 600.0)))) == []
+
+
+def test_too_few_good_answers_miss_it() -> None:
+    [problem] = missed(swept(step(1.0, 100.0), step(2.0, 89.0)))
+    assert "89% of the peak" in problem
+
+
+def test_the_peak_may_be_one_without_overload_control() -> None:
+    assert list(missed(swept(step(2.0, 90.0), uncontrolled=(step(1.0, 101.0),))))
+
+
+def test_late_answers_miss_it_and_so_do_none() -> None:
+    for ttft_p99_ms, found in ((601.0, "601 ms"), (None, "no answer")):
+        [problem] = missed(swept(step(1.0, 100.0), step(2.0, 95.0, ttft_p99_ms)))
+        assert found in problem
+        assert "600 ms" in problem
+
+
+def test_a_run_without_that_step_is_not_judged() -> None:
+    assert list(missed(swept(step(1.0, 100.0)))) == []
+
+
+def test_the_picture_is_one_and_the_table_has_a_row_for_each_step() -> None:
+    run = swept(step(1.0, 100.0), step(2.0, 90.0), uncontrolled=(step(1.0, 95.0), step(2.0, 0.0, None)))
+    ET.fromstring(svg([run, run]))
+    assert as_markdown(run).count("\n| with") == 4
