@@ -110,4 +110,6 @@ def _add_intake(metrics: Metrics, intake: Intake) -> None:
         "The longest delay of the event loop in the last ten to twenty seconds; of all workers together.",
         delay.peak_s,
     )
-    metrics.counter("holeshot_loop_delay_seconds_total", "The sum of all delays of the event loop.", delay.total_s)
+    metrics.counter(
+        "holeshot_loop_delay_seconds_total", "The sum of all delays of the event loop.", lambda: delay.total_s
+    )

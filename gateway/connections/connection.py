@@ -55,6 +55,7 @@ class Connection(AnsweringHandler):
     __slots__ = (
         "_door",
         "_ended",
+        "_intake",
         "_is_held",
         "_opening",
         "_watch",
@@ -68,7 +69,7 @@ class Connection(AnsweringHandler):
 
     def __init__(self, watch: Watch, server: web.Server, refusals: Refusals, door: Door, **options: Any) -> None:
         super().__init__(server, refusals, **options)
-        self._door = door
+        self._door, self._intake = door, door.intake
         self._is_held = False  # a request that lacks the rest of its body
         self.owes_head = self.is_stranger = self.watched = True
         self.head_bytes = 0
@@ -159,7 +160,7 @@ class Connection(AnsweringHandler):
 
     def data_received(self, data: bytes) -> None:
         """Read data, and report heads; refuse a call for which there is no room."""
-        waiter, intake = self._waiter, self._door.intake
+        waiter, intake = self._waiter, self._intake
         if (intake.in_flight >= intake.limit.now or self._is_held) and waiter is not None and not waiter.done():
             self._read_at_door(data, waiter)
             return

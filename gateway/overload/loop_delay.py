@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 
 PERIOD_S = 0.02  # of the timer
 SMOOTHED_OVER = 10.0  # ticks: the time constant of ``smoothed_s``, about 0.2 s
@@ -12,34 +13,36 @@ class LoopDelay:
     """Measures while the gateway has work: ``wake`` starts the timer, which stops when ``is_busy`` is false.
 
     An idle gateway has no timer, and its delay is 0. ``on_tick`` is called at each tick with the delay in seconds.
+
+    ``smoothed_s`` is the delay lately, ``total_s`` the sum of all until the last tick, which only grows; ``due_s`` is
+    when the next tick is due, infinite if there is none.
     """
 
     __slots__ = (
         "_clock",
-        "_due_s",
         "_is_busy",
         "_loop",
         "_on_tick",
         "_peak_before_s",
         "_peak_now_s",
         "_timer",
-        "_total_s",
         "_window_ends_s",
+        "due_s",
         "smoothed_s",
+        "total_s",
     )
 
     def __init__(
         self, *, clock: Callable[[], float], is_busy: Callable[[], bool], on_tick: Callable[[float], None]
     ) -> None:
         """``clock`` returns monotonic seconds."""
-        self.smoothed_s = 0.0
+        self.smoothed_s = self.total_s = 0.0
+        self.due_s = inf
         self._clock = clock
         self._is_busy = is_busy
         self._on_tick = on_tick
         self._loop: asyncio.AbstractEventLoop | None = None  # None: not started, or closed
         self._timer: asyncio.TimerHandle | None = None
-        self._due_s = 0.0  # when the timer should run
-        self._total_s = 0.0
         self._peak_now_s = self._peak_before_s = 0.0  # of this window and the one before
         self._window_ends_s = 0.0
 
@@ -57,40 +60,38 @@ class LoopDelay:
         self._loop = None
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-
-    def total_s(self) -> float:
-        """Return the sum of all delays so far, which only grows; that of the tick that is due now is part of it."""
-        return self._total_s + self._overdue_s()
+        self._rest()
 
     def peak_s(self) -> float:
-        """Return the longest delay of the last ten to twenty seconds."""
-        self._turn_window(self._clock())
-        return max(self._peak_now_s, self._peak_before_s, self._overdue_s())
+        """Return the longest delay of the last ten to twenty seconds; that of a tick which is due now counts."""
+        now_s = self._clock()
+        self._turn_window(now_s)
+        return max(self._peak_now_s, self._peak_before_s, now_s - self.due_s)
 
     def _tick(self) -> None:
         loop = self._loop
         if loop is None:
             return
         now_s = self._clock()
-        delay_s = max(0.0, now_s - self._due_s)
-        self._total_s += delay_s
+        delay_s = max(0.0, now_s - self.due_s)
+        self.total_s += delay_s
         self.smoothed_s += (delay_s - self.smoothed_s) / SMOOTHED_OVER
         self._turn_window(now_s)
         self._peak_now_s = max(self._peak_now_s, delay_s)
         if self._is_busy():
             self._sleep(now_s, loop)
         else:
-            self._timer = None
-            self.smoothed_s = 0.0
+            self._rest()
         self._on_tick(delay_s)
 
     def _sleep(self, now_s: float, loop: asyncio.AbstractEventLoop) -> None:
-        self._due_s = now_s + PERIOD_S
+        self.due_s = now_s + PERIOD_S
         self._timer = loop.call_later(PERIOD_S, self._tick)
 
-    def _overdue_s(self) -> float:
-        return 0.0 if self._timer is None else max(0.0, self._clock() - self._due_s)
+    def _rest(self) -> None:
+        self._timer = None
+        self.due_s = inf
+        self.smoothed_s = 0.0
 
     def _turn_window(self, now_s: float) -> None:
         if now_s >= self._window_ends_s:

@@ -91,7 +91,7 @@ class Learning:
         """Count the attempt as in flight."""
         others = self.health_of(start.deployment).launched(self._clock())
         epoch = self._snapshots.epoch(model, start.deployment)
-        delayed_s = self._own_delay.total_s()
+        delayed_s = self._own_delay.lateness.total_s
         self._launched[start.id] = _Launched(self._unix_clock(), others, start.deployment, epoch, delayed_s)
 
     def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
@@ -104,7 +104,7 @@ class Learning:
         counts = of_token(start, prompt_class, ttft_s)
         reference_s = ttft_s / sizing.factor(size)
         unix_s = self._unix_clock() if launched is None else launched.unix_s
-        fair_s = self._own_delay.left_out(ttft_s, launched) if ttft_s > late_s(estimate.well_q95_s) else ttft_s
+        fair_s = self._own_delay.left_out(ttft_s, launched, now_s) if ttft_s > late_s(estimate.well_q95_s) else ttft_s
         late = not health.tripped and fair_s > late_s(estimate.well_q95_s)
         if late and estimate.usual_events >= KNOWN_EVENTS:
             self._doubt(model, deployment, event(deployment, api, self._epoch(model, deployment), reference_s), unix_s)
@@ -193,7 +193,7 @@ class Learning:
         if attempt.retry_after_s is not None:
             health.cool(attempt.retry_after_s, now_s)  # a 503 with retry-after
         if attempt.ttft_ms is None and not (
-            kind in _TIMEOUTS and self._own_delay.explains(launched, self._unix_clock())
+            kind in _TIMEOUTS and self._own_delay.explains(launched, self._unix_clock(), now_s)
         ):
             self._strike(model, attempt, kind)
 
@@ -205,7 +205,7 @@ class Learning:
         """
         deployment, api, now_s = loser.deployment, prompt_class.api, self._clock()
         health, age_s = self.health_of(deployment), (loser.censored_at_ms or 0.0) / 1000
-        fair_s = self._own_delay.left_out(age_s, launched)
+        fair_s = self._own_delay.left_out(age_s, launched, now_s)
         size = size_of(loser.asked_tokens, prompt_class.size)
         is_lost = loser.outcome is Outcome.LOST
         if health.tripped:

@@ -1,5 +1,7 @@
 """While the gateway's own event loop is late, providers are not blamed for it."""
 
+from math import inf
+
 import pytest
 
 from gateway.attempt_records import AttemptStart, Outcome, Role
@@ -15,16 +17,14 @@ class LateLoop:
     """An event loop whose delays are said by the test."""
 
     def __init__(self) -> None:
-        self.sum_s = self.longest_s = 0.0
-
-    def total_s(self) -> float:
-        return self.sum_s
+        self.total_s = self.longest_s = 0.0
+        self.due_s = inf
 
     def peak_s(self) -> float:
         return self.longest_s
 
     def is_late(self, *delays_s: float) -> None:
-        self.sum_s += sum(delays_s)
+        self.total_s += sum(delays_s)
         self.longest_s = max((self.longest_s, *delays_s))
 
 
@@ -150,5 +150,17 @@ def test_an_age_is_never_below_zero() -> None:
     late.launch("a")
     launched = next(iter(late.steering._learning._launched.values()))
     loop.is_late(9.0)
-    assert own.left_out(1.0, launched) == 0.0
-    assert own.left_out(1.0, None) == 1.0
+    assert own.left_out(1.0, launched, late.now_s) == 0.0
+    assert own.left_out(1.0, None, late.now_s) == 1.0
+
+
+def test_a_delay_that_is_not_over_counts_too() -> None:
+    late, loop = replica()
+    for _ in range(3 * STRIKES):
+        start = late.launch("a")
+        late.now_s += USUAL_S + 1.0
+        loop.due_s, loop.longest_s = late.now_s - 1.0, 1.0
+        late.steering.first_token(MODEL, SHORT, start, USUAL_S + 1.0)
+        late._end(start, Outcome.WON, ttft_ms=(USUAL_S + 1.0) * 1000)
+        loop.due_s = inf
+    assert late.state("a") == "ok"
