@@ -61,6 +61,7 @@ class Door:
             message.method != "POST"
             or message.path not in CALLS
             or message.should_close
+            or "origin" in message.headers  # a web page needs more headers to read the refusal
             or message.upgrade
             or message.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON
             or self._context.phase is not Phase.SERVING

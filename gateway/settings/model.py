@@ -250,10 +250,12 @@ class Settings(BaseSettings):
 
     @property
     def limits_dollars(self) -> bool:
-        """Whether a client or a model has a limit in US dollars."""
+        """Whether a client or a model has a limit in US dollars, or a client may get one at run time."""
         limited = (*self.clients.values(), self.anonymous)
-        return any(each.usd_per_day is not None or each.usd_per_month is not None for each in limited) or any(
-            model.usd_per_day is not None for model in self.models.values()
+        return (
+            self.keys == "database"
+            or any(each.usd_per_day is not None or each.usd_per_month is not None for each in limited)
+            or any(model.usd_per_day is not None for model in self.models.values())
         )
 
     @classmethod
