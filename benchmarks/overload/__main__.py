@@ -112,6 +112,8 @@ def _show(runs: Sequence[Swept], missed: Sequence[str], *, as_json: bool, as_mar
         else:
             for table in report.tables(run):
                 console().print(table)
+    for doubt in (each for run in runs for each in report.doubts(run)):
+        print(f"Something else was at work: {doubt}.")
     print("\n".join(f"Missed: {each}." for each in missed) or "The goal is reached.")
 
 

@@ -9,6 +9,7 @@ from benchmarks.overload.sweep import LATE, Step, Unloaded, Workload
 
 AT_TIMES = 2.0  # times the capacity, at which the goal counts
 OF_PEAK = 0.9  # that the good answers must reach there
+SURELY_TOO_MUCH, BUSY = 1.5, 0.85  # times the capacity; of its core that a gateway uses then
 _COLUMNS = (
     "x capacity", "offered/s", "good/s", "answered/s", "refused/s", "TTFT p50", "TTFT p99", "503 p50", "503 p99",
     "loop delay", "in flight", "core",
@@ -49,6 +50,13 @@ def missed(swept: Swept) -> Iterator[str]:
         yield f"{swept.workload.name}: at {AT_TIMES:g} x capacity the TTFT's p99 is {found}, not {late_ms:.0f} ms"
 
 
+def doubts(swept: Swept) -> Iterator[str]:
+    """Yield the steps whose figures say little: the gateway had more to do than it could, and not all of its core."""
+    for step in (*swept.controlled, *swept.uncontrolled):
+        if step.times >= SURELY_TOO_MUCH and step.seen.core < BUSY:
+            yield f"{swept.workload.name}, {step.times:g} x: the gateway had {step.seen.core:.0%} of its core"
+
+
 def heading(swept: Swept) -> str:
     """Return what was asked for, and what the gateway can serve."""
     calm = swept.unloaded
@@ -85,7 +93,7 @@ def _cells(step: Step) -> list[str]:
             "" if each is None else f"{each:.0f} ms"
             for each in (step.ttft_p50_ms, step.ttft_p99_ms, step.refusal_p50_ms, step.refusal_p99_ms)
         ),
-        f"{step.seen.loop_delay_ms:.0f} ms",
-        f"{step.seen.in_flight:.0f}",
+        "?" if step.seen.loop_delay_s is None else f"{1000 * step.seen.loop_delay_s:.0f} ms",
+        "?" if step.seen.in_flight is None else f"{step.seen.in_flight:.0f}",
         f"{step.seen.core:.0%}",
     ]

@@ -23,11 +23,11 @@ _PATIENCE_S = 30.0
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """Means of what the gateway said of itself, and the share of its core that it used."""
+    """Means of what the gateway said of itself (None: it did not answer), and the share of its core that it used."""
 
-    loop_delay_ms: float
-    in_flight: float
-    limit: float
+    loop_delay_s: float | None
+    in_flight: float | None
+    limit: float | None
     core: float
 
 
@@ -77,34 +77,34 @@ def settle(server: Server) -> None:
 
 
 @contextmanager
-def watched(server: Server, after_s: float) -> Iterator[list[Seen]]:
-    """Look at the gateway from ``after_s`` until the block ends; the list has what was seen then."""
+def watched(server: Server, after_s: float, window_s: float) -> Iterator[list[Seen]]:
+    """Look at the gateway for ``window_s``, ``after_s`` from now; at the block's end the list has what was seen."""
     seen: list[Seen] = []
     looks: list[Mapping[str, float]] = []
-    over = threading.Event()
-    used: list[tuple[float, float]] = []  # when, and CPU seconds
+    cpu_s: list[float] = []
 
     def look() -> None:
-        over.wait(after_s)
-        while not over.wait(_LOOK_S):
-            used.append((monotonic(), procfs.cpu_s(server.pid)))
-            with suppress(OSError, http.client.HTTPException):
-                looks.append(_gauges(server))
+        sleep(after_s)
+        ends = monotonic() + window_s
+        cpu_s.append(procfs.cpu_s(server.pid))
+        while (left_s := ends - monotonic()) > 0:
+            with suppress(OSError, http.client.HTTPException):  # without overload control it may not answer in time
+                looks.append(_gauges(server, left_s))
+            sleep(max(0.0, min(_LOOK_S, ends - monotonic())))
+        cpu_s.append(procfs.cpu_s(server.pid))
 
     thread = threading.Thread(target=look)
     thread.start()
     try:
         yield seen
     finally:
-        over.set()
         thread.join()
-    means = [fmean(each[name] for each in looks) if looks else 0.0 for name in GAUGES]
-    (first_s, before_s), (last_s, after) = (used[0], used[-1]) if len(used) > 1 else ((0.0, 0.0), (1.0, 0.0))
-    seen.append(Seen(means[0] * 1000, means[1], means[2], (after - before_s) / (last_s - first_s)))
+    delay_s, in_flight, limit = (fmean(each[name] for each in looks) if looks else None for name in GAUGES)
+    seen.append(Seen(delay_s, in_flight, limit, (cpu_s[1] - cpu_s[0]) / window_s))
 
 
-def _gauges(server: Server) -> Mapping[str, float]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=_PATIENCE_S)
+def _gauges(server: Server, patience_s: float = _PATIENCE_S) -> Mapping[str, float]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=patience_s)
     try:
         connection.request("GET", "/metrics", headers=dict(server.headers))
         page = connection.getresponse().read().decode()

@@ -133,7 +133,7 @@ def step(given: Load, server: Server, times: float, say: Callable[[str], None]) 
         rate_per_s=times * given.capacity_per_s,
         patience_s=2 * workload.answer_s + 2.0,
     )
-    with watched(server, begins_s) as seen:
+    with watched(server, begins_s, window_s) as seen:
         outcome = load.run(order)
     settle(server)
 

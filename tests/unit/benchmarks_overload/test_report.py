@@ -4,7 +4,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from benchmarks.overload.plot import svg
-from benchmarks.overload.report import Swept, as_markdown, missed
+from benchmarks.overload.report import Swept, as_markdown, doubts, missed
 from benchmarks.overload.subject import Seen
 from benchmarks.overload.sweep import Step, Unloaded, Workload
 
@@ -20,7 +20,7 @@ def step(times: float, good_per_s: float, ttft_p99_ms: float | None = 500.0, **m
         "refusal_p50_ms": None,
         "refusal_p99_ms": None,
         "unended": 0,
-        "seen": Seen(5.0, 30.0, 40.0, 0.99),
+        "seen": Seen(0.005, 30.0, 40.0, 0.99),
         **more,
     }
     return Step(times=times, good_per_s=good_per_s, ttft_p99_ms=ttft_p99_ms, **facts)
@@ -48,6 +48,13 @@ def test_late_answers_miss_it_and_so_do_none() -> None:
         [problem] = missed(swept(step(1.0, 100.0), step(2.0, 95.0, ttft_p99_ms)))
         assert found in problem
         assert "600 ms" in problem
+
+
+def test_a_gateway_that_did_not_have_its_core_is_doubted() -> None:
+    starved = Seen(None, None, None, 0.5)
+    [doubt] = doubts(swept(step(1.0, 100.0, seen=starved), step(2.0, 95.0, seen=starved)))
+    assert "50% of its core" in doubt
+    assert list(doubts(swept(step(2.0, 95.0)))) == []
 
 
 def test_a_run_without_that_step_is_not_judged() -> None:
