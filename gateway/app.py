@@ -221,7 +221,7 @@ class Gateway:
                 return
 
     async def _recollect_spent(self) -> bool:
-        """Load what was spent today and this month, so that a restart does not begin the limits anew."""
+        """Load what was spent today and this month, so that a restart does not begin the limits from zero."""
         try:
             async with asyncio.timeout(_SPENT_WITHIN_S):
                 rows = await self.ledger.spent()
