@@ -22,6 +22,7 @@ MORE = 1.25  # times as many connections, when the capacity is looked for
 _LIGHT_PER_S = 20.0
 _LIGHT_S = 6.0
 _FILLING = 1.5  # answers' lengths until as many end as begin
+_SETTLING_S = 4.0  # before a window: a gateway takes a load for a crowd at first, and lets it wait for two seconds
 
 
 class Workload(msgspec.Struct, frozen=True):
@@ -126,7 +127,7 @@ def step(given: Load, server: Server, times: float, say: Callable[[str], None]) 
     """Offer ``times`` the capacity for the window, after the time that it takes to fill up."""
     say(f"{times:g} x capacity")
     workload, window_s, calm = given.workload, given.window_s, given.unloaded
-    begins_s = _FILLING * workload.answer_s + 2.0
+    begins_s = _FILLING * workload.answer_s + _SETTLING_S
     order = Order(
         question=workload.question(server),
         for_s=begins_s + window_s,

@@ -12,15 +12,17 @@ from gateway.overload.loop_delay import PERIOD_S
 WINDOW_S = 0.1  # the limit changes at most once in this time; the shortest delay in it counts
 TICKS = 2  # that a window has at least
 DOWN, MOST_DOWN = 0.05, 0.3  # of the calls in flight, for each late window; times delay / target, up to the second
-UP = 0.02  # of the limit, for each window in which it was reached and the loop was not late
-AGAIN = 0.1  # the same, while not even half of it is used: what it was lowered for is over
+# Of the limit, for each window in which it was reached and the loop was not late: the first while the longest delay was
+# near the target, up to the second more when there was none: then what it was lowered for is over.
+UP, MOST_UP = 0.02, 0.25
+AGAIN = 0.1  # the same, while not even half of it is used
 LEAST = 32  # so few calls are never too many for the loop: it is late for another reason
 
 
 class Limit:
     """``now`` is the most calls that may be in flight. ``most`` and ``target_s`` are the configuration's."""
 
-    __slots__ = ("_left_s", "_shortest_s", "_ticks", "_value", "_was_reached", "most", "now", "target_s")
+    __slots__ = ("_left_s", "_longest_s", "_shortest_s", "_ticks", "_value", "_was_reached", "most", "now", "target_s")
 
     def __init__(self, most: int, target_s: float) -> None:
         """``target_s`` is the delay of the loop above which fewer calls are let in; 0: ``most`` alone counts."""
@@ -28,7 +30,7 @@ class Limit:
         self.target_s = target_s
         self._value = float(most)
         self._left_s, self._ticks = WINDOW_S, 0  # of the window
-        self._shortest_s = inf  # delay in it
+        self._shortest_s, self._longest_s = inf, 0.0  # delays in it
         self._was_reached = False  # in it
 
     @property
@@ -54,6 +56,7 @@ class Limit:
         self._ticks += 1
         self._left_s -= PERIOD_S + delay_s
         self._shortest_s = min(self._shortest_s, delay_s)
+        self._longest_s = max(self._longest_s, delay_s)
         self._was_reached |= is_reached
         if self._left_s > 0 or self._ticks < TICKS:
             return
@@ -61,14 +64,15 @@ class Limit:
             share = min(MOST_DOWN, DOWN * self._shortest_s / self.target_s)
             self._set(min(self._value, max(LEAST, (1 - share) * in_flight)))
         elif self.is_lowered and self._was_reached:
-            self._set(self._value + max(1.0, UP * self._value))
+            idle = max(0.0, 1 - self._longest_s / self.target_s)
+            self._set(self._value + max(1.0, (UP + MOST_UP * idle * idle) * self._value))
         elif self.is_lowered and in_flight < self._value / 2:
             self._set(self._value + max(1.0, AGAIN * self._value))
         self._begin_window()
 
     def _begin_window(self) -> None:
         self._left_s, self._ticks = WINDOW_S, 0
-        self._shortest_s = inf
+        self._shortest_s, self._longest_s = inf, 0.0
         self._was_reached = False
 
     def _set(self, value: float) -> None:

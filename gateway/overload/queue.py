@@ -51,8 +51,11 @@ class Queue(Generic[_W]):
         self.discard(one)
         return one
 
-    def last_below(self, priority: int) -> _W | None:
-        """Return the call that would be next last of all, if its priority is below ``priority``."""
-        if not self._lines or (lowest := min(self._lines)) >= priority:
-            return None
-        return next(reversed(self._lines[lowest]))
+    def last(self) -> _W:
+        """Return the call that would be next last of all: the newest of the lowest priority.
+
+        Raises:
+            ValueError: no call waits.
+
+        """
+        return next(reversed(self._lines[min(self._lines)]))

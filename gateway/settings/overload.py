@@ -14,7 +14,7 @@ class OverloadSettings(Section):
     # While the event loop is later than this, fewer calls are let in. A first token passes the loop about five times:
     # with 25 ms it is at most an eighth of a second late. 0: off.
     loop_delay_ms: Annotated[float, Field(ge=0)] = 25.0
-    # Calls that may wait for room, by their client's priority: enough for arrivals by chance. While more is asked for
-    # than can be served the queue is always full, so a longer one would only add its wait to every call.
-    queue: Annotated[int, Field(ge=0)] = 8
-    queue_timeout_s: Annotated[float, Field(ge=0, le=60)] = 0.1  # how long they may wait
+    # Calls that may wait for room, by their client's priority, when many come at once. While more come than can be
+    # served for good, only a few may wait, and hardly: see gateway/overload/patience.py.
+    queue: Annotated[int, Field(ge=0)] = 2000
+    queue_timeout_s: Annotated[float, Field(ge=0, le=60)] = 2.0  # how long they may wait; 0: not at all

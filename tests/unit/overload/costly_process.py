@@ -1,6 +1,7 @@
 """A process in virtual time whose work costs time: while one call is worked on, all others wait, as in production."""
 
 import asyncio
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import Any
 
@@ -15,7 +16,7 @@ TTFT_S = 0.3  # of the provider
 WORK_S = (0.0008, 0.0006, 0.0006)  # of a call: until its request is sent, until its answer is read, and for that
 REFUSAL_S = 0.0001
 CAPACITY_PER_S = 1 / sum(WORK_S)
-FILLING_S, WINDOW_S = 3.0, 4.0
+FILLING_S, WINDOW_S = 5.0, 4.0  # the first for a queue that might be a crowd
 
 
 class Answers(msgspec.Struct, frozen=True):
@@ -37,9 +38,26 @@ class Answers(msgspec.Struct, frozen=True):
 
 def answers_under(times: float, **settings: Any) -> Answers:
     """Offer ``times`` the capacity, by chance, to a process with these settings of overload."""
+
+    def due_s(begins_s: float) -> Iterator[float]:
+        random, at_s = Random(1), begins_s
+        while (at_s := at_s + random.expovariate(times * CAPACITY_PER_S)) < begins_s + FILLING_S + WINDOW_S:
+            yield at_s
+
+    return _answers(due_s, settings)
+
+
+def answers_to_a_crowd(calls: int, within_s: float, **settings: Any) -> Answers:
+    """Make so many calls within a moment, of a process that has nothing else to do."""
+    return _answers(
+        lambda begins_s: (begins_s + FILLING_S + within_s * number / calls for number in range(calls)), settings
+    )
+
+
+def _answers(due_s: Callable[[float], Iterable[float]], settings: dict[str, Any]) -> Answers:
     loop = VirtualTimeLoop()
     try:
-        return loop.run_until_complete(_Process(loop, settings).serve(times * CAPACITY_PER_S))
+        return loop.run_until_complete(_Process(loop, settings).serve(due_s(loop.now)))
     finally:
         loop.close()
 
@@ -47,22 +65,20 @@ def answers_under(times: float, **settings: Any) -> Answers:
 class _Process:
     def __init__(self, loop: VirtualTimeLoop, settings: dict[str, Any]) -> None:
         self._loop = loop
-        self._random = Random(1)
         self._intake = Intake(OverloadSettings(**settings), default_most=50_000, clock=loop.time)
         self._ttfts_s: list[float] = []
         self._refused = 0
 
-    async def serve(self, rate_per_s: float) -> Answers:
+    async def serve(self, due: Iterable[float]) -> Answers:
         self._intake.delay.start()
         begins_s, calls = self._loop.now + FILLING_S, set[asyncio.Task[None]]()
 
         def arrive(due_s: float) -> None:
             calls.add(self._loop.create_task(self._call(due_s, in_window=due_s >= begins_s)))
 
-        due_s = self._loop.now
-        while (due_s := due_s + self._random.expovariate(rate_per_s)) < begins_s + WINDOW_S:
+        for due_s in due:
             self._loop.call_at(due_s, arrive, due_s)
-        await asyncio.sleep(FILLING_S + WINDOW_S + 2 * TTFT_S)
+        await asyncio.sleep(FILLING_S + WINDOW_S + 2 * TTFT_S)  # then all hang up
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)

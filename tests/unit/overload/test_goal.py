@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.overload.costly_process import CAPACITY_PER_S, TTFT_S, answers_under
+from tests.unit.overload.costly_process import CAPACITY_PER_S, TTFT_S, answers_to_a_crowd, answers_under
 
 OFF = {"max_in_flight": 1_000_000, "loop_delay_ms": 0}
 
@@ -19,6 +19,14 @@ def test_without_it_none_is_in_time() -> None:
     answers = answers_under(2.0, **OFF)
     assert answers.good_per_s < 0.1 * CAPACITY_PER_S
     assert answers.refused == 0
+
+
+@pytest.mark.parametrize("within_s", [0.0, 0.1, 0.5])
+def test_a_crowd_that_comes_at_once_is_no_overload(within_s: float) -> None:
+    """It has work for a second and a half."""
+    answers = answers_to_a_crowd(int(1.5 * CAPACITY_PER_S), within_s)
+    assert answers.refused == 0
+    assert len(answers.ttfts_s) == int(1.5 * CAPACITY_PER_S)
 
 
 @pytest.mark.parametrize("times", [0.25, 0.75, 0.9])

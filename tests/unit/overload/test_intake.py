@@ -9,6 +9,7 @@ import pytest
 from gateway.errors import Overloaded
 from gateway.overload.intake import Cause, Intake, Shed
 from gateway.overload.loop_delay import PERIOD_S
+from gateway.overload.patience import STANDING_CALLS
 from gateway.settings.overload import OverloadSettings
 from tests.unit.racing import virtual_time
 
@@ -215,6 +216,29 @@ async def test_the_default_is_what_memory_and_descriptors_allow() -> None:
     assert process.intake.limit.now == 5000
     process.intake.configure(OverloadSettings())
     assert process.intake.limit.now == 300
+
+
+@in_virtual_time
+async def test_a_crowd_may_wait_and_a_queue_that_stays_may_not() -> None:
+    process, first, rest = Process(max_in_flight=1, queue=200, queue_timeout_s=1.0), asyncio.Event(), asyncio.Event()
+    process.intake.delay.start()
+    calls = [process.begin(str(number), first if number < 2 else rest) for number in range(100)]
+    await asyncio.sleep(0.5)
+    first.set()
+    await settle()
+    assert process.intake.waiting == 97
+    calls += [process.begin("after", rest) for _ in range(20)]  # which may still wait when the crowd may not
+    await asyncio.sleep(0.4)
+    assert (process.intake.waiting, process.shed) == (117, [])
+    await asyncio.sleep(0.3)
+    assert process.intake.waiting == STANDING_CALLS
+    calls.append(process.begin("late", rest))
+    await settle()
+    assert process.shed[-1] == (Shed.QUEUE_FULL, Cause.MAX_IN_FLIGHT)
+    rest.set()
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert sum(not isinstance(each, BaseException) for each in ends) == 3 + STANDING_CALLS
+    process.intake.delay.close()
 
 
 @in_virtual_time

@@ -71,8 +71,15 @@ def test_a_configured_limit_below_the_least_counts() -> None:
 def test_a_lowered_limit_rises_slowly_while_it_is_reached_and_the_loop_is_in_time() -> None:
     limit = lowered(500)
     before = limit.now
-    observe(limit, IN_TIME_S, before, ticks=5, is_reached=True)
+    observe(limit, 0.9 * TARGET_S, before, ticks=5, is_reached=True)
     assert before < limit.now <= before * 1.03
+
+
+def test_a_lowered_limit_rises_fast_while_the_loop_has_nothing_to_do() -> None:
+    limit = lowered(500)
+    before = limit.now
+    observe(limit, 0.0, before, ticks=5, is_reached=True)
+    assert before * 1.2 < limit.now <= before * 1.3
 
 
 def test_a_lowered_limit_stays_while_it_is_enough() -> None:

@@ -37,10 +37,10 @@ def test_a_call_that_leaves_is_not_served() -> None:
     assert len(queue) == 0
 
 
-def test_the_last_of_the_lowest_priority_makes_room_for_a_higher_one() -> None:
-    queue = filled(Call("a", 1), Call("b", 0), Call("c", 0))
-    last = queue.last_below(1)
-    assert last is not None
-    assert last.name == "c"
-    assert queue.last_below(0) is None
-    assert filled().last_below(9) is None
+def test_the_last_is_the_newest_of_the_lowest_priority() -> None:
+    queue = filled(Call("a", 1), Call("b", 0), Call("c", 0), Call("d", 2))
+    shed = []
+    while queue:
+        shed.append(queue.last().name)
+        queue.discard(queue.last())
+    assert "".join(shed) == "cbad"
