@@ -45,7 +45,7 @@ class Connections:
         self._gateway = gateway
         self._server = server
         self.most = most
-        self._options = options
+        self._options = {"door": Door(gateway.context), **options}
         self._loop = asyncio.get_running_loop()
         self._all: set[Connection] = set()
         self._opening: set[asyncio.Task[None]] = set()
@@ -60,7 +60,6 @@ class Connections:
         self._stall_look = self._loop.call_later(FIRST_LOOK_S, self._cut_stalled)
         self._trust = Trust(())
         gateway.context.admission.keys.table.on_ended = self._cut_ended
-        self._door = Door(gateway.context)
         self._cuts = Cuts(self._loop, count_one=gateway.metrics.connection_cut, opened=lambda: len(self._all))
         gateway.metrics.gauge("holeshot_connections", "Open connections from clients.", lambda: len(self._all))
         gateway.metrics.gauge(
@@ -139,7 +138,7 @@ class Connections:
     def _welcome(self, host: str) -> Connection:
         """Return a connection from ``host``, as a stranger who owes a head from now on."""
         refusals = self._gateway.context.refusals
-        connection = Connection(self, self._server, refusals, self._door, loop=self._loop, **self._options)
+        connection = Connection(self, self._server, refusals, loop=self._loop, **self._options)
         self._gateway.metrics.connection_accepted()
         self._all.add(connection)
         address = read_address(host)

@@ -19,7 +19,8 @@ from gateway.settings.model import RaceSettings
 from gateway.steering import planner
 from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix
 from gateway.steering.board import Board, slot_of
-from gateway.steering.budget import Budget, within
+from gateway.steering.budget import within
+from gateway.steering.budgets import Budgets
 from gateway.steering.candidates import Terms, costs_usd, expected_tokens
 from gateway.steering.explainer import explained
 from gateway.steering.explanation import Explanation
@@ -57,7 +58,6 @@ class Steering:
     ) -> None:
         """Steer by ``board``. ``on_refused`` is called for each refused extra attempt with its model and the limit."""
         self._board = board
-        self._spending = spending or Spending(unix_clock)
         self._on_refused = on_refused
         self._clock = clock  # monotonic seconds
         self._unix_clock = unix_clock  # Unix time, for slots that are the same in all replicas
@@ -67,7 +67,7 @@ class Steering:
         own, strikes = OwnDelay(lateness or InTime()), strikes or Strikes(unix_clock)
         self._learning = Learning(board, self._snapshots, strikes, clock=clock, unix_clock=unix_clock, own_delay=own)
         self._affinity = Affinity()
-        self._budgets: dict[str, Budget] = {}
+        self._budgets = Budgets(spending or Spending(unix_clock))
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model
         self._planned: dict[str, tuple[str, ...]] = {}  # by model, at the last plan: clients may name their own
         self._slot = 0
@@ -87,7 +87,7 @@ class Steering:
 
         ``explain`` fills ``Plan.explanation``.
         """
-        budget = self._budget(model)
+        budget = self._budgets.of(model)
         budget.accrue(race.budget)
         if race.extra_usd_per_call is not None:
             budget.earn(race.extra_usd_per_call)
@@ -141,28 +141,21 @@ class Steering:
         Called when the attempt would start. ``cost_usd`` is its maximum cost at list price (``Plan.cost_usd``), None if
         no price of the model is known.
         """
-        payer, budget = payer or model, self._budget(model)
-        limit = self._too_dear(payer, race, cost_usd, budget)
-        if limit is not None or not budget.draw(launch.role, race.budget):
-            if self._on_refused is not None:
-                self._on_refused(model, limit or "budget")
-            return False
-        if cost_usd is not None and race.usd_per_day is not None:
-            self._spending.charge(payer, cost_usd)
-        if cost_usd is not None and race.extra_usd_per_call is not None:
-            budget.pay(cost_usd)
-        return True
+        limit = self._budgets.draw(model, launch.role, race, cost_usd=cost_usd, payer=payer or model)
+        if limit is not None and self._on_refused is not None:
+            self._on_refused(model, limit)
+        return limit is None
 
     def extra_attempts_left(self, model: str) -> float:
         """Return the number of extra attempts that the budget of ``model`` permits now; below 0 it is overdrawn."""
-        return self._budget(model).tokens
+        return self._budgets.of(model).tokens
 
     def refused_by(self, payer: str, race: RaceSettings, *, cost_usd: float | None, model: str | None = None) -> str:
         """Return the limit that refused an extra attempt just now.
 
         That is budget, usd_per_day or extra_usd_per_call.
         """
-        return self._too_dear(payer, race, cost_usd, self._budget(model or payer)) or "budget"
+        return self._budgets.too_dear(model or payer, race, cost_usd=cost_usd, payer=payer) or "budget"
 
     def call_started(self, start: CallStart) -> None:
         """Do nothing."""
@@ -240,7 +233,7 @@ class Steering:
         if terms.prefix is not None and race.cache_affinity:
             held = self._affinity.held(model, terms.prefix, terms.prices, now_s)
             home = home_of(model, terms, lineup, self._affinity, held=held, now_s=now_s)
-        budget, costs, expected = self._budget(model), _NOTHING_COSTS, 0.0
+        budget, costs, expected = self._budgets.of(model), _NOTHING_COSTS, 0.0
         if terms.is_counted or race.usd_per_day is not None or race.extra_usd_per_call is not None:
             expected = expected_tokens(standings, terms)
             costs = costs_usd(conditions, expected, terms)
@@ -279,21 +272,6 @@ class Steering:
             names = self._planned[model] = tuple(dict.fromkeys(deployments))
         return names
 
-    def _too_dear(self, payer: str, race: RaceSettings, cost_usd: float | None, budget: Budget) -> str | None:
-        """Return the limit on dollars that an attempt would exceed; None for none."""
-        if cost_usd is None:
-            return None
-        if race.usd_per_day is not None and not self._spending.may_spend(payer, cost_usd, race.usd_per_day):
-            return "usd_per_day"
-        per_call = race.extra_usd_per_call
-        return None if per_call is None or budget.affords(cost_usd, per_call) else "extra_usd_per_call"
-
-    def _budget(self, model: str) -> Budget:
-        budget = self._budgets.get(model)
-        if budget is None:
-            budget = self._budgets[model] = Budget()
-        return budget
-
     def _forget(self) -> None:
         """Once per slot, drop models that are no longer called: clients may name their own."""
         slot = slot_of(self._unix_clock())
@@ -303,7 +281,7 @@ class Steering:
         models = self._snapshots.forget()
         self._lineups.keep(models)
         self._planned = {model: names for model, names in self._planned.items() if model in models}
-        self._budgets = {model: budget for model, budget in self._budgets.items() if model in models}
+        self._budgets.keep(models)
         used = {name for names in (*self._configured.values(), *self._planned.values()) for name in names}
         self._learning.keep({*models, *self._configured}, used)
         self._affinity.keep(used)

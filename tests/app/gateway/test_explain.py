@@ -46,10 +46,10 @@ async def test_the_plan_of_a_call_that_failed_is_told_too(serve: Serve) -> None:
 async def test_the_leaderboard_explains_the_next_call_and_counts_nothing(serve: Serve) -> None:
     async with serve(fast=None, slow=None) as running:
         running.prefer("fast", "slow")
-        tokens = running.gateway.steering._budget(MODEL).tokens
+        tokens = running.gateway.steering._budgets.of(MODEL).tokens
         async with running.get(f"/leaderboard?explain=1&model={MODEL}&stream=false&prompt_tokens=20000") as response:
             [told] = (await response.json())["models"]
-        assert running.gateway.steering._budget(MODEL).tokens == tokens
+        assert running.gateway.steering._budgets.of(MODEL).tokens == tokens
         assert running.requests == 0
     assert (told["model"], told["profile"]) == (MODEL, None)
     explanation = told["explanation"]

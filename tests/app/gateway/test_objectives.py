@@ -94,7 +94,7 @@ async def test_a_race_that_the_budget_made_narrower_says_so(serve: Serve) -> Non
         running.prefer("fast", "slow")
         async with running.chat(stream=True) as wide:
             await wide.read()
-        running.gateway.steering._budget(MODEL).tokens = 0.0
+        running.gateway.steering._budgets.of(MODEL).tokens = 0.0
         for stream in (True, False):
             async with running.chat(stream=stream) as narrow:
                 await narrow.read()
