@@ -163,9 +163,7 @@ class Gateway:
         await self.context.admission.keys.start()
         if self.redis_board is not None:
             await self.redis_board.start()
-        settings = self.context.settings
-        may_limit_dollars = settings.limits_dollars or settings.keys == "database"  # where limits change at any time
-        if may_limit_dollars and not await self._recollect_spent():
+        if self.context.settings.limits_dollars and not await self._recollect_spent():
             self._own(self._recollect_spent_later())
         await self.leases.start()
         self._warm_up(self.context.fleet)
