@@ -23,7 +23,7 @@ from gateway.ledger.rows import (
 )
 
 INSERT_TIMEOUT_S = 15.0  # a thousand calls take some milliseconds; after this a new connection is tried
-PARTITION_TRIES = 5  # a row for a partition that changes at that moment is rejected; it is tried again
+TRIES = 5  # of a batch that met another transaction; nothing of it was stored
 _ALL: Mapping[str, datetime] = {}
 SLICE_ROWS = 16  # encoded without a pause, in about 30 µs; then the event loop runs other tasks
 
@@ -38,6 +38,11 @@ _BAD_ROWS = (
     TypeError,
     ValueError,
 )
+
+
+# A row for a partition that changes at that moment (the schema has no other checks), and a deadlock with a process that
+# ships as well: both batches add to the same sums.
+_CROSSED = (asyncpg.CheckViolationError, asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 
 class RowsRejectedError(Exception):
@@ -64,9 +69,9 @@ async def insert(engine: AsyncEngine, entries: Sequence[Entry], kept_since: Mapp
                 tables = [_Table(name, columns, rows, kept_since.get(name)) for name, columns, rows in _tables(entries)]
                 try:
                     await store(connection, raw.driver_connection, tables)
-                except asyncpg.CheckViolationError:
+                except _CROSSED:
                     tries += 1
-                    if tries == PARTITION_TRIES:
+                    if tries == TRIES:
                         raise
                 else:
                     return sum(table.expired for table in tables)
@@ -87,11 +92,13 @@ async def _copy_postgres(connection: AsyncConnection, driver: Any, tables: Seque
                 )
             await driver.execute(";".join(_TAKE_OVER[table.name] for table in tables))
             await transaction.commit()
+        except _CROSSED:
+            await transaction.rollback()
+            usable = True
+            raise
         except _BAD_ROWS as error:
             await transaction.rollback()
             usable = True
-            if isinstance(error, asyncpg.CheckViolationError):  # the schema has no checks but the partitions' bounds
-                raise
             raise RowsRejectedError(_first_line(error)) from error
         usable = True
     finally:

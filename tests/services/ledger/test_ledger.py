@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import asyncpg
 import msgspec
 import pytest
 from sqlalchemy.engine import make_url
@@ -50,6 +51,23 @@ async def test_a_finished_call_and_its_attempts_become_rows(ledger_url: str, tmp
     ]
     assert (ledger.pending, ledger.connected, ledger.last_error) == (0, True, None)
     await ledger.close()
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+async def test_a_batch_that_met_a_deadlock_is_stored_at_once(postgres_url: str, tmp_path: Path) -> None:
+    """Two workers that ship add to the same sums. At the end there is no later try: rows would stay in the spool."""
+    other = await asyncpg.connect(postgres_url)
+    await other.execute(
+        "create sequence tries; create function cross_once() returns trigger language plpgsql as $$ begin"
+        " if nextval('tries') <= 2 then raise exception 'deadlock detected' using errcode = '40P01'; end if;"
+        " return new; end $$;"
+        " create trigger cross_once before insert on attempts for each row execute function cross_once()"
+    )
+    ledger = Ledger(postgres_url, tmp_path / "spool", "w1")
+    ledger.call_finished(raced_call())
+    await ledger.close()
+    assert await other.fetchval("select count(*) from attempts") == 2
+    await other.close()
     assert list((tmp_path / "spool").iterdir()) == []
 
 
