@@ -83,8 +83,8 @@ SCENARIOS = (
             gateway("single with SQLite", "burst-single", "gateway with SQLite"),
         ),
         comparisons=(
-            Comparison("100-token burst: single / pass-through", "single", "pass-through", 0.6),
-            Comparison("100-token burst: race of two / pass-through of one", "race", "pass-through", 1.0),
+            Comparison("100-token burst: single / pass-through", "single", "pass-through", 1.3),
+            Comparison("100-token burst: race of two / pass-through of one", "race", "pass-through", 1.9),
             Comparison("100-token burst: single, rows in SQLite / pass-through", "single with SQLite", "pass-through"),
         ),
     ),
@@ -94,7 +94,7 @@ SCENARIOS = (
         calls=1000,
         concurrency=16,
         subjects=(passthrough("burst"), gateway("single", "burst-single")),
-        comparisons=(Comparison("non-streaming, 100 tokens: single / pass-through", "single", "pass-through", 2.0),),
+        comparisons=(Comparison("non-streaming, 100 tokens: single / pass-through", "single", "pass-through", 2.1),),
     ),
     Scenario(
         name="race",
