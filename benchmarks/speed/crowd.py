@@ -53,7 +53,7 @@ CROWDS = (
     Crowd("nginx", "nginx", path=f"/crowd{gateways.PATH}"),
     Crowd("pass-through", "pass-through", path=f"/crowd{gateways.PATH}"),
     Crowd("race", "crowded", model="crowd-race", launched=2, promise=Promise(0.55, 60, 1.6)),
-    Crowd("race", "crowded", streams=2000, model="crowd-race", launched=2, promise=Promise(0.55, 60, 1.6)),
+    Crowd("race", "crowded by 2,000", streams=2000, model="crowd-race", launched=2, promise=Promise(0.55, 60, 1.6)),
     Crowd(
         "race over TLS, HTTP/2",
         "crowded over HTTP/2",
