@@ -71,6 +71,7 @@ class RedisBoard:
         self._restoring_until_s = NEVER_S
         self._task: asyncio.Task[None] | None = None
         self._away = False
+        self._is_open = True
 
     def add(self, model: str, counts: Mapping[str, float], unix_s: float) -> None:
         """Add counts: known here at once, and everywhere after the next two syncs."""
@@ -115,6 +116,7 @@ class RedisBoard:
 
     async def close(self) -> None:
         """Stop, after a last flush if Redis is available."""
+        self._is_open = False
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -152,7 +154,7 @@ class RedisBoard:
     async def _keep_in_step(self) -> None:
         loop = asyncio.get_running_loop()
         due = loop.time()
-        while True:
+        while self._is_open:  # redis-py can lose a cancellation before Python 3.12
             due = max(due + FLUSH_S, loop.time())  # a slow Redis is not asked more often
             await asyncio.sleep(due - loop.time())
             await self.sync()

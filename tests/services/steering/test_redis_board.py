@@ -22,6 +22,7 @@ from gateway.steering.redis_board import RedisBoard
 from gateway.steering.redis_commands import connect
 from gateway.steering.spending import Spending
 from gateway.steering.steering import Steering
+from tests.services.deaf_redis import DeafRedis, ends
 from tests.services.servers import free_port, redis_server
 
 START_S = 1_800_000_000.0
@@ -221,6 +222,14 @@ async def test_without_redis_a_replica_steers_on_its_own_memory(clock: Clock) ->
         await board.close()
     assert plan.launches[0].deployment == "b"
     assert [log["event"] for log in logs] == ["steering.redis_away"]
+
+
+async def test_a_board_ends_though_its_client_loses_the_cancellation(clock: Clock) -> None:
+    redis = DeafRedis(deaf=2)
+    board = RedisBoard(redis, unix_clock=clock)
+    await board.start()
+    await redis.asked.wait()
+    assert await ends(board.close())
 
 
 async def test_one_replicas_samples_steer_the_other(replica: NewBoard, clock: Clock) -> None:
