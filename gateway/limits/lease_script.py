@@ -18,7 +18,7 @@ class Times(msgspec.Struct, frozen=True):
     lease_s: float = 5.0  # then a dead process's lease has expired
     process_s: float = 15.0  # a process that says nothing for so long is not counted
     silent_s: float = 60.0  # what such a process used is restored by the others if Redis loses it
-    restoring_s: float = 2.0  # after a loss of data: by then every process has reported again
+    restoring_s: float = 2.0  # after a loss of data, or without Redis: by then every process has reported again
     round_s: float = 0.5  # between two reports on all quotas in use
     repeat_s: float = 20.0  # between two reports on those not in use; less than ``silent_s``
 
@@ -29,19 +29,20 @@ USUAL = Times()
 
 PROCESSES_KEY = "holeshot:limits:processes"
 
-# KEYS[1]: a hash of all processes; ARGV: this one, ``process_s`` and ``restoring_s``, and whether it has been here
-# before: then, if its field is gone, Redis has lost its data. Returns how many processes there are, and whether data
-# were lost a moment ago: then others may have leases that are not known here yet.
+# KEYS[1]: a hash of all processes; ARGV: this one, ``process_s`` and ``restoring_s``, whether it has been here before
+# (then, if its field is gone, Redis has lost its data), and whether it went on without Redis. Returns how many
+# processes there are, and whether a moment ago data were lost or one returned: then what others have used and leased
+# may not be known here yet. Returns count only sometimes, so that a process which comes and goes stops nobody.
 GREET = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
 local seen = redis.pcall('HGETALL', KEYS[1])
 if seen.err then redis.call('DEL', KEYS[1]); seen = {} end
-local known, lost_at, mine = 1, 0, false
+local known, incomplete_at, mine = 1, 0, false
 for at = 1, #seen, 2 do
   local value = tonumber(seen[at + 1]) or 0
-  if seen[at] == 'lost_at' then
-    lost_at = value
+  if seen[at] == 'incomplete_at' then
+    incomplete_at = value
   elseif seen[at] == ARGV[1] then
     mine = true
   elseif value < now - tonumber(ARGV[2]) then
@@ -50,20 +51,22 @@ for at = 1, #seen, 2 do
     known = known + 1
   end
 end
-if ARGV[4] == '1' and not mine then
-  lost_at = now
-  redis.call('HSET', KEYS[1], 'lost_at', string.format('%.3f', now))
+local returns = ARGV[5] == '1' and now - incomplete_at > 10 * tonumber(ARGV[3])
+if (ARGV[4] == '1' and not mine) or returns then
+  incomplete_at = now
+  redis.call('HSET', KEYS[1], 'incomplete_at', string.format('%.3f', now))
 end
 redis.call('HSET', KEYS[1], ARGV[1], string.format('%.3f', now))
 redis.call('EXPIRE', KEYS[1], 86400)
-return {known, (now - lost_at < tonumber(ARGV[3])) and 1 or 0}
+return {known, (now - incomplete_at < tonumber(ARGV[3])) and 1 or 0}
 """
 
 # KEYS[1]: a quota. ARGV: this process, what it has used, what it needs, what it would like to have at hand besides, the
-# limit, the seconds of a lease, of ``silent_s`` and of the key's expiry, the base that it knows, and whether it has
-# reported before: that base counts if its own field, or the whole hash, is gone. Grants all of the need that is left,
-# and of the rest at most a fair part. Returns the lease, what others have used and leased, and the base with all silent
-# ones.
+# limit, the seconds of a lease, of ``silent_s`` and of the key's expiry, the base that it knows, whether it has
+# reported before (that base counts if its own field, or the whole hash, is gone), whether the quota is of calls, and
+# what it may use before it has the reply. Grants all of the need that is left, and of the rest at most a fair part; of
+# calls a whole number of them. What a smaller lease gives back is for others when its holder has asked again: then it
+# knows. Returns the lease, what others have used and leased, and the base with all silent ones.
 LEASE = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
@@ -96,8 +99,11 @@ if not mine and tonumber(ARGV[9]) > base and (ARGV[10] == '1' or #fields == 0) t
 end
 local left = math.max(0, limit - base - others - leased - used)
 local lease = math.min(need, left)
-lease = lease + math.min(more, math.max(0, left - lease) / (alive + 1))
-local field = string.format('%.17g %.17g %.3f %.3f', used, lease, now + lease_s, now)
+more = math.min(more, math.max(0, left - lease) / (alive + 1))
+if ARGV[11] == '1' then more = math.floor(more) end
+lease = lease + more
+local kept = math.max(lease, tonumber(ARGV[12]))
+local field = string.format('%.17g %.17g %.3f %.3f', used, kept, now + lease_s, now)
 redis.call('HSET', KEYS[1], me, field)
 redis.call('EXPIRE', KEYS[1], ARGV[8])
 local function text(number) return string.format('%.17g', number) end

@@ -35,6 +35,7 @@ class Quota:
         "demand",
         "elsewhere",
         "exhausted_until_s",
+        "granted",
         "held",
         "is_alone",
         "key",
@@ -42,6 +43,7 @@ class Quota:
         "limit",
         "name",
         "reported",
+        "spare",
         "top",
         "used",
         "valid_until_s",
@@ -62,6 +64,8 @@ class Quota:
         self.waiting = 0.0  # what calls wait for
         self.reported: Report | None = None  # None: nobody was told yet
         self.latest = 0.0  # the amount held last
+        self.granted = 0.0  # the lease, from what was reported then
+        self.spare = 0.0  # what was granted last beyond what calls needed
         self.elsewhere = Elsewhere()
         self.is_alone = False  # ``top`` is a share of the limit, as there is no lease
         self.demand = Demand()
@@ -91,16 +95,33 @@ class Quota:
         """What is left of the limit in all processes, as far as this one knows."""
         return max(0.0, self.limit - self.elsewhere.used - self.used - self.held)
 
-    def share(self, processes: int, now_s: float) -> None:
-        """Without leases: go no further than this process's share of what is left. Once, or shares would add up."""
-        if self.is_alone:
-            return
+    def share(self, processes: int, now_s: float, *, leased_since: float = 0.0) -> None:
+        """Without a new lease: go as far as the last one, and this process's share of what nobody had leased.
+
+        ``leased_since``: what others may have leased since this process heard of them. Shares do not add up, however
+        often they are taken: they count from what was reported.
+        """
+        if now_s >= self.valid_until_s:
+            self.granted = 0.0
         reported = 0.0 if self.reported is None else self.reported.used
-        rest = max(0.0, self.limit - self.elsewhere.used - self.elsewhere.leased - reported)
-        share = max(rest / processes, min(SHARE_AT_LEAST.get(self.name, 0.0), rest))
-        self.top = max(self.top if now_s < self.valid_until_s else 0.0, reported + share)
+        others = self.elsewhere.used + self.elsewhere.leased + leased_since
+        free = max(0.0, self.limit - others - reported - self.granted)
+        at_least = min(SHARE_AT_LEAST.get(self.name, 0.0), self.granted + free)
+        self.top = reported + max(self.granted + free / processes, at_least)
         self.valid_until_s = inf
         self.is_alone = True
+
+    def give_back(self, ahead: float) -> None:
+        """Keep no more of the lease than calls need, and ``ahead`` beyond that."""
+        if not self.is_alone:
+            self.top = min(self.top, self.used + self.held + self.waiting + min(ahead, self.spare))
+            reported = 0.0 if self.reported is None else self.reported.used
+            self.granted = min(self.granted, max(0.0, self.top - reported))
+
+    def told(self, at_s: float) -> None:
+        """Note that the others were told at ``at_s`` what was used, though it does not count for shares yet."""
+        if self.reported is not None:
+            self.reported = Report(self.reported.used, at_s)
 
     @property
     def is_settled(self) -> bool:
@@ -116,6 +137,7 @@ class Quota:
     def leased(self, lease: float, *, reported: float, at_s: float, until_s: float) -> None:
         """Go as far as a lease allows that was granted when ``reported`` was used, at ``at_s``."""
         self.reported = Report(reported, at_s)
+        self.granted = lease
         self.top = reported + lease
         self.valid_until_s = until_s
         self.is_alone = False

@@ -3,8 +3,8 @@
 Once a second, and at once when a call finds a lease used up, this process says of each quota in use what it has used
 and would like to lease. Running calls are part of the lease, so that a dead process gives back what it held.
 
-While Redis is away each process goes on with its share of what was left. If Redis has lost its data, every process
-reports again, and until all have done so leases do not grow beyond such shares either.
+While Redis is away each process goes on with its share of what was left. If Redis has lost its data, or processes went
+on without it, every process reports again, and until all have done so none goes beyond such a share either.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from gateway.limits.lease_script import (
     Times,
     key_of,
 )
-from gateway.limits.quota import Quota
+from gateway.limits.quota import SHARE_AT_LEAST, Quota
 
 _log = structlog.get_logger(__name__)
 
@@ -113,32 +113,31 @@ class SharedLeases:
         for quota, _ in short:
             self.keep(quota)
         asked = [(quota, amount) for quota, amount in short if now_s >= quota.exhausted_until_s]
-        if not asked:
+        if not asked or (not self._link.is_away and await self._answered(asked, patience_s)):
             return
-        if not self._link.is_away:
-            for quota, amount in asked:
-                quota.waiting += amount
-                self._short[quota.key] = quota
-            try:
-                async with asyncio.timeout(patience_s):
-                    await self._answered()
-            except TimeoutError:
-                pass
-            else:
-                if not self._link.is_away:
-                    return
-            finally:
-                for quota, amount in asked:
-                    quota.waiting = max(0.0, quota.waiting - amount)
         for quota, _ in asked:
-            quota.share(self.processes, self._clock())
+            if self._link.is_away:
+                self._share(quota)
+            elif quota.name != "max_parallel":  # whose refusals end within a second
+                self._share(quota, rounds=AHEAD_ROUNDS)  # Redis is only slow: others lease meanwhile
 
-    async def _answered(self) -> None:
-        """Wait for the end of a round that begins after now."""
+    async def _answered(self, asked: Sequence[tuple[Quota, float]], patience_s: float) -> bool:
+        """Wait for the end of a round that begins after now; return whether Redis answered in time."""
+        for quota, amount in asked:
+            quota.waiting += amount
+            self._short[quota.key] = quota
         if self._round is None:
             self._round = asyncio.get_running_loop().create_future()
         self._wake.set()
-        await asyncio.shield(self._round)
+        try:
+            async with asyncio.timeout(patience_s):
+                await asyncio.shield(self._round)
+        except TimeoutError:
+            return False
+        finally:
+            for quota, amount in asked:
+                quota.waiting = max(0.0, quota.waiting - amount)
+        return not self._link.is_away
 
     async def _go_round(self) -> None:
         due_s = self._clock()
@@ -182,15 +181,28 @@ class SharedLeases:
                     processes=self.processes,
                     hint="each process allows its share of what was left of each limit",
                 )
+                self._share_again()
             self._link.is_away = True
             return
         except Exception:  # noqa: BLE001 - the next round may succeed, and without any, shares are used
             _log.exception("limits.round_failed")
+            self._share_again()
             self._link.is_away = True
             return
         if self._link.is_away:
             _log.info("limits.redis_back")
         self._link.is_away = False
+
+    def _share_again(self) -> None:
+        """Take whole shares: Redis did not only seem slow, so nobody leases meanwhile."""
+        for quota in self._kept.values():
+            if quota.is_alone:
+                self._share(quota)
+
+    def _share(self, quota: Quota, *, rounds: float = 1.0) -> None:
+        """Go on with a share; in ``rounds``, since Redis told of them, others have leased what they use meanwhile."""
+        leased_since = quota.elsewhere.leased * rounds / AHEAD_ROUNDS
+        quota.share(self.processes, self._clock(), leased_since=leased_since)
 
     async def _exchange(self, quotas: Sequence[Quota]) -> None:
         for start in range(0, max(1, len(quotas)), AT_ONCE):
@@ -200,27 +212,28 @@ class SharedLeases:
         sent_s, times = self._clock(), self._times
         known = "1" if self._link.has_greeted else "0"
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.eval(GREET, 1, PROCESSES_KEY, self._id, str(times.process_s), str(times.restoring_s), known)
+        returns = "1" if self._link.is_away else "0"
+        pipeline.eval(GREET, 1, PROCESSES_KEY, self._id, str(times.process_s), str(times.restoring_s), known, returns)
         asked = [self._ask(pipeline, quota, sent_s) for quota in quotas]
         replies = await pipeline.execute()
         self._link.has_greeted = True
-        self.processes, self._link.is_restoring = int(replies[0][0]), bool(replies[0][1])
-        for quota, used, reply in zip(quotas, asked, replies[1:], strict=True):
-            self._learn(quota, Grant.of(reply), used, sent_s)
+        processes, self._link.is_restoring = int(replies[0][0]), bool(replies[0][1])
+        self.processes = max(self.processes, processes) if self._link.is_restoring else processes
+        for quota, (used, need), reply in zip(quotas, asked, replies[1:], strict=True):
+            self._learn(quota, Grant.of(reply), used, need, sent_s)
 
-    def _ask(self, pipeline: Any, quota: Quota, now_s: float) -> float:
-        """Queue the request for one lease; return what is reported as used.
+    def _ask(self, pipeline: Any, quota: Quota, now_s: float) -> tuple[float, float]:
+        """Queue the request for one lease; return what is reported as used, and what calls need.
 
-        From now on nothing beyond the request may be used: Redis may have granted it to others before its reply is
-        here.
+        From now on nothing beyond the request may be used, nor more in advance than was granted last: what is idle goes
+        back before others are granted it.
         """
         used = quota.used
         need = quota.held + quota.waiting
         ahead = quota.demand.expected(used + quota.held, quota.latest, now_s, AHEAD_ROUNDS * self._times.round_s)
         if not self._is_open:
             ahead = 0.0
-        if not quota.is_alone:
-            quota.top = min(quota.top, used + need + ahead)
+        quota.give_back(ahead)
         is_known = quota.reported is not None
         base = quota.elsewhere.base if is_known else self._spent.get(quota.key, 0.0)
         pipeline.eval(
@@ -237,18 +250,22 @@ class SharedLeases:
             str(EXPIRY_S[quota.name]),
             repr(base),
             "1" if is_known else "0",
+            "1" if quota.name in SHARE_AT_LEAST else "0",
+            repr(max(0.0, quota.top - used) if now_s < quota.valid_until_s else 0.0),
         )
-        return used
+        return used, need
 
-    def _learn(self, quota: Quota, grant: Grant, used: float, sent_s: float) -> None:
+    def _learn(self, quota: Quota, grant: Grant, used: float, need: float, sent_s: float) -> None:
         """Apply a reply."""
-        before = quota.top if sent_s < quota.valid_until_s else 0.0
-        lease = grant.lease
+        known = quota.elsewhere
+        quota.spare = max(0.0, grant.lease - need)
         if self._link.is_restoring:
-            fair = max(0.0, quota.limit - max(grant.used, quota.elsewhere.used) - used) / self.processes
-            lease = min(lease, max(before - used, fair))
-        quota.elsewhere.used, quota.elsewhere.leased = grant.used, grant.leased
-        quota.elsewhere.base = grant.base
-        quota.leased(lease, reported=used, at_s=sent_s, until_s=sent_s + self._times.lease_s)
-        if not quota.has(quota.waiting, sent_s):
+            known.used, known.leased = max(known.used, grant.used), max(known.leased, grant.leased)
+            known.base = max(known.base, grant.base)
+            self._share(quota)
+            quota.told(sent_s)
+        else:
+            known.used, known.leased, known.base = grant.used, grant.leased, grant.base
+            quota.leased(grant.lease, reported=used, at_s=sent_s, until_s=sent_s + self._times.lease_s)
+        if grant.lease < need:
             quota.exhausted_until_s = sent_s + EXHAUSTED_S

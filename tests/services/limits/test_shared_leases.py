@@ -3,25 +3,31 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
+from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from gateway.limits.errors import LimitReached
-from gateway.limits.lease_script import USUAL, Times
+from gateway.limits.lease_script import LEASE, USUAL, Grant, Times
 from gateway.limits.limits import Limits, Payer, Use
+from gateway.limits.quota import Quota
 from gateway.limits.shared_leases import SharedLeases
 from gateway.steering.redis_commands import connect
+from tests.services.deaf_redis import DeafRedis, ends
 from tests.services.relay import Relay
 from tests.services.servers import redis_server
 from tests.unit.limits.test_limits import attempt, record
 
 MODEL = Payer("llama", "llama")
 QUICK = Times(lease_s=0.3, process_s=0.5, silent_s=0.4, restoring_s=0.2, round_s=0.05, repeat_s=0.1)
+CLOSE = msgspec.structs.replace(USUAL, round_s=0.05, repeat_s=0.05, lease_s=1.0)  # all hear at once what happened
 PATIENCE_S = 30.0
+STARTED_S = 10.0
 
 
 class Process:
@@ -78,6 +84,52 @@ def reported(process: Process) -> float:
     """What Redis was last told that the process has spent."""
     (quota,) = process.limits._clients["team"].quotas(time.time())
     return 0.0 if quota.reported is None else quota.reported.used
+
+
+def quota_of(process: Process) -> Quota | None:
+    """The only quota of the client, as soon as there is one."""
+    account = process.limits._clients.get("team")
+    return next(iter(account.quotas(time.time())), None) if account is not None else None
+
+
+def used_elsewhere(process: Process) -> float:
+    """What the process was last told that others have used."""
+    quota = quota_of(process)
+    return quota.elsewhere.used if quota is not None else 0.0
+
+
+def leased_elsewhere(process: Process) -> float:
+    """What the process was last told that others have leased."""
+    quota = quota_of(process)
+    return quota.elsewhere.leased if quota is not None else 0.0
+
+
+def left_here(process: Process) -> float:
+    """How much the process may use without asking."""
+    quota = quota_of(process)
+    return quota.top - quota.used - quota.held if quota is not None else 0.0
+
+
+async def started(process: Process, limits: dict[str, float], **use: float) -> str:
+    """Begin a call as soon as there is room for it, and return its id."""
+    async with asyncio.timeout(STARTED_S):
+        while True:
+            try:
+                return await process.begin(limits, **use)
+            except LimitReached:
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def relayed(url: str) -> AsyncIterator[tuple[Relay, str]]:
+    """Run a relay in front of Redis; yield it and the URL through it."""
+    address = urlsplit(url)
+    relay = Relay(str(address.hostname), int(address.port or 0))
+    await relay.listen()
+    try:
+        yield relay, f"redis://127.0.0.1:{relay.port}/0"
+    finally:
+        await relay.cut()
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -171,11 +223,8 @@ async def test_after_a_flush_nothing_is_spent_twice(process: NewProcess, own_red
 
 
 async def test_without_redis_each_process_has_its_share_of_what_was_left(own_redis: str, process: NewProcess) -> None:
-    host, port = own_redis.removeprefix("redis://").partition("/")[0].split(":")
-    relay = Relay(host, int(port))
-    await relay.listen()
-    try:
-        processes = [await process(QUICK, f"redis://127.0.0.1:{relay.port}/0") for _ in range(4)]
+    async with relayed(own_redis) as (relay, url):
+        processes = [await process(QUICK, url) for _ in range(4)]
         limits = {"usd_per_day": 8.0}
         for each in processes:
             each.end(await each.begin(limits, usd=1.0), 1.0)
@@ -191,8 +240,137 @@ async def test_without_redis_each_process_has_its_share_of_what_was_left(own_red
         await until(lambda: all(each.leases.connected for each in processes))
         more = await asyncio.gather(*(spend(each, limits, usd=0.1, cost=0.1) for each in processes))
         assert 4.0 + sum(spent) + sum(more) == pytest.approx(8.0, abs=0.15)
-    finally:
-        await relay.cut()
+
+
+async def test_calls_that_come_while_a_lease_is_asked_for_find_nothing_exhausted(process: NewProcess) -> None:
+    one = await process()
+    limits = {"rpm": 100.0}
+    first = asyncio.create_task(one.begin(limits))
+    while not (quota := quota_of(one)) or not quota.waiting or one.leases._short:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0)
+    later = [asyncio.create_task(one.begin(limits)) for _ in range(3)]
+    await first
+    await one.begin(limits)
+    await asyncio.gather(*later)
+
+
+async def test_leases_of_calls_are_whole(process: NewProcess) -> None:
+    """Parts of a call are of no use to who has them, and all parts together are calls that nobody may make."""
+    one, other = await process(), await process()
+    limits = {"max_parallel": 4.0}
+    await other.begin(limits)
+    for _ in range(2):
+        await one.begin(limits)
+    quota = quota_of(one)
+    assert quota is not None
+    assert quota.top == 2.0
+    await started(other, limits)
+
+
+async def test_what_a_smaller_lease_gives_back_is_for_others_when_its_holder_knows_of_it(own_redis: str) -> None:
+    async with Redis.from_url(own_redis, decode_responses=True) as redis:
+
+        async def lease(process: str, need: float, *, kept: float) -> float:
+            told = ("5", "60", "300", "0", "1", "1", str(kept))
+            reply = await redis.eval(LEASE, 1, "a quota", process, "0", str(need), "0", "4", *told)
+            return Grant.of(reply).lease
+
+        assert await lease("one", 3.0, kept=0.0) == 3.0
+        assert await lease("one", 1.0, kept=3.0) == 1.0
+        assert await lease("other", 3.0, kept=0.0) == 1.0  # until it has that reply, it may begin two calls more
+        assert await lease("one", 1.0, kept=1.0) == 1.0
+        assert await lease("other", 3.0, kept=1.0) == 3.0
+
+
+async def test_while_redis_is_slow_nothing_is_used_that_others_may_lease(own_redis: str, process: NewProcess) -> None:
+    limits = {"max_parallel": 4.0}
+    async with relayed(own_redis) as (relay, url):
+        fast, slow = await process(CLOSE), await process(CLOSE, url)
+        for _ in range(3):
+            await fast.begin(limits)
+        slow.end(await slow.begin(limits))
+        await until(lambda: leased_elsewhere(slow) == 3.0 and left_here(slow) < 1.0)
+        relay.hang()
+        with pytest.raises(LimitReached):
+            await slow.begin(limits)
+        assert slow.leases.connected
+        await started(fast, limits)
+
+
+async def test_what_was_used_without_redis_is_counted_before_anything_is_leased(
+    own_redis: str, process: NewProcess
+) -> None:
+    limits = {"usd_per_day": 8.0}
+    times = msgspec.structs.replace(QUICK, lease_s=0.5, restoring_s=1.0)
+    async with relayed(own_redis) as (relay, url), relayed(own_redis) as (other_relay, other_url):
+        one, other = await process(times, url), await process(times, other_url)
+        both = (one, other)
+        for each in both:
+            each.end(await each.begin(limits, usd=1.0), 1.0)
+        await until(lambda: all(each.leases.processes == 2 and used_elsewhere(each) == 1.0 for each in both))
+        await until(lambda: all(leased_elsewhere(each) < 1e-6 for each in both))
+        relay.hang()
+        other_relay.hang()
+        await until(lambda: not any(each.leases.connected for each in both))
+        spent = await asyncio.gather(*(spend(each, limits, usd=0.1, cost=0.1) for each in both))
+        assert 2.0 + sum(spent) == pytest.approx(8.0, abs=0.25)
+        relay.resume()
+        await until(lambda: one.leases.connected)
+        with pytest.raises(LimitReached):
+            await one.begin(limits, usd=0.1)
+        other_relay.resume()
+        more = await asyncio.gather(*(spend(each, limits, usd=0.1, cost=0.1) for each in both))
+        assert 2.0 + sum(spent) + sum(more) == pytest.approx(8.0, abs=0.25)
+        assert 2.0 + sum(spent) + sum(more) <= 8.0 + 1e-6
+
+
+async def test_a_process_that_had_no_share_without_redis_may_lease_again_afterwards(
+    own_redis: str, process: NewProcess
+) -> None:
+    limits = {"max_parallel": 2.0}
+    async with relayed(own_redis) as (relay, url):
+        busy, idle = await process(QUICK, url), await process(QUICK, url)
+        running = [await busy.begin(limits) for _ in range(2)]
+        with pytest.raises(LimitReached):
+            await idle.begin(limits)
+        relay.hang()
+        await until(lambda: not idle.leases.connected)
+        with pytest.raises(LimitReached):
+            await idle.begin(limits)
+        relay.resume()
+        for call in running:
+            busy.end(call)
+        await started(idle, limits)
+
+
+@pytest.mark.parametrize(
+    "limits", [{"max_parallel": 4.0}, {"usd_per_day": 4.0}], ids=["running calls", "what was spent"]
+)
+async def test_after_a_flush_others_are_not_forgotten_before_they_have_reported(
+    own_redis: str, process: NewProcess, limits: dict[str, float]
+) -> None:
+    silent = await process(msgspec.structs.replace(USUAL, round_s=1.0))
+    quick = await process(CLOSE)
+    quick.end(await quick.begin(limits))
+    for _ in range(4):
+        call = await started(silent, limits, usd=1.0)
+        if "usd_per_day" in limits:
+            silent.end(call, 1.0)
+    await until(lambda: leased_elsewhere(quick) + used_elsewhere(quick) >= 4.0)
+    async with Redis.from_url(own_redis) as redis:
+        await redis.flushall()
+    for _ in range(40):
+        with pytest.raises(LimitReached):
+            await quick.begin(limits, usd=0.1)
+        await asyncio.sleep(0.01)  # its rounds go on
+
+
+async def test_leases_end_though_their_client_loses_the_cancellation() -> None:
+    redis = DeafRedis(deaf=1)
+    leases = SharedLeases(redis, clock=time.monotonic, unix_clock=time.time, new_id=lambda: "p1")
+    await leases.start()
+    await redis.asked.wait()
+    assert await ends(leases.close())
 
 
 async def test_garbage_in_redis_is_overwritten(process: NewProcess, own_redis: str) -> None:
