@@ -23,6 +23,7 @@ from benchmarks.harness.caller import Caller, Question
 from benchmarks.harness.load import LoadError, write_out
 
 _LIMIT_S = 300.0
+_LOOK_S = 0.1
 _STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 REFUSED = 503
 
@@ -30,8 +31,8 @@ REFUSED = 503
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What to ask, for how long, and how often: ``rate_per_s`` by chance, or else ``connections`` in a closed loop.
 
-    Connections of a closed loop begin one after the other, spread over ``spread_s``. Calls that have begun may take
-    ``patience_s`` beyond ``for_s``; then all hang up.
+    Connections of a closed loop begin one after the other, spread over ``spread_s``. A client without a first token
+    hangs up after ``gives_up_s``. Calls that have begun may take ``patience_s`` beyond ``for_s``; then all hang up.
     """
 
     question: Question
@@ -39,6 +40,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     rate_per_s: float | None = None
     connections: int = 0
     spread_s: float = 0.0
+    gives_up_s: float = 5.0
     patience_s: float = 5.0
     seed: int = 1
 
@@ -65,6 +67,11 @@ class _Asker(Caller):
     def __init__(self, crew: "_Crew") -> None:
         super().__init__(crew)
         self._crew = crew
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its call has no first token yet."""
+        return self._began is not None and self._first_token_at is None
 
     def _take(self, head: bytes, body: bytes) -> None:
         found = _STATUS.match(head)
@@ -93,7 +100,10 @@ class _Crew:
         self._askers: set[_Asker] = set()
         self._idle: list[_Asker] = []
         self._waiting: deque[float] = deque()  # calls that are due, and have no connection yet
+        self._silent: dict[_Asker, float] = {}  # that have asked, and when that was due; some have been answered since
         self._opening: set[asyncio.Task[None]] = set()
+        self._given_up = 0
+        self._is_last = False  # no more calls are made
         self._all_ended = asyncio.Event()
 
     async def work(self) -> None:
@@ -110,10 +120,27 @@ class _Crew:
                 await asyncio.sleep(max(0.0, due - perf_counter()))
                 self._call(due)
             await asyncio.sleep(self._began + order.for_s - perf_counter())
-        self._all_ended.clear()
-        if len(self.outcome.ended) < len(self.outcome.due):
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._all_ended.wait(), order.patience_s)
+        self._is_last = True
+        self._look()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._all_ended.wait(), order.patience_s)
+
+    async def give_up(self) -> None:
+        """Hang up for those who have waited too long for a first token. Runs until cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            longest = perf_counter() - self.order.gives_up_s
+            while self._waiting and self._waiting[0] < longest:
+                self._waiting.popleft()
+                self._given_up += 1
+            for asker, due in list(self._silent.items()):
+                if due > longest:
+                    break  # they are in the order in which they were due
+                if asker.is_silent:
+                    asker.close()
+                    self._given_up += 1
+                self._silent.pop(asker, None)
+            self._look()
 
     async def close(self) -> None:
         """Hang up everywhere."""
@@ -125,8 +152,7 @@ class _Crew:
     def ended(self, due: float, now: float, status: int, first_token_at: float) -> None:
         """Take an answer or a refusal."""
         self.outcome.ended.append(Ended(due - self._began, now - self._began, status, first_token_at - due))
-        if len(self.outcome.ended) == len(self.outcome.due):
-            self._all_ended.set()
+        self._look()
 
     def made(self, asker: Caller) -> None:
         """Remember a connection."""
@@ -137,10 +163,10 @@ class _Crew:
         """Have it make a call that waits; in a closed loop, the next one."""
         assert isinstance(asker, _Asker)
         if self._waiting:
-            asker.call(self._waiting.popleft())
+            self._ask(asker, self._waiting.popleft())
         elif self.order.rate_per_s is None and (now := perf_counter()) < self._began + self.order.for_s:
             self.outcome.due.append(now - self._began)
-            asker.call(now)
+            self._ask(asker, now)
         else:
             self._idle.append(asker)
 
@@ -157,18 +183,28 @@ class _Crew:
         """Forget a connection."""
         assert isinstance(asker, _Asker)
         self._askers.discard(asker)
+        self._silent.pop(asker, None)
         if asker in self._idle:
             self._idle.remove(asker)
+
+    def _look(self) -> None:
+        if self._is_last and len(self.outcome.ended) + self._given_up == len(self.outcome.due):
+            self._all_ended.set()
 
     def _call(self, due: float) -> None:
         self.outcome.due.append(due - self._began)
         if self._idle:
-            self._idle.pop().call(due)
+            self._ask(self._idle.pop(), due)
             return
         self._waiting.append(due)
         opening = asyncio.get_running_loop().create_task(self._connect())
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)
+
+    def _ask(self, asker: _Asker, due: float) -> None:
+        self._silent.pop(asker, None)  # and then it is the last one again
+        self._silent[asker] = due
+        asker.call(due)
 
     async def _connect(self) -> None:
         try:
@@ -200,6 +236,7 @@ async def carry_out(order: Order) -> Outcome:
     """
     crew = _Crew(order)
     work = asyncio.get_running_loop().create_task(crew.work())
+    giving_up = asyncio.get_running_loop().create_task(crew.give_up())
     try:
         await asyncio.wait({work, crew.broken}, timeout=_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
         if crew.broken.done():
@@ -208,7 +245,8 @@ async def carry_out(order: Order) -> Outcome:
             raise LoadError(f"not done within {_LIMIT_S:g} s")
     finally:
         work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+        giving_up.cancel()
+        await asyncio.gather(work, giving_up, return_exceptions=True)
         await crew.close()
     return crew.outcome
 

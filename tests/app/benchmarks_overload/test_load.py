@@ -43,7 +43,7 @@ async def serving(answer: Callable[[int], bytes]) -> AsyncIterator[int]:
 
 def order(port: int, **more: float) -> Order:
     question = Question(port=port, path="/v1/chat/completions", model="m", streamed=True)
-    return Order(question=question, for_s=0.2, patience_s=0.05, **more)  # type: ignore[arg-type] # fields of an order
+    return Order(question=question, for_s=0.2, **{"patience_s": 0.05, **more})  # type: ignore[arg-type] # fields of an order
 
 
 async def test_answers_and_refusals_are_told_apart() -> None:
@@ -64,6 +64,13 @@ async def test_a_closed_loop_keeps_to_its_connections() -> None:
 async def test_calls_that_never_end_are_due_and_have_no_end() -> None:
     async with serving(lambda _: b"") as port:
         outcome = await carry_out(order(port, rate_per_s=100.0))
+    assert outcome.due
+    assert outcome.ended == []
+
+
+async def test_a_client_that_waits_too_long_hangs_up() -> None:
+    async with serving(lambda _: b"") as port:
+        outcome = await carry_out(order(port, rate_per_s=100.0, gives_up_s=0.05, patience_s=600.0))
     assert outcome.due
     assert outcome.ended == []
 
