@@ -18,7 +18,8 @@ class Patience:
     def __init__(self, calls: int, wait_s: float) -> None:
         """Allow a crowd of ``calls`` to wait for ``wait_s`` seconds."""
         self._calls, self._wait_s = calls, wait_s
-        self._began_s = self._emptied_s = -inf
+        self._began_s = -inf  # since when it was never empty for long
+        self._emptied_s = -inf  # since when it is empty; infinite: it is not
 
     def configure(self, calls: int, wait_s: float) -> None:
         """Use other limits."""
@@ -28,6 +29,7 @@ class Patience:
         """Record that the queue gets its first call."""
         if now_s - self._emptied_s >= self._wait_s:
             self._began_s = now_s
+        self._emptied_s = inf
 
     def empties(self, now_s: float) -> None:
         """Record that the last call has left the queue."""
@@ -42,5 +44,4 @@ class Patience:
         return min(STANDING_WAIT_S, self._wait_s) if self._is_standing(now_s) else self._wait_s
 
     def _is_standing(self, now_s: float) -> bool:
-        is_over = now_s - self._emptied_s >= self._wait_s and self._emptied_s >= self._began_s
-        return now_s - self._began_s >= self._wait_s and not is_over
+        return now_s - self._began_s >= self._wait_s > now_s - self._emptied_s

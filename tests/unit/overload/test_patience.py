@@ -32,6 +32,15 @@ def test_a_queue_that_is_empty_for_moments_only_stays_a_standing_one() -> None:
         assert allowed(patience, second + 0.9) == (CROWD if second < 52 else STANDING)
 
 
+def test_a_queue_that_was_empty_once_and_never_since_is_a_standing_one() -> None:
+    patience = Patience(CALLS, WAIT_S)
+    patience.fills(50.0)
+    patience.empties(50.1)
+    patience.fills(50.2)
+    for second in range(53, 70):
+        assert allowed(patience, second) == STANDING
+
+
 def test_a_queue_that_was_empty_for_as_long_as_a_call_may_wait_is_a_crowds_again() -> None:
     patience = Patience(CALLS, WAIT_S)
     patience.fills(50.0)
