@@ -3,21 +3,18 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
-from typing import cast
 
 import msgspec
 
 from benchmarks.fleet.provider import TOKENS
+from benchmarks.harness.client_connection import TOKEN_MARK, Connection, NothingReceived, Refused, connected
 
-TOKEN_MARK = b'"delta":{"content":'  # once per token; the role-only chunk has other fields before it
 CALL_LIMIT_S = 60.0
 TRIES = 2  # as the SDKs do: once more, when nothing was received
 
-_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _HEADER = re.compile(rb"^x-holeshot-([a-z-]+): *([^\r]+)\r$", re.IGNORECASE | re.MULTILINE)
-_LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
 class Answer(msgspec.Struct):
@@ -31,73 +28,6 @@ class Answer(msgspec.Struct):
     refused: int = 0  # of these: nobody listened
     launched: int | None = None  # attempts, as the gateway says
     overhead_ms: float | None = None  # likewise
-
-
-class NothingReceived(Exception):
-    """The connection could not be made, or was closed before the first byte."""
-
-
-class Connection(asyncio.Protocol):
-    """One connection to one server, one call after the other."""
-
-    def __init__(self, dropped: Callable[["Connection"], None]) -> None:
-        self._dropped = dropped
-        self._transport: asyncio.Transport | None = None
-        self._received = bytearray()
-        self._ended: asyncio.Future[None] | None = None
-        self.first_token_at: float | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's own class is none of asyncio's
-
-    def connection_lost(self, error: Exception | None) -> None:
-        del error
-        self._transport = None
-        self._dropped(self)
-        self._end()
-
-    def data_received(self, data: bytes) -> None:
-        received = self._received
-        received += data
-        if self.first_token_at is None and TOKEN_MARK in received:
-            self.first_token_at = time.perf_counter()
-        head_end = received.find(b"\r\n\r\n")
-        if head_end < 0:
-            return
-        length = _LENGTH.search(received, 0, head_end)
-        if received.endswith(_LAST_CHUNK) if length is None else len(received) >= head_end + 4 + int(length[1]):
-            self._end()
-
-    async def exchange(self, request: bytes) -> bytes:
-        """Send a request and return all that came: the whole response, or what there was before it broke off.
-
-        Raises:
-            NothingReceived: there was nothing.
-
-        """
-        self._received.clear()
-        self.first_token_at = None
-        if self._transport is None:
-            raise NothingReceived
-        self._ended = asyncio.get_running_loop().create_future()
-        self._transport.write(request)
-        await self._ended
-        if not self._received:
-            raise NothingReceived
-        return bytes(self._received)
-
-    def abort(self) -> None:
-        """Hang up."""
-        if self._transport is not None:
-            self._transport.abort()
-
-    def _end(self) -> None:
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
-
-
-class Refused(NothingReceived):
-    """Nobody listens there."""
 
 
 class Clients:
@@ -150,13 +80,7 @@ class Clients:
             if connection in idle:
                 idle.remove(connection)
 
-        try:
-            _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: Connection(dropped), "127.0.0.1", port
-            )
-        except OSError as error:
-            raise Refused from error
-        return connection
+        return await connected(port, dropped)
 
 
 def _read(received: bytes, answer: Answer) -> None:

@@ -10,8 +10,9 @@ import msgspec
 
 from benchmarks.fleet import faults, ledger
 from benchmarks.fleet.clients import Answer, Clients
-from benchmarks.fleet.installation import AUDITED, POLICIES, Installation, Process
+from benchmarks.fleet.installation import AUDITED, POLICIES, Installation
 from benchmarks.fleet.world import FLEET, World
+from benchmarks.harness.child import Child
 from benchmarks.harness.procfs import cpu_s
 
 SINGLE, ROUND_ROBIN = "single", "round-robin"  # without a gateway: always the first provider; each in turn
@@ -148,7 +149,7 @@ class Course:
         )
 
     def _cpu_s(self) -> dict[str, float]:
-        groups: dict[str, list[Process]] = {
+        groups: dict[str, list[Child]] = {
             "gateways": self._installation.gateways,
             "auditor": [self._installation.auditor],
             "providers": list(self._installation.providers.values()),
@@ -167,7 +168,7 @@ def direct_provider(arm: str, number: int) -> str | None:
     return FLEET[number // BASELINE_EVERY % len(FLEET)].name if arm == ROUND_ROBIN else None
 
 
-def _rows(gateway: Process, model: str) -> list[dict[str, Any]]:
+def _rows(gateway: Child, model: str) -> list[dict[str, Any]]:
     (board,) = gateway.ask(f"/leaderboard?model={model}")["models"]
     rows: list[dict[str, Any]] = board["deployments"]
     return rows

@@ -1,0 +1,94 @@
+"""A client's connection to a server: bare HTTP/1.1, one call after the other, timed to the first token."""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from typing import cast
+
+TOKEN_MARK = b'"delta":{"content":'  # once per token; the role-only chunk has other fields before it
+
+_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
+
+
+class NothingReceived(Exception):
+    """The connection could not be made, or was closed before the first byte."""
+
+
+class Refused(NothingReceived):
+    """Nobody listens there."""
+
+
+class Connection(asyncio.Protocol):
+    """One connection to one server, one call after the other."""
+
+    def __init__(self, dropped: Callable[["Connection"], None]) -> None:
+        self._dropped = dropped
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._ended: asyncio.Future[None] | None = None
+        self.first_token_at: float | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's own class is none of asyncio's
+
+    def connection_lost(self, error: Exception | None) -> None:
+        del error
+        self._transport = None
+        self._dropped(self)
+        self._end()
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        if self.first_token_at is None and TOKEN_MARK in received:
+            self.first_token_at = time.perf_counter()
+        head_end = received.find(b"\r\n\r\n")
+        if head_end < 0:
+            return
+        length = _LENGTH.search(received, 0, head_end)
+        if received.endswith(_LAST_CHUNK) if length is None else len(received) >= head_end + 4 + int(length[1]):
+            self._end()
+
+    async def exchange(self, request: bytes) -> bytes:
+        """Send a request and return all that came: the whole response, or what there was before it broke off.
+
+        Raises:
+            NothingReceived: there was nothing.
+
+        """
+        self._received.clear()
+        self.first_token_at = None
+        if self._transport is None:
+            raise NothingReceived
+        self._ended = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        await self._ended
+        if not self._received:
+            raise NothingReceived
+        return bytes(self._received)
+
+    def abort(self) -> None:
+        """Hang up."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _end(self) -> None:
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+
+async def connected(port: int, dropped: Callable[[Connection], None]) -> Connection:
+    """Return a new connection; ``dropped`` is called when it is lost.
+
+    Raises:
+        Refused: nobody listens.
+
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        _, connection = await loop.create_connection(lambda: Connection(dropped), "127.0.0.1", port)
+    except OSError as error:
+        raise Refused from error
+    return connection
