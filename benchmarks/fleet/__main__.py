@@ -24,11 +24,11 @@ from benchmarks.fleet.lateness import lateness
 from benchmarks.fleet.losers import losers
 from benchmarks.fleet.plot import svg
 from benchmarks.fleet.publication import published
-from benchmarks.fleet.quantiles import quantile
 from benchmarks.fleet.recovery import recoveries
 from benchmarks.fleet.report import Report, show
 from benchmarks.fleet.standings import standings
 from benchmarks.fleet.world import CLIMATES, World
+from benchmarks.harness.quantiles import quantile
 
 CALLS = 20_000
 RATE_PER_S = 90.0  # two cores carry it with room to spare

@@ -10,9 +10,9 @@ import msgspec
 
 from benchmarks.fleet.course import Observation, direct_provider
 from benchmarks.fleet.installation import AUDITED
-from benchmarks.fleet.quantiles import milliseconds, quantile
 from benchmarks.fleet.standings import QUANTILES
 from benchmarks.fleet.world import World
+from benchmarks.harness.quantiles import milliseconds, quantile
 
 
 class Lateness(msgspec.Struct, frozen=True):

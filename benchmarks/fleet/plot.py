@@ -6,10 +6,10 @@ from math import log10
 from benchmarks.fleet.course import Observation
 from benchmarks.fleet.faults import Fault, silent
 from benchmarks.fleet.installation import POLICIES
-from benchmarks.fleet.quantiles import quantile
 from benchmarks.fleet.recovery import WINDOW_S
 from benchmarks.fleet.standings import ttfts
 from benchmarks.fleet.world import World
+from benchmarks.harness.quantiles import quantile
 
 WIDTH, PANEL, LEFT, RIGHT, TOP, GAP = 1100, 260, 70, 20, 70, 60
 _TICKS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)

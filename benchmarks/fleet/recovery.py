@@ -8,9 +8,9 @@ import msgspec
 from benchmarks.fleet.course import Observation
 from benchmarks.fleet.faults import Fault, silent
 from benchmarks.fleet.installation import POLICIES
-from benchmarks.fleet.quantiles import milliseconds, quantile
 from benchmarks.fleet.standings import Standing, ttfts
 from benchmarks.fleet.world import World
+from benchmarks.harness.quantiles import milliseconds, quantile
 
 WINDOW_S = 5
 BAD_FACTOR = 1.5  # times the steady p95: the window is not as it should be

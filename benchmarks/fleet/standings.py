@@ -7,8 +7,8 @@ import msgspec
 
 from benchmarks.fleet.course import Observation
 from benchmarks.fleet.installation import POLICIES
-from benchmarks.fleet.quantiles import milliseconds, quantile
 from benchmarks.fleet.world import PERSONAS, World
+from benchmarks.harness.quantiles import milliseconds, quantile
 
 LEARNING_S = 15.0  # the leaderboard was empty when the load began; these calls are left out of the comparison
 QUANTILES = (0.50, 0.95, 0.99)

@@ -8,10 +8,10 @@ from benchmarks.fleet.lateness import lateness
 from benchmarks.fleet.ledger import Entry
 from benchmarks.fleet.losers import Losers, losers
 from benchmarks.fleet.publication import published
-from benchmarks.fleet.quantiles import quantile, weighted_quantile
 from benchmarks.fleet.recovery import recoveries
 from benchmarks.fleet.standings import standings
 from benchmarks.fleet.world import World
+from benchmarks.harness.quantiles import quantile, weighted_quantile
 
 WORLD = World("calm", 3)
 ARM = "budget-1.0"

@@ -1,0 +1,134 @@
+"""Limits of clients and models over four replicas with faults: what was used, beside what was allowed.
+
+Four gateways (a process each) with one Redis and one Postgres get 500 calls a second in all. For each situation there
+are clients of their own, one for each limit, and one without; each limit is used up at two thirds of a phase, and the
+calls go on. What was used is counted from whole answers by arithmetic of its own. It exits with 1 when
+
+  - more was used than allowed, by more than what the calls in flight used beyond the expected and, if a replica was
+    killed, what it could not report any more; more calls ran at the same time than allowed;
+  - less was used in calm, by more than 2 %;
+  - a call was neither answered nor refused by a limit;
+  - the ledger has not what whole answers used.
+
+Limits by the minute need phases within a minute: each begins with a half of a minute of the clock (a third in a quick
+run), and the first one is waited for.
+
+Examples:
+  python -m benchmarks.limits              six situations, under four minutes
+  python -m benchmarks.limits --quick      four shorter ones, two minutes
+  python -m benchmarks.limits --only hung
+  python -m benchmarks.limits --json | jq .missed
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+import uvloop
+from rich.console import Console
+
+from benchmarks.harness.processes import prepare
+from benchmarks.harness.quantiles import quantile
+from benchmarks.harness.report import console
+from benchmarks.limits import course, ledger
+from benchmarks.limits.findings import Phase, found
+from benchmarks.limits.goals import missed
+from benchmarks.limits.installation import WEIGHTS, Installation, installation
+from benchmarks.limits.ledger import Booked
+from benchmarks.limits.report import Report, markdown, parallel, table
+from benchmarks.limits.situations import SITUATIONS, Situation
+from benchmarks.limits.trials import RATE_PER_S, Job, Trial, drawn, trials
+
+PERIOD_S, QUICK_PERIOD_S = 30.0, 20.0
+
+
+def main() -> None:
+    """Run as the arguments say, and exit with 1 when a goal is missed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.limits", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [situation.name for situation in SITUATIONS]
+    parser.add_argument("--quick", action="store_true", help="four situations, each of 17 s instead of 27 s")
+    parser.add_argument("--only", nargs="+", choices=names, metavar="SITUATION", help=f"of: {', '.join(names)}")
+    parser.add_argument("--seed", type=int, default=1, help="of the calls and their answers [default: 1]")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--markdown", action="store_true", help="print the table for a document")
+    options = parser.parse_args()
+    prepare(parser)
+    chosen = [
+        each
+        for each in SITUATIONS
+        if (each.name in options.only if options.only else each.is_brief or not options.quick)
+    ]
+    with tempfile.TemporaryDirectory(prefix="holeshot-limits-") as folder:
+        try:
+            report = measured(chosen, QUICK_PERIOD_S if options.quick else PERIOD_S, options.seed, Path(folder))
+        except KeyboardInterrupt:
+            sys.exit("interrupted; everything is stopped")
+    if options.json:
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    elif options.markdown:
+        print(markdown(report))
+    else:
+        console().print(table(report))
+    if not options.json:
+        print("\n".join(parallel(report.findings)))
+        print("\n".join(f"Missed: {each}." for each in report.missed) or "Every goal is reached.")
+    sys.exit(bool(report.missed))
+
+
+def measured(situations: list[Situation], period_s: float, seed: int, folder: Path) -> Report:
+    """Measure all ``situations``; logs and spools go to ``folder``."""
+    length_s = period_s - course.PAUSE_S
+    jobs: dict[Situation, list[Job]] = {}
+    for each in situations:
+        jobs[each] = drawn(each, sum(map(len, jobs.values())), length_s, seed)
+    tried = {each: trials(each, jobs[each], length_s) for each in situations}
+    said = Console(stderr=True)
+    said.print("Starting Postgres, Redis, a provider and four gateways ...")
+    with installation([trial for some in tried.values() for trial in some], folder) as installed:
+        phases = uvloop.run(_run(installed, tried, jobs, period_s, said))
+        installed.settle()
+        booked = asyncio.run(ledger.booked(installed.database_url))
+    findings = [
+        found(trial, phases[situation], booked.get(trial.client, Booked()))
+        for situation, some in tried.items()
+        for trial in some
+    ]
+    return Report(_conditions(phases.values(), seed), findings, list(missed(findings)))
+
+
+async def _run(
+    installed: Installation,
+    tried: dict[Situation, list[Trial]],
+    jobs: dict[Situation, list[Job]],
+    period_s: float,
+    said: Console,
+) -> dict[Situation, Phase]:
+    phases: dict[Situation, Phase] = {}
+    await course.warm_up(installed, next(iter(jobs.values())))
+    for situation, some in tried.items():
+        said.print(f"{situation.name}: from the next beginning of {period_s:g} s of the clock ...")
+        phases[situation] = await course.run(installed, situation, some, jobs[situation], period_s)
+    return phases
+
+
+def _conditions(phases: Collection[Phase], seed: int) -> str:
+    late_s = quantile((each.sent_s - phase.began_s - each.job.due_s for phase in phases for each in phase.made), 0.99)
+    others = [phase.others_cores for phase in phases if phase.others_cores is not None]
+    length_s = max(phase.length_s for phase in phases)
+    return (
+        f"{RATE_PER_S:g} calls/s, of which four replicas get {':'.join(map(str, WEIGHTS))}. Phases of {length_s:g} s, "
+        f"each within a minute of the clock, which was waited for. {os.cpu_count()} cores, of which other programs had "
+        f"{min(others, default=0.0):.1f} to {max(others, default=0.0):.1f}; calls left the load up to "
+        f"{(late_s or 0.0) * 1000:.0f} ms late (p99). Seed {seed}."
+    )
+
+
+if __name__ == "__main__":
+    main()

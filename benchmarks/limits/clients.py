@@ -1,0 +1,137 @@
+"""The clients: streamed calls at instants that were drawn before, each to a replica that is there, and what came back.
+
+A call that breaks off is not made again: its use is what the killed replica may have lost.
+"""
+
+import asyncio
+import re
+import time
+from bisect import bisect
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+
+import msgspec
+
+from benchmarks.harness.client_connection import Connection, NothingReceived, Refused, connected
+from benchmarks.limits.trials import PROMPT_TOKENS, Job, Use
+
+CALL_LIMIT_S = 15.0
+_USAGE = re.compile(rb'"prompt_tokens": *(\d+), *"completion_tokens": *(\d+)')
+_CHARS_PER_TOKEN = 4
+_END = b"data: [DONE]"
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A call that was made, in seconds of the machine's monotonic clock."""
+
+    job: Job
+    replica: int
+    sent_s: float
+    ended_s: float
+    status: int | None = None  # None: no answer
+    first_s: float | None = None  # when the first token came
+    use: Use | None = None  # of a whole answer, as it says
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a limit refused it."""
+        return self.status == 429
+
+
+class Clients:
+    """Everybody who calls. ``access``: the model and the key by the limit that a call is to meet."""
+
+    def __init__(self, ports: Sequence[int], weights: Sequence[int], access: Mapping[str, tuple[str, str]]) -> None:
+        self._ports = ports
+        self._weights = weights
+        self._access = access
+        self._idle: dict[int, list[Connection]] = {port: [] for port in ports}
+        self._away: set[int] = set()  # replicas where nobody listens
+
+    async def make(self, jobs: Sequence[Job], began_s: float) -> list[Made]:
+        """Make all the calls, each at its time after ``began_s``, and return them when the last one has ended."""
+        tasks = []
+        for job in jobs:
+            wait_s = began_s + job.due_s - time.monotonic()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            tasks.append(asyncio.create_task(self._call(job)))
+        return list(await asyncio.gather(*tasks))
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in [each for idle in self._idle.values() for each in idle]:
+            connection.abort()
+
+    async def _call(self, job: Job) -> Made:
+        model, key = self._access[job.limit]
+        while True:
+            replica = self._chosen(job.draw)
+            try:
+                connection = await self._connection(self._ports[replica])
+            except Refused:
+                self._away.add(replica)
+                continue
+            sent_s = time.monotonic()
+            try:
+                async with asyncio.timeout(CALL_LIMIT_S):
+                    received = await connection.exchange(_request(job, model, key))
+            except (NothingReceived, TimeoutError):
+                connection.abort()
+                return Made(job, replica, sent_s, time.monotonic())
+            made = _read(received, job, replica, sent_s, connection.first_token_at)
+            if made.status == 200 and made.use is None:
+                connection.abort()
+            else:
+                self._idle[self._ports[replica]].append(connection)
+            return made
+
+    def _chosen(self, draw: float) -> int:
+        """Return a replica that is there, by weight."""
+        here = [number for number in range(len(self._ports)) if number not in self._away]
+        if not here:
+            raise RuntimeError("no replica listens")
+        sums = list(accumulate(self._weights[number] for number in here))
+        return here[bisect(sums, draw * sums[-1])]
+
+    async def _connection(self, port: int) -> Connection:
+        idle = self._idle[port]
+        return idle.pop() if idle else await connected(port, _forgetting(idle))
+
+
+def _forgetting(idle: list[Connection]) -> Callable[[Connection], None]:
+    def dropped(connection: Connection) -> None:
+        if connection in idle:
+            idle.remove(connection)
+
+    return dropped
+
+
+def _read(received: bytes, job: Job, replica: int, sent_s: float, first_s: float | None) -> Made:
+    ended_s = time.monotonic()
+    usage = _USAGE.search(received)
+    is_whole = usage is not None and _END in received
+    use = Use(int(usage[1]), int(usage[2])) if usage is not None and is_whole else None
+    return Made(job, replica, sent_s, ended_s, int(received[9:12]), first_s, use)
+
+
+def _request(job: Job, model: str, key: str) -> bytes:
+    """Return the call as HTTP/1.1, of such a size that a gateway expects about ``PROMPT_TOKENS``."""
+
+    def body(prompt: str) -> bytes:
+        return msgspec.json.encode(
+            {
+                "model": model,
+                "user": f"limits-{job.number}-{job.answer_tokens}",
+                "stream": True,
+                "stream_options": {"include_usage": True},
+                "messages": [{"role": "user", "content": prompt}],
+            }
+        )
+
+    whole = body("x" * max(1, _CHARS_PER_TOKEN * PROMPT_TOKENS - len(body(""))))
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {key}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(whole)}\r\n\r\n"
+    )
+    return head.encode() + whole

@@ -1,0 +1,101 @@
+"""The findings as a table for a terminal, as Markdown, and as JSON."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from rich.table import Table
+
+from benchmarks.limits.findings import Finding
+
+_UNKNOWN = "-"
+_COLUMNS = (
+    "situation",
+    "limit",
+    "allowed",
+    "asked",
+    "used",
+    "of it died",
+    "ledger",
+    "over",
+    "bound",
+    "under",
+    "late",
+    "refused",
+    "in vain",
+    "added p50",
+    "p99",
+    "> 10 ms",
+)
+_TEXTS = 2  # columns
+
+
+class Report(msgspec.Struct, frozen=True):
+    """All that was found."""
+
+    conditions: str
+    findings: Sequence[Finding]
+    missed: Sequence[str]
+
+
+def table(report: Report) -> Table:
+    """Return it as a table for a terminal."""
+    made = Table(title="Used and allowed", caption=report.conditions, title_justify="left", caption_justify="left")
+    for number, name in enumerate(_COLUMNS):
+        made.add_column(name, justify="left" if number < _TEXTS else "right", no_wrap=True)
+    last = None
+    for each in report.findings:
+        if last not in {None, each.situation}:
+            made.add_section()
+        last = each.situation
+        made.add_row(*_cells(each))
+    return made
+
+
+def markdown(report: Report) -> str:
+    """Return it as a table for a document."""
+    lines = ["| " + " | ".join(_COLUMNS) + " |", "|---" * _TEXTS + "|--:" * (len(_COLUMNS) - _TEXTS) + "|"]
+    lines += ["| " + " | ".join(_cells(each)) + " |" for each in report.findings]
+    return "\n".join([*lines, "", report.conditions])
+
+
+def parallel(findings: Iterable[Finding]) -> Iterable[str]:
+    """Yield how many calls ran at the same time on average, for each situation."""
+    for each in findings:
+        if each.mean_parallel is not None and each.ideal_parallel is not None:
+            yield (
+                f"max_parallel, {each.situation}: {each.mean_parallel:.1f} calls at a time in the last quarter on "
+                f"average; one gate that knows everything would have had {each.ideal_parallel:.1f}"
+            )
+
+
+def _cells(each: Finding) -> list[str]:
+    return [
+        each.situation,
+        each.limit,
+        _UNKNOWN if each.amount is None else _number(each.amount, each.limit),
+        _number(each.asked, each.limit),
+        _number(each.used, each.limit),
+        str(each.died or ""),
+        _number(each.in_ledger, each.limit),
+        _share(each.over),
+        _share(each.allowed),
+        _share(each.under),
+        _UNKNOWN if each.late_s is None else f"{each.late_s:.1f} s",
+        f"{each.refused:,}",
+        f"{each.falsely_refused:,}",
+        _ms(each.added_p50_ms),
+        _ms(each.added_p99_ms),
+        _share(each.slow_share, 1),
+    ]
+
+
+def _number(value: float, limit: str) -> str:
+    return f"${value:.4f}" if "usd" in limit else f"{value:,.0f}"
+
+
+def _share(value: float | None, digits: int = 2) -> str:
+    return _UNKNOWN if value is None else f"{value:.{digits}%}"
+
+
+def _ms(value: float | None) -> str:
+    return _UNKNOWN if value is None else f"{value:.1f}"
