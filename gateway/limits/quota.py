@@ -17,6 +17,17 @@ class Elsewhere(msgspec.Struct, gc=False):
     base: float = 0.0
 
 
+class Lease(msgspec.Struct, gc=False):
+    """What was granted: the ``amount`` beyond what was reported then, and the ``spare`` part that no call needed.
+
+    With ``is_share``, ``top`` is a share of the limit, as there is no lease to be had.
+    """
+
+    amount: float = 0.0
+    spare: float = 0.0
+    is_share: bool = False
+
+
 class Report(msgspec.Struct, frozen=True, gc=False):
     """What the others were last told that this process had used, and when, in monotonic seconds."""
 
@@ -35,15 +46,13 @@ class Quota:
         "demand",
         "elsewhere",
         "exhausted_until_s",
-        "granted",
         "held",
-        "is_alone",
         "key",
         "latest",
+        "lease",
         "limit",
         "name",
         "reported",
-        "spare",
         "top",
         "used",
         "valid_until_s",
@@ -64,10 +73,8 @@ class Quota:
         self.waiting = 0.0  # what calls wait for
         self.reported: Report | None = None  # None: nobody was told yet
         self.latest = 0.0  # the amount held last
-        self.granted = 0.0  # the lease, from what was reported then
-        self.spare = 0.0  # what was granted last beyond what calls needed
+        self.lease = Lease()
         self.elsewhere = Elsewhere()
-        self.is_alone = False  # ``top`` is a share of the limit, as there is no lease
         self.demand = Demand()
 
     def has(self, amount: float, now_s: float) -> bool:
@@ -77,7 +84,7 @@ class Quota:
     def is_exhausted(self, now_s: float) -> bool:
         """Whether it is known that nothing is left, here and elsewhere."""
         least = SHARE_AT_LEAST.get(self.name, _LEAST)
-        return (self.is_alone or now_s < self.exhausted_until_s) and not self.has(least, now_s)
+        return (self.lease.is_share or now_s < self.exhausted_until_s) and not self.has(least, now_s)
 
     def settle(self, held: float, used: float) -> None:
         """Replace what was held by what was used, which may be more."""
@@ -88,7 +95,7 @@ class Quota:
         """Apply another limit; a new lease, or a new share, must be found for it."""
         self.limit = limit
         self.valid_until_s = self.exhausted_until_s = -inf
-        self.is_alone = False
+        self.lease.is_share = False
 
     @property
     def left(self) -> float:
@@ -102,21 +109,21 @@ class Quota:
         often they are taken: they count from what was reported.
         """
         if now_s >= self.valid_until_s:
-            self.granted = 0.0
+            self.lease.amount = 0.0
         reported = 0.0 if self.reported is None else self.reported.used
         others = self.elsewhere.used + self.elsewhere.leased + leased_since
-        free = max(0.0, self.limit - others - reported - self.granted)
-        at_least = min(SHARE_AT_LEAST.get(self.name, 0.0), self.granted + free)
-        self.top = reported + max(self.granted + free / processes, at_least)
+        free = max(0.0, self.limit - others - reported - self.lease.amount)
+        at_least = min(SHARE_AT_LEAST.get(self.name, 0.0), self.lease.amount + free)
+        self.top = reported + max(self.lease.amount + free / processes, at_least)
         self.valid_until_s = inf
-        self.is_alone = True
+        self.lease.is_share = True
 
     def give_back(self, ahead: float) -> None:
         """Keep no more of the lease than calls need, and ``ahead`` beyond that."""
-        if not self.is_alone:
-            self.top = min(self.top, self.used + self.held + self.waiting + min(ahead, self.spare))
+        if not self.lease.is_share:
+            self.top = min(self.top, self.used + self.held + self.waiting + min(ahead, self.lease.spare))
             reported = 0.0 if self.reported is None else self.reported.used
-            self.granted = min(self.granted, max(0.0, self.top - reported))
+            self.lease.amount = min(self.lease.amount, max(0.0, self.top - reported))
 
     def told(self, at_s: float) -> None:
         """Note that the others were told at ``at_s`` what was used, though it does not count for shares yet."""
@@ -132,15 +139,15 @@ class Quota:
     @property
     def is_idle(self) -> bool:
         """Whether besides nothing is leased."""
-        return self.is_settled and not self.is_alone and self.top <= self.used + ROUNDING
+        return self.is_settled and not self.lease.is_share and self.top <= self.used + ROUNDING
 
     def leased(self, lease: float, *, reported: float, at_s: float, until_s: float) -> None:
         """Go as far as a lease allows that was granted when ``reported`` was used, at ``at_s``."""
         self.reported = Report(reported, at_s)
-        self.granted = lease
+        self.lease.amount = lease
         self.top = reported + lease
         self.valid_until_s = until_s
-        self.is_alone = False
+        self.lease.is_share = False
 
 
 class Demand:

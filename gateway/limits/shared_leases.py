@@ -196,7 +196,7 @@ class SharedLeases:
     def _share_again(self) -> None:
         """Take whole shares: Redis did not only seem slow, so nobody leases meanwhile."""
         for quota in self._kept.values():
-            if quota.is_alone:
+            if quota.lease.is_share:
                 self._share(quota)
 
     def _share(self, quota: Quota, *, rounds: float = 1.0) -> None:
@@ -258,7 +258,7 @@ class SharedLeases:
     def _learn(self, quota: Quota, grant: Grant, used: float, need: float, sent_s: float) -> None:
         """Apply a reply."""
         known = quota.elsewhere
-        quota.spare = max(0.0, grant.lease - need)
+        quota.lease.spare = max(0.0, grant.lease - need)
         if self._link.is_restoring:
             known.used, known.leased = max(known.used, grant.used), max(known.leased, grant.leased)
             known.base = max(known.base, grant.base)
