@@ -22,7 +22,7 @@ Examples:
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -32,12 +32,13 @@ from benchmarks.harness import servers
 from benchmarks.harness.load import LoadError
 from benchmarks.harness.processes import prepare
 from benchmarks.harness.report import console
-from benchmarks.harness.servers import ROOT
+from benchmarks.harness.servers import ROOT, Server
 from benchmarks.overload import report, sweep
+from benchmarks.overload.company import Quiet
 from benchmarks.overload.plot import svg
 from benchmarks.overload.report import Swept
 from benchmarks.overload.subject import UNLIMITED, gateway, keep_a_core_free
-from benchmarks.overload.sweep import STEPS, Workload
+from benchmarks.overload.sweep import STEPS, Step, Workload
 
 WORKLOADS = {
     "steady": Workload("100 tokens at 100 tok/s", "steady-single", "steady"),
@@ -53,21 +54,29 @@ def say(what: str) -> None:
     sys.stderr.write(f"{what}\n")
 
 
-def swept(workload: Workload, upstream_port: int, core: int, folder: Path, *, quick: bool) -> Swept:
+def swept(workload: Workload, upstream: Server, core: int, folder: Path, *, quick: bool, tries: int) -> Swept:
     """Measure one workload."""
     window_s, steps = (QUICK_WINDOW_S, QUICK_STEPS) if quick else (WINDOW_S, STEPS)
-    with gateway(folder / "without", upstream_port, core, UNLIMITED) as server:
+    with gateway(folder / "without", upstream.port, core, UNLIMITED) as server:
+        quiet = Quiet((server.pid, upstream.pid), tries, say)
         say(f"{workload.name}: without load")
-        calm = sweep.unloaded(workload, server)
+        calm, _ = quiet.measured(lambda: sweep.unloaded(workload, server))
         say(f"{workload.name}: looking for the capacity")
-        capacity = sweep.capacity_per_s(workload, server, calm, CAPACITY_WINDOW_S)
+        capacity = sweep.capacity_per_s(workload, server, calm, CAPACITY_WINDOW_S, quiet)
         say(f"{workload.name}: {capacity:.0f}/s; without overload control")
         load = sweep.Load(workload, capacity, calm, window_s)
-        uncontrolled = [sweep.step(load, server, times, say) for times in steps]
-    with gateway(folder / "with", upstream_port, core, {}) as server:
+        uncontrolled = list(taken(load, server, steps, quiet))
+    with gateway(folder / "with", upstream.port, core, {}) as server:
         say(f"{workload.name}: with overload control")
-        controlled = [sweep.step(load, server, times, say) for times in steps]
+        controlled = list(taken(load, server, steps, Quiet((server.pid, upstream.pid), tries, say)))
     return Swept(workload, calm, capacity, controlled, uncontrolled)
+
+
+def taken(load: sweep.Load, server: Server, steps: Sequence[float], quiet: Quiet) -> Iterator[Step]:
+    """Take every step, the smallest load first."""
+    for times in steps:
+        say(f"{times:g} x capacity")
+        yield sweep.step(load, server, times, quiet)
 
 
 def main() -> None:
@@ -77,6 +86,9 @@ def main() -> None:
     )
     parser.add_argument("--only", choices=sorted(WORKLOADS), help="one of the workloads")
     parser.add_argument("--quick", action="store_true", help="shorter windows, fewer steps")
+    parser.add_argument(
+        "--tries", type=int, default=3, help="of a step, while other programs use the machine [default: 3]"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--markdown", action="store_true", help="print tables for a document")
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="for overload.svg [default: var/overload]")
@@ -87,7 +99,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="holeshot-overload-") as folder, ExitStack() as stack:
             upstream = stack.enter_context(servers.upstream())
             runs = [
-                swept(workload, upstream.port, core, Path(folder) / name, quick=options.quick)
+                swept(workload, upstream, core, Path(folder) / name, quick=options.quick, tries=options.tries)
                 for name, workload in WORKLOADS.items()
                 if options.only in {None, name}
             ]

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from rich.table import Table
 
+from benchmarks.overload.company import CALM
 from benchmarks.overload.sweep import LATE, Step, Unloaded, Workload
 
 AT_TIMES = 2.0  # times the capacity, at which the goal counts
@@ -51,9 +52,11 @@ def missed(swept: Swept) -> Iterator[str]:
 
 
 def doubts(swept: Swept) -> Iterator[str]:
-    """Yield the steps whose figures say little: the gateway had more to do than it could, and not all of its core."""
+    """Yield the steps whose figures say little: others were at work, or the gateway did not have all of its core."""
     for step in (*swept.controlled, *swept.uncontrolled):
-        if step.times >= SURELY_TOO_MUCH and step.seen.core < BUSY:
+        if step.others > CALM:
+            yield f"{swept.workload.name}, {step.times:g} x: others used {step.others:.2f} cores"
+        elif step.times >= SURELY_TOO_MUCH and step.seen.core < BUSY:
             yield f"{swept.workload.name}, {step.times:g} x: the gateway had {step.seen.core:.0%} of its core"
 
 

@@ -1,6 +1,7 @@
 """A sweep: load from a quarter of the capacity to two and a half times as much, step by step, and what became of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from math import ceil
 
 import msgspec
@@ -13,6 +14,7 @@ from benchmarks.harness.figures import quantile
 from benchmarks.harness.gateways import PATH
 from benchmarks.harness.servers import Server
 from benchmarks.overload import load
+from benchmarks.overload.company import Quiet
 from benchmarks.overload.load import REFUSED, Ended, Order
 from benchmarks.overload.subject import Seen, settle, watched
 
@@ -67,6 +69,7 @@ class Step(msgspec.Struct, frozen=True):
     refusal_p99_ms: float | None
     unended: int  # calls without any answer when all hung up
     seen: Seen
+    others: float = 0.0  # cores that other programs used meanwhile
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -92,16 +95,18 @@ def unloaded(workload: Workload, server: Server) -> Unloaded:
     return Unloaded(quantile(ttfts, 0.5), quantile(ttfts, 0.99), len(ttfts) / cpu_s)
 
 
-def capacity_per_s(workload: Workload, server: Server, calm: Unloaded, window_s: float) -> float:
+def capacity_per_s(workload: Workload, server: Server, calm: Unloaded, window_s: float, quiet: Quiet) -> float:
     """Return how many good answers per second ``server`` can give.
 
     In closed loops of more and more connections, until that is no more: the more a gateway has to do, the less a call
     costs, as it has more of it at a time, so its CPU at light load says little.
     """
     connections, best = calm.by_cpu_per_s * workload.answer_s, 0.0
-    while (good := _closed_loop(workload, server, ceil(connections), calm, window_s)) > best:
+    while True:
+        good, _ = quiet.measured(partial(_closed_loop, workload, server, ceil(connections), calm, window_s))
+        if good <= best:
+            return best
         connections, best = connections * MORE, good
-    return best
 
 
 def _closed_loop(workload: Workload, server: Server, connections: int, calm: Unloaded, window_s: float) -> float:
@@ -123,9 +128,13 @@ def _closed_loop(workload: Workload, server: Server, connections: int, calm: Unl
     )
 
 
-def step(given: Load, server: Server, times: float, say: Callable[[str], None]) -> Step:
+def step(given: Load, server: Server, times: float, quiet: Quiet) -> Step:
     """Offer ``times`` the capacity for the window, after the time that it takes to fill up."""
-    say(f"{times:g} x capacity")
+    taken, others = quiet.measured(lambda: _step(given, server, times))
+    return msgspec.structs.replace(taken, others=others)
+
+
+def _step(given: Load, server: Server, times: float) -> Step:
     workload, window_s, calm = given.workload, given.window_s, given.unloaded
     begins_s = _FILLING * workload.answer_s + _SETTLING_S
     order = Order(

@@ -54,6 +54,8 @@ def test_a_gateway_that_did_not_have_its_core_is_doubted() -> None:
     starved = Seen(None, None, None, 0.5)
     [doubt] = doubts(swept(step(1.0, 100.0, seen=starved), step(2.0, 95.0, seen=starved)))
     assert "50% of its core" in doubt
+    [doubt] = doubts(swept(step(1.0, 95.0, others=0.6)))
+    assert "others used 0.60 cores" in doubt
     assert list(doubts(swept(step(2.0, 95.0)))) == []
 
 
