@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 READ_BY_PEOPLE := *.md Makefile docs config gateway providers holeshot migrations requirements
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test test-real test-servers test-clients fuzz bench bench-peers bench-instructions bench-overload bench-edge bench-ledger bench-truth profile bench-fleet bench-steering soak fmt lock release clean
+.PHONY: help run install test test-real test-servers test-clients fuzz bench bench-peers bench-instructions bench-overload bench-limits bench-edge bench-ledger bench-truth profile bench-fleet bench-steering soak fmt lock release clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -49,6 +49,9 @@ bench-instructions: $(VENV)/.dev  ## count the instructions of a call; fails whe
 
 bench-overload: $(VENV)/.dev  ## offer it up to 2.5 times what it can serve, with overload control and without (ten minutes; QUICK=1: four)
 	$(BIN)/python -m benchmarks.overload $(if $(QUICK),--quick)
+
+bench-limits: $(VENV)/.dev  ## four replicas under 500 calls/s, killed, without Redis, flushed: used beside allowed (four minutes; QUICK=1: two)
+	$(BIN)/python -m benchmarks.limits $(if $(QUICK),--quick) $(if $(JSON),--json)
 
 bench-edge: $(VENV)/.dev  ## attack the gateway's edge, and time it; NAMES="stalled" narrows it, AGAINST=DIR measures that checkout too
 	$(BIN)/python -m benchmarks.edge $(NAMES) $(if $(AGAINST),--against $(AGAINST))

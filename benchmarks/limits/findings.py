@@ -16,6 +16,7 @@ from benchmarks.limits.trials import PARALLEL, PROMPT_TOKENS, REACHED_AT, Job, T
 from gateway.limits.lease_script import USUAL
 
 UNREPORTED_S = 2 * USUAL.round_s  # a round may be late
+NEAR_S = 0.5  # after the kill: calls over connections that had not yet noticed
 NEARLY = 0.98  # of a limit, when it counts as reached
 SLOW_MS = 10.0  # of added latency; most waits for a lease take less than the 50 ms they may take
 TAIL = 0.25  # of a phase, at its end: how many calls ran in parallel after all
@@ -185,7 +186,8 @@ def _is_admitted(made: Made, phase: Phase) -> bool:
 
 def _is_explained(made: Made, trial: Trial, phase: Phase) -> bool:
     """Whether a call was answered, refused, or broke off with its replica, perhaps before that had read it."""
-    is_cut = trial.situation.fault == "kill" and made.replica == KILLED and made.sent_s <= phase.fault_s < made.ended_s
+    near = made.sent_s <= phase.fault_s + NEAR_S and phase.fault_s < made.ended_s
+    is_cut = trial.situation.fault == "kill" and made.replica == KILLED and near
     return made.use is not None or made.is_refused or is_cut
 
 

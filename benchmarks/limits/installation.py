@@ -123,6 +123,7 @@ def _settings(tried: Sequence[Trial], provider_port: int, database_url: str, red
         "log_level": "warning",
         "log_format": "json",
         "connections": {"max_per_address": 4096},  # all calls come from one address
+        "overload": {"max_in_flight": 1_000_000, "loop_delay_ms": 0},  # only limits refuse
         "clients": {**clients, "warm-up": {"key_sha256": _hashed(WARM_UP_KEY)}},
         "providers": {
             "one": {

@@ -8,24 +8,9 @@ from rich.table import Table
 from benchmarks.limits.findings import Finding
 
 _UNKNOWN = "-"
-_COLUMNS = (
-    "situation",
-    "limit",
-    "allowed",
-    "asked",
-    "used",
-    "of it died",
-    "ledger",
-    "over",
-    "bound",
-    "under",
-    "late",
-    "refused",
-    "in vain",
-    "added p50",
-    "p99",
-    "> 10 ms",
-)
+_USED = ("situation", "limit", "allowed", "asked", "used", "died", "ledger", "over", "bound", "under", "late")
+_REFUSED = ("refused", "in vain")
+_ADDED = ("p50", "p99", "> 10 ms")
 _TEXTS = 2  # columns
 
 
@@ -38,24 +23,42 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def table(report: Report) -> Table:
-    """Return it as a table for a terminal."""
+    """Return it as a table for a terminal; the last columns are the latency added to the first token, in ms."""
     made = Table(title="Used and allowed", caption=report.conditions, title_justify="left", caption_justify="left")
-    for number, name in enumerate(_COLUMNS):
+    for number, name in enumerate((*_USED, *_REFUSED, *_ADDED)):
         made.add_column(name, justify="left" if number < _TEXTS else "right", no_wrap=True)
     last = None
     for each in report.findings:
         if last not in {None, each.situation}:
             made.add_section()
         last = each.situation
-        made.add_row(*_cells(each))
+        made.add_row(*_used(each), *_refused(each), *_added(each))
     return made
 
 
 def markdown(report: Report) -> str:
-    """Return it as a table for a document."""
-    lines = ["| " + " | ".join(_COLUMNS) + " |", "|---" * _TEXTS + "|--:" * (len(_COLUMNS) - _TEXTS) + "|"]
-    lines += ["| " + " | ".join(_cells(each)) + " |" for each in report.findings]
+    """Return it as a table for a document, without the columns of latency."""
+    names = (*_USED, *_REFUSED)
+    lines = ["| " + " | ".join(names) + " |", "|---" * _TEXTS + "|--:" * (len(names) - _TEXTS) + "|"]
+    limited = [each for each in report.findings if each.amount is not None]
+    lines += ["| " + " | ".join([*_used(each), *_refused(each)]) + " |" for each in limited]
     return "\n".join([*lines, "", report.conditions])
+
+
+def added(findings: Iterable[Finding]) -> Iterable[str]:
+    """Yield what was added to the first token of limited and unlimited calls, for each situation."""
+    by_situation: dict[str, list[Finding]] = {}
+    for each in findings:
+        by_situation.setdefault(each.situation, []).append(each)
+    for situation, some in by_situation.items():
+        limited = [each for each in some if each.amount is not None]
+        for kind, group in (("limits", limited), ("no limit", [each for each in some if each.amount is None])):
+            shares = [each.slow_share for each in group if each.slow_share is not None]
+            yield (
+                f"added with {kind}, {situation}: p50 {_range(each.added_p50_ms for each in group)} ms, "
+                f"p99 {_range(each.added_p99_ms for each in group)} ms, "
+                f"more than 10 ms: {_range(share * 100 for share in shares)} %"
+            )
 
 
 def parallel(findings: Iterable[Finding]) -> Iterable[str]:
@@ -68,7 +71,7 @@ def parallel(findings: Iterable[Finding]) -> Iterable[str]:
             )
 
 
-def _cells(each: Finding) -> list[str]:
+def _used(each: Finding) -> list[str]:
     return [
         each.situation,
         each.limit,
@@ -81,12 +84,15 @@ def _cells(each: Finding) -> list[str]:
         _share(each.allowed),
         _share(each.under),
         _UNKNOWN if each.late_s is None else f"{each.late_s:.1f} s",
-        f"{each.refused:,}",
-        f"{each.falsely_refused:,}",
-        _ms(each.added_p50_ms),
-        _ms(each.added_p99_ms),
-        _share(each.slow_share, 1),
     ]
+
+
+def _refused(each: Finding) -> list[str]:
+    return [f"{each.refused:,}", f"{each.falsely_refused:,}"]
+
+
+def _added(each: Finding) -> list[str]:
+    return [_ms(each.added_p50_ms), _ms(each.added_p99_ms), _share(each.slow_share, 1)]
 
 
 def _number(value: float, limit: str) -> str:
@@ -99,3 +105,11 @@ def _share(value: float | None, digits: int = 2) -> str:
 
 def _ms(value: float | None) -> str:
     return _UNKNOWN if value is None else f"{value:.1f}"
+
+
+def _range(values: Iterable[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return _UNKNOWN
+    low, high = f"{min(known):.1f}", f"{max(known):.1f}"
+    return low if low == high else f"{low} to {high}"
