@@ -27,6 +27,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from benchmarks.harness import servers
 from benchmarks.harness.load import LoadError
@@ -64,10 +65,11 @@ def swept(workload: Workload, upstream: Server, core: int, folder: Path, *, quic
         say(f"{workload.name}: looking for the capacity")
         capacity = sweep.capacity_per_s(workload, server, calm, CAPACITY_WINDOW_S, quiet)
         say(f"{workload.name}: {capacity:.0f}/s; without overload control")
-        load = sweep.Load(workload, capacity, calm, window_s)
+        load = sweep.Load(workload, capacity, calm, window_s, may_be_cut=True)
         uncontrolled = list(taken(load, server, steps, quiet))
     with gateway(folder / "with", upstream.port, core, {}) as server:
         say(f"{workload.name}: with overload control")
+        load = structs.replace(load, may_be_cut=False)
         controlled = list(taken(load, server, steps, Quiet((server.pid, upstream.pid), tries, say)))
     return Swept(workload, calm, capacity, controlled, uncontrolled)
 

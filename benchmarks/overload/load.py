@@ -33,6 +33,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     Connections of a closed loop begin one after the other, spread over ``spread_s``. A client without a first token
     hangs up after ``gives_up_s``. Calls that have begun may take ``patience_s`` beyond ``for_s``; then all hang up.
+    ``may_be_cut``: a connection that the server closes is a call without an answer; otherwise it breaks the load.
     """
 
     question: Question
@@ -42,6 +43,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     spread_s: float = 0.0
     gives_up_s: float = 5.0
     patience_s: float = 5.0
+    may_be_cut: bool = False
     seed: int = 1
 
 
@@ -73,6 +75,12 @@ class _Asker(Caller):
         """Whether its call has no first token yet."""
         return self._began is not None and self._first_token_at is None
 
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._began is not None and self._crew.order.may_be_cut:
+            self._began = None
+            self._crew.cut()
+        super().connection_lost(error)
+
     def _take(self, head: bytes, body: bytes) -> None:
         found = _STATUS.match(head)
         status = 0 if found is None else int(found[1])
@@ -102,7 +110,7 @@ class _Crew:
         self._waiting: deque[float] = deque()  # calls that are due, and have no connection yet
         self._silent: dict[_Asker, float] = {}  # that have asked, and when that was due; some have been answered since
         self._opening: set[asyncio.Task[None]] = set()
-        self._given_up = 0
+        self._without = 0  # calls that will have no answer
         self._is_last = False  # no more calls are made
         self._all_ended = asyncio.Event()
 
@@ -132,13 +140,13 @@ class _Crew:
             longest = perf_counter() - self.order.gives_up_s
             while self._waiting and self._waiting[0] < longest:
                 self._waiting.popleft()
-                self._given_up += 1
+                self._without += 1
             for asker, due in list(self._silent.items()):
                 if due > longest:
                     break  # they are in the order in which they were due
                 if asker.is_silent:
                     asker.close()
-                    self._given_up += 1
+                    self._without += 1
                 self._silent.pop(asker, None)
             self._look()
 
@@ -152,6 +160,11 @@ class _Crew:
     def ended(self, due: float, now: float, status: int, first_token_at: float) -> None:
         """Take an answer or a refusal."""
         self.outcome.ended.append(Ended(due - self._began, now - self._began, status, first_token_at - due))
+        self._look()
+
+    def cut(self) -> None:
+        """Count a call that the server cut off."""
+        self._without += 1
         self._look()
 
     def made(self, asker: Caller) -> None:
@@ -188,7 +201,7 @@ class _Crew:
             self._idle.remove(asker)
 
     def _look(self) -> None:
-        if self._is_last and len(self.outcome.ended) + self._given_up == len(self.outcome.due):
+        if self._is_last and len(self.outcome.ended) + self._without == len(self.outcome.due):
             self._all_ended.set()
 
     def _call(self, due: float) -> None:

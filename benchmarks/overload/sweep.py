@@ -73,12 +73,16 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What each step of a sweep has in common. Rates are per second."""
+    """What each step of a sweep has in common. Rates are per second.
+
+    ``may_be_cut``: the gateway may close connections, as it must when it is short of descriptors.
+    """
 
     workload: Workload
     capacity_per_s: float
     unloaded: Unloaded
     window_s: float
+    may_be_cut: bool
 
 
 def unloaded(workload: Workload, server: Server) -> Unloaded:
@@ -142,6 +146,7 @@ def _step(given: Load, server: Server, times: float) -> Step:
         for_s=begins_s + window_s,
         rate_per_s=times * given.capacity_per_s,
         patience_s=2 * workload.answer_s + 2.0,
+        may_be_cut=given.may_be_cut,
     )
     with watched(server, begins_s, window_s) as seen:
         outcome = load.run(order)

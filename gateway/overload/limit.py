@@ -11,7 +11,7 @@ from gateway.overload.loop_delay import PERIOD_S
 
 WINDOW_S = 0.1  # the limit changes at most once in this time; the shortest delay in it counts
 TICKS = 2  # that a window has at least
-DOWN, MOST_DOWN = 0.05, 0.3  # of the calls in flight, for each late window; times delay / target, up to the second
+DOWN, MOST_DOWN = 0.03, 0.12  # of the calls in flight, for each late window; times delay / target, up to the second
 # Of the limit, for each window in which it was reached and the loop was not late: the first while the longest delay was
 # near the target, up to the second more when there was none: then what it was lowered for is over.
 UP, MOST_UP = 0.02, 0.25
