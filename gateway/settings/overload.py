@@ -12,8 +12,8 @@ class OverloadSettings(Section):
 
     max_in_flight: Annotated[int, Field(ge=1)] | None = None  # calls; default: by memory and descriptors
     # While the event loop is later than this, fewer calls are let in. A first token passes the loop about five times:
-    # with 10 ms it is at most a twentieth of a second late. 0: off.
-    loop_delay_ms: Annotated[float, Field(ge=0)] = 10.0
+    # with 15 ms it is about a thirteenth of a second late. 0: off.
+    loop_delay_ms: Annotated[float, Field(ge=0)] = 15.0
     # Calls that may wait for room, by their client's priority, when many come at once. While more come than can be
     # served for good, only a few may wait, and hardly: see gateway/overload/patience.py.
     queue: Annotated[int, Field(ge=0)] = 2000
