@@ -20,6 +20,7 @@ from gateway.ingress import admin_keys, headers
 from gateway.ingress.addresses import FORWARDED_FOR, Trust
 from gateway.ingress.admission import JSON
 from gateway.ingress.answering import answering
+from gateway.ingress.api.routes import ROUTES as PAGE_ROUTES
 from gateway.ingress.bodies.reading import withhold_continue
 from gateway.ingress.bodies.unwanted import answer_first
 from gateway.ingress.context import CONTEXT, Context
@@ -90,6 +91,7 @@ ROUTES = (
     _patch("/admin/keys/{name}", admin_keys.change_key),
     _delete("/admin/keys/{name}", admin_keys.revoke_key),
     _post("/admin/keys/{name}/rotate", admin_keys.rotate_key),
+    *PAGE_ROUTES,
 )
 
 

@@ -1,0 +1,1 @@
+"""/api: what the page shows, as JSON."""

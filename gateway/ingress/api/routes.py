@@ -1,0 +1,23 @@
+"""The list of /api's routes, and of the page's own."""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from gateway.ingress import page
+from gateway.ingress.api import boards, session
+from gateway.ingress.bodies.reading import withhold_continue
+
+
+def _route(method: str, path: str, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.RouteDef:
+    return web.route(method, path, handler, expect_handler=withhold_continue)
+
+
+ROUTES = (
+    _route("GET", "/", page.home),
+    _route("GET", "/favicon.ico", page.icon),
+    _route("GET", "/page/{path:.+}", page.asset),
+    _route("GET", "/api/session", session.get_session),
+    _route("GET", "/api/leaderboard", boards.leaderboard),
+    _route("GET", "/api/explain", boards.explain),
+)

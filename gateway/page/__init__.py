@@ -1,0 +1,1 @@
+"""The page: what a browser is served, read once."""
