@@ -1,31 +1,116 @@
 // The shell: which view is shown, who looks, light or dark.
 
 import { get } from "./lib/api.js";
-import { fill, h } from "./lib/dom.js";
+import { themeChanged } from "./lib/colours.js";
+import { fill, h, say } from "./lib/dom.js";
+import { to, where } from "./lib/route.js";
+import { failed, waiting } from "./lib/states.js";
 
+// One line for each view: `views/NAME.js`. With `one`, `#/NAME/ID` opens that view instead.
 const VIEWS = {
-  leaderboard: "Leaderboard",
+  leaderboard: { title: "Leaderboard", group: "Now" },
 };
 
 const main = document.getElementById("main");
-let open = null;
+const side = document.querySelector(".side");
+const menu = document.getElementById("menu");
+let session = null;
+let open = null; // the view that is shown
+let turns = 0; // how many were asked for: a slow one must not replace a later one
 
 async function show() {
-  const [name, ...params] = location.hash.replace(/^#\//, "").split("/").map(decodeURIComponent);
-  const wanted = name in VIEWS ? name : Object.keys(VIEWS)[0];
+  const { name, params, query } = where();
+  const wanted = name in VIEWS ? name : home();
+  const { title, one } = VIEWS[wanted];
+  const file = one && params.length ? one : wanted;
+  const turn = (turns += 1);
   open?.close();
   open = null;
-  fill(main);
-  document.title = `${VIEWS[wanted]} · Holeshot`;
+  document.title = `${title} · Holeshot`;
   for (const link of document.querySelectorAll("#navigation a")) {
-    if (link.hash === `#/${wanted}`) link.setAttribute("aria-current", "page");
+    if (link.dataset.view === wanted) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  const { view } = await import(`./views/${wanted}.js`);
-  open = view(main, params, session);
+  fold(true);
+  fill(main, waiting());
+  try {
+    const { view } = await import(`./views/${file}.js`);
+    if (turn !== turns) return;
+    fill(main);
+    window.scrollTo(0, 0);
+    open = view(main, params, session, query);
+  } catch (error) {
+    console.error(error);
+    if (turn === turns) fill(main, failed(new Error(`This view could not be loaded: ${error.message}`), show));
+  }
 }
 
-const session = await get("session");
-fill(document.getElementById("navigation"), Object.entries(VIEWS).map(([name, title]) => h("a", { href: `#/${name}` }, title)));
-window.addEventListener("hashchange", show);
-await show();
+function home() {
+  return Object.keys(VIEWS)[0];
+}
+
+async function start() {
+  fill(main, waiting());
+  try {
+    session = await get("session");
+  } catch (error) {
+    fill(main, failed(error, start));
+    return;
+  }
+  navigation();
+  tools();
+  window.addEventListener("hashchange", turned);
+  await show();
+}
+
+async function turned() {
+  await show();
+  main.focus({ preventScroll: true });
+}
+
+function navigation() {
+  const groups = Map.groupBy
+    ? Map.groupBy(Object.entries(VIEWS), ([, { group }]) => group)
+    : Object.entries(VIEWS).reduce((all, each) => all.set(each[1].group, [...(all.get(each[1].group) ?? []), each]), new Map());
+  fill(document.getElementById("navigation"), [...groups].map(([group, views]) => h("div", {},
+    h("h2", { id: `group-${group}` }, group),
+    h("ul", { "aria-labelledby": `group-${group}` }, views.map(([name, { title }]) =>
+      h("li", {}, h("a", { href: to(name), "data-view": name }, title)))))));
+}
+
+function tools() {
+  const { user, version, replica, stores } = session;
+  const theme = h("select", { "aria-label": "Theme", onchange: () => dress(theme.value) },
+    [["", "System theme"], ["light", "Light"], ["dark", "Dark"]].map(([value, words]) =>
+      h("option", { value, selected: value === (document.documentElement.dataset.theme ?? "") }, words)));
+  fill(document.getElementById("tools"),
+    stores?.database_ok === false ? h("span", { class: "chip bad" }, "database away") : null,
+    h("span", {}, `${user?.name ?? "local"} · ${user?.role ?? "admin"}`),
+    h("span", { title: `replica ${replica}` }, `Holeshot ${version}`),
+    theme);
+}
+
+function dress(theme) {
+  if (theme) document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+  try {
+    if (theme) localStorage.setItem("holeshot.theme", theme);
+    else localStorage.removeItem("holeshot.theme");
+  } catch {
+    // it holds until the next reload
+  }
+  themeChanged();
+}
+
+function fold(closed) {
+  side.classList.toggle("is-open", !closed);
+  menu.setAttribute("aria-expanded", String(!closed));
+  say(menu, closed ? "Menu" : "Close");
+}
+menu.addEventListener("click", () => fold(side.classList.contains("is-open")));
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // #main is no view
+  main.focus();
+});
+
+await start();

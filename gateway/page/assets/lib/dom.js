@@ -10,20 +10,15 @@ export function s(tag, props = {}, ...children) {
   return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), props, children);
 }
 
-function filled(element, props, children) {
-  for (const [name, value] of Object.entries(props ?? {})) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name === "style") for (const [key, each] of Object.entries(value)) element.style.setProperty(key, each);
-    else element.setAttribute(name, value === true ? "" : value);
-  }
-  element.append(...children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false));
+/** Replace what `element` holds. */
+export function fill(element, ...children) {
+  element.replaceChildren(...present(children));
   return element;
 }
 
-/** Replace what `element` holds. */
-export function fill(element, ...children) {
-  element.replaceChildren(...children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false));
+/** Set the text of `element` if it is another, so that nothing is painted or announced again. */
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
   return element;
 }
 
@@ -33,4 +28,19 @@ export function tell(words, kind = "") {
   const note = h("p", { class: `note ${kind}` }, words);
   place.append(note);
   setTimeout(() => note.remove(), 6000);
+}
+
+function filled(element, props, children) {
+  for (const [name, value] of Object.entries(props ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "style") for (const [key, each] of Object.entries(value)) element.style.setProperty(key, each);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...present(children));
+  return element;
+}
+
+function present(children) {
+  return children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false);
 }

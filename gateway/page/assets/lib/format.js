@@ -9,10 +9,12 @@ function known(value) {
 /** Milliseconds: `87 ms`, `1.24 s`, `2 min 5 s`. */
 export function ms(value) {
   if (!known(value)) return NOTHING;
-  if (value < 9.95) return `${value.toFixed(1)} ms`;
-  if (value < 999.5) return `${Math.round(value)} ms`;
-  if (value < 59_950) return `${(value / 1000).toFixed(value < 9_995 ? 2 : 1)} s`;
-  return `${Math.floor(value / 60_000)} min ${Math.round((value % 60_000) / 1000)} s`;
+  const size = Math.abs(value);
+  if (size < 9.95) return `${value.toFixed(1)} ms`;
+  if (size < 999.5) return `${Math.round(value)} ms`;
+  if (size < 59_950) return `${(value / 1000).toFixed(size < 9_995 ? 2 : 1)} s`;
+  const seconds = Math.round(size / 1000);
+  return `${value < 0 ? "−" : ""}${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
 /** Tokens per second. */
@@ -25,7 +27,11 @@ export function usd(value) {
   if (!known(value)) return NOTHING;
   if (value === 0) return "$0";
   const size = Math.abs(value);
-  return `${value < 0 ? "−" : ""}$${size >= 100 ? grouped(size) : size >= 0.995 ? size.toFixed(2) : size.toPrecision(2).replace(/e.*/, "")}`;
+  const sign = value < 0 ? "−" : "";
+  if (size < 1e-7) return `${sign}<$0.0000001`;
+  if (size >= 100) return `${sign}$${grouped(size)}`;
+  const digits = size >= 0.995 ? 2 : Math.min(8, 1 - Math.floor(Math.log10(size)));
+  return `${sign}$${size.toFixed(digits)}`;
 }
 
 /** A share of one: `4.2 %`. */
@@ -33,6 +39,11 @@ export function percent(value) {
   if (!known(value)) return NOTHING;
   const hundredth = value * 100;
   return `${hundredth !== 0 && Math.abs(hundredth) < 9.95 ? hundredth.toFixed(1) : Math.round(hundredth)} %`;
+}
+
+/** A rate with one decimal below ten: `4.2`, `517`. */
+export function rate(value) {
+  return known(value) ? (value !== 0 && value < 9.95 ? value.toFixed(1) : grouped(value)) : NOTHING;
 }
 
 /** A count: `12,345`. */
@@ -52,6 +63,32 @@ export function time(iso) {
   const clock = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
   return at.toDateString() === new Date().toDateString() ? clock : `${at.toLocaleDateString([], { day: "numeric", month: "short" })} ${clock}`;
 }
+
+/** Seconds as a span of time: `45 s`, `3 min`, `2 h`, `4 d`. */
+export function span(seconds) {
+  if (!known(seconds)) return NOTHING;
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+  return seconds < 129_600 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86_400)} d`;
+}
+
+/** A formatted figure as its number and its unit: `["87", "ms"]`; the unit is "" if it has none. */
+export function parted(text) {
+  const cut = text.search(/ (?:ms|s|tok\/s|%)$/);
+  return cut < 0 ? [text, ""] : [text.slice(0, cut), text.slice(cut + 1)];
+}
+
+/** Outcomes of attempts in words; their names are those of SQL. */
+export const OUTCOMES = {
+  won: "won",
+  lost: "cut",
+  superseded: "cut after its first token",
+  failed: "failed",
+  timeout: "timed out",
+  stalled: "stalled",
+  client_gone: "client left",
+  interrupted: "interrupted",
+};
 
 function grouped(value) {
   return Math.round(value).toLocaleString("en-US");

@@ -1,0 +1,69 @@
+// A place that loads: it waits without a jump, says what went wrong with a way to try again, and refreshes in place.
+
+import { fill, h } from "./dom.js";
+
+/** Lines that stand for what is coming. */
+export function waiting(lines = 5) {
+  return h("div", { class: "waiting", "aria-busy": "true" }, h("span", { class: "unseen" }, "Loading"),
+    Array.from({ length: lines }, () => h("span", { "aria-hidden": "true" })));
+}
+
+/** What went wrong, in the gateway's words, and a button for another try. */
+export function failed(error, again = null) {
+  return h("div", { class: "failed", role: "alert" }, h("p", {}, error.message),
+    again ? h("button", { type: "button", onclick: again }, "Try again") : null);
+}
+
+/** Nothing to show: says so, and what to do about it. */
+export function empty(title, words, ...actions) {
+  return h("div", { class: "empty" }, h("h3", {}, title), words ? h("p", {}, words) : null,
+    actions.length ? h("div", { class: "controls" }, actions) : null);
+}
+
+/**
+ * Load and show, and again every `everyMs` while the page is visible. `load(signal)` resolves to a value, `show(value)`
+ * draws it. `place` shows lines while the first one loads, and errors above what was shown before.
+ * Returns {again(), close()}; `again` also starts over at once, for other filters.
+ */
+export function watching(place, load, show, { everyMs = 0, lines = 5 } = {}) {
+  const trouble = h("div");
+  const body = h("div", {}, waiting(lines));
+  fill(place, trouble, body);
+  let timer = null;
+  let running = null;
+  let closed = false;
+
+  async function look() {
+    clearTimeout(timer);
+    running?.abort();
+    const mine = new AbortController();
+    running = mine;
+    try {
+      const value = await load(mine.signal);
+      if (mine.signal.aborted) return;
+      fill(trouble);
+      show(value, body);
+    } catch (error) {
+      if (mine.signal.aborted) return;
+      if (error.name !== "ApiError" && error.status === undefined) console.error(error);
+      if (error.status !== 401) fill(trouble, failed(error, look));
+      if (body.querySelector(":scope > .waiting")) fill(body);
+    }
+    running = null;
+    if (everyMs && !closed && !document.hidden) timer = setTimeout(look, everyMs);
+  }
+  function seen() {
+    if (!document.hidden && everyMs && running === null) look();
+  }
+  document.addEventListener("visibilitychange", seen);
+  look();
+  return {
+    again: look,
+    close() {
+      closed = true;
+      clearTimeout(timer);
+      running?.abort();
+      document.removeEventListener("visibilitychange", seen);
+    },
+  };
+}
