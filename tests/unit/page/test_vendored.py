@@ -20,7 +20,7 @@ def test_all_vendored_folders_have_sums_and_a_licence() -> None:
 
 @pytest.mark.parametrize("sums", _SUMS, ids=lambda path: path.parent.name)
 def test_vendored_files_are_as_they_were_published(sums: Path) -> None:
-    expected = dict(reversed(line.split("  ", 1)) for line in sums.read_text().splitlines())
+    expected = {name: digest for digest, name in (line.split("  ") for line in sums.read_text().splitlines())}
 
     found = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
