@@ -19,6 +19,8 @@ from gateway.ingress.refusals import Refusals
 from gateway.ingress.routes import application
 from gateway.ingress.stored_responses import StoredResponses
 from gateway.ledger.errors import LedgerError
+from gateway.ledger.reports.reader import Reader
+from gateway.ledger.reports.reports import LedgerReports
 from gateway.ledger.retention import Retention
 from gateway.ledger.writer import Ledger
 from gateway.limits.limits import Limits
@@ -105,6 +107,12 @@ class Gateway:
             utc_now=runtime.utc_now,
             store=runtime.store,
         )
+        self._reports = LedgerReports(
+            Reader(settings.database_url.get_secret_value()),
+            unshipped=self.ledger.unshipped,
+            running=self.ledger.open_call,
+            utc_now=runtime.utc_now,
+        )
         seats = Seats(
             on_waited=self.metrics.call_waited,
             on_refused=lambda model: self.metrics.launch_refused(model, MAX_IN_FLIGHT),
@@ -139,6 +147,7 @@ class Gateway:
                 RefusalMinutes(self.ledger.refused, utc_now=runtime.utc_now, new_id=runtime.new_id, replica=replica),
                 lambda: self.context.settings.refusals.addresses,
             ),
+            reports=self._reports,
             replica=replica,
             readiness=self._readiness,
             render_metrics=self.metrics.render,
@@ -178,6 +187,7 @@ class Gateway:
         async with AsyncExitStack() as last_first:  # whatever fails, the rest is closed, the ledger last
             last_first.push_async_callback(self.ledger.close)
             last_first.push_async_callback(self.context.admission.keys.close)
+            last_first.push_async_callback(self._reports.aclose)
             if self.redis_board is not None:
                 last_first.push_async_callback(self.redis_board.close)
             if self._response_store is not None:

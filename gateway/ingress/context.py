@@ -16,6 +16,7 @@ from gateway.ingress.wrong_keys import WrongKeys
 from gateway.limits.limits import Limits
 from gateway.overload.intake import Intake
 from gateway.racing.services import Services
+from gateway.reports import Reports
 from gateway.settings.model import Settings
 from gateway.steering.steering import Steering
 
@@ -35,6 +36,7 @@ class Context:
         intake: Intake,
         responses: StoredResponses,
         refusals: Refusals,
+        reports: Reports,
         replica: str,
         readiness: Callable[[], dict[str, Any]],
         render_metrics: Callable[[], Awaitable[tuple[bytes, str]]],
@@ -48,6 +50,7 @@ class Context:
         self.intake = intake
         self.responses = responses
         self.refusals = refusals
+        self.reports = reports
         self.replica = replica
         self.readiness = readiness
         self.render_metrics = render_metrics

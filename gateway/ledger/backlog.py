@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from gateway.ledger.entries import Entry, Started
+from gateway.ledger.entries import Shippable, Started
 from gateway.ledger.reader import Batch, Reader
 from gateway.ledger.shipper import BATCH_MAX_ENTRIES, Shipper
 from gateway.ledger.spool import Spool
@@ -27,6 +27,7 @@ class Backlog:
         self._shipped_up_to_s = clock()  # what was spooled before then is in SQL
         self._watched_until_s = 0.0
         self._batch: Batch | None = None  # on its way to SQL, or tried without success
+        self._unspooled: list[Shippable] = []  # on their way to SQL, of those that the disk refused
         self._shipped_spooled = 0
         self._shipped_unspooled = 0
         self._shipping = asyncio.Lock()
@@ -44,6 +45,11 @@ class Backlog:
     def oldest_s(self) -> float | None:
         """The maximum age of pending entries, in seconds; None if there are none."""
         return self._clock() - self._shipped_up_to_s if self.pending else None
+
+    def unshipped(self) -> list[Shippable]:
+        """Return the entries in memory that SQL may not have yet: nearly always all that wait for it."""
+        taken = [] if self._batch is None else _shippable(self._batch)
+        return [*taken, *self._unspooled, *self._spool.waiting(self._shipped_spooled)]
 
     def taken(self) -> int:
         """Return how many of the spooled entries are in SQL, or in memory on their way there."""
@@ -111,13 +117,16 @@ class Backlog:
 
     async def _ship_memory(self) -> None:
         while entries := self._spool.take_memory(BATCH_MAX_ENTRIES):
+            self._unspooled = entries
             try:
                 await self._shipper.ship(entries, self._reader.set_aside)
             except BaseException:
                 self._spool.give_back(entries)
                 raise
+            finally:
+                self._unspooled = []
             self._shipped_unspooled += len(entries)
 
 
-def _shippable(batch: Batch) -> list[Entry]:
+def _shippable(batch: Batch) -> list[Shippable]:
     return [entry for entry in batch.entries if not isinstance(entry, Started)]

@@ -11,7 +11,9 @@ their starts: the newest segment has every open call, and a call's end is never 
 
 import os
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import structlog
@@ -157,6 +159,17 @@ class Spool:
             entry, segment, end_bytes = latest.popleft()
             entries.append(entry)
         return Batch(entries, [], segment, end_bytes)
+
+    def waiting(self, shipped: int) -> Iterator[Shippable]:
+        """Yield the entries after the first ``shipped``, as far as they are in memory, and those the disk refused."""
+        latest = self._latest
+        for entry, _, _ in islice(latest, max(0, len(latest) - (self.spooled - shipped)), None):
+            yield entry
+        yield from self._memory
+
+    def open_call(self, call_id: str) -> CallStart | None:
+        """Return the start of a call that has not ended."""
+        return self._open_calls.get(call_id)
 
     def take_memory(self, limit: int) -> list[Shippable]:
         """Return, and remove, up to ``limit`` of the entries that the disk refused, the oldest first."""

@@ -13,6 +13,7 @@ from gateway.attempt_records import AttemptRecord
 from gateway.calls import CallRecord, CallStart, HourlySum, Spent
 from gateway.ledger.adoption import adopt
 from gateway.ledger.backlog import Backlog
+from gateway.ledger.entries import Shippable
 from gateway.ledger.errors import LedgerError
 from gateway.ledger.folders import folder_name
 from gateway.ledger.keeper import Keeper
@@ -149,6 +150,14 @@ class Ledger:
         """Record the refusals of a minute."""
         self._backlog.empty.clear()
         self._spool.refused(refusals)
+
+    def unshipped(self) -> list[Shippable]:
+        """Return the entries in memory that SQL may not have yet."""
+        return self._backlog.unshipped()
+
+    def open_call(self, call_id: str) -> CallStart | None:
+        """Return the start of a call of this process that has not ended."""
+        return self._spool.open_call(call_id)
 
     async def start(self) -> None:
         """Start shipping; dead workers' spools are adopted first. The database may be away."""

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from gateway.ingress import page
-from gateway.ingress.api import boards, session
+from gateway.ingress.api import boards, calls, session
 from gateway.ingress.bodies.reading import withhold_continue
 
 
@@ -20,4 +20,6 @@ ROUTES = (
     _route("GET", "/api/session", session.get_session),
     _route("GET", "/api/leaderboard", boards.leaderboard),
     _route("GET", "/api/explain", boards.explain),
+    _route("GET", "/api/calls", calls.list_calls),
+    _route("GET", "/api/calls/{id}", calls.get_call),
 )

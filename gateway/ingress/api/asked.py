@@ -1,0 +1,89 @@
+"""What a request to /api asks for: its query, checked against a struct whose fields are the names it may have."""
+
+import base64
+import binascii
+from datetime import datetime
+from enum import Enum
+from typing import TypeVar, get_args
+
+import msgspec
+from aiohttp import web
+
+from gateway.errors import InvalidRequest
+from gateway.reports import Position
+from gateway.settings.explain import nearest
+
+MOST = 500  # in a page of a list
+LONGEST = 512  # characters of a value
+_SAID = 100  # characters of a name that somebody else chose
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def asked(request: web.Request, kind: type[S]) -> S:
+    """Return the query as a ``kind``.
+
+    Raises:
+        InvalidRequest: a name is unknown or there twice, or a value is not what it must be.
+
+    """
+    known, query = kind.__struct_encode_fields__, request.query
+    for name in query:
+        if name not in known:
+            said = name[:_SAID]
+            raise InvalidRequest(f"{said!r} is not asked for here; {nearest(name, known)}", param=said)
+        [value, *more] = query.getall(name)
+        if more:
+            raise InvalidRequest(f"{name} is there more than once", param=name)
+        if len(value) > LONGEST or not _is_text(value):
+            raise InvalidRequest(f"{name} must be text of at most {LONGEST} characters", param=name)
+    try:
+        return msgspec.convert(dict(query), kind, strict=False)
+    except msgspec.ValidationError as error:
+        words, _, place = str(error).partition(" - at `$.")
+        name = place.rstrip("`")
+        raise InvalidRequest(f"{name or 'the query'}: {_choices(kind, name) or words}", param=name or None) from None
+
+
+def _choices(kind: type[msgspec.Struct], name: str) -> str | None:
+    """Return what a field may be, if that is one of some words."""
+    field = next((each for each in msgspec.structs.fields(kind) if each.encode_name == name), None)
+    types = () if field is None else (field.type, *get_args(field.type))
+    words = [str(word) for each in types if isinstance(each, type) and issubclass(each, Enum) for word in each]
+    return f"must be one of {', '.join(words)}" if words else None
+
+
+def position(after: str | None) -> Position | None:
+    """Return where a page begins, as ``written`` wrote it.
+
+    Raises:
+        InvalidRequest: it did not.
+
+    """
+    if after is None:
+        return None
+    try:
+        instant, _, call_id = base64.urlsafe_b64decode(after.encode() + b"==").decode().partition("|")
+        at = datetime.fromisoformat(instant)
+        if at.tzinfo is not None and _is_id(call_id):
+            return Position(at, call_id)
+    except (ValueError, binascii.Error):
+        pass
+    raise InvalidRequest("after: give what an answer has as 'next', as it is", param="after")
+
+
+def written(place: Position) -> str:
+    """Return a position as the text of ``next``."""
+    return base64.urlsafe_b64encode(f"{place.started_at.isoformat()}|{place.id}".encode()).decode().rstrip("=")
+
+
+def _is_text(value: str) -> bool:
+    """Whether every character can be stored, and so be looked for."""
+    return not any(each == "\x00" or "\ud800" <= each <= "\udfff" for each in value)
+
+
+def _is_id(text: str) -> bool:
+    return len(text) == _ID_LENGTH and set(text) <= _ID_LETTERS
+
+
+_ID_LENGTH = 36
+_ID_LETTERS = frozenset("0123456789abcdef-")

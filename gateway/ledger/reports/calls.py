@@ -1,0 +1,176 @@
+"""The list of calls, and one call: of the ledger, and of memory while their rows are not stored yet."""
+
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from gateway.calls import CallRecord, CallStart
+from gateway.ledger.entries import Audited, Finished, Shippable
+from gateway.ledger.reports import shapes
+from gateway.ledger.reports.reader import Reader
+from gateway.ledger.reports.words import Words
+from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS
+from gateway.reports import CallsWanted, Ended, FoundCall, Table
+
+CLIENT_LEFT = 499
+# Of a list: columns of calls, then of the winner.
+_OF_CALL = (
+    "id", "started_at", "client", "model", "answered_model", "streamed", "mode", "status_code", "error_kind", "ttft_ms",
+    "total_ms", "launched", "prompt_tokens", "completion_tokens", "cost_usd", "duplicate_cost_usd", "tags",
+    "request_id", "replica",
+)  # fmt: skip
+_OF_WINNER = ("deployment", "decode_tps")
+_OUR_VERSION = 7  # of UUIDs
+_A_DAY = timedelta(days=1)  # more than between an id's time and its row's, or between a call and its attempts
+
+
+async def listed(reader: Reader, unshipped: Iterable[Shippable], wanted: CallsWanted, since: datetime | None) -> Table:
+    """Return the page after ``wanted.after`` of calls from ``since`` on, and one more than its limit if there are more.
+
+    ``unshipped`` must be of before this, so that no call is missing in both.
+    """
+    recent = [
+        _listed(entry.call) for entry in unshipped if isinstance(entry, Finished) and _fits(wanted, since, entry.call)
+    ]
+    found = shapes.rows(await reader.run(_list_sql(reader.words, wanted, since, wanted.limit + 1)))
+    rows = [{**row, "id": str(row["id"]), "is_stored": True} for row in found]
+    stored = {row["id"] for row in rows}
+    rows += [row for row in recent if row["id"] not in stored]
+    rows.sort(key=lambda row: (row["started_at"], row["id"]), reverse=True)
+    return Table(rows[: wanted.limit + 1], _list_sql(reader.words, wanted, since, wanted.limit))
+
+
+async def found(
+    reader: Reader, unshipped: Iterable[Shippable], running: CallStart | None, call_id: str
+) -> FoundCall | None:
+    """Return one call; None if neither memory nor the ledger has it. ``running`` is its start if it has not ended."""
+    there = f"= '{call_id}'{_around(reader.words, call_id)}"
+    call_sql = f"select * from calls where id {there}"  # noqa: S608 - a UUID
+    sql = f"select * from attempts where call_id {there} order by number"  # noqa: S608 - a UUID
+    late: list[dict[str, Any]] = []
+    for entry in unshipped:
+        if isinstance(entry, Finished) and entry.call.id == call_id:
+            call = shapes.of_record(entry.call, CALL_COLUMNS)
+            attempts = [shapes.of_record(each, ATTEMPT_COLUMNS) for each in entry.call.attempts]
+            return FoundCall(call, sorted(attempts, key=_number), "memory", sql, call_sql)
+        if isinstance(entry, Audited) and entry.call_id == call_id:
+            late += [shapes.of_record(attempt, ATTEMPT_COLUMNS) for attempt in entry.attempts]
+    if running is not None:
+        call = shapes.of_record(running, CALL_COLUMNS) | {"api": running.endpoint, "launched": len(running.attempts)}
+        attempts = [shapes.of_record(each, ATTEMPT_COLUMNS) | {"call_id": call_id} for each in running.attempts]
+        return FoundCall(call, attempts, "running", sql, call_sql)
+    rows = shapes.rows(await reader.run(call_sql))
+    if not rows:
+        return None
+    attempts = shapes.rows(await reader.run(sql))
+    stored = {str(each["id"]) for each in attempts}
+    attempts += [each for each in late if each["id"] not in stored]
+    return FoundCall(rows[0], sorted(attempts, key=_number), "ledger", sql, call_sql)
+
+
+def _list_sql(words: Words, wanted: CallsWanted, since: datetime | None, limit: int) -> str:
+    columns = ", ".join(f"calls.{name}" for name in _OF_CALL)
+    of_winner = ", ".join(f"winner.{name}" for name in _OF_WINNER)
+    conditions = "\n    and ".join(_conditions(words, wanted, since)) or "true"
+    return f"""\
+select {columns},
+  coalesce(calls.api, calls.endpoint) as api, {of_winner}
+from (
+  select * from calls
+  where {conditions}
+  order by started_at desc, id desc limit {limit}
+) as calls
+left join attempts as winner on {_WINNER[words.is_postgres]}
+order by calls.started_at desc, calls.id desc"""  # noqa: S608 - values are quoted by ``Words``
+
+
+# On Postgres with the time, which says in which partition it is.
+_WINNER = {
+    False: "winner.id = calls.winner_attempt_id and winner.call_id = calls.id",
+    True: (
+        "winner.id = calls.winner_attempt_id and winner.call_id = calls.id\n"
+        "  and winner.started_at >= calls.started_at - interval '1 minute'"
+        " and winner.started_at < calls.started_at + interval '1 day'"
+    ),
+}
+
+
+def _conditions(words: Words, wanted: CallsWanted, since: datetime | None) -> list[str]:
+    """Return what is true of the calls that are wanted; ``_fits`` says the same of records."""
+    found = [] if since is None else [f"started_at >= {words.instant(since)}"]
+    if (after := wanted.after) is not None:
+        at = words.instant(after.started_at)
+        found += [f"started_at <= {at}", f"(started_at < {at} or id < {words.text(after.id)})"]
+    if wanted.model is not None:
+        found.append(f"model = {words.text(wanted.model)}")
+    if wanted.client is not None:
+        found.append(f"client = {words.text(wanted.client)}" if wanted.client else "client is null")
+    if wanted.tag is not None:
+        found.append(words.has_tag(*wanted.tag))
+    if wanted.error is not None:
+        found.append(f"error_kind = {words.text(wanted.error)}")
+    if wanted.request_id is not None:
+        found.append(f"request_id = {words.text(wanted.request_id)}")
+    if wanted.slower_than_ms is not None:
+        found.append(f"coalesce(ttft_ms, total_ms) > {wanted.slower_than_ms!r}")
+    if wanted.outcome is not None:
+        found.append(_ENDED[wanted.outcome])
+    if wanted.deployment is not None:
+        winner = f"{_WINNER[words.is_postgres]} and winner.deployment = {words.text(wanted.deployment)}"
+        found.append(f"exists (select 1 from attempts as winner where {winner})")  # noqa: S608 - quoted
+    return found
+
+
+_ENDED = {
+    Ended.OK: "error_kind is null",
+    Ended.FAILED: f"error_kind is not null and status_code <> {CLIENT_LEFT}",
+    Ended.LEFT: f"error_kind is not null and status_code = {CLIENT_LEFT}",
+}
+
+
+def _fits(wanted: CallsWanted, since: datetime | None, call: CallRecord) -> bool:
+    """Whether a record in memory is wanted; ``_conditions`` says the same of rows."""
+    after = wanted.after
+    waited_ms = call.total_ms if call.ttft_ms is None else call.ttft_ms
+    return (
+        (since is None or call.started_at >= since)
+        and (after is None or (call.started_at, call.id) < (after.started_at, after.id))
+        and wanted.model in {None, call.model}
+        and wanted.client in {None, call.client or ""}
+        and (wanted.tag is None or call.tags.get(wanted.tag[0]) == wanted.tag[1])
+        and wanted.error in {None, call.error_kind}
+        and wanted.request_id in {None, call.request_id}
+        and (wanted.slower_than_ms is None or waited_ms > wanted.slower_than_ms)
+        and wanted.outcome in {None, _ended(call)}
+        and wanted.deployment in {None, _of_winner(call)["deployment"]}
+    )
+
+
+def _ended(call: CallRecord) -> Ended:
+    if call.error_kind is None:
+        return Ended.OK
+    return Ended.LEFT if call.status_code == CLIENT_LEFT else Ended.FAILED
+
+
+def _of_winner(call: CallRecord) -> dict[str, Any]:
+    winner = next((each for each in call.attempts if each.id == call.winner_attempt_id), None)
+    return {name: getattr(winner, name, None) for name in _OF_WINNER}
+
+
+def _listed(call: CallRecord) -> dict[str, Any]:
+    row = shapes.of_record(call, _OF_CALL)
+    return {**row, "api": call.api or call.endpoint, **_of_winner(call), "is_stored": False}
+
+
+def _number(attempt: dict[str, Any]) -> int:
+    return int(attempt["number"])
+
+
+def _around(words: Words, call_id: str) -> str:
+    """Return what lets Postgres look into some partitions only: our ids begin with their time."""
+    known = uuid.UUID(call_id)
+    if not words.is_postgres or known.version != _OUR_VERSION:
+        return ""
+    at = datetime.fromtimestamp((known.int >> 80) / 1000, UTC)
+    return f" and started_at > {words.instant(at - _A_DAY)} and started_at < {words.instant(at + _A_DAY)}"
