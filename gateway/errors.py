@@ -5,7 +5,8 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── Unauthorized                401
 │   ├── NoKey                         none was sent
 │   ├── WrongKey                      nobody has it; such answers to an address that guesses are delayed
-│   └── KeyExpired                    it has expired (this and the other errors about keys are in key_errors.py)
+│   ├── KeyExpired                    it has expired (this and the other errors about keys are in key_errors.py)
+│   └── SessionEnded                  a browser's session is over
 ├── Forbidden                   403  the key may not do this
 ├── NotFound                    404  no such path
 ├── ModelNotFound               404  with the nearest names

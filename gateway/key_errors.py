@@ -13,6 +13,12 @@ class KeyExpired(Unauthorized):
         self.client = client
 
 
+class SessionEnded(Unauthorized):
+    """The session of a browser is over, or its key was replaced or revoked. It is no guess at a key."""
+
+    code = "session_ended"
+
+
 class KeyUnusable(ApiError):
     """The database has the key, but this version cannot use the settings of its client."""
 

@@ -11,6 +11,7 @@ from aiohttp import web
 from gateway.errors import ApiError, Forbidden, NoKey, NothingEnabled, UnsupportedMediaType, WrongKey
 from gateway.fleet.deployment import Deployment
 from gateway.fleet.model import Model
+from gateway.ingress.sessions import Sessions
 from gateway.key_errors import KeyExpired, KeysNotLoaded, KeyUnusable
 from gateway.keys.keys import RETRY_S, Keys
 from gateway.keys.table import Known
@@ -25,7 +26,7 @@ WIDEST = 8
 JSON = "application/json"
 # Of the digest of the key that sends a request: when the key ends, its requests are found by it.
 DIGEST: web.RequestKey[bytes] = web.RequestKey("holeshot.digest", bytes)
-_READING = frozenset({"GET", "HEAD"})
+READING = frozenset({"GET", "HEAD"})
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -75,6 +76,8 @@ class Client(msgspec.Struct, frozen=True):
 
 
 LOCAL = Client()
+# Who sends a request without a key of its own: somebody who has signed in.
+VISITOR: web.RequestKey[Client] = web.RequestKey("holeshot.visitor", Client)
 
 
 class Connection(Protocol):
@@ -103,7 +106,8 @@ class Admission:
         """``anonymous`` are the limits of local programs, if no keys are required."""
         self.keys = keys
         self._table = keys.table
-        self._local = Client(limits=anonymous.by_name)
+        self.sessions = Sessions(keys.table, keys.unix_clock)
+        self.local = Client(limits=anonymous.by_name)  # every program on this machine, if no keys are required
 
     def reloaded(self, clients: Mapping[str, ClientSettings], anonymous: LimitSettings) -> "Admission":
         """Put other clients of the file in force, and return the admission with these limits of local programs."""
@@ -123,10 +127,18 @@ class Admission:
         """
         if request.method == "POST" and request.content_type not in takes:
             raise UnsupportedMediaType(f"send content-type: {' or '.join(takes)}, not {request.content_type!r}")
-        client, digest = self._identify(request)
+        return self.let_in(request, *self._identify(request))
+
+    def let_in(self, request: web.Request, client: Client, digest: bytes | None) -> Client:
+        """Admit a request as that of ``client``, until the key with this digest ends.
+
+        Raises:
+            Forbidden: a viewer does more than read.
+
+        """
         if digest is not None:
             request[DIGEST] = digest
-        if client.role is Role.VIEWER and request.method not in _READING:
+        if client.role is Role.VIEWER and request.method not in READING:
             raise Forbidden("this key may only read, as its role is viewer: calls and changes need another one")
         connection: Connection = request.protocol  # type: ignore[assignment] # ours: gateway.connections makes them
         connection.admitted()
@@ -134,6 +146,9 @@ class Admission:
 
     def name_of(self, request: web.Request) -> str | None:
         """Return the client's configured name, also if its key has expired; None if it has none, or is not known."""
+        visitor: Client | None = request.get(VISITOR)
+        if visitor is not None:
+            return visitor.name
         try:
             return self._identify(request)[0].name
         except KeyExpired as error:
@@ -176,14 +191,20 @@ class Admission:
         """Return the client and the digest of its key; None where no keys are required."""
         if not self._table.is_required:
             self._demand_local_program(request)
-            return self._local, None
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not key.strip():
-            key = request.headers.get("x-api-key", "")  # as Anthropic's clients send it
-        if not key.strip():
+            return self.local, None
+        key = sent_key(request)
+        if not key:
             raise NoKey("send your gateway key as 'authorization: Bearer hs-…' (api_key in the SDKs)")
-        # The header's bytes as received.
-        digest = hashlib.sha256(key.strip().encode(errors="surrogateescape")).digest()
+        digest = digest_of(key)
+        return self.holder(digest), digest
+
+    def holder(self, digest: bytes) -> Client:
+        """Return the client whose key has this digest.
+
+        Raises:
+            WrongKey, KeyExpired, KeysNotLoaded, KeyUnusable: as for ``admit``.
+
+        """
         known = self._known(digest)
         if known.client is None:
             raise KeyUnusable(
@@ -192,7 +213,7 @@ class Admission:
             )
         if known.id is not None:
             self.keys.used(known.id)
-        return known.client, digest
+        return known.client
 
     def _known(self, digest: bytes) -> Known[Client]:
         """Return the key with this digest, if it is good now.
@@ -219,8 +240,31 @@ class Admission:
     def _demand_local_program(request: Head) -> None:
         if "origin" in request.headers:
             raise Forbidden("requests from web pages are refused while no 'clients:' are configured")
-        if not is_loopback(_without_port(request.host).lower()):
-            raise Forbidden(f"the host {request.host!r} is refused while no 'clients:' are configured: use 127.0.0.1")
+        demand_local_host(request)
+
+
+def demand_local_host(request: Head) -> None:
+    """Check that the request names this machine: a foreign name that leads here may be a trick of a web page.
+
+    Raises:
+        Forbidden: it names another host.
+
+    """
+    if not is_loopback(_without_port(request.host).lower()):
+        raise Forbidden(f"the host {request.host!r} is refused while no 'clients:' are configured: use 127.0.0.1")
+
+
+def sent_key(request: Head) -> str:
+    """Return the key that a request sends, "" if there is none."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not key.strip():
+        key = request.headers.get("x-api-key", "")  # as Anthropic's clients send it
+    return key.strip()
+
+
+def digest_of(key: str) -> bytes:
+    """Return the digest by which a key is known: of the header's bytes as received."""
+    return hashlib.sha256(key.encode(errors="surrogateescape")).digest()
 
 
 def _without_port(host: str) -> str:

@@ -18,7 +18,7 @@ from gateway.ingress.preferences.deadlines import read_deadlines, tightened
 from gateway.ingress.preferences.override import HEADER, NOTHING
 from gateway.ingress.preferences.provider_preferences import NOTHING as NO_PREFERENCES
 from gateway.ingress.receipt import received
-from gateway.ingress.seated import Handler, seated
+from gateway.ingress.seated import Admit, Handler, seated
 from gateway.ingress.streaming import StreamingSink
 from gateway.ingress.surfaces.surface import Surface
 from gateway.racing.gather import GatheringSink
@@ -27,8 +27,8 @@ from gateway.racing.prompt import forget_prompt
 from gateway.racing.sink import Sink
 
 
-def answering(surface: Surface) -> Handler:
-    """Return the request handler of an API."""
+def answering(surface: Surface, admit: Admit | None = None) -> Handler:
+    """Return the request handler of an API. ``admit`` is that of ``seated``."""
 
     async def answer(request: web.Request, client: Client, waited_s: float) -> web.StreamResponse:
         context = request.app[CONTEXT]
@@ -44,7 +44,7 @@ def answering(surface: Surface) -> Handler:
         with context.fleet.lease():
             return await _Answer(context, request, asked, origin, made_by).give()
 
-    return seated(answer)
+    return seated(answer, admit=admit)
 
 
 async def _maker(context: Context, response_id: str, client: Client) -> str:

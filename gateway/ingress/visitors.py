@@ -1,17 +1,159 @@
-"""Who may look: the clients that the page and its API are for."""
+"""Who may look: the visitors of the page and of its API.
+
+A program sends a key. A browser sends other things by itself, whichever page made it ask: a cookie, what a proxy adds,
+a connection from this machine. None of these counts in a request of another page: browsers say which page asks, in
+``sec-fetch-site`` and ``origin``, and no page can change what they say.
+"""
+
+from collections.abc import Sequence
 
 from aiohttp import web
 
-from gateway.ingress.admission import Client
-from gateway.ingress.context import CONTEXT
+from gateway.errors import Forbidden, NoKey, UnsupportedMediaType
+from gateway.ingress.addresses import Trust, read_address
+from gateway.ingress.admission import JSON, READING, VISITOR, Client, demand_local_host, sent_key
+from gateway.ingress.context import CONTEXT, Context
+from gateway.ingress.sessions import presented, secret_of
+from gateway.key_errors import KeysNotLoaded, SessionEnded
+from gateway.keys.keys import RETRY_S
+from gateway.settings.role import Role
+
+FORWARDED_PROTO = "x-forwarded-proto"
+SSO = "sso:"  # before the names of those whom a proxy names, so that none is a client's
+_SSO_WIDTH = 2  # as a client's by default
+_LONGEST_NAME = 100
 
 
-def admit_visitor(request: web.Request, *, admin: bool = False) -> Client:
+def admit_visitor(request: web.Request, *, admin: bool = False, takes: Sequence[str] = (JSON,)) -> Client:
     """Return the client that sends the request, if it may see what operators see; with ``admin`` only an admin.
 
+    ``takes`` are the media types of a request that changes something.
+
     Raises:
-        ApiError: it may not, or as for ``Admission.admit``.
+        Forbidden: it may not, or another page sends the request.
+        NoKey, SessionEnded: nobody has signed in, or the session is over.
+        ApiError: as for ``Admission.admit``.
 
     """
+    client = admit_caller(request, takes)
+    if client.role is Role.CLIENT:
+        raise Forbidden("this needs the key of an admin or a viewer: set 'role: viewer' for a client")
+    if admin and client.role is not Role.ADMIN:
+        raise Forbidden("this needs the key of an admin: set 'role: admin' for a client")
+    return client
+
+
+def admit_caller(request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:
+    """Return the client that sends the request, whatever its role; a viewer only reads.
+
+    Raises:
+        ApiError: as for ``admit_visitor``.
+
+    """
+    demand_own_page(request)
     admission = request.app[CONTEXT].admission
-    return admission.admit_admin(request) if admin else admission.admit_viewer(request)
+    if admission.keys.table.is_required and sent_key(request):
+        return admission.admit(request, takes)
+    if request.method not in READING and request.content_type not in takes:
+        raise UnsupportedMediaType(f"send content-type: {' or '.join(takes)}, not {request.content_type!r}")
+    if not admission.keys.table.is_required:
+        _demand_this_machine(request)
+        return admission.let_in(request, admission.local, None)
+    client, digest = _signed_in(request)
+    if request.method not in READING and not {"sec-fetch-site", "origin"} & request.headers.keys():
+        raise Forbidden("who has signed in changes things in a browser; programs send a key: 'authorization: Bearer …'")
+    request[VISITOR] = client
+    return admission.let_in(request, client, digest)
+
+
+def demand_own_page(request: web.Request) -> None:
+    """Check that no other page sends the request. Programs say nothing of pages.
+
+    Raises:
+        Forbidden: another page sends it.
+
+    """
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is None:  # a program, an old browser, or one that is not at home here over plain HTTP
+        is_own = origin is None or origin.lower() == own_origin(request)
+    elif site == "none":  # somebody typed the address
+        is_own = origin is None and request.method in READING
+    else:
+        is_own = site == "same-origin"
+    if not is_own:
+        raise Forbidden(
+            "/api is for the gateway's own page and for programs: other pages are refused (behind a proxy: let it pass"
+            " the host on, and name it in trusted_proxies)"
+        )
+
+
+def own_origin(request: web.Request) -> str:
+    """Return the page's own origin, as its browser sees it."""
+    return f"{'https' if is_https(request) else 'http'}://{request.host}".lower()
+
+
+def is_https(request: web.Request) -> bool:
+    """Whether the browser speaks TLS: with the gateway, or with a trusted proxy that says so."""
+    if request.secure:
+        return True
+    said = request.headers.get(FORWARDED_PROTO, "").partition(",")[0].strip().lower()
+    return said == "https" and _is_from(request, Trust(request.app[CONTEXT].settings.trusted_proxies))
+
+
+def _demand_this_machine(request: web.Request) -> None:
+    """Check that a program on this machine sends the request, or the page that this machine shows.
+
+    The name of the host is checked, as a page may have let its own name lead here: it is of the same origin then.
+    """
+    demand_local_host(request)
+    origin = request.headers.get("origin")
+    if origin is not None and (
+        origin.lower() != own_origin(request) or request.headers.get("sec-fetch-site") != "same-origin"
+    ):
+        raise Forbidden("requests from web pages are refused while no 'clients:' are configured, but for our own page")
+
+
+def _signed_in(request: web.Request) -> tuple[Client, bytes | None]:
+    """Return who has signed in, here with a key, of which this returns the digest, or at a proxy.
+
+    Raises:
+        NoKey, SessionEnded: nobody has.
+        KeyExpired, KeysNotLoaded, KeyUnusable: the key of the session has expired, or cannot be judged now.
+
+    """
+    context = request.app[CONTEXT]
+    admission = context.admission
+    cookies = presented(request.headers.getall("cookie", ()))
+    digest = admission.sessions.digest(cookies, secret_of(context.settings)) if cookies else None
+    if digest is not None:
+        return admission.holder(digest), digest
+    named = _named_by_proxy(request, context)
+    if isinstance(named, Client):
+        return named, None
+    if cookies and not admission.keys.table.is_loaded:
+        raise KeysNotLoaded(
+            "the keys could not be read from the database yet; retry soon", headers={"retry-after": str(RETRY_S)}
+        )
+    if cookies:
+        raise SessionEnded(f"the session is over, or its key was replaced or revoked: sign in again{named}")
+    raise NoKey(f"sign in, or send your gateway key as 'authorization: Bearer hs-…'{named}")
+
+
+def _named_by_proxy(request: web.Request, context: Context) -> Client | str:
+    """Return the person whom a trusted proxy names; if there is none, why, as the end of a sentence."""
+    trusted = context.settings.page.trusted_header
+    names = [] if trusted is None else request.headers.getall(trusted.name, [])
+    if trusted is None or not names:
+        return ""
+    if not _is_from(request, Trust(trusted.from_)):
+        return f"; {trusted.name} is ignored, as {request.remote} is not in page.trusted_header.from"
+    name = names[0].strip()
+    if len(names) > 1 or not name or len(name) > _LONGEST_NAME or not name.isprintable():
+        return f"; {trusted.name} is ignored, as it is not one name of at most {_LONGEST_NAME} characters"
+    return Client(name=f"{SSO}{name}", role=trusted.role, adhoc=False, max_width=_SSO_WIDTH)
+
+
+def _is_from(request: web.Request, trust: Trust) -> bool:
+    """Whether the peer itself is trusted: what it says of addresses before it counts for nothing."""
+    address = read_address(request.remote or "")
+    return address is not None and trust.trusts(address)

@@ -1,7 +1,7 @@
 """The keys in force, of the file and of the database: one dict, which every change replaces as a whole."""
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -60,6 +60,11 @@ class KeyTable(Generic[C]):
     def next_end(self) -> float | None:
         """When the next key ends, in seconds since 1970; None if none will."""
         return self._ends[0][0] if self._ends else None
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of all clients, of the file and of the database."""
+        return {**self.clients, **self._rows}.keys()
 
     def use_file(self, clients: Mapping[str, ClientSettings]) -> None:
         """Replace the clients of the file."""

@@ -12,6 +12,7 @@ from gateway.settings.datasheets import Datasheets
 from gateway.settings.deployment import DeploymentSettings
 from gateway.settings.explain import nearest
 from gateway.settings.model import ModelSettings, Settings
+from gateway.settings.page_checks import check_page
 from gateway.settings.presets import Catalog, vendor_of
 from gateway.settings.problems import Complaint, Place
 from gateway.settings.provider import ProviderSettings
@@ -44,6 +45,7 @@ def check(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
     yield from _races(settings, catalog)
     yield from check_clients(settings)
     yield from cors(settings)
+    yield from check_page(settings)
 
 
 def doubtful(settings: Settings) -> Iterator[str]:

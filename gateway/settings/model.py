@@ -14,6 +14,7 @@ from gateway.settings.deployment import DataPolicy, DeploymentSettings
 from gateway.settings.instants import Instant
 from gateway.settings.limits import LimitSettings
 from gateway.settings.overload import OverloadSettings
+from gateway.settings.page import PageSettings
 from gateway.settings.profiles import PROFILES, Profile
 from gateway.settings.provider import ProviderSettings
 from gateway.settings.role import Role
@@ -246,6 +247,7 @@ class Settings(BaseSettings):
     keys: Literal["file", "database"] = "file"
     clients: dict[str, ClientSettings] = {}
     cors: tuple[_Origin, ...] = ()  # origins of web pages that may call /v1, with a key of their own
+    page: PageSettings = PageSettings()
     anonymous: LimitSettings = LimitSettings()  # of programs on this machine, while there are no clients
 
     @property

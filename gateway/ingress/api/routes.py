@@ -5,8 +5,11 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from gateway.ingress import page
+from gateway.ingress.answering import answering
 from gateway.ingress.api import boards, calls, session
 from gateway.ingress.bodies.reading import withhold_continue
+from gateway.ingress.surfaces.chat import CHAT_SURFACE
+from gateway.ingress.visitors import admit_caller
 
 
 def _route(method: str, path: str, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.RouteDef:
@@ -18,6 +21,9 @@ ROUTES = (
     _route("GET", "/favicon.ico", page.icon),
     _route("GET", "/page/{path:.+}", page.asset),
     _route("GET", "/api/session", session.get_session),
+    _route("POST", "/api/session", session.create_session),
+    _route("DELETE", "/api/session", session.end_session),
+    _route("POST", "/api/playground", answering(CHAT_SURFACE, admit_caller)),
     _route("GET", "/api/leaderboard", boards.leaderboard),
     _route("GET", "/api/explain", boards.explain),
     _route("GET", "/api/calls", calls.list_calls),
