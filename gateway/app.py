@@ -25,6 +25,7 @@ from gateway.ledger.retention import Retention
 from gateway.ledger.writer import Ledger
 from gateway.limits.limits import Limits
 from gateway.limits.recollected import spent_by_quota
+from gateway.live.live import Live
 from gateway.overload.intake import Intake
 from gateway.overload.memory import calls_in, memory_limit
 from gateway.racing.seats import MAX_IN_FLIGHT, Seats
@@ -97,7 +98,11 @@ class Gateway:
             strikes=strikes,
             lateness=intake.delay,
         )
-        worker = f"{replica}-{runtime.new_id()}"  # no other process may ever use the same spool
+        process_id = runtime.new_id()
+        worker = f"{replica}-{process_id}"  # no other process may ever use the same spool
+        self.live = Live(
+            tasks, clock=runtime.clock, unix_clock=runtime.unix_clock, replica=replica, worker=process_id[-12:]
+        )
         self.ledger = Ledger(
             settings.database_url.get_secret_value(),
             Path(settings.spool_dir),
@@ -132,7 +137,14 @@ class Gateway:
             limits=limits,
             services=Services(
                 recorder=Recorders(
-                    self.ledger, self.steering, self.metrics, log, seats, limits=limits, clock=runtime.clock
+                    self.ledger,
+                    self.steering,
+                    self.metrics,
+                    log,
+                    seats,
+                    limits=limits,
+                    live=self.live,
+                    clock=runtime.clock,
                 ),
                 tasks=tasks,
                 seats=seats,
@@ -141,6 +153,7 @@ class Gateway:
                 utc_now=runtime.utc_now,
             ),
             intake=intake,
+            live=self.live,
             responses=StoredResponses(settings.response_ids_ttl_s, clock=runtime.clock, store=self._response_store),
             refusals=Refusals(
                 self.metrics.refused,
@@ -184,6 +197,7 @@ class Gateway:
     async def close(self) -> None:
         """Flush and close everything. No calls may be running."""
         self.context.refusals.close()
+        self.live.end()
         async with AsyncExitStack() as last_first:  # whatever fails, the rest is closed, the ledger last
             last_first.push_async_callback(self.ledger.close)
             last_first.push_async_callback(self.context.admission.keys.close)

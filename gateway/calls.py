@@ -208,8 +208,8 @@ class Recorder(Protocol):
     def call_started(self, start: CallStart) -> None:
         """A call starts: called before anything is sent upstream."""
 
-    def attempt_started(self, model: str, start: AttemptStart) -> None:
-        """An attempt is launched; ``attempt_ended`` follows for every one."""
+    def attempt_started(self, call: Call, start: AttemptStart) -> None:
+        """An attempt of ``call`` is launched; ``attempt_ended`` follows for every one."""
 
     def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
         """An attempt has its first token (by the model's ``win_on``), ``ttft_s`` seconds after its launch."""

@@ -32,6 +32,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── KeyUnusable                 503  this version cannot use the settings of the key's client
 ├── ShuttingDown                503
 ├── Overloaded                  503  no room for one more call; with retry-after
+├── TooManyViewers              503  no room for one more live stream
 ├── NothingEnabled              503  every deployment of the model is disabled
 └── RaceFailed                       every provider that was tried failed (these are in race_failures.py)
     ├── RejectedByProvider           the client's own fault (400, 413, 422), with the provider's status and message
@@ -259,6 +260,14 @@ class Overloaded(ApiError):
     status = 503
     type = "service_unavailable"
     code = "overloaded"
+
+
+class TooManyViewers(ApiError):
+    """As many live streams are open as this process serves."""
+
+    status = 503
+    type = "service_unavailable"
+    code = "too_many_viewers"
 
 
 class NothingEnabled(ApiError):

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable
 
 from gateway.attempt_records import AttemptRecord, AttemptStart
-from gateway.calls import CallRecord, CallStart
+from gateway.calls import Call, CallRecord, CallStart
 from gateway.ledger.writer import Ledger
 from gateway.limits.limits import Limits
+from gateway.live.live import Live
 from gateway.prompt_classes import PromptClass
 from gateway.racing.seats import Seats
 from gateway.steering.steering import Steering
@@ -16,7 +17,7 @@ from gateway.watching.usage import UsageWatch
 
 
 class Recorders:
-    """Ledger, leaderboard, metrics and log. The ledger comes first, as it must not miss an event."""
+    """Ledger, leaderboard, metrics, log and live view. The ledger comes first, as it must not miss an event."""
 
     def __init__(
         self,
@@ -27,6 +28,7 @@ class Recorders:
         seats: Seats,
         *,
         limits: Limits,
+        live: Live,
         clock: Callable[[], float],
     ) -> None:
         self._ledger = ledger
@@ -35,20 +37,26 @@ class Recorders:
         self._log = log
         self._seats = seats
         self._limits = limits
+        self._live = live
         self._usage = UsageWatch(clock, metrics.usage_far_off)
 
     def call_started(self, start: CallStart) -> None:
         """Spool the start, so that a crash leaves a trace of the call."""
         self._ledger.call_started(start)
 
-    def attempt_started(self, model: str, start: AttemptStart) -> None:
+    def attempt_started(self, call: Call, start: AttemptStart) -> None:
         """Count it as in flight."""
+        model = call.model
         self._steering.attempt_started(model, start)
         self._metrics.attempt_started(model, start)
+        if (live := self._live.own) is not None:
+            live.attempt_started(call, start)
 
     def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
         """Count it on the board."""
         self._steering.first_token(model, prompt_class, start, ttft_s)
+        if (live := self._live.own) is not None:
+            live.first_token(start, ttft_s)
 
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
         """Update board, health and metrics, and the seat of one that was launched before its deployment had a limit."""
@@ -56,6 +64,8 @@ class Recorders:
         self._metrics.attempt_ended(model, attempt)
         if self._seats.strangers:
             self._seats.ended(attempt.id, asyncio.get_running_loop())
+        if (live := self._live.own) is not None:
+            live.attempt_ended(attempt)
 
     def call_finished(self, record: CallRecord) -> None:
         """Spool the record, count it, log its line."""
@@ -64,6 +74,8 @@ class Recorders:
         self._steering.call_finished(record)
         self._metrics.call_finished(record)
         self._log.call_finished(record)
+        if (live := self._live.own) is not None:
+            live.call_finished(record)
         for attempt in record.attempts:
             if attempt.id == record.winner_attempt_id:
                 self._usage.answered(attempt.model or record.model, attempt)

@@ -132,9 +132,9 @@ class _Both:
         for each in self._all:
             each.call_started(start)
 
-    def attempt_started(self, model: str, start: AttemptStart) -> None:
+    def attempt_started(self, call: Call, start: AttemptStart) -> None:
         for each in self._all:
-            each.attempt_started(model, start)
+            each.attempt_started(call, start)
 
     def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
         for each in self._all:

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.attempt_records import AttemptRecord, AttemptStart
-from gateway.calls import CallRecord, CallStart
+from gateway.calls import Call, CallRecord, CallStart
 from gateway.prompt_classes import PromptClass
 from gateway.racing.reading import Block
 from gateway.racing.sink import ClientGone, Winner
@@ -93,9 +93,9 @@ class Lanes:
         since_ms = start.attempts[0].launch_offset_ms if start.attempts else 0.0
         self._began_at = self._clock() - since_ms / 1000
 
-    def attempt_started(self, model: str, start: AttemptStart) -> None:
+    def attempt_started(self, call: Call, start: AttemptStart) -> None:
         """Add a lane."""
-        del model
+        del call
         lane = Lane(start)
         self.lanes.append(lane)
         self._spectator.changed(lane, self.elapsed_ms)

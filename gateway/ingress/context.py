@@ -14,6 +14,7 @@ from gateway.ingress.refusals import Refusals
 from gateway.ingress.stored_responses import StoredResponses
 from gateway.ingress.wrong_keys import WrongKeys
 from gateway.limits.limits import Limits
+from gateway.live.live import Live
 from gateway.overload.intake import Intake
 from gateway.racing.services import Services
 from gateway.reports import Reports
@@ -34,6 +35,7 @@ class Context:
         limits: Limits,
         services: Services,
         intake: Intake,
+        live: Live,
         responses: StoredResponses,
         refusals: Refusals,
         reports: Reports,
@@ -48,6 +50,7 @@ class Context:
         self.limits = limits
         self.services = services
         self.intake = intake
+        self.live = live
         self.responses = responses
         self.refusals = refusals
         self.reports = reports

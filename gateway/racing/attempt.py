@@ -34,8 +34,8 @@ class Attempt:
     """A running upstream request, which its race sees as something that may claim, fail or be cut."""
 
     __slots__ = (
-        "__weakref__", "_passage", "_race", "_sendings", "_turn", "_watch", "deployment", "exchange", "failed_at",
-        "measurement", "overtaken", "record", "seat", "start", "state", "task",
+        "__weakref__", "_passage", "_sendings", "_turn", "_watch", "deployment", "exchange", "failed_at",
+        "measurement", "overtaken", "race", "record", "seat", "start", "state", "task",
     )  # fmt: skip
 
     def __init__(
@@ -56,7 +56,7 @@ class Attempt:
         self.exchange: Exchange | None = None
         self.seat: Seat | None = None  # if there is a limit; the provider may work until the task ends
         self._sendings = Sendings()
-        self._race = race
+        self.race = race
         self._passage: Passage | None = None  # set when there is an answer
         self._turn: asyncio.Future[None] | None = None  # done when the hold is over, however it ends
         self._watch: Watch | None = None  # set when it is WATCHED
@@ -64,7 +64,7 @@ class Attempt:
     async def run(self) -> None:
         """The attempt's task: ask, claim, forward. Raises nothing but a cancellation."""
         assert self.task is not None  # and no local name for it: a cycle
-        race = self._race
+        race = self.race
         clocks = AttemptClocks(self.deployment.clocks, self.task, race.open_call.services.clock, race.loop)
         try:
             try:
@@ -111,9 +111,9 @@ class Attempt:
         if self._passage is not None:
             self._passage.drop_kept()
         self.released()
-        age_s = self._race.open_call.services.clock() - self.measurement.started
+        age_s = self.race.open_call.services.clock() - self.measurement.started
         left_s = max(0.0, limit_s - age_s) if self.token_at() is None else AUDIT_TOKENS_S
-        self._watch.cut_in(left_s, self.cut, self._race.loop)
+        self._watch.cut_in(left_s, self.cut, self.race.loop)
 
     def end(self, outcome: Outcome) -> None:
         """Fix the attempt's record, unless it is fixed, and drop the exchange."""
@@ -122,7 +122,7 @@ class Attempt:
 
     def token_at(self) -> float | None:
         """The time of the delta that may win the call; None before it."""
-        is_answer = self._race.call.win_on is WinOn.ANSWER
+        is_answer = self.race.call.win_on is WinOn.ANSWER
         return self.measurement.answer_at if is_answer else self.measurement.first_at
 
     def _go_to(self, state: State) -> None:
@@ -152,7 +152,7 @@ class Attempt:
 
     async def _ask(self, clocks: AttemptClocks) -> tuple[Exchange, Passage]:
         """Send the request; return the exchange and the passage of the answer."""
-        clock, call, measurement = self._race.open_call.services.clock, self._race.call, self.measurement
+        clock, call, measurement = self.race.open_call.services.clock, self.race.call, self.measurement
         exchange = self.exchange = await open_exchange(self.deployment, call, self._sendings)
         measurement.headers_at, measurement.connect_ms = clock(), exchange.connect_ms
         passage = self._passage = Passage(call, measurement, clocks, exchange.secrets, clock)
@@ -160,14 +160,14 @@ class Attempt:
 
     async def _read(self, exchange: Exchange, passage: Passage, clocks: AttemptClocks) -> bool:
         """Read events until the answer is complete or useless; return whether it is complete."""
-        clock, reader = self._race.open_call.services.clock, passage.reader
+        clock, reader = self.race.open_call.services.clock, passage.reader
         while not reader.done:
             data = await (exchange.read() if self._turn is None else self._read_held(exchange, passage))
             now = clock()
             block = passage.read(data, now, finishing=exchange.finishing)
             over, data = not data, b""  # a slow client keeps only the data that it has not received in memory
             if self.state is State.ANSWERING:
-                await passage.write(block, self._race.sink, now)
+                await passage.write(block, self.race.sink, now)
             elif block.error is None:
                 if not await self._stay(block, passage, now):
                     return False
@@ -188,18 +188,18 @@ class Attempt:
             return
         passage.check_whole()
         if self._turn is not None:
-            self._race.release(self)  # the answer is complete: there is no reason to wait
-            await self._begin(passage, self._race.open_call.services.clock())
+            self.race.release(self)  # the answer is complete: there is no reason to wait
+            await self._begin(passage, self.race.open_call.services.clock())
         if self.state is not State.ANSWERING:  # it had nothing to claim with
             self._go_to(State.EMPTY)
-            await self._race.alone(self)
-            if self._race.bid(self, now := self._race.open_call.services.clock()) is not Bid.WON:
+            await self.race.alone(self)
+            if self.race.bid(self, now := self.race.open_call.services.clock()) is not Bid.WON:
                 return
             await self._begin(passage, now)
         await self._won(passage)
         if not exchange.ended:
             self._go_to(State.DRAINING)
-            await drain(exchange, self._race.loop)
+            await drain(exchange, self.race.loop)
 
     async def _stay(self, block: Block, passage: Passage, now: float) -> bool:
         """Continue without a win: keep the data, bid at the first token. Returns False if there is no reason to."""
@@ -209,7 +209,7 @@ class Attempt:
             self._announce(passage)
             if self._watch is None:
                 return await self._bid(passage, now)
-            self._watch.cut_in(AUDIT_TOKENS_S, self.cut, self._race.loop)
+            self._watch.cut_in(AUDIT_TOKENS_S, self.cut, self.race.loop)
         if self._watch is not None and passage.announced and self.measurement.meaningful >= self._watch.tokens:
             self.end(Outcome.SUPERSEDED)
             return False
@@ -217,20 +217,20 @@ class Attempt:
 
     async def _bid(self, passage: Passage, now: float) -> bool:
         """Claim the win; return whether to continue: as the winner, held, or watched."""
-        bid = self._race.bid(self, now)
+        bid = self.race.bid(self, now)
         if bid is Bid.WON:
             await self._begin(passage, now)
         elif bid is Bid.HELD:
             self._go_to(State.HELD)
-            self._turn = self._race.loop.create_future()
+            self._turn = self.race.loop.create_future()
         return bid is not Bid.LOST or self.state is State.WATCHED
 
     async def _begin(self, passage: Passage, now: float) -> None:
         """Start to answer, with what was kept."""
         self._turn = None
         self._go_to(State.ANSWERING)
-        forward = await self._race.begin(self, now)
-        await passage.begin(self._race.sink, forward, now)
+        forward = await self.race.begin(self, now)
+        await passage.begin(self.race.sink, forward, now)
         if forward is not None and self.exchange is not None:
             self.exchange.offer_to(passage.pass_on)
 
@@ -241,7 +241,7 @@ class Attempt:
             if self._turn.done():
                 self._turn = None
                 if self.state is not State.WATCHED:
-                    await self._begin(passage, self._race.open_call.services.clock())
+                    await self._begin(passage, self.race.open_call.services.clock())
             return await data
 
     def _announce(self, passage: Passage) -> None:
@@ -249,38 +249,38 @@ class Attempt:
         if passage.announced or (at := self.token_at()) is None:
             return
         passage.announced = True
-        call, recorder = self._race.call, self._race.open_call.services.recorder
+        call, recorder = self.race.call, self.race.open_call.services.recorder
         recorder.first_token(call.model, call.prompt_class, self.start, at - self.measurement.started)
 
     async def _broke(self, error: UpstreamError) -> None:
         """Handle an early end of the stream: after a finish reason the answer still counts as complete."""
-        passage, exchange, now = self._passage, self.exchange, self._race.open_call.services.clock()
+        passage, exchange, now = self._passage, self.exchange, self.race.open_call.services.clock()
         if passage is not None and exchange is not None and error.kind in _ENDS:
             if self.state is State.HELD and (passage.reader.finished or exchange.finishing):
-                self._race.release(self)
+                self.race.release(self)
                 await self._begin(passage, now)
             if self.state is State.ANSWERING and exchange.finishing:  # a translation has held the finish reason back
-                await passage.write(passage.read(exchange.conclude(), now), self._race.sink, now)
+                await passage.write(passage.read(exchange.conclude(), now), self.race.sink, now)
             if self.state is State.ANSWERING and passage.reader.finished:
                 await self._won(passage)
                 return
         self.failed_at, is_rival = now, self.state is not State.WATCHED
         self._fix(outcome_of(error), error)
         if is_rival:  # else its race goes on without it anyway
-            await self._race.failed(self, error)
+            await self.race.failed(self, error)
 
     async def _won(self, passage: Passage) -> None:
         self._fix(Outcome.WON)
         if self.seat is not None and self.exchange is not None and self.exchange.ended:
             self.seat.give_back()  # the provider has finished, however slowly the client reads
-        await self._race.complete(passage.take_last(self._race.call))
+        await self.race.complete(passage.take_last(self.race.call))
 
     def _fix(self, outcome: Outcome, error: UpstreamError | None = None) -> None:
         """Fix the attempt's record; only its cost is added later, when the winner's usage is known."""
         if self.record is not None:
             return
-        open_call, passage, had_won = self._race.open_call, self._passage, self.state is State.ANSWERING
-        call = self._race.call
+        open_call, passage, had_won = self.race.open_call, self._passage, self.state is State.ANSWERING
+        call = self.race.call
         cut = (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE) and self.token_at() is None
         self._go_to(State.ANSWERED if outcome is Outcome.WON else State.OVER)
         self.record = attempt_record(

@@ -145,8 +145,8 @@ class Attempts:
         """Start the attempt's task."""
         assert self._race is not None
         services, loop = self._open_call.services, self._race.loop
-        services.recorder.attempt_started(self._open_call.call.model, attempt.start)
-        attempt.started(services.tasks.start(attempt.run(), attempt.deployment.name, loop))
+        services.recorder.attempt_started(self._open_call.call, attempt.start)
+        attempt.started(services.tasks.start(attempt.run(), attempt, loop))
 
     def _expected_s(self, loser: Attempt, now: float) -> float | None:
         """Return the predicted time to first token of the primary, in seconds; None in exploring races."""

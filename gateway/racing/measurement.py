@@ -137,6 +137,13 @@ class Measurement:
             return None
         return round((instant - self.started) * 1_000_000) / 1000  # as ``milliseconds`` does, ten times an attempt
 
+    @property
+    def tokens_so_far(self) -> int:
+        """The number of tokens that have arrived: as ``tokens`` estimates it, or more if the provider reports more."""
+        usage = self.reported.usage
+        estimate = -(-self.chars // CHARS_PER_TOKEN) or self.meaningful
+        return estimate if usage is None else max(estimate, usage.completion_tokens or 0)
+
     def tokens(self) -> Tokens | None:
         """Return the token counts: the provider's, or an estimate from the characters; None if there is no answer."""
         usage = self.reported.usage

@@ -52,7 +52,7 @@ class OpenCall:
         self.waited_s = 0.0  # for a seat
         self.record: CallRecord | None = None
         self._winner: AttemptRecord | None = None
-        self._attempts: list[AttemptRecord] = []  # those that have ended
+        self.attempts: list[AttemptRecord] = []  # those that have ended
         self._deployments: Mapping[str, Deployment] = {}
 
     def continue_as(self, call: Call) -> None:
@@ -92,7 +92,7 @@ class OpenCall:
         recorder, call = self.services.recorder, self.call
         recorder.attempt_ended(attempt.model or call.model, call.prompt_class, attempt)
         if self.record is None:
-            self._attempts.append(attempt)
+            self.attempts.append(attempt)
             return
         max_tokens = self.record.max_tokens
         bill = settle([attempt], self._winner, self._deployments, call.prompt_tokens, max_tokens)
@@ -118,7 +118,7 @@ class OpenCall:
         if self.record is not None:
             return self.record
         call, self._winner = self.call, winner
-        attempts = sorted(self._attempts, key=_number) if len(self._attempts) > 1 else self._attempts
+        attempts = sorted(self.attempts, key=_number) if len(self.attempts) > 1 else self.attempts
         deployments = self._deployments if priced_as is None else priced_as(self._deployments, attempts)
         is_fallback = call.asked_model is not None
         self.record = call_record(

@@ -194,9 +194,9 @@ class Relay:
         now = open_call.services.clock()
         role = Role.FAILOVER if open_call.launched else Role.PRIMARY
         start = open_call.launch(deployment, role, now=now)
-        self._seated.enter(deployment.name)
+        self._seated.enter(start, now)
         open_call.begin([start])
-        open_call.services.recorder.attempt_started(open_call.call.model, start)
+        open_call.services.recorder.attempt_started(open_call.call, start)
         return RelayedAttempt(start, deployment, now, Sendings())
 
     def _is_late(self, following: Deployment, failures: int) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection, Sequence
 
+from gateway.attempt_records import AttemptStart
 from gateway.racing.open_call import OpenCall
 from gateway.racing.seats import Seat
 
@@ -12,7 +13,7 @@ class Seated:
 
     def __init__(self, open_call: OpenCall) -> None:
         self._open_call = open_call
-        self._under_way: str | None = None  # the deployment that is asked
+        self._under_way: AttemptStart | None = None  # the attempt that runs
         self._seat: Seat | None = None  # the attempt's seat
 
     async def sit_down(self, names: Sequence[str], tripped: Collection[str]) -> str | None:
@@ -32,16 +33,20 @@ class Seated:
             self._take(chosen)
         return chosen
 
-    def enter(self, name: str) -> None:
-        """Count an attempt."""
-        self._under_way = name
-        self._open_call.services.tasks.entered(name)
+    def enter(self, start: AttemptStart, now: float) -> None:
+        """Count an attempt that is launched ``now``."""
+        self._under_way = start
+        tasks = self._open_call.services.tasks
+        tasks.entered(start.deployment)
+        tasks.relayed[self] = (self._open_call, start, now)
 
     def stand_up(self) -> None:
         """Stop counting the attempt and give its seat back, once."""
-        name, self._under_way = self._under_way, None
-        if name is not None:
-            self._open_call.services.tasks.left(name)
+        start, self._under_way = self._under_way, None
+        if start is not None:
+            tasks = self._open_call.services.tasks
+            tasks.left(start.deployment)
+            del tasks.relayed[self]
         seat, self._seat = self._seat, None
         if seat is not None:
             seat.give_back()

@@ -1,15 +1,26 @@
 """Owns and counts the tasks of attempts. An audited one may outlive its call; no task outlives the gateway."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Collection, Coroutine
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gateway.attempt_records import AttemptStart
+    from gateway.racing.attempt import Attempt
+    from gateway.racing.open_call import OpenCall
+    from gateway.racing.seated import Seated
 
 
 class AttemptTasks:
-    """The tasks of all running attempts. ``close`` cancels and awaits them."""
+    """The tasks of all running attempts. ``close`` cancels and awaits them.
+
+    ``relayed`` are the running attempts without a task of their own, by what counts them: the call, the attempt, and
+    when it was launched.
+    """
 
     def __init__(self) -> None:
-        self._tasks: dict[asyncio.Task[None], str] = {}
+        self.relayed: dict[Seated, tuple[OpenCall, AttemptStart, float]] = {}
+        self._tasks: dict[asyncio.Task[None], Attempt] = {}
         self._in_flight: dict[str, int] = {}  # by deployment
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -24,11 +35,12 @@ class AttemptTasks:
         return self._loop
 
     def start(
-        self, work: Coroutine[Any, Any, None], deployment: str, loop: asyncio.AbstractEventLoop
+        self, work: Coroutine[Any, Any, None], attempt: "Attempt", loop: asyncio.AbstractEventLoop
     ) -> asyncio.Task[None]:
-        """Run ``work``, which handles its own errors, as a task of the running ``loop``."""
+        """Run ``work`` of an attempt, which handles its own errors, as a task of the running ``loop``."""
         task = loop.create_task(work)
-        self._tasks[task] = deployment
+        deployment = attempt.deployment.name
+        self._tasks[task] = attempt
         self._in_flight[deployment] = self._in_flight.get(deployment, 0) + 1
         task.add_done_callback(self._ended)
         return task
@@ -46,6 +58,11 @@ class AttemptTasks:
             del self._in_flight[deployment]
 
     @property
+    def attempts(self) -> "Collection[Attempt]":
+        """The attempts whose tasks run."""
+        return self._tasks.values()
+
+    @property
     def number(self) -> int:
         """The number of running tasks."""
         return len(self._tasks)
@@ -55,7 +72,7 @@ class AttemptTasks:
         return self._in_flight.get(deployment, 0)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self.left(self._tasks.pop(task))
+        self.left(self._tasks.pop(task).deployment.name)
 
     async def close(self) -> None:
         """Cancel and await every task."""

@@ -23,7 +23,7 @@ from msgspec import structs
 
 from gateway.app import Gateway
 from gateway.attempt_records import AttemptRecord, AttemptStart
-from gateway.calls import CallRecord, CallStart, HourlySum, Recorder, Spent
+from gateway.calls import Call, CallRecord, CallStart, HourlySum, Recorder, Spent
 from gateway.connections.connections import Connections
 from gateway.connections.listener import serving
 from gateway.ids import uuid7
@@ -127,9 +127,9 @@ class Witness:
         self.begun_by[start.id] = _task_name()
         self._recorder.call_started(start)
 
-    def attempt_started(self, model: str, start: AttemptStart) -> None:
+    def attempt_started(self, call: Call, start: AttemptStart) -> None:
         self.launched.append((self._loop.time(), start))
-        self._recorder.attempt_started(model, start)
+        self._recorder.attempt_started(call, start)
 
     def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
         self.tokens.append((start.id, ttft_s))

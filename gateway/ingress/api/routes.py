@@ -6,7 +6,7 @@ from aiohttp import web
 
 from gateway.ingress import page
 from gateway.ingress.answering import answering
-from gateway.ingress.api import boards, calls, session
+from gateway.ingress.api import boards, calls, live, session
 from gateway.ingress.bodies.reading import withhold_continue
 from gateway.ingress.surfaces.chat import CHAT_SURFACE
 from gateway.ingress.visitors import admit_caller
@@ -28,4 +28,5 @@ ROUTES = (
     _route("GET", "/api/explain", boards.explain),
     _route("GET", "/api/calls", calls.list_calls),
     _route("GET", "/api/calls/{id}", calls.get_call),
+    _route("GET", "/api/live", live.live),
 )

@@ -20,6 +20,7 @@ from gateway.racing.sink import ClientGone, Winner
 from tests.unit.ledger.records import NOON, call, failed, lost, start_of, won
 
 FAST, SLOW = "groq/llama", "together/llama"
+NOT_LOOKED_AT: Any = None  # the call of an attempt
 
 
 class Diary:
@@ -54,7 +55,7 @@ class VirtualRace:
         )
         self.lanes.call_started(msgspec.structs.replace(start_of(self.record), attempts=starts))
         for each in starts:
-            self.lanes.attempt_started("llama", each)
+            self.lanes.attempt_started(NOT_LOOKED_AT, each)
 
     async def claim(self, after_s: float = 0.2) -> None:
         """Let the first lane win."""
@@ -167,7 +168,7 @@ def test_a_hedge_starts_where_it_was_launched() -> None:
     race = VirtualRace()
     race.now_s += 0.1
     hedge = AttemptStart("3", 3, NOON, Role.HEDGE, "openai", "openai/gpt", 100.0)
-    race.lanes.attempt_started("llama", hedge)
+    race.lanes.attempt_started(NOT_LOOKED_AT, hedge)
     race.now_s += 0.05
 
     line = race.drawn()[2]

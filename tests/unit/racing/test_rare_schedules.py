@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.attempt_records import AttemptRecord, AttemptStart, Role
-from gateway.calls import CallRecord
+from gateway.calls import Call, CallRecord
 from gateway.fleet.deployment import Clocks
 from gateway.prompt_classes import PromptClass
 from gateway.racing.gather import GatheringSink
@@ -131,10 +131,10 @@ def test_the_total_clock_takes_no_whole_answer_back() -> None:
 
 def test_a_defect_at_a_launch_by_timer_ends_the_call() -> None:
     class Recorder(RememberingRecorder):
-        def attempt_started(self, model: str, start: AttemptStart) -> None:
+        def attempt_started(self, call: Call, start: AttemptStart) -> None:
             if start.deployment == "b":
                 raise RuntimeError("a defect")
-            super().attempt_started(model, start)
+            super().attempt_started(call, start)
 
     track = Track(
         refuses("a", ErrorKind.SERVER_ERROR, 500, at=1.0),
@@ -154,10 +154,10 @@ def test_a_defect_at_a_launch_by_timer_ends_the_call() -> None:
 
 def test_a_defect_at_the_start_cuts_who_was_asked() -> None:
     class Recorder(RememberingRecorder):
-        def attempt_started(self, model: str, start: AttemptStart) -> None:
+        def attempt_started(self, call: Call, start: AttemptStart) -> None:
             if start.deployment == "b":
                 raise RuntimeError("a defect")
-            super().attempt_started(model, start)
+            super().attempt_started(call, start)
 
     a = answers("a", 30.0)
     track = Track(a, answers("b", 0.1))

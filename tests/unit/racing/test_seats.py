@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.attempt_records import AttemptStart, Role
-from gateway.calls import CallRecord
+from gateway.calls import Call, CallRecord
 from gateway.errors import ApiError, ShuttingDown
 from gateway.prompt_classes import PromptClass
 from gateway.race_failures import AllProvidersFailed, AtCapacity
@@ -291,7 +291,7 @@ def test_losers_that_are_cut_give_their_seats_back() -> None:
 
 def test_a_launch_that_breaks_the_gateway_keeps_no_seat() -> None:
     class Defective(RememberingRecorder):
-        def attempt_started(self, model: str, start: AttemptStart) -> None:
+        def attempt_started(self, call: Call, start: AttemptStart) -> None:
             raise RuntimeError("a defect")
 
     upstream, seats = server("a", total=0.5), limited(a=1)
@@ -310,7 +310,7 @@ def test_a_launch_that_breaks_the_gateway_keeps_no_seat() -> None:
 
 def test_a_defect_at_the_first_launch_keeps_no_seat_either() -> None:
     class Defective(RememberingRecorder):
-        def attempt_started(self, model: str, start: AttemptStart) -> None:
+        def attempt_started(self, call: Call, start: AttemptStart) -> None:
             raise RuntimeError("a defect")
 
     seats = limited(a=1)

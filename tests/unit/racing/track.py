@@ -214,7 +214,7 @@ class RememberingRecorder:
         self.heard.append("call_started")
         self.starts.append(start)
 
-    def attempt_started(self, model: str, start: AttemptStart) -> None:
+    def attempt_started(self, call: Call, start: AttemptStart) -> None:
         self.heard.append(f"started {start.deployment}")
         self.launched.append(start)
 

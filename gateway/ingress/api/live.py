@@ -1,0 +1,55 @@
+"""GET /api/live: races as they happen, as server-sent events."""
+
+import asyncio
+from contextlib import suppress
+
+from aiohttp import web
+
+from gateway.errors import ApiError
+from gateway.ingress.api.asked import asked
+from gateway.ingress.context import CONTEXT
+from gateway.ingress.visitors import admit_visitor
+from gateway.live.viewer import Viewer, Wanted
+
+HEARTBEAT_S = 15.0  # between two comments, so that proxies keep an idle stream open
+LAST_WORDS_S = 1.0  # for the end of a stream to go out
+_HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",  # else nginx would buffer the stream
+}
+_COMMENT = b":\n\n"
+
+
+async def live(request: web.Request) -> web.StreamResponse:
+    """Stream what happens to the calls that the query names, beginning with those that run."""
+    admit_visitor(request)
+    with request.app[CONTEXT].live.watch(asked(request, Wanted)) as viewer:
+        response = web.StreamResponse(headers=_HEADERS)
+        viewer.on_end(lambda: _hang_up(request, only_if_blocked=True))
+        with suppress(ConnectionError):  # it has hung up; whatever was to be sent
+            await response.prepare(request)
+            await _stream(request, response, viewer)
+    return response
+
+
+async def _stream(request: web.Request, response: web.StreamResponse, viewer: Viewer) -> None:
+    while (events := await viewer.take(HEARTBEAT_S)) is not None:
+        try:
+            admit_visitor(request)  # its key or session may have ended, or may not look any more
+        except ApiError:
+            break
+        await response.write(events or _COMMENT)
+        if request.protocol.writing_paused:  # aiohttp would wait only before the next write
+            await request.writer.drain()
+    try:
+        async with asyncio.timeout(LAST_WORDS_S):
+            await response.write_eof()
+    except TimeoutError:
+        _hang_up(request)
+
+
+def _hang_up(request: web.Request, *, only_if_blocked: bool = False) -> None:
+    """Abort the connection of a client that does not read: nothing shall wait for it."""
+    if request.transport is not None and (request.protocol.writing_paused or not only_if_blocked):
+        request.transport.abort()
