@@ -150,6 +150,12 @@ class Reports(Protocol):
     async def call(self, call_id: str) -> FoundCall | None:
         """Return one call; None if it is unknown."""
 
+    async def history(self, wanted: HistoryWanted) -> History:
+        """Return figures of deployments over time."""
+
+    async def heat(self, wanted: HeatWanted) -> Table:
+        """Return a figure by deployment, weekday (0 is Monday) and hour (UTC), with the number of attempts, ``n``."""
+
 
 class ReportsUnreachable(ApiError):
     """The database cannot be asked, so there is no report. Calls go on, and their rows wait."""

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from gateway.ingress import page
 from gateway.ingress.answering import answering
-from gateway.ingress.api import boards, calls, live, session
+from gateway.ingress.api import boards, calls, history, live, session
 from gateway.ingress.bodies.reading import withhold_continue
 from gateway.ingress.surfaces.chat import CHAT_SURFACE
 from gateway.ingress.visitors import admit_caller
@@ -26,6 +26,8 @@ ROUTES = (
     _route("POST", "/api/playground", answering(CHAT_SURFACE, admit_caller)),
     _route("GET", "/api/leaderboard", boards.leaderboard),
     _route("GET", "/api/explain", boards.explain),
+    _route("GET", "/api/history", history.history),
+    _route("GET", "/api/heat", history.heat),
     _route("GET", "/api/calls", calls.list_calls),
     _route("GET", "/api/calls/{id}", calls.get_call),
     _route("GET", "/api/live", live.live),

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from gateway.calls import CallStart
 from gateway.ledger.entries import Shippable
-from gateway.ledger.reports import calls
+from gateway.ledger.reports import calls, history
 from gateway.ledger.reports.reader import Reader
-from gateway.reports import CallsWanted, FoundCall, Table
+from gateway.reports import CallsWanted, FoundCall, HeatWanted, History, HistoryWanted, Table
 
 
 class LedgerReports:
@@ -40,6 +40,14 @@ class LedgerReports:
         except ValueError:
             return None
         return await calls.found(self._reader, self._unshipped(), self._running(call_id), call_id)
+
+    async def history(self, wanted: HistoryWanted) -> History:
+        """Return figures of deployments over time."""
+        return await history.history(self._reader, wanted, self._minute())
+
+    async def heat(self, wanted: HeatWanted) -> Table:
+        """Return a figure by deployment, weekday and hour."""
+        return await history.heat(self._reader, wanted, self._minute())
 
     def _minute(self) -> datetime:
         """Return when this minute began: within it the same question has the same answer, and the same ETag."""

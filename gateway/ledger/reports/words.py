@@ -41,6 +41,10 @@ class Words:
             return f"cast(floor(extract(epoch from {instant})) as bigint)"
         return f"cast(strftime('%s', {instant}) as integer)"
 
+    def moment(self, epoch: str) -> str:
+        """Return the instant of so many seconds since 1970."""
+        return f"to_timestamp({epoch})" if self.is_postgres else f"datetime({epoch}, 'unixepoch')"
+
     def hour(self, instant: str) -> str:
         """Return the hour of the day, UTC."""
         if self.is_postgres:

@@ -1,0 +1,166 @@
+"""History and heat map: the views' figures, on both databases."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.attempt_records import Outcome, TokensSource
+from gateway.calls import CallRecord
+from gateway.reports import HeatMetric, HeatWanted, HistoryWanted, Window
+from tests.services.ledger.reports.conftest import NOW, Library
+from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
+
+COUNTS = ("n", "errors", "rate_limited", "won", "first_tokens")
+FIGURES = (*COUNTS, "ttft_p50_ms", "ttft_p95_ms", "ttft_p99_ms", "tps_p50", "tps_p95", "itl_p50_ms", "itl_p95_ms")
+
+
+def races(number: int, hours: float, *, client: str | None = "tests", seed: int = 1) -> list[CallRecord]:
+    """Return races of two models over the last ``hours``, with all that history counts."""
+    draw = Random(seed)
+    made = []
+    for place in range(number):
+        at = NOW - timedelta(hours=hours * (place + draw.random()) / number)
+        call_id, model = new_id(), f"model-{place % 2}"
+        facts: dict[str, Any] = {"started_at": at, "model": model, "client": client}
+        match place % 9:
+            case 0:
+                one = failed(call_id, **facts)
+            case 1:
+                one = failed(call_id, error_kind="rate_limited", status_code=429, **facts)
+            case 2:
+                one = attempt(call_id, outcome=Outcome.SUPERSEDED, ttft_ms=draw.uniform(20, 5000), **facts)
+            case _:
+                source = TokensSource.REPORTED if place % 4 else TokensSource.ESTIMATED
+                one = won(
+                    call_id, ttft_ms=draw.uniform(20, 5000), decode_tps=draw.uniform(5, 300), tokens_source=source,
+                    itl={str(draw.randrange(-56, 60)): 3, "0": 5}, **facts,
+                )  # fmt: skip
+        other = lost(call_id, deployment="fireworks/llama", provider="fireworks", **facts)
+        made.append(call(one, other, **facts))
+    return made
+
+
+async def series_of(library: Library, **wanted: Any) -> dict[tuple[str, str], dict[str, list[Any]]]:
+    found = await library.reports.history(HistoryWanted(**wanted))
+    series = [msgspec.json.decode(each) for each in found.series]
+    for each in series:
+        assert each["t"][0] == found.since.timestamp()
+        assert each["t"][-1] + found.step_s == found.until.timestamp()
+        assert {len(each[name]) for name in FIGURES} == {len(each["t"])}
+    return {(each["model"], each["deployment"]): each for each in series}
+
+
+@pytest.mark.parametrize("window", list(Window))
+async def test_a_history_has_what_its_own_statement_answers(library: Library, window: Window) -> None:
+    await library.store(*races(60, window.length / timedelta(hours=1)))
+    found = await library.reports.history(HistoryWanted(window=window))
+    rows = await library.ask(found.sql)
+    pointed = {
+        (each["model"], each["deployment"], t): [each[name][place] for name in FIGURES]
+        for each in map(msgspec.json.decode, found.series)
+        for place, t in enumerate(each["t"])
+        if each["n"][place]
+    }
+    assert pointed
+    assert pointed == {(row["model"], row["deployment"], row["t"]): [row[name] for name in FIGURES] for row in rows}
+
+
+async def test_a_month_has_the_figures_of_the_view_of_days(library: Library) -> None:
+    await library.store(*races(200, 29 * 24))
+    series = await series_of(library, window=Window.MONTH)
+    rows = await library.ask("select *, " + _epoch(library, "window_start") + " as t from speed_days")
+    assert len(rows) > 50
+    for row in rows:
+        each = series[row["model"], row["deployment"]]
+        place = each["t"].index(row["t"])
+        assert each["n"][place] == row["n"]
+        assert each["errors"][place] == row["n_errors"]
+        assert each["rate_limited"][place] == row["n_rate_limited"]
+        assert each["first_tokens"][place] == row["n_first_token"]
+        for mine, its in (
+            ("ttft_p50_ms", "ttft_p50_ms"), ("ttft_p95_ms", "ttft_p95_ms"),
+            ("tps_p50", "decode_tps_p50"), ("tps_p95", "decode_tps_p95"),
+        ):  # fmt: skip
+            assert each[mine][place] == pytest.approx(row[its])
+
+
+async def test_gaps_of_a_day_in_one_step_are_the_views(library: Library) -> None:
+    """All in one step of an hour: the view of the day adds up the same sums."""
+    await library.store(*races(40, 0.001))
+    series = await series_of(library, window=Window.WEEK)
+    for row in await library.ask("select * from gaps_24h"):
+        each = series[row["model"], row["deployment"]]
+        assert [value for value in each["itl_p50_ms"] if value is not None] == pytest.approx([row["itl_p50_ms"]])
+        assert [value for value in each["itl_p95_ms"] if value is not None] == pytest.approx([row["itl_p95_ms"]])
+
+
+@pytest.mark.parametrize("window", [Window.HOUR, Window.DAY, Window.WEEK])
+async def test_a_clients_history_is_made_of_rows_and_is_the_same(library: Library, window: Window) -> None:
+    hours = window.length / timedelta(hours=1)
+    await library.store(*races(120, hours))
+    all_of_them = await series_of(library, window=window)
+    its_own = await series_of(library, window=window, client="tests")
+    assert its_own.keys() == all_of_them.keys()
+    for key, mine in its_own.items():
+        for name in FIGURES:
+            assert mine[name] == pytest.approx(all_of_them[key][name], nan_ok=True), (key, name)
+    assert await series_of(library, window=window, client="nobody") == {}
+    await library.store(*races(10, hours, client=None, seed=2))
+    without = await series_of(library, window=window, client="")
+    assert sum(sum(each["n"]) for each in without.values()) == 20
+
+
+async def test_a_history_is_of_the_model_and_deployment_that_are_asked_for(library: Library) -> None:
+    await library.store(*races(20, 1))
+    assert (await series_of(library, window=Window.DAY, model="model-0")).keys() == {
+        ("model-0", "groq/llama"), ("model-0", "fireworks/llama"),
+    }  # fmt: skip
+    one = await series_of(library, window=Window.DAY, model="model-1", deployment="groq/llama")
+    assert one.keys() == {("model-1", "groq/llama")}
+    assert await series_of(library, window=Window.DAY, model="it's") == {}
+
+
+async def test_a_heat_map_has_the_figures_of_the_view_by_hour(library: Library) -> None:
+    """Within a day no hour of the day is there twice, so the view by hour has the same cells."""
+    await library.store(*races(150, 20))
+    rows = await library.ask("select * from speed_by_hour")
+    for metric, its in (
+        (HeatMetric.TTFT_P50, "ttft_p50_ms"), (HeatMetric.TTFT_P95, "ttft_p95_ms"),
+        (HeatMetric.TPS_P50, "decode_tps_p50"), (HeatMetric.N, "n"),
+    ):  # fmt: skip
+        table = await library.reports.heat(HeatWanted(metric=metric, window=Window.WEEK))
+        cells = {(cell["model"], cell["deployment"], cell["hour"]): cell for cell in table.rows}
+        assert len(cells) == len(rows) > 20
+        for row in rows:
+            cell = cells[row["model"], row["deployment"], row["hour"]]
+            assert cell["n"] == row["n"]
+            assert cell["value"] == pytest.approx(row[its])
+        assert await library.ask(table.sql) == table.rows
+
+
+async def test_a_cell_is_at_its_weekday_and_hour_in_utc(library: Library) -> None:
+    """And errors count as in throughput: of what was answered or failed."""
+    await library.store(*races(90, 30))
+    expected: dict[tuple[str, str, int, int], list[int]] = {}
+    for row in await library.ask(f"select *, {_epoch(library, 'started_at')} as t from attempts"):
+        weekday, hour = (row["t"] // 86400 + 3) % 7, row["t"] // 3600 % 24  # 1970 began on a Thursday
+        cell = expected.setdefault((row["model"], row["deployment"], weekday, hour), [0, 0, 0])
+        cell[0] += 1
+        cell[1] += row["outcome"] == "failed" and row["error_kind"] == "server_error"
+        cell[2] += row["ttft_ms"] is not None
+    table = await library.reports.heat(HeatWanted(metric=HeatMetric.ERROR_RATE, window=Window.WEEK))
+    assert {_cell(row): (row["n"], row["value"]) for row in table.rows} == {
+        key: (n, errors / (errors + first) if errors + first else None) for key, (n, errors, first) in expected.items()
+    }
+
+
+def _cell(row: Mapping[str, Any]) -> tuple[str, str, int, int]:
+    return row["model"], row["deployment"], row["weekday"], row["hour"]
+
+
+def _epoch(library: Library, instant: str) -> str:
+    return library.reports._reader.words.epoch(instant)
