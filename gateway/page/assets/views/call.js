@@ -1,0 +1,233 @@
+// One call: how it went, its attempts on a timeline, what it cost, and everything that is known of it.
+
+import { get } from "../lib/api.js";
+import { fill, h } from "../lib/dom.js";
+import { copies, copiesSql, named } from "../lib/figures.js";
+import { count, counted, ms, percent, time, tps, usd } from "../lib/format.js";
+import { to } from "../lib/route.js";
+import { empty, failed, waiting } from "../lib/states.js";
+import { behind, dataTable } from "../lib/table.js";
+import { key, redraw } from "./parts/redraw.js";
+import { timeline } from "./parts/timeline.js";
+import { attemptOutcome, callOutcome, errorWords, roleWords } from "./parts/words.js";
+
+const RUNNING_EVERY_MS = 500;
+const UNSTORED_EVERY_MS = 2000;
+const AUDITS_AWAITED_MS = 60_000; // rows of audited losers follow their call's
+
+const ATTEMPTS = [
+  ["Attempt", (each) => `${each.number} · ${each.deployment}`],
+  ["Why", (each) => `${roleWords(each.role)}${each.audited ? ", audited" : ""}`],
+  ["Outcome", (each) => attemptOutcome(each).words],
+  ["Launched", (each) => `+${ms(each.launch_offset_ms)}`],
+  ["Connected", (each) => ms(each.connect_ms)],
+  ["Headers", (each) => ms(each.headers_ms)],
+  ["First token", (each) => ms(each.token_ms ?? each.ttft_ms)],
+  ["Last token", (each) => ms(each.last_token_ms)],
+  ["Cut at", (each) => ms(each.censored_at_ms)],
+  ["Tokens", (each) => `${count(each.prompt_tokens)} → ${count(each.completion_tokens)}`],
+  ["Speed", (each) => tps(each.decode_tps)],
+  ["Gap p95", (each) => ms(each.itl_p95_ms)],
+  ["Cost", (each) => usd(each.cost_usd)],
+  ["Least – most", (each) => range(each.cost_low_usd, each.cost_high_usd)],
+  ["In flight", (each) => count(each.in_flight)],
+  ["Status", (each) => each.status_code ?? "–"],
+  ["Key", (each) => each.key_name ?? "–"],
+  ["Answered as", (each) => each.model_version ?? "–"],
+  ["Provider's id", (each) => each.provider_request_id ?? "–"],
+];
+
+/** Show the call `id` in `root` until closed. */
+export function view(root, [id]) {
+  let timer = null;
+  let shown = null;
+  const opened = Date.now();
+  const asking = new AbortController();
+  const body = h("div", { class: "call" }, waiting(8));
+  const note = h("div");
+  fill(root, note, body);
+  look();
+
+  async function look() {
+    let found = null;
+    try {
+      found = await get(`calls/${encodeURIComponent(id)}`, {}, { signal: asking.signal });
+    } catch (error) {
+      if (asking.signal.aborted) return;
+      if (error.status === 404) fill(body, unknown(id));
+      else if (error.status !== 401) fill(note, failed(error, look));
+      return;
+    }
+    fill(note);
+    const text = JSON.stringify(found);
+    if (text !== shown || found.source === "running") redraw(body, drawn(found));
+    shown = text;
+    const wait = waitFor(found, Date.now() - opened);
+    if (wait !== null) timer = setTimeout(look, wait);
+  }
+
+  return {
+    close() {
+      clearTimeout(timer);
+      asking.abort();
+    },
+  };
+}
+
+/** How soon to look again, in ms; null: what is shown is final. */
+function waitFor({ call, attempts, source }, shownForMs) {
+  if (source === "running") return RUNNING_EVERY_MS;
+  const isWhole = source === "ledger" && (attempts.length >= (call.launched ?? 0) || shownForMs > AUDITS_AWAITED_MS);
+  return isWhole ? null : UNSTORED_EVERY_MS;
+}
+
+function drawn({ call, attempts, source, sql }) {
+  const ordered = [...attempts].sort((a, b) => a.number - b.number);
+  const nowMs = source === "running" ? Math.max(0, Date.now() - Date.parse(call.started_at)) : null;
+  const { sign, kind } = callOutcome(call);
+  return [
+    h("header", { class: "head" },
+      h("h1", {}, h("a", { href: to("calls"), "data-key": "calls" }, "Calls"), ` / ${call.model}`), h("p", {}, time(call.started_at)),
+      h("div", { class: "controls" }, copiesSql(sql))),
+    h("p", { class: `lead ${kind}`, role: "status" }, h("span", { "aria-hidden": "true" }, `${sign} `), sentence(call, ordered, source, nowMs)),
+    stored(source),
+    h("section", { class: "card", "aria-labelledby": "race" }, h("header", {}, h("h2", { id: "race" }, "The race"), h("p", {}, plan(call, ordered))),
+      h("div", { class: "inside" },
+        ordered.length ? timeline(call, ordered, nowMs) : h("p", { class: "soft" }, "Nothing was launched."),
+        errors(ordered),
+        ordered.length ? key("attempts", behind(() => dataTable("Attempts of this call", ATTEMPTS.map(([title]) => title), ordered.map((each) => ATTEMPTS.map(([, cell]) => cell(each)))), "Everything about the attempts")) : null)),
+    h("div", { class: "columns" }, facts(call, ordered).map(([title, pairs]) => group(title, pairs))),
+  ];
+}
+
+function sentence(call, attempts, source, nowMs) {
+  if (source === "running") {
+    const first = call.ttft_ms === null || call.ttft_ms === undefined ? "no token yet" : `first token after ${ms(call.ttft_ms)}`;
+    return `Running for ${ms(nowMs)}, ${first}.`;
+  }
+  const { kind, words } = callOutcome(call);
+  const winner = attempts.find((each) => each.id === call.winner_attempt_id);
+  const took = call.total_ms === null || call.total_ms === undefined ? "" : ` after ${ms(call.total_ms)}`;
+  if (kind === "left") return `The client left${took}${call.error_kind && call.error_kind !== "client_disconnected" ? `: ${words}` : ""}.`;
+  if (kind === "bad") return `Failed${took}: ${words}.`;
+  const by = winner ? ` by ${winner.deployment}` : "";
+  const first = known(call.ttft_ms) ? `, first token after ${ms(call.ttft_ms)}` : "";
+  return `Answered${by}${first}${known(call.total_ms) ? `, in ${ms(call.total_ms)}` : ""}.`;
+}
+
+/** The plan as it was carried out; a row does not have what was not launched. */
+function plan(call, attempts) {
+  const launched = call.launched ?? attempts.length;
+  const together = attempts.filter((each) => each.role === "primary" || each.role === "race").length;
+  const said = [call.mode === "single" ? "One deployment" : `Mode ${call.mode}`, objective(call.objective)];
+  if (together > 1) said.push(`${together} launched together`);
+  for (const each of attempts) {
+    if (each.role === "primary" || each.role === "race") continue;
+    said.push(`${roleWords(each.role)} at ${ms(each.launch_offset_ms)}`);
+  }
+  if (launched > attempts.length) said.push(`${counted(launched - attempts.length, "more attempt")} not recorded yet`);
+  return `${said.filter(Boolean).join(" · ")}.`;
+}
+
+function objective(name) {
+  const words = { reading: "text before it is read", first_token: "the earliest first token", completion: "the earliest whole answer", cost: "the cheapest in time" };
+  return name ? `for ${words[name] ?? name}` : null;
+}
+
+function errors(attempts) {
+  const failed = attempts.filter((each) => each.error_kind);
+  return failed.length ? h("ul", { class: "errors" }, failed.map((each) => h("li", {},
+    h("b", {}, named(each.deployment)), ` ${errorWords(each.error_kind)}${each.status_code ? ` (${each.status_code})` : ""}`,
+    each.error_message ? h("q", {}, each.error_message) : null))) : null;
+}
+
+function stored(source) {
+  if (source !== "memory") return null;
+  return h("p", { class: "soft" }, "From memory: its row is on its way to the database.");
+}
+
+function facts(call, attempts) {
+  const winner = attempts.find((each) => each.id === call.winner_attempt_id);
+  const saved = known(call.alone_ms) && known(call.ttft_ms) ? call.alone_ms - call.ttft_ms : null;
+  return [
+    ["Request", [
+      ["Call id", copied(call.id)],
+      ["Request id", call.request_id ? copied(call.request_id) : null],
+      ["Received", stamp(call.started_at)],
+      ["Client", call.client],
+      ["Model", call.answered_model && call.answered_model !== call.model ? `${call.model}, answered by its fallback ${call.answered_model}` : call.model],
+      ["API", [call.api ?? call.endpoint, call.streamed ? "streamed" : "whole"].filter(Boolean).join(", ")],
+      ["Longest answer", known(call.max_tokens) ? counted(call.max_tokens, "token") : null],
+      ["Temperature", call.temperature],
+      ["Tools", call.tools],
+      ["Tags", tags(call.tags)],
+      ["Left out", call.dropped?.length ? [].concat(call.dropped).join(", ") : null],
+      ["Served by", [call.replica, call.region].filter(Boolean).join(", ")],
+    ]],
+    ["Time", [
+      ["First token", ms(call.ttft_ms)],
+      ["Whole answer", ms(call.total_ms)],
+      ["The gateway's own share", ms(call.overhead_ms)],
+      ["Without racing", known(call.alone_ms) ? ms(call.alone_ms) : known(call.alone_predicted_ms) ? `${ms(call.alone_predicted_ms)}, as predicted` : null],
+      ["Racing saved", saved !== null && saved > 0.5 ? ms(saved) : null],
+      ["Deadline", known(call.deadline_ms) ? [ms(call.deadline_ms), { true: "met", false: "missed" }[call.deadline_met]].filter(Boolean).join(", ") : null],
+      ["Speed", winner ? tps(winner.decode_tps) : null],
+      ["Gaps", winner && known(winner.itl_p50_ms) ? `p50 ${ms(winner.itl_p50_ms)}, p95 ${ms(winner.itl_p95_ms)}, longest ${ms(winner.itl_max_ms)}` : null],
+    ]],
+    ["Tokens and cost", [
+      ["Prompt", count(call.prompt_tokens)],
+      ["Read from a cache", cached(call)],
+      ["Answer", count(call.completion_tokens)],
+      ["Of these reasoning", known(call.reasoning_tokens) ? count(call.reasoning_tokens) : null],
+      ["Counted", { reported: "by the provider", estimated: "estimated from characters" }[call.tokens_source]],
+      ["Ended with", call.finish_reason],
+      ["Answer was", [call.is_empty ? "empty" : "", call.is_truncated ? "cut off at a limit, or broke off" : ""].filter(Boolean).join(", ") || null],
+      ["Tool calls", known(call.tool_calls) && call.tool_calls > 0 ? `${call.tool_calls}${call.tool_calls_valid === false ? ", not all valid JSON" : ""}` : null],
+      ["Flaw", winner?.flaw?.replaceAll("_", " ")],
+      ["Cost in all", bounded(call.cost_usd, call.cost_low_usd, call.cost_high_usd)],
+      ["Of it added by racing", bounded(call.duplicate_cost_usd, call.duplicate_cost_low_usd, call.duplicate_cost_high_usd)],
+      ["For a client that left", call.abandoned_cost_high_usd ? range(call.abandoned_cost_low_usd, call.abandoned_cost_high_usd) : null],
+      ["Saved by the prompt cache", call.cache_saved_usd ? usd(call.cache_saved_usd) : null],
+    ]],
+  ];
+}
+
+function group(title, pairs) {
+  const said = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return h("section", { class: "card" }, h("header", {}, h("h2", {}, title)), h("dl", { class: "facts inside" }, said.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))));
+}
+
+function copied(id) {
+  return h("span", { class: "id" }, h("code", {}, id), key(`copy-${id}`, copies(id)));
+}
+
+function tags(found) {
+  const pairs = Object.entries(found ?? {});
+  return pairs.length ? pairs.map(([name, value]) => h("a", { class: "chip", href: to("calls", [], { tag: `${name}:${value}` }) }, `${name}:${value}`)) : null;
+}
+
+function cached(call) {
+  if (!known(call.cached_tokens)) return null;
+  return call.prompt_tokens ? `${count(call.cached_tokens)} (${percent(call.cached_tokens / call.prompt_tokens)})` : count(call.cached_tokens);
+}
+
+function stamp(iso) {
+  const at = new Date(iso);
+  return h("time", { datetime: iso, title: iso }, at.toLocaleString([], { dateStyle: "medium", timeStyle: "medium", hour12: false }));
+}
+
+function range(low, high) {
+  return known(low) && known(high) ? `${usd(low)} – ${usd(high)}` : "–";
+}
+
+function bounded(value, low, high) {
+  return known(low) && known(high) && low !== high ? [usd(value), h("span", { class: "soft" }, ` from ${usd(low)} to ${usd(high)}`)] : usd(value);
+}
+
+function unknown(id) {
+  return empty("No such call", `No call has the id ${id}. It may be older than what is kept, or of another gateway.`, h("a", { class: "button", href: to("calls") }, "All calls"));
+}
+
+function known(value) {
+  return value !== null && value !== undefined;
+}

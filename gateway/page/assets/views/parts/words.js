@@ -1,0 +1,107 @@
+// What codes of the ledger mean, in words.
+
+const CALL_ERRORS = {
+  all_providers_failed: "every provider failed",
+  provider_misconfigured: "a provider's configuration is wrong",
+  client_disconnected: "the client left",
+  client_stalled: "the client stopped reading",
+  key_revoked: "the key was revoked",
+  key_expired: "the key expired",
+  interrupted: "the gateway was stopped",
+  internal_error: "an error of the gateway",
+  context_length_exceeded: "the prompt is too long for every deployment",
+  unsupported_by_deployments: "no deployment can do what was asked",
+};
+
+const ATTEMPT_ERRORS = {
+  connect_error: "no connection",
+  connect_timeout: "no connection in time",
+  local_resources: "the gateway ran out of local resources",
+  disconnected: "the connection was lost",
+  ttft_timeout: "no first token in time",
+  stall_timeout: "silent for too long",
+  total_timeout: "not done in time",
+  provider_auth: "the provider refused the key",
+  not_found: "the provider does not know the model",
+  no_such_api: "the provider has no such API",
+  rate_limited: "rate limited",
+  bad_request: "the provider refused the request",
+  server_error: "the provider's server failed",
+  invalid_response: "the answer could not be read",
+  stream_error: "an error in the middle of the stream",
+  upstream_empty: "an empty answer",
+  upstream_truncated: "the answer broke off",
+};
+
+const OUTCOMES = {
+  won: ["✓", "won", "good"],
+  lost: ["✂", "cut before its first token", "cut"],
+  superseded: ["✂", "cut after its first token", "cut"],
+  failed: ["✕", "failed", "bad"],
+  timeout: ["✕", "timed out", "bad"],
+  stalled: ["✕", "stalled", "bad"],
+  client_gone: ["↩", "stopped, as the client left", "left"],
+  interrupted: ["✕", "interrupted, as the gateway stopped", "bad"],
+};
+
+const ROLES = {
+  primary: "first choice",
+  race: "raced beside it",
+  hedge: "hedge, as the first was late",
+  failover: "failover",
+  explore: "explored, to learn of it",
+  probe: "probe after an outage",
+};
+
+const REFUSALS = {
+  no_api_key: "no key",
+  invalid_api_key: "a key that nobody has",
+  key_expired: "an expired key",
+  keys_not_loaded: "keys were not read yet",
+  key_unusable: "a key's settings could not be used",
+  forbidden: "not allowed to this client",
+  not_found: "no such address",
+  model_not_found: "a model that is not configured",
+  method_not_allowed: "wrong method",
+  body_too_large: "the body is too large",
+  body_timeout: "the body came too slowly",
+  headers_timeout: "the headers came too slowly",
+  headers_too_large: "the headers are too large",
+  unsupported_media_type: "not JSON",
+  rate_limit_exceeded: "beyond the client's rate limit",
+  insufficient_quota: "beyond the client's budget",
+  tokens_exceed_limit: "the prompt is longer than a minute's tokens",
+  overloaded: "the gateway was overloaded",
+  shutting_down: "the gateway was stopping",
+  invalid_request: "the request is not valid",
+};
+
+/** An error's kind in words; kinds without words of their own are shown as they are. */
+export function errorWords(kind) {
+  return kind ? (CALL_ERRORS[kind] ?? ATTEMPT_ERRORS[kind] ?? kind.replaceAll("_", " ")) : "";
+}
+
+/** Why requests were refused. */
+export function refusalWords(reason) {
+  return REFUSALS[reason] ?? errorWords(reason);
+}
+
+/** Why an attempt was launched. */
+export function roleWords(role) {
+  return ROLES[role] ?? role;
+}
+
+/** How an attempt ended: `{sign, words, kind}`; without an outcome it runs. */
+export function attemptOutcome(attempt) {
+  const [sign, words, kind] = attempt.outcome ? (OUTCOMES[attempt.outcome] ?? ["·", attempt.outcome, "cut"]) : ["…", "running", "running"];
+  if (kind !== "bad" || !attempt.error_kind) return { sign, words, kind };
+  return { sign, words: errorWords(attempt.error_kind), kind };
+}
+
+/** How a call ended: `{sign, words, kind}`; without a status it runs. */
+export function callOutcome({ status_code: status, error_kind: error }) {
+  if (status === null || status === undefined) return { sign: "…", words: "running", kind: "running" };
+  if (status === 499) return { sign: "↩", words: error && error !== "client_disconnected" ? errorWords(error) : "client left", kind: "left" };
+  if (status < 400 && !error) return { sign: "✓", words: "answered", kind: "good" };
+  return { sign: "✕", words: `${status} ${errorWords(error)}`.trim(), kind: "bad" };
+}
