@@ -53,7 +53,7 @@ export function count(value) {
 
 /** `1 call`, `2 calls`. */
 export function counted(value, one, many = `${one}s`) {
-  return `${count(value)} ${value === 1 ? one : many}`;
+  return `${Number.isInteger(value) ? count(value) : value} ${value === 1 ? one : many}`;
 }
 
 /** A time of today as `14:03:22`, else with its day; the viewer's own zone. */

@@ -3,7 +3,8 @@
 import { fill, h } from "./dom.js";
 
 /**
- * Make a table. `columns`: [{title, cell: row → node or text, right, wraps, sort: row → number or text, help, head}].
+ * Make a table. `columns`: [{title, cell: row → node or text, right, wraps, sort: row → number or text, help, head,
+ * label, wide}]. `title` may be a node, then `label` names the column on a phone, where `wide` ones have a whole line.
  * `head: true` marks the column that names its row. Options: `caption` (for screen readers), `key: row → string`,
  * `link: row → address` (its first cell becomes a link and the whole row opens it), `stacks` (a list on a phone),
  * `sorted: [index, "ascending" | "descending"]`.
@@ -22,7 +23,7 @@ export function table(columns, { caption, key = null, link = null, stacks = fals
 
   function head(column, index) {
     const props = { scope: "col", class: column.right ? "right" : null, title: column.help, ...(stacks ? { role: "columnheader" } : {}) };
-    if (!column.sort) return h("th", props, column.title || h("span", { class: "unseen" }, column.name ?? ""));
+    if (!column.sort) return h("th", props, column.title || h("span", { class: "unseen" }, column.label));
     const order = sorted?.[0] === index ? sorted[1] : null;
     return h("th", { ...props, "aria-sort": order }, h("button", { type: "button", class: "sort", onclick: () => turn(index) }, column.title));
   }
@@ -81,8 +82,8 @@ export function table(columns, { caption, key = null, link = null, stacks = fals
       columns.map((column, at) => {
         const content = column.cell(row);
         const props = {
-          class: [column.right && "right", column.wraps && "wraps"].filter(Boolean).join(" ") || null,
-          "data-label": stacks && column.title ? column.title : null,
+          class: [column.right && "right", column.wraps && "wraps", column.wide && "wide"].filter(Boolean).join(" ") || null,
+          "data-label": stacks && !column.head ? column.label ?? column.title : null,
         };
         const inner = goes && at === 0 ? h("a", { href: goes }, content) : content;
         return column.head

@@ -1,28 +1,188 @@
-// The leaderboard: a model's deployments, ranked by what the policy predicts for the next call.
+// The leaderboard: a model's deployments in the policy's order of preference, and who would run for the next call.
 
 import { get } from "../lib/api.js";
-import { fill, h } from "../lib/dom.js";
-import { ms, percent, tps } from "../lib/format.js";
+import { colourOf } from "../lib/colours.js";
+import { fill, h, say } from "../lib/dom.js";
+import { figure, named, selects } from "../lib/figures.js";
+import { count, counted, ms, NOTHING, percent, span, tps, usd } from "../lib/format.js";
+import { axisHead, axisOf, range } from "../lib/range.js";
+import { filter } from "../lib/route.js";
+import { empty, watching } from "../lib/states.js";
+import { table } from "../lib/table.js";
 
 const EVERY_MS = 3000;
+const STATES = {
+  ok: "good",
+  cooling: "warn", // it was rate-limited
+  "half-open": "warn", // it failed too often, and is tried again, one call at a time
+  open: "bad", // it failed too often, and gets no calls for a while
+  out: "bad", // it refuses the key, or does not know the model
+};
 
 /** Show it in `root` until closed. */
-export function view(root) {
-  let timer = null;
-  async function look() {
-    const { models } = await get("leaderboard");
-    fill(root, h("h1", {}, "Leaderboard"), models.map(board));
-    timer = setTimeout(look, EVERY_MS);
+export function view(root, params, session, query) {
+  let model = query.get("model") ?? "";
+  const place = h("div");
+  const boards = new Map(); // model → board()
+  fill(root,
+    h("div", { class: "head" }, h("h1", {}, "Leaderboard"), h("p", {}, "Time to first token and speed, losers of races included"),
+      session.models.length > 1 ? h("div", { class: "controls" }, selects("Model", session.models, model, choose, "All models")) : null),
+    place);
+  const looking = watching(place, load, show, { everyMs: EVERY_MS, lines: 8 });
+
+  function choose(next) {
+    model = next;
+    filter({ model });
+    looking.again();
   }
-  look();
-  return { close: () => clearTimeout(timer) };
+
+  async function load(signal) {
+    const wanted = { model: session.models.includes(model) ? model : "" };
+    const [standings, plans] = await Promise.all([get("leaderboard", wanted, { signal }), get("explain", wanted, { signal })]);
+    return { standings: standings.models, plans: new Map(plans.models.map((each) => [each.model, each])) };
+  }
+
+  function show({ standings, plans }, body) {
+    if (!standings.length) {
+      fill(body, empty("No model is configured", "Name models in the configuration file, or call provider/model directly."));
+      return;
+    }
+    const shown = standings.map((each) => {
+      if (!boards.has(each.model)) boards.set(each.model, board(each.model));
+      const made = boards.get(each.model);
+      made.update(each, plans.get(each.model));
+      return made.element;
+    });
+    if (shown.length !== body.children.length || shown.some((each, at) => each !== body.children[at])) fill(body, shown);
+  }
+
+  return { close: looking.close };
 }
 
-function board({ model, deployments }) {
-  const heads = ["", "Deployment", "State", "TTFT p50", "p95", "Speed", "Wins"];
-  return h("section", { class: "card" }, h("h2", {}, model),
-    h("table", {}, h("thead", {}, h("tr", {}, heads.map((each) => h("th", { scope: "col" }, each)))),
-      h("tbody", {}, deployments.map((row) => h("tr", {}, [
-        row.rank, row.deployment, row.state, ms(row.ttft_p50_ms), ms(row.ttft_p95_ms), tps(row.decode_tps), percent(row.win_share),
-      ].map((each) => h("td", {}, `${each ?? ""}`)))))));
+/** One model: its table, the notes that its marks need, and the plan of its next call. */
+function board(model) {
+  let axis = null;
+  const head = h("div", { class: "range-head" });
+  const notes = h("div", { class: "notes" });
+  const next = h("div", { class: "next" });
+  const summary = h("p");
+  const rows = table([
+    { title: "Deployment", head: true, cell: name, help: "In the order in which the policy would choose; the number is the rank by time to first token" },
+    { title: "State", cell: state, wide: true },
+    { title: head, cell: (row) => range(row, axis, colourOf(row.deployment)), label: "First token", wide: true },
+    { title: "p50", right: true, cell: (row) => time(row, row.ttft_p50_ms), sort: (row) => row.ttft_p50_ms, help: "Half of the first tokens came sooner" },
+    { title: "p95", right: true, cell: (row) => time(row, row.ttft_p95_ms), sort: (row) => row.ttft_p95_ms, help: "19 of 20 first tokens came sooner" },
+    { title: "Speed", right: true, cell: speed, sort: (row) => (row.buffered ? row.e2e_tps : row.decode_tps), help: "Tokens a second after the first" },
+    { title: "Gaps", right: true, cell: gaps, sort: (row) => row.itl_p95_ms, help: "Time between pieces of the answer, p50 and p95 of 24 hours" },
+    { title: "Wins", right: true, cell: (row) => figure(percent(row.win_share)), sort: (row) => row.win_share, help: "Its share of the model's answered calls" },
+    { title: "Cut", right: true, cell: (row) => figure(percent(cutShare(row))), sort: cutShare, help: "Its attempts that were cut before their first token" },
+    { title: "Errors", right: true, cell: errors, sort: (row) => row.error_rate },
+    { title: "Flaws", right: true, cell: flaws, sort: (row) => row.flaw_rate, help: "Complete answers that were empty, cut short, refused, or broken JSON or tool calls" },
+    { title: "$ / M tok", right: true, cell: price, sort: (row) => row.price?.completion, help: "Price of a million tokens: prompt, answer" },
+    { title: "Room", right: true, cell: (row) => figure(percent(row.headroom)), sort: (row) => row.headroom, help: "The part of the provider's rate limit that is left" },
+  ], { caption: `Deployments of ${model}`, key: (row) => row.deployment, stacks: true, fingerprint: (row) => `${axis?.key}${JSON.stringify(row)}` });
+  const element = h("section", { class: "card board", "aria-label": model }, h("header", {}, h("h2", {}, model), summary), rows.element, notes, next);
+
+  function update({ window_s, deployments }, plan) {
+    axis = axisOf(deployments);
+    fill(head, h("span", {}, "First token"), axisHead(axis));
+    rows.update(deployments);
+    say(summary, `last ${span(window_s)} · ${counted(deployments.reduce((sum, each) => sum + each.n, 0), "attempt")}`);
+    refill(notes, legend(deployments));
+    refill(next, plan ? planned(plan.explanation) : []);
+  }
+
+  return { element, update };
+}
+
+/** Replace what `place` holds only if it reads otherwise, so that a selection in it stays. */
+function refill(place, children) {
+  const made = h("div", {}, children);
+  if (made.textContent !== place.textContent) fill(place, ...made.childNodes);
+}
+
+function state(row) {
+  const [word] = (row.state ?? "").split(" ");
+  return h("span", {}, h("span", { class: `chip ${STATES[word] ?? ""}` }, row.state ?? "unknown"),
+    row.reason ? h("span", { class: "reason" }, row.reason) : null);
+}
+
+function name(row) {
+  return h("span", {}, h("span", { class: "rank" }, row.rank ?? NOTHING), named(row.deployment));
+}
+
+function time(row, value) {
+  return marked(ms(value), row.biased && value !== null, "?");
+}
+
+function marked(text, is, mark) {
+  return h("span", {}, figure(text), is ? h("span", { class: "soft" }, mark) : null);
+}
+
+function speed(row) {
+  return marked(tps(row.buffered ? row.e2e_tps : row.decode_tps), row.buffered, "*");
+}
+
+function gaps(row) {
+  const { itl_p50_ms: p50 = null, itl_p95_ms: p95 = null } = row;
+  return p50 === null ? NOTHING : h("span", {}, figure(ms(p50)), h("span", { class: "unit" }, " / "), figure(ms(p95)));
+}
+
+function cutShare(row) {
+  const all = row.n + row.censored;
+  return all ? row.censored / all : null;
+}
+
+function errors(row) {
+  return h("span", {}, figure(percent(row.error_rate)), row.rate_limited ? h("span", { class: "reason warn" }, `${count(row.rate_limited)} × 429`) : null);
+}
+
+function flaws(row) {
+  if (row.flaw_rate === null) return NOTHING;
+  return h("span", { title: `95 %: ${percent(row.flaw_rate_low)} to ${percent(row.flaw_rate_high)}, of ${counted(row.judged, "answer")}` }, figure(percent(row.flaw_rate)));
+}
+
+function price(row) {
+  return row.price ? `${usd(row.price.prompt)} · ${usd(row.price.completion).slice(1)}` : NOTHING;
+}
+
+function legend(rows) {
+  return [
+    rows.some((row) => row.biased && row.ttft_p50_ms !== null)
+      ? h("p", {}, "? may be too high: attempts were cut before their first token, and too few of them were audited") : null,
+    rows.some((row) => row.buffered) ? h("p", {}, "* answers come all at once, from a buffer: the speed is of the whole answer") : null,
+  ];
+}
+
+/** Who would run for the next call, and why, in words. */
+function planned(plan) {
+  const kind = `${counted(plan.prompt_tokens, "token")} in, about ${count(plan.answer_tokens)} out, streamed`;
+  const others = plan.deployments.filter((each) => each.passed_over);
+  return [
+    h("div", { class: "who" },
+      h("h3", {}, "The next call"),
+      h("p", { class: "soft" }, `${kind} · mode ${plan.mode}, objective ${plan.objective.replace("_", " ")}${aims(plan)}`),
+      plan.launches.length
+        ? h("ol", {}, plan.launches.map((each, at) => h("li", {}, h("span", { class: "when" }, when(each, at)), h("span", {}, named(each.deployment), h("span", { class: "why" }, each.why)))))
+        : h("p", { class: "bad" }, plan.retry_after_s === null ? "Nobody runs: no deployment can answer." : `Nobody runs: try again in ${span(plan.retry_after_s)}.`),
+      plan.rest.length ? h("p", { class: "soft" }, `If all of these fail: ${plan.rest.join(", then ")}.`) : null),
+    h("div", { class: "who" },
+      h("h3", {}, "What bounds it"),
+      h("ul", {},
+        h("li", {}, `${counted(plan.budget, "extra attempt")} a call on average; ${plan.budget_tokens} saved up.`),
+        plan.extra_usd_per_call === null ? null : h("li", {}, `${usd(plan.extra_usd_per_call)} a call for extra attempts; ${usd(plan.budget_usd)} saved up.`),
+        plan.cost_alone_usd === null ? null : h("li", {}, `It costs about ${usd(plan.cost_alone_usd)} with the first alone, at most ${usd(plan.cost_expected_usd)} as planned.`),
+        others.map((each) => h("li", {}, `${each.deployment} comes last: ${each.passed_over}.`)),
+        Object.entries(plan.excluded).map(([name, why]) => h("li", {}, `${name} is not asked: ${why}.`)),
+        plan.notes.map((each) => h("li", {}, each)))),
+  ];
+}
+
+function aims({ ttft_ms: ttft, min_tok_s: least }) {
+  return `${ttft === null ? "" : ` · first token within ${ms(ttft)}`}${least === null ? "" : ` · at least ${least} tok/s`}`;
+}
+
+function when({ delay_s: delay }, at) {
+  if (delay === 0) return at === 0 ? "At once" : "Beside it";
+  return `After ${ms(delay * 1000)}`;
 }

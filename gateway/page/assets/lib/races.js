@@ -1,0 +1,212 @@
+// Races as the live stream tells of them: calls and their attempts, kept for a while after their end. No drawing here.
+
+import { address, get } from "./api.js";
+
+const KINDS = ["hello", "call", "launch", "first", "tokens", "end", "done", "gap", "scope"];
+const KEPT = 4000; // calls that have ended, newest last
+const FIGURED_MS = 60_000; // over which medians are taken
+const RATED_MS = 10_000; // over which calls a second are counted
+
+/** What is known of the races of a gateway. Times are the gateway's clock in unix ms. */
+export class Races {
+  constructor() {
+    this.calls = new Map(); // id → call, oldest first
+    this.attempts = new Map(); // id → attempt
+    this.scope = null; // {scope, reason}
+    this.gaps = []; // {at_ms, dropped}, newest last
+    this.running = 0;
+    this.ended = []; // {at_ms, ttft_ms, ok}: of FIGURED_MS
+    this.began = []; // at_ms of calls: of RATED_MS
+    this.since = null; // at_ms of the first hello: rates over less than RATED_MS know it
+    this.ahead_ms = 0; // the gateway's clock less ours
+  }
+
+  /** The gateway's clock now. */
+  now() {
+    return Date.now() + this.ahead_ms;
+  }
+
+  /** Take one event. Returns the call that it is about, if there is one. */
+  apply(kind, data) {
+    switch (kind) {
+      case "hello": return this.greet(data);
+      case "call": return this.start(data);
+      case "launch": return this.launch(data);
+      case "first": return this.first(data);
+      case "tokens": return this.count(data);
+      case "end": return this.end(data);
+      case "done": return this.finish(data);
+      case "gap":
+        this.gaps = [...this.gaps.slice(-20), { at_ms: this.now(), dropped: data.dropped }];
+        return null;
+      case "scope":
+        this.scope = data;
+        return null;
+      default: return null;
+    }
+  }
+
+  /** Calls a second, the median time to first token, and how many run now. */
+  figures() {
+    const now = this.now();
+    this.ended = after(this.ended, (each) => each.at_ms, now - FIGURED_MS);
+    this.began = after(this.began, (each) => each, now - RATED_MS);
+    const watched_ms = Math.min(RATED_MS, now - (this.since ?? now));
+    const ttfts = this.ended.map((each) => each.ttft_ms).filter((each) => each !== null).sort((one, other) => one - other);
+    return {
+      rate: watched_ms >= 1000 ? this.began.length / (watched_ms / 1000) : null,
+      ttft_p50_ms: ttfts.length ? ttfts[Math.floor((ttfts.length - 1) / 2)] : null,
+      samples: ttfts.length,
+      running: this.running,
+    };
+  }
+
+  greet({ scope, replica, now_ms: now, running = [] }) {
+    // A new stream: what ran before and is not in it ended while nobody listened.
+    const present = new Set(running.map((each) => each.id));
+    for (const call of this.calls.values()) if (!call.ended_ms && !present.has(call.id)) this.leave(call);
+    this.ahead_ms = now - Date.now();
+    this.scope = { scope, replica };
+    this.since ??= now;
+    for (const each of running) {
+      const call = this.calls.get(each.id) ?? this.add(each);
+      for (const attempt of each.attempts ?? []) this.launch({ call: call.id, attempt: attempt.attempt ?? attempt.id, ...attempt });
+    }
+    return null;
+  }
+
+  start(data) {
+    const call = this.calls.get(data.id) ?? this.add(data);
+    this.began.push(call.at_ms);
+    return call;
+  }
+
+  add(data) {
+    const call = { ...data, attempts: [], winner: null, status: null, ended_ms: null, lost: false };
+    this.calls.set(call.id, call);
+    this.running += 1;
+    this.forget();
+    return call;
+  }
+
+  launch(data) {
+    const call = this.calls.get(data.call);
+    if (call === undefined) return null;
+    const known = this.attempts.get(data.attempt);
+    if (known !== undefined) return call;
+    const attempt = { ttft_ms: null, tokens: 0, outcome: null, ms: null, error: null, ...data, id: data.attempt };
+    this.attempts.set(attempt.id, attempt);
+    call.attempts.push(attempt);
+    return call;
+  }
+
+  first({ call, attempt, ttft_ms: ttft }) {
+    const found = this.attempts.get(attempt);
+    if (found !== undefined) found.ttft_ms = ttft;
+    return this.calls.get(call) ?? null;
+  }
+
+  count({ v }) {
+    for (const [id, tokens] of v) {
+      const found = this.attempts.get(id);
+      if (found !== undefined) found.tokens = tokens;
+    }
+    return null;
+  }
+
+  end({ call, attempt, outcome, ms, tokens, error }) {
+    const found = this.attempts.get(attempt);
+    if (found !== undefined) Object.assign(found, { outcome, ms, tokens: tokens ?? found.tokens, error });
+    return this.calls.get(call) ?? null;
+  }
+
+  finish(data) {
+    const call = this.calls.get(data.id);
+    if (call === undefined) return null;
+    if (call.ended_ms === null) this.running -= 1;
+    Object.assign(call, data, { ended_ms: call.at_ms + data.total_ms });
+    this.ended.push({ at_ms: this.now(), ttft_ms: data.ttft_ms ?? null });
+    return call;
+  }
+
+  /** A call whose end was not heard of. */
+  leave(call) {
+    call.lost = true;
+    call.ended_ms = this.now();
+    this.running -= 1;
+  }
+
+  forget() {
+    if (this.calls.size <= KEPT) return;
+    for (const [id, call] of this.calls) {
+      if (this.calls.size <= KEPT) return;
+      if (call.ended_ms === null && this.calls.size <= 2 * KEPT) continue;
+      if (call.ended_ms === null) this.running -= 1;
+      for (const attempt of call.attempts) this.attempts.delete(attempt.id);
+      this.calls.delete(id);
+    }
+  }
+}
+
+/** An attempt's state in one word: "waiting", "answering", "won", "cut", "failed". */
+export function stateOf(attempt) {
+  switch (attempt.outcome) {
+    case null: return attempt.ttft_ms === null ? "waiting" : "answering";
+    case "won": return "won";
+    case "lost": case "superseded": case "client_gone": return "cut";
+    default: return "failed";
+  }
+}
+
+/**
+ * Listen to api/live and apply its events to `races`. `heard(kind, call, data)` is called after each; `state(words)` when the
+ * stream is "open", "lost" (it is tried again) or "closed" with an Error. Returns {close()}.
+ */
+export function listen(races, query, heard, state) {
+  let source = null;
+  let timer = null;
+  let wait_ms = 1000;
+
+  function open() {
+    source = new EventSource(address("live", query));
+    source.onopen = () => {
+      wait_ms = 1000;
+      state("open");
+    };
+    source.onerror = failed;
+    for (const kind of KINDS) {
+      source.addEventListener(kind, (event) => {
+        const data = JSON.parse(event.data);
+        heard(kind, races.apply(kind, data), data);
+      });
+    }
+  }
+
+  async function failed() {
+    if (source.readyState !== EventSource.CLOSED) return state("lost"); // the browser connects again by itself
+    source.close();
+    try {
+      await get("session"); // an EventSource does not say why: a 401 is seen here
+      state("lost");
+      timer = setTimeout(open, wait_ms);
+      wait_ms = Math.min(30_000, wait_ms * 2);
+    } catch (error) {
+      state("closed", error);
+    }
+    return undefined;
+  }
+
+  open();
+  return {
+    close() {
+      clearTimeout(timer);
+      source.onerror = null;
+      source.close();
+    },
+  };
+}
+
+function after(all, at, from) {
+  const first = all.findIndex((each) => at(each) >= from);
+  return first < 0 ? [] : first ? all.slice(first) : all;
+}
