@@ -15,6 +15,10 @@ from gateway.errors import ApiError
 RETRY_S = 2  # the database is tried again each second
 
 
+# p50 and p95 of the gaps between chunks, ms, by model and deployment.
+Gaps = Mapping[tuple[str, str], tuple[float | None, float | None]]
+
+
 class Window(StrEnum):
     """How far back a report looks."""
 
@@ -155,6 +159,24 @@ class Reports(Protocol):
 
     async def heat(self, wanted: HeatWanted) -> Table:
         """Return a figure by deployment, weekday (0 is Monday) and hour (UTC), with the number of attempts, ``n``."""
+
+    async def race_value(self, window: Window, by: By) -> Table:
+        """Return the columns of the view ``race_value``."""
+
+    async def refusals(self, window: Window) -> tuple[Table, Table]:
+        """Return what was refused whom, and who tried keys that nobody has."""
+
+    async def usage(self, window: Window) -> Table:
+        """Return what clients have used."""
+
+    async def spent(self) -> Mapping[str | None, tuple[float, float]]:
+        """Return what clients have spent in this UTC day and month, US dollars."""
+
+    async def gaps(self) -> Gaps:
+        """Return p50 and p95 of the gaps between chunks in the last 24 hours, by model and deployment; ms.
+
+        They may be a minute old; empty while they are unknown.
+        """
 
 
 class ReportsUnreachable(ApiError):

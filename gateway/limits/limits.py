@@ -5,6 +5,7 @@ An admission is a comparison in this process; only if a lease is used up, a call
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 
 import msgspec
 
@@ -15,7 +16,7 @@ from gateway.limits.errors import LargerThanLimit, LimitReached, limit_reached
 from gateway.limits.leases import Leases
 from gateway.limits.quota import ROUNDING, Quota
 from gateway.limits.rate_headers import rate_headers
-from gateway.limits.windows import DOLLARS
+from gateway.limits.windows import DOLLARS, WINDOWS
 from providers.prices import Price, cost_usd
 
 PATIENCE_S = 0.05  # a call with an empty lease waits for a larger one
@@ -43,6 +44,15 @@ class _Hold(msgspec.Struct):
 
     mine: list[tuple[Quota, float]]
     models: dict[str, tuple[Quota, float] | None]
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What is used of one limit, in all processes as far as this one knows; None: nothing is known of it here."""
+
+    limit: str
+    of: float
+    used: float | None
+    resets_in_s: float | None  # None: it counts what is in use
 
 
 class Limits:
@@ -116,6 +126,17 @@ class Limits:
         hold = self._holds.get(call_id) or _Hold([], {})
         await self._hold_for_model(hold, payer, use)
         self._holds[call_id] = hold
+
+    def standings(self, client: str | None, limits: Mapping[str, float]) -> list[Standing]:
+        """Return what is used of a client's ``limits``. Nothing is leased for it, so little may be known of others."""
+        unix_s, account = self._unix_clock(), self._clients.get(client)
+        quotas = {} if account is None else {quota.name: quota for quota in account.quotas(unix_s)}
+        found = []
+        for name, limit in limits.items():
+            quota, ends_s = quotas.get(name), WINDOWS[name](unix_s).ends_s
+            resets_in_s = None if ends_s == inf else round(ends_s - unix_s, 1)
+            found.append(Standing(name, limit, None if quota is None else quota.taken, resets_in_s))
+        return found
 
     def drop(self, call_id: str) -> None:
         """Release what a call holds, if its end was not recorded."""

@@ -102,6 +102,11 @@ class Quota:
         """What is left of the limit in all processes, as far as this one knows."""
         return max(0.0, self.limit - self.elsewhere.used - self.used - self.held)
 
+    @property
+    def taken(self) -> float | None:
+        """What is used and held in all processes, as far as this one knows; None before it has asked."""
+        return None if self.valid_until_s == -inf else self.elsewhere.used + self.used + self.held
+
     def share(self, processes: int, now_s: float, *, leased_since: float = 0.0) -> None:
         """Without a new lease: go as far as the last one, and this process's share of what nobody had leased.
 

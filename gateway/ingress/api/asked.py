@@ -19,6 +19,10 @@ _SAID = 100  # characters of a name that somebody else chose
 S = TypeVar("S", bound=msgspec.Struct)
 
 
+class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing is asked for besides the path."""
+
+
 def asked(request: web.Request, kind: type[S]) -> S:
     """Return the query as a ``kind``.
 

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from gateway.errors import InvalidRequest
 from gateway.ingress.api.answers import answer
-from gateway.ingress.api.asked import MOST, asked, position, written
+from gateway.ingress.api.asked import MOST, NoQuery, asked, position, written
 from gateway.ingress.context import CONTEXT
 from gateway.ingress.visitors import admit_visitor
 from gateway.reports import CallNotFound, CallsWanted, Ended, Position, Window
@@ -27,10 +27,6 @@ class CallsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deployment: str | None = None
     after: str | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = 50
-
-
-class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing is asked for besides the path."""
 
 
 async def list_calls(request: web.Request) -> web.Response:

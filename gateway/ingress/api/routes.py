@@ -6,7 +6,18 @@ from aiohttp import web
 
 from gateway.ingress import page
 from gateway.ingress.answering import answering
-from gateway.ingress.api import boards, calls, history, live, session
+from gateway.ingress.api import (
+    boards,
+    calls,
+    configuration,
+    history,
+    keys,
+    live,
+    refusals,
+    session,
+    usage,
+    worth,
+)
 from gateway.ingress.bodies.reading import withhold_continue
 from gateway.ingress.surfaces.chat import CHAT_SURFACE
 from gateway.ingress.visitors import admit_caller
@@ -28,6 +39,16 @@ ROUTES = (
     _route("GET", "/api/explain", boards.explain),
     _route("GET", "/api/history", history.history),
     _route("GET", "/api/heat", history.heat),
+    _route("GET", "/api/race-value", worth.race_value),
+    _route("GET", "/api/refusals", refusals.refusals),
+    _route("GET", "/api/usage", usage.usage),
+    _route("GET", "/api/configuration", configuration.configuration),
+    _route("GET", "/api/keys", keys.list_keys),
+    _route("POST", "/api/keys", keys.create_key),
+    _route("GET", "/api/keys/{name}", keys.get_key),
+    _route("PATCH", "/api/keys/{name}", keys.change_key),
+    _route("DELETE", "/api/keys/{name}", keys.revoke_key),
+    _route("POST", "/api/keys/{name}/rotate", keys.rotate_key),
     _route("GET", "/api/calls", calls.list_calls),
     _route("GET", "/api/calls/{id}", calls.get_call),
     _route("GET", "/api/live", live.live),

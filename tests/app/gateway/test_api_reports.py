@@ -1,0 +1,187 @@
+"""The other reports of /api over HTTP: what the page's views show, with real calls behind them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.ingress.api.routes import ROUTES
+from providers.simulator.script import Status
+from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database, sha256
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+
+REPORTS = (
+    "leaderboard", "explain", "history", "heat", "race-value", "calls", "refusals", "usage", "configuration",
+)  # fmt: skip
+JSON = {"content-type": "application/json"}
+
+
+async def read(running: RunningGateway, path: str, key: str | None = None) -> tuple[int, Any]:
+    async with running.get(path, headers=bearer(key) if key else {}) as response:
+        return response.status, msgspec.json.decode(await response.read())
+
+
+async def called(running: RunningGateway, key: str | None = None, **fields: Any) -> None:
+    async with running.chat(bearer(key) if key else None, **fields) as response:
+        await response.read()
+
+
+@pytest.mark.parametrize("name", REPORTS)
+async def test_a_report_without_calls_is_an_answer_too(serve: Serve, name: str) -> None:
+    async with serve() as running:
+        status, body = await read(running, f"/api/{name}")
+    assert status == 200, body
+
+
+@pytest.mark.parametrize("name", [name for name in REPORTS if name != "explain"])
+async def test_an_unknown_name_in_a_query_is_a_400_that_names_the_nearest(serve: Serve, name: str) -> None:
+    async with serve() as running:
+        status, body = await read(running, f"/api/{name}?wnidow=1h&modle=x")
+    assert (status, body["error"]["param"]) == (400, "wnidow")
+    assert "did you mean" in body["error"]["message"] or "known:" in body["error"]["message"]
+
+
+async def test_every_endpoint_of_the_api_is_closed_to_clients_and_only_keys_to_viewers(serve: Serve) -> None:
+    clients = {
+        "eye": {"key_sha256": sha256("hs-eye"), "role": "viewer"},
+        "app": {"key_sha256": sha256("hs-app")},
+    }
+    async with serve(config=in_database(**clients)) as running:
+        for route in ROUTES:
+            if not route.path.startswith("/api/") or route.path in {"/api/session", "/api/playground", "/api/live"}:
+                continue
+            path = route.path.format(id="0198f1d2-0000-7000-8000-000000000000", name="nobody")
+            statuses = []
+            for key in ("hs-app", "hs-eye", ROOT):
+                async with running.http.request(
+                    route.method, running.url + path, headers=bearer(key) | JSON, data=b"{}"
+                ) as response:
+                    statuses.append(response.status)
+            sees = 403 if route.path.startswith("/api/keys") else statuses[2]
+            assert statuses[:2] == [403, sees], (route, statuses)
+            assert statuses[2] not in {401, 403, 500}, (route, statuses)
+
+
+async def test_a_history_counts_the_calls_that_were_made(serve: Serve) -> None:
+    async with serve(alpha=None, beta=[Status(500)]) as running:
+        for _ in range(3):
+            await called(running, stream=True)
+        failures = await running.rows("select * from attempts where outcome = 'failed'")  # it may be cut before
+        _, body = await read(running, f"/api/history?window=1h&model={MODEL}")
+        _, heat = await read(running, "/api/heat?metric=n")
+        _, board = await read(running, "/api/leaderboard")
+    by_deployment = {series["deployment"]: series for series in body["series"]}
+    assert sum(by_deployment["alpha/m"]["won"]) == 3
+    assert sum(by_deployment["beta/m"]["n"]) == 3
+    assert sum(by_deployment["beta/m"]["errors"]) == len(failures) > 0
+    assert body["step_s"] == 300
+    assert body["from"].endswith("Z")
+    assert len(body["series"][0]["t"]) == 13
+    assert sum(cell["n"] for row in heat["rows"] for cell in row["cells"]) == 6
+    rows = {row["deployment"]: row for row in board["models"][0]["deployments"]}
+    assert rows["alpha/m"]["events"] == 3
+    assert {"price", "itl_p50_ms", "itl_p95_ms", "ttft_p50_low_ms"} <= rows["alpha/m"].keys()
+
+
+async def test_usage_shows_limits_beside_what_was_used(serve: Serve) -> None:
+    app = {"key_sha256": sha256("hs-app"), "rpm": 60, "usd_per_day": 5.0, "max_parallel": 3}
+    async with serve(config=in_database(app=app, idle={"key_sha256": sha256("hs-idle"), "tpm": 10})) as running:
+        for _ in range(2):
+            await called(running, "hs-app")
+        await running.gateway.ledger.flush()
+        _, body = await read(running, "/api/usage?window=1h", ROOT)
+    rows = {row["client"]: row for row in body["data"]}
+    assert rows.keys() == {"app", "idle", "root"}
+    assert (rows["app"]["calls"], rows["app"]["failed"], rows["idle"]["calls"]) == (2, 0, 0)
+    limits = {each["limit"]: each for each in rows["app"]["limits"]}
+    assert (limits["rpm"]["of"], limits["max_parallel"]["used"], limits["max_parallel"]["resets_in_s"]) == (60, 0, None)
+    assert limits["rpm"]["used"] in {0, None, 1, 2}  # the minute may have ended
+    assert 0 < limits["rpm"]["resets_in_s"] <= 60
+    assert limits["usd_per_day"]["used"] == 0
+    assert [each["used"] for each in rows["idle"]["limits"]] == [None]
+
+
+async def test_the_configuration_has_no_secret(serve: Serve) -> None:
+    secrets = ("upstream-alpha-secret", "sneaky-body", "sneaky-query", "sneaky-header", "sneaky-password", "hs-app")
+    config = in_database(app={"key_sha256": sha256("hs-app"), "rpm": 7})
+    config["providers"] = {
+        "alpha": {
+            "headers": {"x-team": "sneaky-header"},
+            "query": {"api-key": "sneaky-query", "api-version": "2026-01"},
+        },
+        "other": {"base_url": "https://me:sneaky-password@example.test/v1"},
+    }
+    config["models"] = {
+        "second": {
+            "deployments": [
+                {
+                    "deployment": "other/m", "as": "mine", "price_per_mtok": {"input": 0.5, "output": 1.5},
+                    "extra_body": {"metadata": {"access_token": "sneaky-body", "depth": 3}},
+                }
+            ]
+        }
+    }  # fmt: skip
+    async with serve(config=config) as running:
+        async with running.get("/api/configuration", headers=bearer(ROOT)) as response:
+            text = await response.text()
+        body = msgspec.json.decode(text)
+    for secret in (*secrets, sha256("hs-app"), sha256(ROOT), str(running.folder / "holeshot.db")):
+        assert secret not in text, secret
+    assert body["settings"]["database_url"] == "***"
+    assert body["settings"]["keys"] == "database"
+    assert body["settings"]["clients"]["app"]["rpm"] == 7
+    assert body["settings"]["clients"]["app"]["key_sha256"] == "***"
+    providers = {each["name"]: each for each in body["providers"]}
+    assert providers["alpha"]["api_key"] == "***"
+    assert providers["alpha"]["query"] == {"api-key": "***", "api-version": "2026-01"}
+    assert providers["other"]["base_url"] == "https://me:***@example.test/v1"
+    models = {each["name"]: each for each in body["models"]}
+    [deployment] = models["second"]["deployments"]
+    assert (deployment["as"], deployment["name"], deployment["provider"]) == ("mine", "mine", "other")
+    assert deployment["price"] == {"prompt": 0.5, "completion": 1.5}
+    assert deployment["extra_body"] == {"metadata": {"access_token": "***", "depth": 3}}
+    assert models[MODEL]["race"]["mode"] == "race"
+
+
+@asynccontextmanager
+async def at_page(serve: Serve) -> AsyncIterator[tuple[RunningGateway, Desk]]:
+    async with serve(config=in_database()) as running:
+        yield running, Desk(running)
+
+
+async def test_keys_are_the_same_at_both_doors(serve: Serve) -> None:
+    async with at_page(serve) as (running, desk):
+
+        async def ask(method: str, path: str, body: Any = None) -> tuple[int, Any]:
+            sent = bearer(ROOT) | JSON
+            data = None if body is None else msgspec.json.encode(body)
+            async with running.http.request(method, f"{running.url}/api/keys{path}", headers=sent, data=data) as answer:
+                return answer.status, msgspec.json.decode(await answer.read())
+
+        status, made = await ask("POST", "", {"name": "app", "rpm": 60})
+        assert status == 201
+        assert await desk.status_with(made["key"]) == (200, None)
+        assert (await ask("GET", "/app"))[1] == (await desk.ask("GET", "/app")).body
+        assert (await ask("GET", "?all=1"))[1] == (await desk.ask("GET", "?all=1")).body
+        assert made["key"] not in repr(await ask("GET", ""))
+        assert (await ask("PATCH", "/app", {"rpm": 5}))[1]["rpm"] == 5
+        assert (await ask("PATCH", "/app", {"rmp": 5}))[0] == 400
+        _, second = await ask("POST", "/app/rotate", {"grace_s": 600})
+        assert await desk.status_with(second["key"]) == (200, None)
+        _, ended = await ask("DELETE", f"/app?key={made['key'][-4:]}")
+        assert [each["hint"] for each in ended["revoked"]] == [made["key"][-4:]]
+        assert (await ask("DELETE", "/app?kye=x"))[0] == 400
+        assert await desk.status_with(made["key"]) == (401, "invalid_api_key")
+        assert (await ask("DELETE", "/app"))[0] == 200
+        assert await desk.status_with(second["key"]) == (401, "invalid_api_key")
+        assert (await ask("GET", "/app"))[0] == 404
+
+
+async def test_reports_do_not_wait_for_shipping_nor_shipping_for_reports(serve: Serve) -> None:
+    async with serve() as running, running.gateway.ledger._backlog._shipping:
+        await called(running)
+        answers = await asyncio.gather(*(read(running, f"/api/{name}") for name in REPORTS * 5))
+    assert {status for status, _ in answers} == {200}
