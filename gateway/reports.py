@@ -154,6 +154,9 @@ class Reports(Protocol):
     async def call(self, call_id: str) -> FoundCall | None:
         """Return one call; None if it is unknown."""
 
+    async def has_calls(self) -> bool | None:
+        """Return whether there has ever been a call; None if the database cannot say."""
+
     async def history(self, wanted: HistoryWanted) -> History:
         """Return figures of deployments over time."""
 

@@ -44,6 +44,7 @@ async def get_session(request: web.Request) -> web.Response:
             },
             "models": list(context.fleet.models),
             "clients": sorted(table.names),
+            "calls_ever": await context.reports.has_calls(),
         },
     )
 

@@ -41,6 +41,13 @@ async def listed(reader: Reader, unshipped: Iterable[Shippable], wanted: CallsWa
     return Table(rows[: wanted.limit + 1], _list_sql(reader.words, wanted, since, wanted.limit))
 
 
+async def exist(reader: Reader, unshipped: Iterable[Shippable]) -> bool:
+    """Whether there is any call, in memory or in the ledger."""
+    if any(isinstance(entry, Finished) for entry in unshipped):
+        return True
+    return bool((await reader.run("select 1 from calls limit 1")).rows)
+
+
 async def found(
     reader: Reader, unshipped: Iterable[Shippable], running: CallStart | None, call_id: str
 ) -> FoundCall | None:

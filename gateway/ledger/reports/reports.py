@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
@@ -35,7 +35,7 @@ class LedgerReports:
         self,
         reader: Reader,
         *,
-        unshipped: Callable[[], Iterable[Shippable]],
+        unshipped: Callable[[], Sequence[Shippable]],
         running: Callable[[str], CallStart | None],
         utc_now: Callable[[], datetime],
     ) -> None:
@@ -44,6 +44,7 @@ class LedgerReports:
         self._unshipped = unshipped
         self._running = running
         self._utc_now = utc_now
+        self._has_calls = False
         self._gaps: Gaps = {}
         self._gaps_until = datetime.min.replace(tzinfo=UTC)
         self._reading_gaps: asyncio.Task[None] | None = None
@@ -60,6 +61,15 @@ class LedgerReports:
         except ValueError:
             return None
         return await calls.found(self._reader, self._unshipped(), self._running(call_id), call_id)
+
+    async def has_calls(self) -> bool | None:
+        """Return whether there has ever been a call."""
+        if not self._has_calls:
+            try:
+                self._has_calls = await calls.exist(self._reader, self._unshipped())
+            except (ReportsUnreachable, ReportTooSlow):  # logged
+                return None
+        return self._has_calls
 
     async def history(self, wanted: HistoryWanted) -> History:
         """Return figures of deployments over time."""

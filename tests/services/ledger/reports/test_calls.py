@@ -187,3 +187,14 @@ async def test_a_hundred_reports_at_once_are_answered_by_a_few_connections(libra
     await library.store(made(10))
     tables = await asyncio.gather(*(library.reports.calls(asked({})) for _ in range(100)))
     assert {len(table.rows) for table in tables} == {1}
+
+
+async def test_a_first_call_is_known_from_memory_and_from_sql(library: Library) -> None:
+    assert await library.reports.has_calls() is False
+    await library.store(made(10))
+    assert await library.reports.has_calls() is True
+
+
+async def test_a_first_call_counts_before_its_row_is_stored(library: Library) -> None:
+    library.keep(made(10))
+    assert await library.reports.has_calls() is True
