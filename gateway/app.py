@@ -36,7 +36,7 @@ from gateway.recorders import Recorders
 from gateway.runtime import Runtime
 from gateway.settings.datasheets import Datasheets
 from gateway.settings.model import Settings
-from gateway.shared_stores import leases, redis_board, response_store
+from gateway.shared_stores import leases, live_sharing, redis_board, response_store
 from gateway.steering.board import MemoryBoard
 from gateway.steering.constants import REFRESH_EVERY_S
 from gateway.steering.spending import Spending
@@ -103,6 +103,7 @@ class Gateway:
         self.live = Live(
             tasks, clock=runtime.clock, unix_clock=runtime.unix_clock, replica=replica, worker=process_id[-12:]
         )
+        self.live_sharing = live_sharing(settings, self.live, runtime)
         self.ledger = Ledger(
             settings.database_url.get_secret_value(),
             Path(settings.spool_dir),
@@ -175,6 +176,8 @@ class Gateway:
             leases=self.leases,
             keys=keys,
             intake=intake,
+            live=self.live,
+            live_sharing=self.live_sharing,
         )
         self.application = application(self.context)
 
@@ -185,6 +188,8 @@ class Gateway:
         await self.context.admission.keys.start()
         if self.redis_board is not None:
             await self.redis_board.start()
+        if self.live_sharing is not None:
+            await self.live_sharing.start()
         if self.context.settings.limits_dollars and not await self._recollect_spent():
             self._own(self._recollect_spent_later())
         await self.leases.start()
@@ -204,6 +209,8 @@ class Gateway:
             last_first.push_async_callback(self._reports.aclose)
             if self.redis_board is not None:
                 last_first.push_async_callback(self.redis_board.close)
+            if self.live_sharing is not None:
+                last_first.push_async_callback(self.live_sharing.close)
             if self._response_store is not None:
                 last_first.push_async_callback(self._response_store.aclose)
             last_first.push_async_callback(self.leases.close)

@@ -7,12 +7,14 @@ from gateway.ingress.wrong_keys import WrongKeys
 from gateway.keys.keys import Keys
 from gateway.ledger.writer import Ledger
 from gateway.limits.leases import Leases
+from gateway.live.live import Live
 from gateway.overload.intake import Intake
 from gateway.racing.seats import Seats
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics
 
 if TYPE_CHECKING:
+    from gateway.live.sharing import Sharing
     from gateway.steering.redis_board import RedisBoard
 
 
@@ -27,13 +29,18 @@ def add_gauges(
     leases: Leases,
     keys: Keys[Any],
     intake: Intake,
+    live: Live,
+    live_sharing: "Sharing | None",
 ) -> None:
     """Add the gauges, and the counters that are kept elsewhere, of these parts to ``metrics``."""
     _add_ledger(metrics, ledger)
     _add_intake(metrics, intake)
+    metrics.gauge("holeshot_live_viewers", "Open live streams (/api/live).", lambda: live.viewers)
     if board is not None:
         metrics.counter(
-            "holeshot_redis_ignored_total", "Values in Redis that no gateway can have written.", lambda: board.ignored
+            "holeshot_redis_ignored_total",
+            "Values in Redis that no gateway can have written.",
+            lambda: board.ignored + (0 if live_sharing is None else live_sharing.foreign.ignored),
         )
     metrics.counter(
         "holeshot_log_lines_dropped_total",

@@ -1,4 +1,4 @@
-"""What a gateway shares with others through Redis: its leases, its board, and who made which response.
+"""What a gateway shares with others through Redis: its leases, its board, its live view, and who made which response.
 
 redis-py takes 14 MB that most gateways do not need, so it is imported only if Redis is configured.
 """
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gateway.limits.leases import Leases, OwnShare
+from gateway.live.live import Live
 from gateway.runtime import Runtime
 from gateway.settings.model import Settings
 from gateway.steering.spending import Spending
@@ -15,6 +16,7 @@ from gateway.steering.strikes import Strikes
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+    from gateway.live.sharing import Sharing
     from gateway.steering.redis_board import RedisBoard
 
 
@@ -55,3 +57,14 @@ def redis_board(
 
     url = settings.redis_url.get_secret_value()
     return RedisBoard(connect(url), unix_clock=unix_clock, spending=spending, strikes=strikes)
+
+
+def live_sharing(settings: Settings, live: Live, runtime: Runtime) -> "Sharing | None":
+    """Return what shares ``live`` with other workers and replicas; None without Redis."""
+    if settings.redis_url is None:
+        return None
+    from gateway.live.sharing import TIMEOUT_S, Sharing  # noqa: PLC0415 - 14 MB
+    from gateway.steering.redis_commands import connect  # noqa: PLC0415 - 14 MB
+
+    redis = connect(settings.redis_url.get_secret_value(), TIMEOUT_S)
+    return Sharing(redis, live, clock=runtime.clock, unix_clock=runtime.unix_clock)

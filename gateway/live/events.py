@@ -102,7 +102,9 @@ class RunningAttempt(Launched, frozen=True, kw_only=True, gc=False):
 
 
 class RunningCall(Began, frozen=True, kw_only=True, gc=False):
-    """A call that runs when somebody begins to look."""
+    """A call that runs when somebody begins to look: in ``hello``, and an event of its own between gateways."""
+
+    kind: ClassVar[str] = "running"
 
     attempts: tuple[RunningAttempt, ...]
 
@@ -135,7 +137,7 @@ class Scope(Struct, frozen=True, kw_only=True, gc=False):
     reason: Name | None = None
 
 
-Event = Began | Launched | First | Tokens | Ended | Done | Hello | Gap | Scope
+Event = Began | RunningCall | Launched | First | Tokens | Ended | Done | Hello | Gap | Scope
 _ENCODER = msgspec.json.Encoder()
 
 

@@ -135,9 +135,13 @@ class Hub:
         self._calls.clear()
         self._lanes.clear()
 
+    def shown_to(self, viewer: Viewer) -> list[WatchedCall]:
+        """Return the running calls that ``viewer`` sees."""
+        return [call for call in self._calls.values() if viewer in call.viewers and not call.is_done]
+
     def running(self, viewer: Viewer) -> list[str]:
         """Return the ids of the running calls that ``viewer`` sees."""
-        return [name for name, call in self._calls.items() if viewer in call.viewers and not call.is_done]
+        return [call.began.id for call in self.shown_to(viewer)]
 
     def began(self, event: Began) -> WatchedCall:
         """Add a call."""
@@ -199,6 +203,14 @@ class Hub:
             call.is_done = True
             self._show(call, event)
             self._forget_if_over(call)
+
+    def lost(self, call: WatchedCall) -> None:
+        """Forget a call, and tell that it is not known how it has ended."""
+        if not call.is_done:
+            self._show(call, Done(id=call.began.id))
+        for attempt_id in call.lanes:
+            self._lanes.pop(attempt_id, None)
+        del self._calls[call.began.id]
 
     def _show(self, call: WatchedCall, event: Launched | First | Ended | Done) -> None:
         if call.viewers:

@@ -108,20 +108,24 @@ class Viewer:
         return self.take_now()
 
     def take_now(self) -> bytes:
+        """Return the events that wait, in one."""
+        return b"".join(self.take_events())
+
+    def take_events(self) -> list[bytes]:
         """Return the events that wait."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if not self._is_over:
             self._due.clear()
-        events = [self._hello, *self._waiting]
+        events = [self._hello, *self._waiting] if self._hello else list(self._waiting)
         self._hello = b""
         self._waiting.clear()
         if self._dropped:
             # Last, so that what it says of the running calls is true where it stands.
             events.append(frame(Gap(dropped=self._dropped, running=tuple(self._running(self)))))
             self._dropped = 0
-        return b"".join(events)
+        return events
 
     def end(self) -> None:
         """End the stream, after what waits."""
