@@ -8,6 +8,7 @@ import { failed, waiting } from "./lib/states.js";
 
 // One line for each view: `views/NAME.js`. With `one`, `#/NAME/ID` opens that view instead.
 const VIEWS = {
+  live: { title: "Live", group: "Now" },
   leaderboard: { title: "Leaderboard", group: "Now" },
   calls: { title: "Calls", group: "Past", one: "call" },
 };

@@ -36,9 +36,7 @@ export class Races {
       case "tokens": return this.count(data);
       case "end": return this.end(data);
       case "done": return this.finish(data);
-      case "gap":
-        this.gaps = [...this.gaps.slice(-20), { at_ms: this.now(), dropped: data.dropped }];
-        return null;
+      case "gap": return this.miss(data);
       case "scope":
         this.scope = data;
         return null;
@@ -61,16 +59,15 @@ export class Races {
     };
   }
 
-  greet({ scope, replica, now_ms: now, running = [] }) {
+  greet({ scope, replica, now_ms: now, running }) {
     // A new stream: what ran before and is not in it ended while nobody listened.
-    const present = new Set(running.map((each) => each.id));
-    for (const call of this.calls.values()) if (!call.ended_ms && !present.has(call.id)) this.leave(call);
     this.ahead_ms = now - Date.now();
+    this.only(running.map((each) => each.id));
     this.scope = { scope, replica };
     this.since ??= now;
     for (const each of running) {
       const call = this.calls.get(each.id) ?? this.add(each);
-      for (const attempt of each.attempts ?? []) this.launch({ call: call.id, attempt: attempt.attempt ?? attempt.id, ...attempt });
+      for (const attempt of each.attempts) this.launch({ ...attempt, tokens: attempt.tokens ?? 0 });
     }
     return null;
   }
@@ -82,7 +79,8 @@ export class Races {
   }
 
   add(data) {
-    const call = { ...data, attempts: [], winner: null, status: null, ended_ms: null, lost: false };
+    const { attempts: _, ...facts } = data;
+    const call = { ...facts, attempts: [], winner: null, status: null, ended_ms: null, lost: false };
     this.calls.set(call.id, call);
     this.running += 1;
     this.forget();
@@ -123,17 +121,30 @@ export class Races {
   finish(data) {
     const call = this.calls.get(data.id);
     if (call === undefined) return null;
+    if (data.total_ms === null) return this.leave(call);
     if (call.ended_ms === null) this.running -= 1;
-    Object.assign(call, data, { ended_ms: call.at_ms + data.total_ms });
+    Object.assign(call, data, { ended_ms: call.at_ms + data.total_ms, lost: false });
     this.ended.push({ at_ms: this.now(), ttft_ms: data.ttft_ms ?? null });
     return call;
   }
 
+  /** Events were dropped: calls that are not `running` any more have ended unheard. */
+  miss({ dropped, running }) {
+    this.gaps = [...this.gaps.slice(-20), { at_ms: this.now(), dropped }];
+    this.only(running);
+    return null;
+  }
+
+  only(running) {
+    const present = new Set(running);
+    for (const call of this.calls.values()) if (call.ended_ms === null && !present.has(call.id)) this.leave(call);
+  }
+
   /** A call whose end was not heard of. */
   leave(call) {
-    call.lost = true;
-    call.ended_ms = this.now();
-    this.running -= 1;
+    if (call.ended_ms === null) this.running -= 1;
+    Object.assign(call, { lost: true, ended_ms: call.ended_ms ?? this.now() });
+    return call;
   }
 
   forget() {

@@ -1,0 +1,307 @@
+// Draws races on a canvas: time runs from right to left, each call has a track, each attempt a lane in it.
+// A canvas and not elements, so that five hundred calls a second move smoothly. What does not fit is counted, not drawn.
+
+import { colourOf, onTheme, resolved } from "./colours.js";
+import { ms, OUTCOMES, tps } from "./format.js";
+import { stateOf } from "./races.js";
+
+// From roomy to dense: heights in pixels of a lane, between tracks, and of the answer's bar; whether lanes have words.
+const LEVELS = [
+  { lane: 15, between: 12, bar: 7, words: true },
+  { lane: 6, between: 5, bar: 4, words: false },
+  { lane: 3, between: 2, bar: 2, words: false },
+];
+const AXIS = 22; // pixels at the foot
+const MOST_LANES = 4; // of a track; further attempts share the last one
+const APART = 14; // pixels between two calls of a track
+const ROOMIER_EVERY_MS = 3000;
+const FONT = "11px ui-sans-serif, system-ui, sans-serif";
+
+/** A picture of `races` on `canvas`. `shown(call)` filters; `window_ms` is the time that fits. */
+export class Lanes {
+  constructor(canvas, races, { window_ms, shown }) {
+    this.canvas = canvas;
+    this.context = canvas.getContext("2d", { alpha: true });
+    this.races = races;
+    this.window_ms = window_ms;
+    this.shown = shown;
+    this.stopped_ms = null; // the time shown while paused
+    this.chosen = null; // the id of the call that is pointed at
+    this.visible = []; // calls in the picture, oldest first
+    this.left_out = 0; // calls of the present window that found no track
+    this.widths = new Map(); // text → pixels
+    this.restart();
+    this.resizing = new ResizeObserver(() => this.resize());
+    this.resizing.observe(canvas);
+    this.untheme = onTheme(() => this.draw());
+    this.resize();
+  }
+
+  close() {
+    this.resizing.disconnect();
+    this.untheme();
+  }
+
+  /** Deal out the tracks again: for other filters, another window or another size. */
+  restart(level = 0) {
+    this.level = level;
+    this.lanes = 2;
+    this.tracks = [];
+    this.next = 0;
+    this.placed = new Map(); // call id → track, or -1
+    this.tried_ms = 0;
+  }
+
+  resize() {
+    const { clientWidth: width, clientHeight: height } = this.canvas;
+    if (!width || !height) return;
+    const ratio = Math.min(3, window.devicePixelRatio || 1);
+    this.canvas.width = Math.round(width * ratio);
+    this.canvas.height = Math.round(height * ratio);
+    this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    if (width !== this.width || height !== this.height) {
+      this.width = width;
+      this.height = height;
+      this.restart();
+    }
+    this.draw();
+  }
+
+  now() {
+    return this.stopped_ms ?? this.races.now();
+  }
+
+  /** Draw the present. */
+  draw() {
+    if (!this.width) return;
+    const now = this.now();
+    const spec = LEVELS[this.level];
+    this.head = this.width - (spec.words && this.width > 640 ? 150 : 20); // where now is
+    this.scale = this.head / this.window_ms; // pixels a millisecond
+    this.x = (at) => this.head + (at - now) * this.scale;
+    this.place(now);
+    const { context } = this;
+    context.clearRect(0, 0, this.width, this.height);
+    context.font = FONT;
+    context.textBaseline = "middle";
+    this.ink = {
+      soft: resolved("var(--soft)"), line: resolved("var(--line)"), bad: resolved("var(--bad)"), ink: resolved("var(--ink)"), wash: resolved("var(--sunken)"),
+    };
+    this.axis(now);
+    for (const call of this.visible) this.call(call, now);
+  }
+
+  /** Find the calls of the present window, and give each a track. */
+  place(now) {
+    const from = now - this.window_ms - 1;
+    this.visible = [];
+    let missed = 0;
+    for (const call of this.races.calls.values()) {
+      if (call.at_ms > now || (call.ended_ms !== null && call.ended_ms < from) || !this.shown(call)) continue;
+      if (!this.placed.has(call.id)) this.placed.set(call.id, this.dealt(call));
+      if (this.placed.get(call.id) < 0) missed += 1;
+      else this.visible.push(call);
+      const wanted = Math.min(MOST_LANES, call.attempts.length);
+      if (wanted > this.lanes) {
+        this.lanes = wanted; // tracks grow: all are dealt out again at the next frame
+        this.placed.clear();
+        this.tracks = [];
+      }
+    }
+    this.left_out = missed;
+    if (this.placed.size > 3 * (this.visible.length + missed) + 100) {
+      for (const id of this.placed.keys()) if (!this.races.calls.has(id)) this.placed.delete(id);
+    }
+    if (missed > 0 && this.level < LEVELS.length - 1) this.restart(this.level + 1);
+    else if (this.level > 0 && now - this.tried_ms > ROOMIER_EVERY_MS && this.stopped_ms === null) this.roomier(now);
+  }
+
+  /** Go back to a roomier level if all would fit there. */
+  roomier(now) {
+    const { level, lanes, tracks, next, placed } = this;
+    this.restart(level - 1);
+    this.lanes = lanes;
+    const fits = this.visible.every((call) => {
+      this.placed.set(call.id, this.dealt(call));
+      return this.placed.get(call.id) >= 0;
+    });
+    if (!fits || this.left_out > 0) Object.assign(this, { level, lanes, tracks, next, placed });
+    this.tried_ms = now;
+  }
+
+  /** The track for a call: the next one, in turn, whose last call has ended long enough before; -1 if none is free. */
+  dealt(call) {
+    const count = Math.max(1, Math.floor((this.height - AXIS) / this.trackHeight()));
+    const { words } = LEVELS[this.level];
+    for (let tries = 0; tries < count; tries += 1) {
+      const at = (this.next + tries) % count;
+      const last = this.tracks[at];
+      const room = (words ? this.before(call) + (last ? 130 : 0) : 0) + APART;
+      if (last !== undefined && (last.ended_ms === null || last.ended_ms + room / this.scale > call.at_ms)) continue;
+      this.tracks[at] = call;
+      this.next = at + 1;
+      return at;
+    }
+    return -1;
+  }
+
+  trackHeight() {
+    const { lane, between } = LEVELS[this.level];
+    return lane * this.lanes + between;
+  }
+
+  /** Pixels for the names before a call's lanes. */
+  before(call) {
+    return Math.max(60, ...call.attempts.map((each) => this.textWidth(each.deployment))) + 8;
+  }
+
+  textWidth(text) {
+    let width = this.widths.get(text);
+    if (width === undefined) {
+      this.context.font = FONT;
+      width = this.context.measureText(text).width;
+      if (this.widths.size > 500) this.widths.clear();
+      this.widths.set(text, width);
+    }
+    return width;
+  }
+
+  axis(now) {
+    const { context, ink } = this;
+    const foot = this.height - AXIS;
+    const step = [1000, 2000, 5000, 10_000, 15_000, 30_000].find((each) => each * this.scale > 84) ?? 60_000;
+    context.lineWidth = 1;
+    context.textAlign = "center";
+    for (let at = Math.floor(now / step) * step; at > now - this.window_ms; at -= step) {
+      const x = Math.round(this.x(at)) + 0.5;
+      context.strokeStyle = ink.line;
+      stroke(context, x, 0, x, foot);
+      context.fillStyle = ink.soft;
+      if (x > 28) context.fillText(clock(at), x, this.height - AXIS / 2 + 2);
+    }
+    context.strokeStyle = ink.soft;
+    stroke(context, Math.round(this.head) + 0.5, 0, Math.round(this.head) + 0.5, foot);
+    context.setLineDash([2, 3]);
+    context.strokeStyle = ink.bad;
+    for (const { at_ms: at, dropped } of this.races.gaps) {
+      const x = Math.round(this.x(at)) + 0.5;
+      if (x < 0 || at > now) continue;
+      stroke(context, x, 0, x, foot);
+      context.fillStyle = ink.bad;
+      context.textAlign = "left";
+      context.fillText(`${dropped} events missed`, x + 4, 8);
+    }
+    context.setLineDash([]);
+  }
+
+  call(call, now) {
+    const spec = LEVELS[this.level];
+    const top = this.placed.get(call.id) * this.trackHeight() + spec.between / 2;
+    if (call.id === this.chosen) {
+      const left = this.x(call.at_ms) - 4;
+      this.context.fillStyle = this.ink.wash;
+      this.context.fillRect(left, top - 2, this.x(Math.min(now, call.ended_ms ?? now)) - left + 6, this.trackHeight() - spec.between + 4);
+    }
+    call.attempts.forEach((attempt, at) => this.attempt(call, attempt, top + (Math.min(at, this.lanes - 1) + 0.5) * spec.lane, now, spec));
+  }
+
+  attempt(call, attempt, y, now, spec) {
+    const { context } = this;
+    const launched = call.at_ms + attempt.offset_ms;
+    if (launched > now) return;
+    const state = stateOf(attempt);
+    const end = Math.min(now, endOf(call, attempt, now));
+    const begin = this.x(launched);
+    const last = this.x(end);
+    const colour = resolved(colourOf(attempt.deployment));
+    const token = attempt.ttft_ms === null || launched + attempt.ttft_ms > now ? null : this.x(launched + attempt.ttft_ms);
+    const half = spec.bar / 2;
+    context.fillStyle = colour;
+    context.globalAlpha = 0.6; // waiting: a thin line
+    context.fillRect(begin, y - (spec.bar > 3 ? 0.75 : 0.5), Math.max(1, (token ?? last) - begin), spec.bar > 3 ? 1.5 : 1);
+    context.globalAlpha = 1;
+    if (spec.bar > 2) context.fillRect(begin, y - half, 1, spec.bar);
+    if (token !== null) {
+      if (state === "won" || state === "answering") context.fillRect(token, y - half, Math.max(1.5, last - token), spec.bar);
+      else hatch(context, colour, token, last, y, half);
+      if (spec.bar > 2) context.fillRect(token - 1, y - half - 2, 2, spec.bar + 4); // the first token
+    }
+    if (state === "cut" && end < now) {
+      hatch(context, colour, Math.max(begin, last - 12), last, y, half);
+      context.fillRect(last - 0.5, y - half, 1, spec.bar);
+    }
+    if (state === "failed" && end <= now) cross(context, this.ink.bad, last, y, Math.max(1.5, half));
+    if (spec.words) this.words(call, attempt, { state, begin, last, y, now, end });
+  }
+
+  words(call, attempt, { state, begin, last, y, now, end }) {
+    const { context, ink } = this;
+    context.textAlign = "right";
+    context.fillStyle = state === "won" ? ink.ink : ink.soft;
+    if (begin > 40) context.fillText(attempt.deployment, begin - 6, y + 0.5);
+    context.textAlign = "left";
+    context.fillStyle = state === "failed" ? ink.bad : state === "won" ? ink.ink : ink.soft;
+    if (last > -200) context.fillText(said(attempt, state, end < now ? null : now - call.at_ms - attempt.offset_ms), last + 8, y + 0.5);
+  }
+
+  /** The call at a point of the canvas, in its own pixels; null if there is none. */
+  at(x, y) {
+    const track = Math.floor(y / this.trackHeight());
+    const found = this.visible.filter((call) => this.placed.get(call.id) === track
+      && x >= this.x(call.at_ms) - 8 && x <= this.x(call.ended_ms ?? this.now()) + 12);
+    return found.at(-1) ?? null;
+  }
+}
+
+/** What an attempt's lane says at its end; `age_ms` while it runs. */
+export function said(attempt, state, age_ms) {
+  const first = attempt.ttft_ms;
+  switch (state) {
+    case "waiting": return age_ms === null ? "" : `waiting ${ms(age_ms)}`;
+    case "answering": return attempt.tokens ? `${attempt.tokens} tokens` : "first token";
+    case "won": {
+      const seconds = attempt.ms === null ? 0 : (attempt.ms - first) / 1000;
+      return `won, ${ms(first)}${attempt.tokens > 1 && seconds > 0.05 ? `, ${tps((attempt.tokens - 1) / seconds)}` : ""}`;
+    }
+    case "failed": return attempt.error ? attempt.error.replaceAll("_", " ") : OUTCOMES[attempt.outcome] ?? attempt.outcome;
+    default: return OUTCOMES[attempt.outcome] ?? "cut";
+  }
+}
+
+function endOf(call, attempt, now) {
+  if (attempt.outcome !== null && attempt.ms !== null) return call.at_ms + attempt.offset_ms + attempt.ms;
+  return call.ended_ms ?? now; // it runs; or it is watched after its call's end, to learn of it
+}
+
+function stroke(context, x, y, toX, toY) {
+  context.beginPath();
+  context.moveTo(x, y);
+  context.lineTo(toX, toY);
+  context.stroke();
+}
+
+function hatch(context, colour, from, to, y, half) {
+  context.strokeStyle = colour;
+  context.lineWidth = 1;
+  context.beginPath();
+  for (let x = from; x < to; x += 4) {
+    context.moveTo(x, y + half);
+    context.lineTo(Math.min(to, x + half), y - half);
+  }
+  context.stroke();
+}
+
+function cross(context, colour, x, y, half) {
+  context.strokeStyle = colour;
+  context.lineWidth = 1.75;
+  context.beginPath();
+  context.moveTo(x - half, y - half);
+  context.lineTo(x + half, y + half);
+  context.moveTo(x - half, y + half);
+  context.lineTo(x + half, y - half);
+  context.stroke();
+}
+
+function clock(at) {
+  return new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+}

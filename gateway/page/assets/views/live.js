@@ -1,0 +1,284 @@
+// Races as they happen: lanes that move, main figures, filters, and the last calls as a table.
+
+import { get } from "../lib/api.js";
+import { fill, h, say } from "../lib/dom.js";
+import { choice, figure, named, selects, swatch } from "../lib/figures.js";
+import { count, counted, ms, NOTHING, rate, time } from "../lib/format.js";
+import { Lanes, said } from "../lib/lanes.js";
+import { listen, Races, stateOf } from "../lib/races.js";
+import { filter, to } from "../lib/route.js";
+import { empty, failed } from "../lib/states.js";
+import { table } from "../lib/table.js";
+
+const WINDOWS = { 6: "6 s", 15: "15 s", 60: "1 min" };
+const OUTCOMES = { won: "Answered", cut: "With a cut", failed: "With a failure", running: "Running" };
+const ROWS = 12;
+const SLOW_MS = 1000; // between frames for who wants little motion, between figures and rows for everybody
+const WORTH_EVERY_MS = 30_000;
+
+/** Show them in `root` until closed. */
+export function view(root, params, session, query) {
+  const asked = { model: query.get("model") ?? "", client: query.get("client") ?? "", deployment: query.get("deployment") ?? "" };
+  let outcome = query.get("outcome") ?? "";
+  let stream = null;
+  let races = null;
+  let lanes = null;
+  let frame = null;
+  let drawn_ms = 0;
+  let worth = null;
+  const calm = matchMedia("(prefers-reduced-motion: reduce)");
+
+  const canvas = h("canvas", { class: "lanes", tabindex: "0", role: "img", "aria-label": "Races as lanes. The table below has the same calls.", "aria-describedby": "live-keys" });
+  const tip = h("div", { class: "tip", hidden: true });
+  const nothing = h("div", { class: "over", hidden: true });
+  const trouble = h("div");
+  const scope = h("span", { class: "chip" }, "connecting");
+  const dense = h("p", { class: "soft", role: "status" });
+  const pause = h("button", { type: "button", "aria-pressed": "false", onclick: toggle }, "Pause");
+  const figures = h("div");
+  const seen = h("div", { class: "legend" });
+  const last = table([
+    { title: "Time", cell: (call) => time(new Date(call.at_ms).toISOString()) },
+    { title: "Model", cell: (call) => call.model },
+    { title: "Client", cell: (call) => call.client ?? NOTHING },
+    { title: "Outcome", cell: outcomeOf },
+    { title: "Answered by", cell: (call) => (winnerOf(call) ? named(winnerOf(call).deployment) : NOTHING) },
+    { title: "Launched", right: true, cell: (call) => count(call.attempts.length) },
+    { title: "First token", right: true, cell: (call) => figure(ms(call.ttft_ms ?? winnerOf(call)?.ttft_ms)) },
+    { title: "Total", right: true, cell: (call) => figure(ms(call.total_ms)) },
+    { title: "Tokens", right: true, cell: (call) => count(call.completion_tokens ?? winnerOf(call)?.tokens) },
+  ], { caption: "The last calls", key: (call) => call.id, link: (call) => to("calls", [call.id]), stacks: true, fingerprint });
+
+  const deployments = selects("Deployment", [], "", (value) => choose({ deployment: value }), "All");
+  fill(root,
+    h("div", { class: "head" }, h("h1", {}, "Live"), scope,
+      h("div", { class: "controls" },
+        selects("Model", session.models, asked.model, (value) => choose({ model: value }), "All"),
+        session.clients?.length ? selects("Client", session.clients, asked.client, (value) => choose({ client: value }), "All") : null,
+        deployments,
+        selects("Outcome", Object.entries(OUTCOMES), outcome, (value) => narrow(value), "All"),
+        choice("Time shown", WINDOWS, "15", (value) => widen(value * 1000)), pause)),
+    trouble, figures,
+    h("section", { class: "card", "aria-label": "Races" },
+      h("div", { class: "stage" }, canvas, tip, nothing),
+      h("footer", { class: "foot" }, seen, key(), dense),
+      h("p", { id: "live-keys", class: "unseen" }, "Space pauses. Arrow keys choose a call, Enter opens it.")),
+    h("section", { class: "card" }, h("header", {}, h("h2", {}, "Last calls"), h("p", {}, "still while you point at them")), last.element));
+
+  connect();
+  names();
+  value();
+  const slow = setInterval(tick, SLOW_MS);
+  const valuing = setInterval(value, WORTH_EVERY_MS);
+  document.addEventListener("keydown", press);
+  canvas.addEventListener("pointermove", point);
+  canvas.addEventListener("pointerleave", () => chosen(null));
+  canvas.addEventListener("click", (event) => open(lanes.at(event.offsetX, event.offsetY)));
+  canvas.addEventListener("keydown", step);
+  frame = requestAnimationFrame(paint);
+
+  function connect() {
+    stream?.close();
+    lanes?.close();
+    races = new Races();
+    lanes = new Lanes(canvas, races, { window_ms: lanes?.window_ms ?? 15_000, shown });
+    stream = listen(races, asked, heard, state);
+    show(false);
+    tick();
+  }
+
+  function choose(change) {
+    Object.assign(asked, change);
+    filter(change);
+    connect();
+  }
+
+  function narrow(value) {
+    outcome = value;
+    filter({ outcome });
+    lanes.restart();
+    tick();
+  }
+
+  function widen(window_ms) {
+    lanes.window_ms = window_ms;
+    lanes.restart();
+    lanes.draw();
+  }
+
+  function shown(call) {
+    if (!outcome) return true;
+    if (outcome === "running") return call.ended_ms === null;
+    return call.attempts.some((each) => stateOf(each) === outcome);
+  }
+
+  function heard(kind) {
+    if (kind === "hello" || kind === "scope" || kind === "gap") said_scope();
+  }
+
+  function state(is, error) {
+    if (is === "open") fill(trouble);
+    if (is === "lost") {
+      scope.className = "chip warn";
+      say(scope, "connection lost, trying again");
+    }
+    if (is === "closed" && error.status !== 401) fill(trouble, failed(error, connect));
+  }
+
+  function said_scope() {
+    if (!races.scope) return;
+    const all = races.scope.scope === "installation";
+    scope.className = races.scope.reason ? "chip warn" : "chip";
+    scope.title = all ? "All workers and replicas" : "Other workers and replicas are seen through Redis";
+    say(scope, `${all ? "whole installation" : "this process only"}${races.scope.reason ? `: ${races.scope.reason}` : ""}`);
+  }
+
+  function paint(at) {
+    frame = requestAnimationFrame(paint);
+    const wait_ms = calm.matches ? SLOW_MS : lanes.visible.length > 400 ? 33 : 0;
+    if (at - drawn_ms < wait_ms) return;
+    drawn_ms = at;
+    lanes.draw();
+  }
+
+  /** Once a second: figures, legend, rows. */
+  function tick() {
+    const { rate: perSecond, ttft_p50_ms: ttft, samples, running } = races.figures();
+    fill(figures, h("dl", { class: "stats" }, [
+      ["Calls a second", rate(perSecond), "last 10 s"],
+      ["First token, median", ms(ttft), samples ? `of ${counted(samples, "call")}, last minute` : "no call in the last minute"],
+      ["Saved by racing", worth?.figure ?? NOTHING, worth?.note ?? "not known yet"],
+      ["Running now", count(running), counted(attempts(), "attempt")],
+    ].map(([label, text, note]) => h("div", { class: "stat" }, h("dt", {}, label), h("dd", {}, figure(text)), h("dd", { class: "note" }, note)))));
+    const all = [...races.calls.values()].filter(shown);
+    show(races.calls.size === 0 && races.scope !== null);
+    if (!last.element.matches(":hover, :focus-within") && !lanes.stopped_ms) last.update(all.slice(-ROWS).reverse());
+    const drawn = [...new Set(lanes.visible.flatMap((call) => call.attempts.map((each) => each.deployment)))].sort();
+    const text = drawn.join();
+    if (seen.dataset.names !== text) {
+      seen.dataset.names = text;
+      fill(seen, drawn.map((name) => h("span", { class: "entry" }, swatch(name), name)));
+    }
+    const whole = lanes.visible.length + lanes.left_out;
+    say(dense, lanes.left_out ? `Drawn: ${count(lanes.visible.length)} of ${counted(whole, "call")} here; figures count all.` : "");
+    canvas.setAttribute("aria-label", `Races as lanes: ${counted(lanes.visible.length, "call")} of the last ${lanes.window_ms / 1000} s. The table below has the last ones.`);
+  }
+
+  function attempts() {
+    let sum = 0;
+    for (const call of races.calls.values()) if (call.ended_ms === null) sum += call.attempts.filter((each) => each.outcome === null).length;
+    return sum;
+  }
+
+  function show(isEmpty) {
+    if (isEmpty === !nothing.hidden) return;
+    nothing.hidden = !isEmpty;
+    fill(nothing, isEmpty ? empty("No race is running",
+      Object.values(asked).some(Boolean) ? "Nobody calls what the filters name. Calls appear here the moment they begin." : "Calls appear here the moment they begin.",
+      h("a", { class: "button", href: to("playground") }, "Open the playground")) : null);
+  }
+
+  function toggle() {
+    const stops = lanes.stopped_ms === null;
+    lanes.stopped_ms = stops ? races.now() : null;
+    pause.setAttribute("aria-pressed", String(stops));
+    say(pause, stops ? "Go on" : "Pause");
+    if (!stops) tick();
+  }
+
+  function press(event) {
+    if (event.key !== " " || event.target.closest("button, a, input, select, textarea, summary")) return;
+    event.preventDefault();
+    toggle();
+  }
+
+  function point(event) {
+    const call = lanes.at(event.offsetX, event.offsetY);
+    canvas.style.cursor = call ? "pointer" : "";
+    chosen(call, event.offsetX, event.offsetY);
+  }
+
+  function step(event) {
+    const move = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
+    const at = lanes.visible.findIndex((each) => each.id === lanes.chosen);
+    if (event.key === "Enter" && at >= 0) open(lanes.visible[at]);
+    if (event.key === "Escape") chosen(null);
+    if (move === undefined || !lanes.visible.length) return;
+    event.preventDefault();
+    const next = lanes.visible[at < 0 ? lanes.visible.length - 1 : Math.min(lanes.visible.length - 1, Math.max(0, at + move))];
+    chosen(next, lanes.x(next.at_ms), lanes.placed.get(next.id) * lanes.trackHeight());
+  }
+
+  function chosen(call, x = 0, y = 0) {
+    lanes.chosen = call?.id ?? null;
+    tip.hidden = call === null;
+    if (call === null) return;
+    fill(tip, h("strong", {}, call.model), call.client ? ` · ${call.client}` : null, ` · ${call.mode}`,
+      h("table", {}, h("tbody", {}, call.attempts.map((each) => h("tr", {},
+        h("th", {}, named(each.deployment)), h("td", {}, said(each, stateOf(each), races.now() - call.at_ms - each.offset_ms)))))),
+      h("p", { class: "soft" }, "Click or Enter opens it"));
+    tip.style.left = `${Math.max(4, Math.min(x + 14, canvas.clientWidth - tip.offsetWidth - 4))}px`;
+    tip.style.top = `${y + 18 + tip.offsetHeight > canvas.clientHeight ? Math.max(4, y - tip.offsetHeight - 10) : y + 18}px`;
+  }
+
+  async function names() {
+    try {
+      const { models } = await get("leaderboard");
+      const all = [...new Set(models.flatMap((each) => each.deployments.map((row) => row.deployment)))];
+      deployments.querySelector("select").append(...all.map((each) => h("option", { value: each, selected: each === asked.deployment }, each)));
+    } catch {
+      // then there is one filter less
+    }
+  }
+
+  async function value() {
+    try {
+      const { data } = await get("race-value", { window: "1h", by: "model" });
+      worth = saved(data);
+    } catch {
+      worth = null; // the view of what racing is worth says why
+    }
+  }
+
+  return {
+    close() {
+      stream.close();
+      lanes.close();
+      cancelAnimationFrame(frame);
+      clearInterval(slow);
+      clearInterval(valuing);
+      document.removeEventListener("keydown", press);
+    },
+  };
+}
+
+/** What racing saved per call over all models, in the last hour. */
+function saved(rows) {
+  const known = rows.filter((row) => row.saved_ms_per_call !== null && row.calls > 0);
+  const calls = known.reduce((sum, row) => sum + row.calls, 0);
+  if (!calls) return null;
+  const mean = known.reduce((sum, row) => sum + row.saved_ms_per_call * row.calls, 0) / calls;
+  return { figure: ms(mean), note: `a call, ${counted(calls, "call")} of the last hour` };
+}
+
+function winnerOf(call) {
+  return call.attempts.find((each) => each.id === call.winner || each.outcome === "won") ?? null;
+}
+
+function outcomeOf(call) {
+  if (call.lost) return "end not seen";
+  if (call.ended_ms === null) return call.attempts.some((each) => each.ttft_ms !== null) ? "answering" : "waiting";
+  if (call.status === 499) return "client left";
+  return call.error ? h("span", { class: "bad" }, `${call.status} ${call.error.replaceAll("_", " ")}`) : h("span", { class: "good" }, "answered");
+}
+
+function fingerprint(call) {
+  return `${call.ended_ms}|${call.attempts.map((each) => `${each.outcome}${each.ttft_ms}${each.tokens}`)}`;
+}
+
+/** What the signs of the lanes mean. */
+function key() {
+  return h("p", { class: "signs" }, [
+    ["waiting", "waiting"], ["token", "first token"], ["won", "answer"], ["cut", "cut"], ["fails", "failed"],
+  ].map(([name, words]) => h("span", { class: "entry" }, h("i", { class: `sign ${name}`, "aria-hidden": "true" }), words)));
+}
