@@ -1,10 +1,11 @@
 // The shell: which view is shown, who looks, light or dark.
 
-import { get } from "./lib/api.js";
+import { get, send } from "./lib/api.js";
 import { themeChanged } from "./lib/colours.js";
-import { fill, h, say } from "./lib/dom.js";
+import { fill, h, say, tell } from "./lib/dom.js";
 import { to, where } from "./lib/route.js";
 import { failed, waiting } from "./lib/states.js";
+import { view as login } from "./views/login.js";
 
 // One line for each view: `views/NAME.js`. With `one`, `#/NAME/ID` opens that view instead.
 const VIEWS = {
@@ -12,6 +13,8 @@ const VIEWS = {
   leaderboard: { title: "Leaderboard", group: "Now" },
   calls: { title: "Calls", group: "Past", one: "call" },
 };
+
+const OVER = "Your session is over: it has lasted twelve hours, or its key was replaced, revoked or has expired.";
 
 const main = document.getElementById("main");
 const side = document.querySelector(".side");
@@ -56,13 +59,37 @@ async function start() {
   try {
     session = await get("session");
   } catch (error) {
-    fill(main, failed(error, start));
+    if (error.status === 401) signIn(error.code === "session_ended" ? OVER : "");
+    else fill(main, failed(error, start));
     return;
   }
+  menu.hidden = false;
   navigation();
   tools();
   window.addEventListener("hashchange", turned);
   await show();
+}
+
+/** Ask for a key, in place of what was shown. */
+function signIn(words = "") {
+  open?.close();
+  turns += 1; // what still loads comes too late
+  session = null;
+  window.removeEventListener("hashchange", turned);
+  fill(document.getElementById("navigation"));
+  fill(document.getElementById("tools"));
+  menu.hidden = true;
+  document.title = "Sign in · Holeshot";
+  open = login(main, { words, done: start });
+}
+
+async function signOut() {
+  try {
+    await send("DELETE", "session");
+    signIn();
+  } catch (error) {
+    tell(error.message, "bad");
+  }
 }
 
 async function turned() {
@@ -89,7 +116,8 @@ function tools() {
     stores?.database_ok === false ? h("span", { class: "chip bad" }, "database away") : null,
     h("span", {}, `${user?.name ?? "local"} · ${user?.role ?? "admin"}`),
     h("span", { title: `replica ${replica}` }, `Holeshot ${version}`),
-    theme);
+    theme,
+    session.authentication === "key" && !session.trusted_header ? h("button", { type: "button", onclick: signOut }, "Sign out") : null);
 }
 
 function dress(theme) {
@@ -114,5 +142,6 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // #main is no view
   main.focus();
 });
+window.addEventListener("holeshot:signed-out", () => session && signIn(OVER));
 
 await start();
