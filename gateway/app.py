@@ -39,6 +39,7 @@ from gateway.settings.model import Settings
 from gateway.shared_stores import leases, live_sharing, redis_board, response_store
 from gateway.steering.board import MemoryBoard
 from gateway.steering.constants import REFRESH_EVERY_S
+from gateway.steering.outages import Outages
 from gateway.steering.spending import Spending
 from gateway.steering.steering import Steering
 from gateway.steering.strikes import Strikes
@@ -88,16 +89,6 @@ class Gateway:
         strikes = Strikes(runtime.unix_clock)
         self._response_store = response_store(settings)
         self.redis_board = redis_board(settings, runtime.unix_clock, spending, strikes)
-        self.steering = Steering(
-            self.redis_board or MemoryBoard(),
-            clock=runtime.clock,
-            unix_clock=runtime.unix_clock,
-            random=runtime.random,
-            spending=spending,
-            on_refused=self.metrics.launch_refused,
-            strikes=strikes,
-            lateness=intake.delay,
-        )
         process_id = runtime.new_id()
         worker = f"{replica}-{process_id}"  # no other process may ever use the same spool
         self.live = Live(
@@ -112,6 +103,18 @@ class Gateway:
             clock=runtime.clock,
             utc_now=runtime.utc_now,
             store=runtime.store,
+        )
+        self.outages = Outages(self.ledger.outage, utc_now=runtime.utc_now, new_id=runtime.new_id, replica=replica)
+        self.steering = Steering(
+            self.redis_board or MemoryBoard(),
+            clock=runtime.clock,
+            unix_clock=runtime.unix_clock,
+            random=runtime.random,
+            spending=spending,
+            on_refused=self.metrics.launch_refused,
+            strikes=strikes,
+            lateness=intake.delay,
+            outages=self.outages,
         )
         self._reports = LedgerReports(
             Reader(settings.database_url.get_secret_value()),
@@ -203,6 +206,7 @@ class Gateway:
         """Flush and close everything. No calls may be running."""
         self.context.refusals.close()
         self.live.end()
+        self.outages.close()
         async with AsyncExitStack() as last_first:  # whatever fails, the rest is closed, the ledger last
             last_first.push_async_callback(self.ledger.close)
             last_first.push_async_callback(self.context.admission.keys.close)

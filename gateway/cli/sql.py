@@ -70,7 +70,7 @@ def sql(
     docs/sql.md explains each column.
 
     \b
-    Tables: calls, attempts, refusals, buckets, client_keys, key_changes, and
+    Tables: calls, attempts, refusals, outages, buckets, client_keys, key_changes, and
       sums of calls and attempts, rollup_...
     Views: leaderboard, samples, throughput_5m, load_5m, load_peaks,
       tag_differences, speed_by_hour, speed_days, rollup_pending

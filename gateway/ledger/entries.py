@@ -1,4 +1,4 @@
-"""The entries of the spool: one JSON line for a call's start, its end, attempts that end later, a minute's refusals."""
+"""The entries of the spool, a JSON line each: a call's start, its end, late attempts, refusals, outages."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +7,7 @@ import msgspec
 
 from gateway.attempt_records import AttemptRecord
 from gateway.calls import CallRecord, CallStart
+from gateway.outage_records import OutageRecord
 from gateway.refusal_records import RefusalRecord
 
 
@@ -35,8 +36,14 @@ class Refused(msgspec.Struct, frozen=True, tag="refused", gc=False):
     refusals: tuple[RefusalRecord, ...]
 
 
-Entry = Started | Finished | Audited | Refused
-Shippable = Finished | Audited | Refused
+class Outage(msgspec.Struct, frozen=True, tag="outage", gc=False):
+    """An outage has begun or ended: a row of ``outages``, or the end in it."""
+
+    outage: OutageRecord
+
+
+Entry = Started | Finished | Audited | Refused | Outage
+Shippable = Finished | Audited | Refused | Outage
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Inserts rows into the three tables, each exactly once, however often it is tried."""
+"""Inserts rows into the tables, each exactly once, however often it is tried; outages get their ends."""
 
 import asyncio
 import sqlite3
@@ -11,14 +11,16 @@ import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.ledger.database import DATABASE_ERRORS, check_file, is_sqlite, unreachable
-from gateway.ledger.entries import Entry, Refused
+from gateway.ledger.entries import Entry, Outage, Refused
 from gateway.ledger.rows import (
     ATTEMPT_COLUMNS,
     CALL_COLUMNS,
+    OUTAGE_COLUMNS,
     REFUSAL_COLUMNS,
     Row,
     attempt_rows,
     call_rows,
+    outage_rows,
     refusal_rows,
 )
 
@@ -126,7 +128,7 @@ async def _insert_sqlite(connection: AsyncConnection, driver: Any, tables: Seque
     # The pool rolls back what is not committed.
     try:
         for table in tables:
-            await driver.executemany(_INSERT_SQLITE[table.name], _for_sqlite(table, table.columns.index("started_at")))
+            await driver.executemany(_INSERT_SQLITE[table.name], _for_sqlite(table, table.instants))
         await driver.execute(_ROLL_UP_SQLITE)
         try:
             check_file(connection)
@@ -138,11 +140,14 @@ async def _insert_sqlite(connection: AsyncConnection, driver: Any, tables: Seque
         raise RowsRejectedError(_first_line(error)) from error
 
 
-def _for_sqlite(rows: Iterable[Row], position: int) -> Iterator[Row]:
+def _for_sqlite(rows: Iterable[Row], positions: Sequence[int]) -> Iterator[Row]:
     """Format instants for SQLite's functions: UTC, without a time zone."""
     for row in rows:
-        instant = row[position].astimezone(UTC).isoformat(" ", "microseconds").removesuffix("+00:00")
-        yield (*row[:position], instant, *row[position + 1 :])
+        for position in positions:
+            if (instant := row[position]) is not None:
+                text = instant.astimezone(UTC).isoformat(" ", "microseconds").removesuffix("+00:00")
+                row = (*row[:position], text, *row[position + 1 :])  # noqa: PLW2901 - one of its values is another
+        yield row
 
 
 def _tables(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[str, ...], Iterator[Row]]]:
@@ -150,6 +155,8 @@ def _tables(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[str, ...], It
     yield "attempts", ATTEMPT_COLUMNS, attempt_rows(entries)
     if any(isinstance(entry, Refused) for entry in entries):  # in one batch a minute, at most
         yield "refusals", REFUSAL_COLUMNS, refusal_rows(entries)
+    if any(isinstance(entry, Outage) for entry in entries):
+        yield "outages", OUTAGE_COLUMNS, outage_rows(entries)
 
 
 class _Table:
@@ -158,6 +165,7 @@ class _Table:
     def __init__(self, name: str, columns: tuple[str, ...], rows: Iterator[Row], since: datetime | None) -> None:
         self.name = name
         self.columns = columns
+        self.instants = [at for at, column in enumerate(columns) if column in _INSTANTS]
         self.expired = 0
         self._rows = rows
         self._since = since
@@ -166,9 +174,9 @@ class _Table:
         if self._since is None:
             yield from self._rows
             return
-        started_at = self.columns.index("started_at")
+        began = self.instants[0]
         for row in self._rows:
-            if row[started_at] >= self._since:
+            if row[began] >= self._since:
                 yield row
             else:
                 self.expired += 1
@@ -182,6 +190,12 @@ _NAMES = {
     "calls": ", ".join(CALL_COLUMNS),
     "attempts": ", ".join(ATTEMPT_COLUMNS),
     "refusals": ", ".join(REFUSAL_COLUMNS),
+    "outages": ", ".join(OUTAGE_COLUMNS),
+}
+_INSTANTS = frozenset({"started_at", "began_at", "ended_at"})
+_CONFLICT = dict.fromkeys(_NAMES, "do nothing") | {
+    "outages": "do update set ended_at = excluded.ended_at "
+    "where outages.ended_at is null and excluded.ended_at is not null"
 }
 
 # Columns of a newer schema, unknown to this version, have their defaults in the temporary tables too.
@@ -190,12 +204,13 @@ _MAKE_ROOM = {
     for table in _NAMES
 }
 _TAKE_OVER = {
-    table: f"insert into {table} ({names}) select {names} from incoming_{table} on conflict do nothing"  # noqa: S608 - our names
+    table: f"insert into {table} ({names}) select {names} from incoming_{table} on conflict "  # noqa: S608 - our names
+    + ("(id) " * (table == "outages") + _CONFLICT[table])
     for table, names in _NAMES.items()
 }
 _ROLL_UP_SQLITE = "delete from rollup_pending"  # Postgres adds them up itself, after each insert
 _INSERT_SQLITE = {
     table: f"insert into {table} ({names}) values ({', '.join('?' * len(names.split(', ')))}) "  # noqa: S608 - our names
-    "on conflict (id) do nothing"
+    f"on conflict (id) {_CONFLICT[table]}"
     for table, names in _NAMES.items()
 }

@@ -33,6 +33,7 @@ class Retention(msgspec.Struct, frozen=True):
     attempts_days: float | None = None
     rollups_days: float | None = None
     refusals_days: float | None = None
+    outages_days: float | None = None
 
     @classmethod
     def of(cls, settings: LedgerSettings) -> "Retention":
@@ -42,17 +43,23 @@ class Retention(msgspec.Struct, frozen=True):
             settings.keep_attempts_days,
             settings.keep_rollups_days,
             settings.keep_refusals_days,
+            settings.keep_outages_days,
         )
 
     @property
     def keeps_all(self) -> bool:
-        """Whether no call, attempt or sum is ever deleted. Refusals are no work that was done."""
+        """Whether no call, attempt or sum is ever deleted. Refusals and outages are no work that was done."""
         return self.calls_days is None and self.attempts_days is None and self.rollups_days is None
 
     @property
     def days(self) -> Mapping[str, float | None]:
         """The days by table."""
-        return {"calls": self.calls_days, "attempts": self.attempts_days, "refusals": self.refusals_days}
+        return {
+            "calls": self.calls_days,
+            "attempts": self.attempts_days,
+            "refusals": self.refusals_days,
+            "outages": self.outages_days,
+        }
 
     def cutoffs(self, now: datetime) -> Mapping[str, datetime]:
         """Return, by table, the instant before which rows are too old."""
@@ -76,7 +83,7 @@ async def expired(engine: AsyncEngine, retention: Retention, now: datetime) -> d
                 gone = partitions.expired(await partitions.partitions(connection, table), before)
                 asked = [f"select count(*) from {part.name}" for part in gone]  # noqa: S608 - our names
                 asked += [
-                    f"select count(*) from {place} where started_at < :before"  # noqa: S608 - likewise
+                    f"select count(*) from {place} where {_begin(place)} < :before"  # noqa: S608 - likewise
                     for place in await _deleted_from(connection, table)
                     if place not in {part.name for part in gone}
                 ]
@@ -176,7 +183,7 @@ async def _prune_rollups(
 async def _delete(engine: AsyncEngine, connection: AsyncConnection, table: str, before: datetime) -> AsyncIterator[int]:
     """Delete the rows that started before ``before``, in batches of one transaction; yield the size of each."""
     place = "rowid" if is_sqlite(engine.url) else "ctid"
-    some = f"select {place} from {table} where started_at < :before limit {BATCH_ROWS}"  # noqa: S608 - our names
+    some = f"select {place} from {table} where {_begin(table)} < :before limit {BATCH_ROWS}"  # noqa: S608 - our names
     found = f"in ({some})" if place == "rowid" else f"= any(array({some}))"
     statement = text(f"delete from {table} where {place} {found}")  # noqa: S608 - likewise
     while True:
@@ -189,6 +196,11 @@ async def _delete(engine: AsyncEngine, connection: AsyncConnection, table: str, 
         if result.rowcount < BATCH_ROWS:
             return
         await asyncio.sleep(PAUSE_S)
+
+
+def _begin(table: str) -> str:
+    """Return the column that says when what a row stands for began."""
+    return "began_at" if table == "outages" else "started_at"
 
 
 def _instant(engine: AsyncEngine, instant: datetime) -> datetime | str:

@@ -1,4 +1,4 @@
-"""Converts entries of the spool to rows of the three tables, by the names of their columns."""
+"""Converts entries of the spool to rows of the tables, by the names of their columns."""
 
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
@@ -9,7 +9,8 @@ from msgspec.structs import asdict
 
 from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome
 from gateway.calls import CallRecord, CallStart
-from gateway.ledger.entries import Audited, Entry, Finished, Refused, Started
+from gateway.ledger.entries import Audited, Entry, Finished, Outage, Refused, Started
+from gateway.outage_records import OutageRecord
 from gateway.prompt_classes import decoded_class
 from gateway.refusal_records import RefusalRecord
 
@@ -40,9 +41,11 @@ _ATTEMPTS = Columns(
     json=("price", "itl"),
 )
 _REFUSALS = Columns(RefusalRecord, left_out=frozenset(), json=())
+_OUTAGES = Columns(OutageRecord, left_out=frozenset(), json=())
 CALL_COLUMNS = _CALLS.names
 ATTEMPT_COLUMNS = _ATTEMPTS.names
 REFUSAL_COLUMNS = _REFUSALS.names
+OUTAGE_COLUMNS = _OUTAGES.names
 
 # The status of an interrupted call is unknown; for its client it was the gateway's failure.
 INTERRUPTED_STATUS = 500
@@ -68,7 +71,7 @@ def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
             records = entry.call.attempts
         elif isinstance(entry, Audited):
             records = entry.attempts
-        elif isinstance(entry, Refused):
+        elif isinstance(entry, Refused | Outage):
             continue
         else:
             records = [interrupted(attempt, entry.call) for attempt in entry.call.attempts]
@@ -83,6 +86,15 @@ def refusal_rows(entries: Iterable[Entry]) -> Iterator[Row]:
     for entry in entries:
         if isinstance(entry, Refused):
             yield from map(_REFUSALS.plain, entry.refusals)
+
+
+def outage_rows(entries: Iterable[Entry]) -> Iterator[Row]:
+    """Yield the rows of outages, one for each: its end if that is among the entries."""
+    outages: dict[str, OutageRecord] = {}
+    for entry in entries:
+        if isinstance(entry, Outage) and (entry.outage.ended_at is not None or entry.outage.id not in outages):
+            outages[entry.outage.id] = entry.outage
+    yield from map(_OUTAGES.plain, outages.values())
 
 
 def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) -> AttemptRecord:

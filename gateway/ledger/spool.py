@@ -20,10 +20,22 @@ import structlog
 
 from gateway.attempt_records import AttemptRecord
 from gateway.calls import CallRecord, CallStart
-from gateway.ledger.entries import Audited, Entry, Finished, Refused, Shippable, Started, decode, encode, encode_into
+from gateway.ledger.entries import (
+    Audited,
+    Entry,
+    Finished,
+    Outage,
+    Refused,
+    Shippable,
+    Started,
+    decode,
+    encode,
+    encode_into,
+)
 from gateway.ledger.errors import SpoolError
 from gateway.ledger.reader import Batch
 from gateway.ledger.segments import Segments
+from gateway.outage_records import OutageRecord
 from gateway.refusal_records import RefusalRecord
 
 SEGMENT_MAX_BYTES = 8 * 1024 * 1024  # the maximum that is shipped again after a crash while the database is available
@@ -90,6 +102,10 @@ class Spool:
     def refused(self, refusals: tuple[RefusalRecord, ...]) -> None:
         """Append the refusals of a minute."""
         self._append(Refused(refusals))
+
+    def outage(self, outage: OutageRecord) -> None:
+        """Append the begin or the end of an outage."""
+        self._append(Outage(outage))
 
     def rotate_if_due(self, now_s: float) -> None:
         """Start a new segment if this one is large, or old and the only one; if the disk refuses, this one is kept.

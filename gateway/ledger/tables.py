@@ -1,8 +1,8 @@
 """The ledger's tables in SQLAlchemy; names and columns are the same on Postgres and SQLite.
 
-Columns have the names and meanings of the fields of ``CallRecord``, ``AttemptRecord`` and ``RefusalRecord``. The edges
-of the leaderboard's buckets are a table too, and never change. Migrations make the tables; a test compares both. The
-sums of windows (rollup_…) and partitions are maintained by the database itself.
+Columns have the names and meanings of the records' fields: ``CallRecord``, ``AttemptRecord``, ``RefusalRecord``,
+``OutageRecord``. The edges of the leaderboard's buckets are a table too, and never change. Migrations make the tables;
+a test compares both. The sums of windows (rollup_…) and partitions are maintained by the database itself.
 """
 
 from typing import Any
@@ -184,6 +184,20 @@ refusals = Table(
     Column("n", Integer, nullable=False),
     Column("replica", Text, nullable=False),
     Index("refusals_started_at", "started_at"),
+)
+
+# A few rows for each time that a deployment breaks: one from each process that notices.
+outages = Table(
+    "outages",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("deployment", Text, nullable=False),
+    Column("model", Text),
+    Column("began_at", _INSTANT, nullable=False),
+    Column("ended_at", _INSTANT),
+    Column("reason", Text),
+    Column("replica", Text, nullable=False),
+    Index("outages_began_at", "began_at"),
 )
 
 buckets = Table(

@@ -22,6 +22,7 @@ from gateway.ledger.retention import KEEP_ALL, Retention
 from gateway.ledger.shipper import Shipper
 from gateway.ledger.spool import Spool
 from gateway.ledger.store import SqlStore, Store
+from gateway.outage_records import OutageRecord
 from gateway.refusal_records import RefusalRecord
 
 SHIP_INTERVAL_S = 1.0  # a batch of any size costs about a millisecond
@@ -40,9 +41,9 @@ def backoff_s(failures: int) -> float:
 class Ledger:
     """Stores every call and attempt, and refusals, first in the spool, then in SQL; nothing is lost in between.
 
-    ``call_started``, ``call_finished``, ``attempts_ended`` and ``refused`` cost one ``write(2)`` each and never raise.
-    All else runs in tasks that ``start`` makes and ``close`` ends: shipping, keeping the spool on disk, adopting the
-    spools of dead workers, and pruning by ``retention``.
+    ``call_started``, ``call_finished``, ``attempts_ended``, ``refused`` and ``outage`` cost one ``write(2)`` each, and
+    never raise. All else runs in tasks that ``start`` makes and ``close`` ends: shipping, keeping the spool on disk,
+    adopting the spools of dead workers, and pruning by ``retention``.
     """
 
     def __init__(
@@ -150,6 +151,11 @@ class Ledger:
         """Record the refusals of a minute."""
         self._backlog.empty.clear()
         self._spool.refused(refusals)
+
+    def outage(self, outage: OutageRecord) -> None:
+        """Record that an outage has begun or ended."""
+        self._backlog.empty.clear()
+        self._spool.outage(outage)
 
     def unshipped(self) -> list[Shippable]:
         """Return the entries in memory that SQL may not have yet."""

@@ -184,6 +184,7 @@ class LedgerSettings(Section):
     keep_attempts_days: Annotated[float, Field(gt=0)] | None = None  # there are more of them, and they are larger
     keep_rollups_days: Annotated[float, Field(gt=0)] | None = None  # the sums of hours and days: small
     keep_refusals_days: Annotated[float, Field(gt=0)] = 30.0  # refused requests, with the addresses they came from
+    keep_outages_days: Annotated[float, Field(gt=0)] | None = None  # when breakers were open
 
 
 class RefusalSettings(Section):

@@ -20,6 +20,7 @@ from gateway.steering.evidence import cut, event
 from gateway.steering.health import Health, Trouble, late_s
 from gateway.steering.histogram import bucket
 from gateway.steering.lengths import Lengths
+from gateway.steering.outages import Outages
 from gateway.steering.own_delay import OwnDelay
 from gateway.steering.quality import Quality
 from gateway.steering.rebound import Rebounds
@@ -58,6 +59,7 @@ class Learning:
         board: Board,
         snapshots: Snapshots,
         strikes: Strikes,
+        outages: Outages,
         *,
         clock: Callable[[], float],
         unix_clock: Callable[[], float],
@@ -69,6 +71,7 @@ class Learning:
         self._board = board
         self._snapshots = snapshots
         self._strikes = strikes
+        self._outages = outages
         self._strikes.listen(self._fails_elsewhere)
         self._rebounds = Rebounds()
         self._clock = clock
@@ -111,7 +114,7 @@ class Learning:
             self._strike(model, start, "slow")
         else:
             if health.delivered(fair_s, estimate.well_q95_s, now_s):
-                _log.info("steering.recovered", model=model, deployment=deployment)
+                self._outages.recovered(model, deployment)
                 self._recovered_at_s[deployment] = self._unix_clock()
             elif self._rebounds.add(model, deployment, estimate, reference_s):
                 self._snapshots.begin_epoch(model, deployment)
@@ -167,6 +170,7 @@ class Learning:
         self._silence = {name: each for name, each in self._silence.items() if name in deployments}
         self._doubted = {name: each for name, each in self._doubted.items() if name in deployments}
         self._strikes.keep(deployments)
+        self._outages.keep(deployments)
         self.healths = {name: each for name, each in self.healths.items() if name in deployments or each.in_flight}
 
     def _broken(
@@ -228,7 +232,7 @@ class Learning:
         elif self._is_silent(deployment, estimate, fair_s / factor):
             health.leave_alone(now_s)
             self._strikes.struck(deployment, loser.provider, opened=True)
-            self._opened(deployment, "silent", model=model)
+            self._opened(deployment, "silent", model)
 
     def _is_silent(self, deployment: str, estimate: Estimate, age_s: float) -> bool:
         """Whether so many attempts without a first token, cut at such ages, are very unlikely.
@@ -272,13 +276,13 @@ class Learning:
         opened = self.health_of(attempt.deployment).strike(self._clock())
         self._strikes.struck(attempt.deployment, attempt.provider, opened=opened)
         if opened:
-            self._opened(attempt.deployment, cause, model=model)
+            self._opened(attempt.deployment, cause, model)
 
-    def _opened(self, deployment: str, cause: str | None, **where: str) -> None:
-        """Log that the breaker opened, and ``where`` that was observed; drop the samples of the fault."""
+    def _opened(self, deployment: str, cause: str | None, model: str | None = None) -> None:
+        """Record that the breaker opened, and where that was observed; drop the samples of the fault."""
         self._doubted.pop(deployment, None)
         self._silence.pop(deployment, None)
-        _log.warning("steering.opened", **where, deployment=deployment, cause=cause)
+        self._outages.opened(deployment, cause, model)
 
     def _fails_elsewhere(self, deployment: str) -> None:
         """Open the breaker of a deployment that other replicas report as broken; it is probed as usual."""

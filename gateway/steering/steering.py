@@ -29,6 +29,7 @@ from gateway.steering.leaderboard import Leaderboard, of_gateway, read_window
 from gateway.steering.learning import Learning
 from gateway.steering.lineup import Lineups
 from gateway.steering.not_asked import not_asked
+from gateway.steering.outages import Outages
 from gateway.steering.own_delay import InTime, Lateness, OwnDelay
 from gateway.steering.plans import Launch, Plan
 from gateway.steering.recollection import recollect
@@ -55,6 +56,7 @@ class Steering:
         on_refused: Callable[[str, str], None] | None = None,
         strikes: Strikes | None = None,
         lateness: Lateness | None = None,
+        outages: Outages | None = None,
     ) -> None:
         """Steer by ``board``. ``on_refused`` is called for each refused extra attempt with its model and the limit."""
         self._board = board
@@ -65,7 +67,15 @@ class Steering:
         self._snapshots = Snapshots(board, clock, unix_clock)
         self._lineups = Lineups()
         own, strikes = OwnDelay(lateness or InTime()), strikes or Strikes(unix_clock)
-        self._learning = Learning(board, self._snapshots, strikes, clock=clock, unix_clock=unix_clock, own_delay=own)
+        self._learning = Learning(
+            board,
+            self._snapshots,
+            strikes,
+            outages or Outages.unrecorded(),
+            clock=clock,
+            unix_clock=unix_clock,
+            own_delay=own,
+        )
         self._affinity = Affinity()
         self._budgets = Budgets(spending or Spending(unix_clock))
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model

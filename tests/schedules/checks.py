@@ -42,6 +42,9 @@ def nothing_is_left(evidence: Evidence) -> Iterator[str]:
             yield f"{name}: {taken} seats taken, {waiting} waiting"
     if any(evidence.calls):
         yield "{} calls have a seat, {} wait".format(*evidence.calls)
+    for outage in evidence.store.outages.values():
+        if outage.ended_at is None:
+            yield f"an outage of {outage.deployment} has no end"
     if not evidence.store.closed:
         yield "the store was not closed"
     yield from evidence.busy

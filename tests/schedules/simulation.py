@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 from msgspec import structs
@@ -27,7 +27,7 @@ from gateway.calls import Call, CallRecord, CallStart, HourlySum, Recorder, Spen
 from gateway.connections.connections import Connections
 from gateway.connections.listener import serving
 from gateway.ids import uuid7
-from gateway.ledger.entries import Audited, Entry, Finished, Refused, decode, encode
+from gateway.ledger.entries import Audited, Entry, Finished, Outage, Refused, Started, decode, encode
 from gateway.ledger.retention import Retention
 from gateway.prompt_classes import PromptClass
 from gateway.racing.attempt import Attempt
@@ -47,6 +47,9 @@ from tests.schedules.loop import ShuffledLoop
 from tests.schedules.providers import Simulated, SimulatedUpstream
 from tests.schedules.scenario import KEY, MODEL, OTHER_MODEL, PROVIDERS, SPARE_MODEL, VECTORS, VOICE, Scenario
 
+if TYPE_CHECKING:
+    from gateway.outage_records import OutageRecord
+
 FIRST_TPS = 10.0  # tok/s at which the buckets of speeds begin
 UNIX_S = 1_800_000_000.0
 WATCHED: tuple[type, ...] = (Race, Relay, Attempt)  # none may outlive its call
@@ -61,6 +64,7 @@ class MemoryStore:
         self.calls: dict[str, CallRecord] = {}
         self.attempts: dict[str, AttemptRecord] = {}
         self.refusals: dict[str, int] = {}  # how many, by the row's id
+        self.outages: dict[str, OutageRecord] = {}  # as they were told of last
         self.twice: list[str] = []  # ids of rows that came more than once
         self.begun = 0  # calls that began and did not end
         self._sums = sums
@@ -78,7 +82,10 @@ class MemoryStore:
             elif isinstance(entry, Refused):
                 for refusal in entry.refusals:
                     self._note(self.refusals, refusal.id, refusal.n)
+            elif isinstance(entry, Outage):
+                self.outages[entry.outage.id] = entry.outage
             else:
+                assert isinstance(entry, Started)
                 self.begun += 1
             for attempt in attempts:
                 self._note(self.attempts, attempt.id, attempt)

@@ -46,6 +46,7 @@ async def test_the_reader_role_reads_everything_and_may_do_nothing_else(reader_u
         "calls",
         "attempts",
         "refusals",
+        "outages",
         "wrong_keys_24h",
         "leaderboard",
         "throughput",

@@ -67,7 +67,7 @@ async def test_both_databases_have_the_same_tables_and_views_with_the_same_colum
 ) -> None:
     on_postgres = await inspected(postgres_url, tables_and_views)
     assert set(on_postgres) == {
-        *("calls", "attempts", "refusals", "buckets", "ledger_readers", "client_keys", "key_changes"),
+        *("calls", "attempts", "refusals", "outages", "buckets", "ledger_readers", "client_keys", "key_changes"),
         *("throughput", "throughput_5m", "leaderboard", "samples", "speed_by_hour", "speed_days"),
         *(f"{view}{window}" for view in WINDOWED for window in ("", "_1h", "_24h", "_30d")),
         *("tag_differences", "load_5m", "load_peaks", "gaps_1h", "gaps_24h", "gaps_30d", "cache_latency_24h"),

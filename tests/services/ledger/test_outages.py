@@ -1,0 +1,139 @@
+"""Outages in SQL: a row when they begin, its end when they end, whatever is shipped first or twice."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from gateway.ids import new_id
+from gateway.ledger import queries
+from gateway.ledger.database import create_engine, downgrade, migrate
+from gateway.ledger.retention import Retention, expired, prune
+from gateway.ledger.writer import Ledger
+from gateway.outage_records import OutageRecord
+from tests.unit.ledger.records import NOON, minutes, raced_call
+
+
+def outage(outage_id: str, *, ended_at: datetime | None = None, began_at: datetime = NOON) -> OutageRecord:
+    return OutageRecord(
+        id=outage_id,
+        deployment="groq/llama",
+        model="llama",
+        began_at=began_at,
+        ended_at=ended_at,
+        reason="server_error",
+        replica="r1",
+    )
+
+
+async def asked(url: str, sql: str = "select * from outages order by began_at") -> list[dict[str, Any]]:
+    result = await queries.run(url, sql)
+    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+
+
+async def store(url: str, folder: Path, *batches: tuple[OutageRecord, ...]) -> None:
+    ledger = Ledger(url, folder / "spool", "w1")
+    for batch in batches:
+        for each in batch:
+            ledger.outage(each)
+        await ledger.flush()
+    assert (ledger.rejected, ledger.pending) == (0, 0)
+    await ledger.close()
+
+
+async def test_an_outage_is_a_row_while_it_lasts_and_gets_its_end(ledger_url: str, tmp_path: Path) -> None:
+    name = new_id()
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+    ledger.outage(outage(name))
+    ledger.call_finished(raced_call())
+    await ledger.flush()
+    [row] = await asked(ledger_url)
+    assert str(row.pop("id")) == name
+    assert str(row.pop("began_at"))[:19] == "2026-03-04 12:00:00"
+    assert row == {
+        "deployment": "groq/llama", "model": "llama", "ended_at": None, "reason": "server_error", "replica": "r1",
+    }  # fmt: skip
+    ledger.outage(outage(name, ended_at=NOON + minutes(2)))
+    await ledger.flush()
+    [row] = await asked(ledger_url)
+    assert str(row["ended_at"])[:19] == "2026-03-04 12:02:00"
+    await ledger.close()
+
+
+ENDS = NOON + minutes(2)
+
+
+@pytest.mark.parametrize("order", ["together", "end first", "begin again", "twice"])
+async def test_an_end_is_stored_once_and_stays(ledger_url: str, tmp_path: Path, order: str) -> None:
+    name = new_id()
+    begin, end = outage(name), outage(name, ended_at=ENDS)
+    batches: dict[str, list[tuple[OutageRecord, ...]]] = {
+        "together": [(begin, end)],
+        "end first": [(end,), (begin,)],
+        "begin again": [(begin,), (end,), (begin,)],
+        "twice": [(end, begin, end), (outage(name, ended_at=ENDS + minutes(5)),)],
+    }
+    await store(ledger_url, tmp_path, *batches[order])
+    [row] = await asked(ledger_url)
+    assert str(row["ended_at"])[:19] == "2026-03-04 12:02:00"
+
+
+async def test_outages_in_the_spool_of_a_dead_worker_are_adopted(ledger_url: str, tmp_path: Path) -> None:
+    dead = Ledger(ledger_url, tmp_path / "spool", "dead")
+    dead.outage(outage(new_id()))
+    dead._spool.close(remove=False)  # as if it were killed
+    await dead._store.aclose()
+    heir = Ledger(ledger_url, tmp_path / "spool", "heir")
+    await heir.adopt()
+    assert [row["ended_at"] for row in await asked(ledger_url)] == [None]
+    await heir.close()
+
+
+async def test_outages_are_kept_for_ever_unless_days_are_set(ledger_url: str, tmp_path: Path) -> None:
+    old = tuple(outage(new_id(), began_at=NOON - timedelta(days=age)) for age in (1, 29, 31, 90))
+    await store(ledger_url, tmp_path, old)
+    engine = create_engine(ledger_url)
+    assert "outages" not in await expired(engine, Retention(), NOON)
+    keep = Retention(outages_days=30)
+    assert await expired(engine, keep, NOON) == {"outages": 2}
+    assert await prune(engine, keep, NOON) == {"outages": 2}
+    assert len(await asked(ledger_url)) == 2
+    await engine.dispose()
+
+
+async def test_outages_older_than_what_is_kept_are_left_out(ledger_url: str, tmp_path: Path) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1", retention=Retention(outages_days=30), utc_now=lambda: NOON)
+    ledger.outage(outage(new_id(), began_at=NOON - timedelta(days=31)))
+    ledger.outage(outage(new_id()))
+    await ledger.flush()
+    assert ledger.expired == 1
+    assert len(await asked(ledger_url)) == 1
+    await ledger.close()
+
+
+async def test_a_gateway_that_may_only_insert_calls_may_store_outages_and_their_ends(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    await downgrade(postgres_url, "0009")
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        await connection.execute(
+            "create role insert_only; grant select, insert on all tables in schema public to insert_only"
+        )
+        await migrate(postgres_url)
+        name = "01a1ff48-30a1-7adf-9f68-b2dd774bccc3"
+        insert = (
+            "insert into outages (id, deployment, began_at, ended_at, replica) values ($1, 'd', now(), $2, 'r') "
+            "on conflict (id) do update set ended_at = excluded.ended_at where outages.ended_at is null"
+        )
+        await connection.execute("set role insert_only")
+        await connection.execute(insert, name, None)
+        await connection.execute(insert, name, NOON)
+        assert await connection.fetchval("select ended_at from outages") == NOON
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute("update outages set deployment = 'x'")
+    finally:
+        await connection.execute("reset role; drop owned by insert_only; drop role insert_only")
+        await connection.close()
