@@ -1,7 +1,8 @@
 """``make bench-ledger``: how fast a large ledger answers while rows arrive, and what a call takes on disk.
 
-A real Postgres, and SQLite. Each question is asked three times after a first one; the median is shown. Meanwhile 1,000
-calls and their 2,000 attempts arrive each second (on SQLite 100).
+A real Postgres, and SQLite. Asked are the views, the questions of docs/sql.md, and what the page asks at /api: each
+three times after a first one; the median is shown. Meanwhile 1,000 calls and their 2,000 attempts arrive each second
+(on SQLite 100).
 """
 
 import argparse
@@ -12,6 +13,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -22,6 +24,7 @@ from rich.table import Table
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from benchmarks.ledger.reports import GOAL_MS, Ask, asked, open_reports
 from benchmarks.ledger.rows import fill_by_shipping, fill_postgres, ship
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, is_sqlite, migrate
@@ -104,14 +107,21 @@ async def _measure(name: str, number: int) -> Measured:
         else:
             await fill_by_shipping(engine, number, made)
         sizes = await _sizes(engine, url)
-        asked = await _questions(name, url)
-        asking = progress.add_task(f"{name}: asking", total=len(asked))
+        questions = await _questions(name, url)
+        reports = open_reports(url)
+        last_first.push_async_callback(reports.aclose)
+        pages = await asked(reports)
+        asking = progress.add_task(f"{name}: asking", total=len(questions) + len(pages))
         taken_s: list[float] = []
         timings = []
         arriving = asyncio.create_task(ship(shipping, ARRIVING[name], taken_s))
         try:
-            for title, sql in asked.items():
-                timings.append(Timing(name, title, await _time(url, sql), _goal(name, title)))
+            for title, sql in questions.items():
+                taken_ms = await _time(partial(queries.run, url, sql))
+                timings.append(Timing(name, title, taken_ms, _goal(name, title)))
+                progress.advance(asking)
+            for address, ask in pages.items():
+                timings.append(Timing(name, f"GET /api/{address}", await _time(ask), GOAL_MS))
                 progress.advance(asking)
             if arriving.done():
                 await arriving
@@ -137,12 +147,12 @@ async def _questions(name: str, url: str) -> dict[str, str]:
     catalog = "sqlite_master where type = 'view'" if name == "sqlite" else "pg_views where schemaname = 'public'"
     column = "name" if name == "sqlite" else "viewname"
     views = sorted(row[0] for row in (await queries.run(url, f"select {column} from {catalog}")).rows)
-    asked = {view: f"select * from {view}" for view in views if view.endswith(("_1h", "_24h", "_30d"))}
-    asked |= {view: f"select * from {view}" for view in ("leaderboard", "load_5m", "load_peaks", "tag_differences")}
+    found = {view: f"select * from {view}" for view in views if view.endswith(("_1h", "_24h", "_30d"))}
+    found |= {view: f"select * from {view}" for view in ("leaderboard", "load_5m", "load_peaks", "tag_differences")}
     for title, blocks in _QUESTION.findall(PAGE.read_text(encoding="utf-8")):
         wordings: dict[str, str] = dict(_BLOCK.findall(blocks))
-        asked[title] = wordings.get(name if name == "sqlite" else "postgresql", wordings.get("", ""))
-    return {title: sql for title, sql in asked.items() if sql}
+        found[title] = wordings.get(name if name == "sqlite" else "postgresql", wordings.get("", ""))
+    return {title: sql for title, sql in found.items() if sql}
 
 
 async def _sizes(engine: AsyncEngine, url: str) -> dict[str, int]:
@@ -152,12 +162,12 @@ async def _sizes(engine: AsyncEngine, url: str) -> dict[str, int]:
         return {str(row[0]): int(row[1]) for row in await connection.execute(text(_SIZES)) if row[0] in _TABLES}
 
 
-async def _time(url: str, sql: str) -> float:
-    """Return milliseconds, the connection (some ten of them) included."""
+async def _time(ask: Ask) -> float:
+    """Return milliseconds; of SQL with the connection, which takes some ten of them."""
     taken = []
     for _ in range(4):
         begun = time.perf_counter()
-        await queries.run(url, sql)
+        await ask()
         taken.append((time.perf_counter() - begun) * 1000)
     return median(taken[1:])
 

@@ -69,9 +69,10 @@ with {sums(words, wanted, steps)},
 ordered as (
   select
     *,
-    sum(n) over (partition by window_start, place, metric order by bucket) as so_far,
-    sum(n) over (partition by window_start, place, metric) as total
+    sum(n) over (so_many rows unbounded preceding) as so_far,
+    sum(n) over (so_many rows between unbounded preceding and unbounded following) as total
   from counts
+  window so_many as (partition by window_start, place, metric order by bucket)
 ),
 quantiles as (
   select
@@ -113,7 +114,7 @@ sums as (
   group by r.window_start, series.place
 ),
 counts as (
-  select r.window_start, series.place, r.metric, r.bucket, cast(sum(r.n) as double precision) as n
+  select r.window_start, series.place, r.metric, r.bucket, sum(cast(r.n as double precision)) as n
   from rollup_histograms as r
   join series on series.id = r.series_id
   where {of_step} and r.metric in ('ttft', 'tps', 'itl')
