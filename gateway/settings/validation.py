@@ -46,7 +46,12 @@ _ENTRIES: Mapping[str, Any] = {
     "models": {"deployments": ["left/out"]},
     "clients": {"key_sha256": "0" * 64},
 }
-_VALUES: Mapping[str | int, Any] = {"deployments": ["left/out"], "deployment": "left/out", "key_sha256": "0" * 64}
+_VALUES: Mapping[str | int, Any] = {
+    "deployments": ["left/out"],
+    "deployment": "left/out",
+    "key_sha256": "0" * 64,
+    "from": ["192.0.2.1/32"],  # nobody's: it is for documentation
+}
 
 
 def _leave_out(data: dict[str, Any], place: Place) -> None:

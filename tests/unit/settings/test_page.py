@@ -1,0 +1,54 @@
+"""The page's settings: whom a header may name, and which secrets are too short."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gateway.settings import Settings
+from gateway.settings.role import Role
+
+CLIENTS = "clients: { boss: { key_sha256: '" + "0" * 64 + "', role: admin } }\n"
+Problems = Callable[..., list[str]]
+
+
+def trusted(text: str) -> str:
+    return f"{CLIENTS}page: {{ trusted_header: {{ {text} }} }}\n"
+
+
+def test_a_proxy_names_viewers_by_default(loaded: Callable[..., Settings]) -> None:
+    found = loaded(trusted("name: x-user, from: [10.0.0.7, '::1/128']")).page.trusted_header
+    assert found is not None
+    assert (found.role, [str(each) for each in found.from_]) == (Role.VIEWER, ["10.0.0.7/32", "::1/128"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: x-user", "from"),
+        ("name: x-user, from: []", "from"),
+        ("name: x-user, from: [proxy]", "from[0]"),
+        ("name: x-user, from: [0.0.0.0/0]", "lets everybody say who they are"),
+        ("name: x-user, from: ['::/0']", "lets everybody say who they are"),
+        ("name: 'x user', from: [10.0.0.7]", "name"),
+        ("name: Cookie, from: [10.0.0.7]", "does not say who has signed in"),
+        ("name: X-Forwarded-For, from: [10.0.0.7]", "does not say who has signed in"),
+        ("name: x-user, from: [10.0.0.7], role: client", "role"),
+    ],
+)
+def test_what_would_let_others_in_is_an_error(problems: Problems, text: str, said: str) -> None:
+    [problem] = problems(trusted(text))
+    assert said in problem
+
+
+def test_a_header_is_trusted_only_where_keys_are_needed(problems: Problems) -> None:
+    [problem] = problems("page: { trusted_header: { name: x-user, from: [10.0.0.7] } }\n")
+    assert "needs clients" in problem
+
+
+def test_a_short_signing_key_is_an_error_and_none_is_the_default(
+    problems: Problems, loaded: Callable[..., Settings]
+) -> None:
+    [problem] = problems("page: { signing_key: short-secret }\n")
+    assert "openssl rand -hex 32" in problem
+    assert "short-secret" not in problem
+    assert loaded("page: { signing_key: '' }\n").page.signing_key.get_secret_value() == ""
