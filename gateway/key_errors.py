@@ -19,6 +19,12 @@ class SessionEnded(Unauthorized):
     code = "session_ended"
 
 
+class HeaderIgnored(Unauthorized):
+    """A header names who has signed in at a proxy, but it is not believed, and nobody has signed in here."""
+
+    code = "header_ignored"
+
+
 class KeyUnusable(ApiError):
     """The database has the key, but this version cannot use the settings of its client."""
 

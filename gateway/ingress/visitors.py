@@ -14,7 +14,7 @@ from gateway.ingress.addresses import Trust, read_address
 from gateway.ingress.admission import JSON, READING, VISITOR, Client, demand_local_host, sent_key
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.sessions import presented, secret_of
-from gateway.key_errors import KeysNotLoaded, SessionEnded
+from gateway.key_errors import HeaderIgnored, KeysNotLoaded, SessionEnded
 from gateway.keys.keys import RETRY_S
 from gateway.settings.role import Role
 
@@ -31,7 +31,7 @@ def admit_visitor(request: web.Request, *, admin: bool = False, takes: Sequence[
 
     Raises:
         Forbidden: it may not, or another page sends the request.
-        NoKey, SessionEnded: nobody has signed in, or the session is over.
+        NoKey, HeaderIgnored, SessionEnded: nobody has signed in, or the session is over.
         ApiError: as for ``Admission.admit``.
 
     """
@@ -117,7 +117,7 @@ def _signed_in(request: web.Request) -> tuple[Client, bytes | None]:
     """Return who has signed in, here with a key, of which this returns the digest, or at a proxy.
 
     Raises:
-        NoKey, SessionEnded: nobody has.
+        NoKey, HeaderIgnored, SessionEnded: nobody has.
         KeyExpired, KeysNotLoaded, KeyUnusable: the key of the session has expired, or cannot be judged now.
 
     """
@@ -135,21 +135,23 @@ def _signed_in(request: web.Request) -> tuple[Client, bytes | None]:
             "the keys could not be read from the database yet; retry soon", headers={"retry-after": str(RETRY_S)}
         )
     if cookies:
-        raise SessionEnded(f"the session is over, or its key was replaced or revoked: sign in again{named}")
-    raise NoKey(f"sign in, or send your gateway key as 'authorization: Bearer hs-…'{named}")
+        raise SessionEnded("the session is over, or its key was replaced or revoked: sign in again")
+    if named:
+        raise HeaderIgnored(f"sign in with a key: {named}")
+    raise NoKey("sign in, or send your gateway key as 'authorization: Bearer hs-…'")
 
 
 def _named_by_proxy(request: web.Request, context: Context) -> Client | str:
-    """Return the person whom a trusted proxy names; if there is none, why, as the end of a sentence."""
+    """Return the person whom a trusted proxy names; else why its header is ignored, "" if there is none."""
     trusted = context.settings.page.trusted_header
     names = [] if trusted is None else request.headers.getall(trusted.name, [])
     if trusted is None or not names:
         return ""
     if not _is_from(request, Trust(trusted.from_)):
-        return f"; {trusted.name} is ignored, as {request.remote} is not in page.trusted_header.from"
+        return f"{trusted.name} is ignored, as {request.remote} is not in page.trusted_header.from"
     name = names[0].strip()
     if len(names) > 1 or not name or len(name) > _LONGEST_NAME or not name.isprintable():
-        return f"; {trusted.name} is ignored, as it is not one name of at most {_LONGEST_NAME} characters"
+        return f"{trusted.name} is ignored, as it is not one name of at most {_LONGEST_NAME} characters"
     return Client(name=f"{SSO}{name}", role=trusted.role, adhoc=False, max_width=_SSO_WIDTH)
 
 

@@ -59,7 +59,7 @@ async function start() {
   try {
     session = await get("session");
   } catch (error) {
-    if (error.status === 401) signIn(error.code === "session_ended" ? OVER : "");
+    if (error.status === 401) signIn({ session_ended: OVER, key_expired: OVER, header_ignored: error.message }[error.code]);
     else fill(main, failed(error, start));
     return;
   }
