@@ -217,6 +217,19 @@ async def test_a_session_ends_with_its_key_and_so_does_what_it_runs(serve: Serve
         assert await visitor.code() in {"session_ended", "key_expired"}
 
 
+@ENDS
+async def test_what_a_session_watches_ends_with_its_key(serve: Serve, end: End, kind: str) -> None:
+    async with serve(config=in_database()) as running:
+        desk, visitor = Desk(running), Visitor(running)
+        key = await desk.create("app", role="viewer")
+        assert await visitor.sign_in(key) == 204
+        async with running.http.get(f"{running.url}/api/live", headers=visitor.carried) as streamed:
+            await streamed.content.readuntil(b"event: hello")
+            await end(desk, key)
+            await is_cut_off(streamed)
+        assert await visitor.code() in {"session_ended", kind}
+
+
 async def test_while_the_keys_are_not_known_nobody_is_signed_out(serve: Serve) -> None:
     async with serve(config=in_database()) as running:
         visitor = Visitor(running)
