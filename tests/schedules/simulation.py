@@ -46,6 +46,7 @@ from tests.schedules.clients import SimulatedClient
 from tests.schedules.loop import ShuffledLoop
 from tests.schedules.providers import Simulated, SimulatedUpstream
 from tests.schedules.scenario import KEY, MODEL, OTHER_MODEL, PROVIDERS, SPARE_MODEL, VECTORS, VOICE, Scenario
+from tests.schedules.spectators import Look, Spectator
 
 if TYPE_CHECKING:
     from gateway.outage_records import OutageRecord
@@ -189,6 +190,8 @@ class Evidence:
         self.upstreams: list[SimulatedUpstream] = []
         self.clients = [SimulatedClient(number, plan, loop) for number, plan in enumerate(scenario.clients)]
         self.store = MemoryStore(remembered(scenario))
+        self.look: Look | None = None  # how somebody watches
+        self.spectators: list[Spectator] = []
         self.left: list[str] = []  # tasks, timers, files, objects that outlived the gateway
         self.crashes: list[str] = []
         self.gateway: Gateway
@@ -205,12 +208,16 @@ class Evidence:
         self.limits: list[dict[str, int]] = []  # max_in_flight of each configuration there was
 
 
-def run(scenario: Scenario, *, collect: bool = False) -> Evidence:
-    """Run a scenario to its end; ``collect`` also looks, by a full collection, for what only that would free."""
+def run(scenario: Scenario, *, collect: bool = False, look: Look | None = None) -> Evidence:
+    """Run a scenario to its end; ``look``: somebody watches its calls.
+
+    ``collect`` also looks, by a full collection, for what only that would free.
+    """
     dice = Random(scenario.seed ^ 0x5EED)
     loop = ShuffledLoop(dice, scenario.shuffle)
     asyncio.set_event_loop(loop)
     evidence = Evidence(scenario, loop)
+    evidence.look = look
     files = open_files()
     with (
         tempfile.TemporaryDirectory(dir=FOLDER) as folder,
@@ -267,10 +274,15 @@ async def _life(scenario: Scenario, evidence: Evidence, folder: Path, loop: Shuf
     evidence.steering = WitnessedSteering(context.steering)
     context.steering = cast("Any", evidence.steering)
     await gateway.start()
+    looking: list[asyncio.Task[None]] = []
+    if evidence.look is not None:
+        spectator = Spectator(gateway.live, evidence.look)
+        evidence.spectators.append(spectator)
+        looking.append(asyncio.create_task(spectator.run()))
     try:
         async with serving(gateway, scenario.grace_s) as connections:
             rest = await _play(scenario, evidence, folder, connections)
-        await asyncio.gather(*rest)
+        await asyncio.gather(*rest, *looking)
     finally:
         await gateway.close()
     evidence.metrics = (await gateway.metrics.render())[0].decode()
