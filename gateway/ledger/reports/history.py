@@ -171,19 +171,23 @@ counts as (
 def _heat_sql(words: Words, wanted: HeatWanted, now: datetime) -> str:
     """Return a statement over the sums of hours: the database keeps them for some days (rollup_periods)."""
     of_hours = f"r.minutes = 60 and r.window_start >= {words.window(first(wanted.window, now))}"
-    slot = f"{words.weekday('r.window_start')} as weekday, {words.hour('r.window_start')} as hour"
     tables = f"""\
 with series as (
   select id, min(id) over (partition by model, deployment) as place from rollup_series where {_which(words, wanted)}
 ),
+hours as (  -- both databases find their sums best one hour after the other
+  select window_start, {words.weekday("window_start")} as weekday, {words.hour("window_start")} as hour
+  from (select distinct r.window_start from rollup_attempts as r where {of_hours}) as windows
+),
 sums as (
   select
-    series.place, {slot}, cast(sum(r.n) as bigint) as n,
+    series.place, weekday, hour, cast(sum(r.n) as bigint) as n,
     cast(sum(r.n_errors) as double precision) / nullif(sum(r.n_errors + r.n_first_token), 0) as error_rate
   from rollup_attempts as r
   join series on series.id = r.series_id
-  where {of_hours}
-  group by 1, 2, 3
+  join hours on hours.window_start = r.window_start
+  where r.minutes = 60
+  group by series.place, weekday, hour
 )"""  # noqa: S608 - values are quoted by ``Words``
     if wanted.metric in {HeatMetric.N, HeatMetric.ERROR_RATE}:
         value, joined = f"sums.{wanted.metric}", ""
@@ -194,15 +198,17 @@ sums as (
 ordered as (
   select
     *,
-    sum(n) over (partition by place, weekday, hour order by bucket) as so_far,
-    sum(n) over (partition by place, weekday, hour) as total
+    sum(n) over (so_many rows unbounded preceding) as so_far,
+    sum(n) over (so_many rows between unbounded preceding and unbounded following) as total
   from (
-    select series.place, {slot}, r.metric, r.bucket, cast(sum(r.n) as double precision) as n
+    select series.place, weekday, hour, r.metric, r.bucket, sum(cast(r.n as double precision)) as n
     from rollup_histograms as r
     join series on series.id = r.series_id
-    where {of_hours} and r.metric = '{metric}'
-    group by 1, 2, 3, 4, 5
+    join hours on hours.window_start = r.window_start
+    where r.minutes = 60 and r.metric = '{metric}'
+    group by series.place, weekday, hour, r.metric, r.bucket
   ) as counts
+  window so_many as (partition by place, weekday, hour order by bucket)
 ),
 quantiles as (
   select o.place, o.weekday, o.hour, {quantile(metric, q)} as value
