@@ -28,6 +28,7 @@ export function view(root, { words, done }) {
       return;
     }
     await done();
+    root.focus({ preventScroll: true }); // what had the focus is gone
   }
 
   fill(root, h("section", { class: "login card", "aria-labelledby": "sign-in" }, h("form", { class: "inside", onsubmit: submit },
