@@ -135,8 +135,9 @@ class History(msgspec.Struct, frozen=True):
     until: datetime  # the end of the step that runs
     step_s: int
     series: list[msgspec.Raw]
-    outages: list[dict[str, Any]]
+    outages: list[dict[str, Any]]  # in the columns of their table
     sql: str
+    outages_sql: str
 
 
 class Reports(Protocol):

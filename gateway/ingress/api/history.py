@@ -45,8 +45,9 @@ async def history(request: web.Request) -> web.Response:
             "to": found.until,
             "step_s": found.step_s,
             "series": found.series,
-            "outages": found.outages,
+            "outages": [_outage(row) for row in found.outages],
             "sql": found.sql,
+            "outages_sql": found.outages_sql,
         },
     )
 
@@ -60,6 +61,12 @@ async def heat(request: web.Request) -> web.Response:
     )
     table = await request.app[CONTEXT].reports.heat(wanted)
     return answer(request, {"metric": query.metric, "rows": list(_by_deployment(table.rows)), "sql": table.sql})
+
+
+def _outage(row: dict[str, Any]) -> dict[str, Any]:
+    """Return an outage; ``to`` is null while it lasts, and when nobody could see its end."""
+    known = {name: row[name] for name in ("deployment", "reason", "replica")}
+    return {**known, "from": row["began_at"], "to": row["ended_at"]}
 
 
 def _by_deployment(cells: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
@@ -27,6 +27,8 @@ _QUANTILES = {
 }
 _FIGURES = (*_COUNTS, *_QUANTILES)
 _KEY = ("model", "deployment", "provider")
+_LASTS, _LONGEST = timedelta(days=1), timedelta(days=30)  # an outage without an end, and one with an end
+_MOST_OUTAGES = 500  # the newest ones
 
 
 async def history(reader: Reader, wanted: HistoryWanted, now: datetime) -> History:
@@ -37,7 +39,9 @@ async def history(reader: Reader, wanted: HistoryWanted, now: datetime) -> Histo
     series = []
     for key, rows in groupby(answer.rows, key=lambda row: tuple(row[: len(_KEY)])):
         series.append(await _series(key, rows, steps))
-    return History(steps.since, steps.until, steps.minutes * 60, series, [], sql)
+    outages_sql = _outages_sql(reader.words, wanted, steps)
+    outages = shapes.rows(await reader.run(outages_sql))
+    return History(steps.since, steps.until, steps.minutes * 60, series, outages, sql, outages_sql)
 
 
 async def _series(key: tuple[Any, ...], rows: Iterable[Sequence[Any]], steps: Steps) -> msgspec.Raw:
@@ -166,6 +170,24 @@ counts as (
   ) as points
   group by window_start, place, metric, bucket
 )"""  # noqa: S608 - values are quoted by ``Words``
+
+
+def _outages_sql(words: Words, wanted: HistoryWanted, steps: Steps) -> str:
+    """Return a statement over the outages that went on in these steps.
+
+    One without an end may still last, or its process was killed: it counts for a day.
+    """
+    lasting = f"ended_at is null and began_at >= {words.instant(steps.since - _LASTS)}"
+    which = "" if wanted.deployment is None else f"\n  and deployment = {words.text(wanted.deployment)}"
+    if wanted.model is not None:
+        of_model = f"select deployment from rollup_series where model = {words.text(wanted.model)}"  # noqa: S608 - quoted
+        which += f"\n  and deployment in ({of_model})"
+    return f"""\
+select deployment, began_at, ended_at, reason, replica
+from outages
+where began_at >= {words.instant(steps.since - _LONGEST)}
+  and (ended_at >= {words.instant(steps.since)} or ({lasting})){which}
+order by began_at desc, id limit {_MOST_OUTAGES}"""  # noqa: S608 - values are quoted by ``Words``
 
 
 def _heat_sql(words: Words, wanted: HeatWanted, now: datetime) -> str:

@@ -76,7 +76,7 @@ async def test_a_history_counts_the_calls_that_were_made(serve: Serve) -> None:
     by_deployment = {series["deployment"]: series for series in body["series"]}
     assert sum(by_deployment["alpha/m"]["won"]) == 3
     assert sum(by_deployment["beta/m"]["n"]) == 3
-    assert sum(by_deployment["beta/m"]["errors"]) == len(failures) > 0
+    assert sum(by_deployment["beta/m"]["errors"]) == len(failures)
     assert body["step_s"] == 300
     assert body["from"].endswith("Z")
     assert len(body["series"][0]["t"]) == 13

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from gateway.attempt_records import Outcome, TokensSource
 from gateway.calls import CallRecord
+from gateway.ledger.writer import Ledger
+from gateway.outage_records import OutageRecord
 from gateway.reports import HeatMetric, HeatWanted, HistoryWanted, Window
 from tests.services.ledger.reports.conftest import NOW, Library
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
@@ -164,3 +167,41 @@ def _cell(row: Mapping[str, Any]) -> tuple[str, str, int, int]:
 
 def _epoch(library: Library, instant: str) -> str:
     return library.reports._reader.words.epoch(instant)
+
+
+async def test_outages_are_those_that_went_on_in_the_window(library: Library, tmp_path: Path) -> None:
+    def outage(deployment: str, began_h: float, ended_h: float | None, reason: str = "timeout") -> OutageRecord:
+        ended_at = None if ended_h is None else NOW - timedelta(hours=ended_h)
+        began_at = NOW - timedelta(hours=began_h)
+        return OutageRecord(
+            id=new_id(), deployment=deployment, model="model-0", began_at=began_at, ended_at=ended_at, reason=reason,
+            replica="r1",
+        )  # fmt: skip
+
+    ledger = Ledger(library.url, tmp_path / "spool", "outages")
+    for each in (
+        outage("groq/llama", 3, 2),
+        outage("groq/llama", 30, 23, "before, and within"),
+        outage("groq/llama", 40, 30, "too old"),
+        outage("groq/llama", 0.5, None, "lasts"),
+        outage("groq/llama", 31, None, "lasts for long"),
+        outage("groq/llama", 100, None, "killed"),
+        outage("it's", 1, 0.9),
+    ):
+        ledger.outage(each)
+    await ledger.flush()
+    await ledger.close()
+    await library.store(*races(9, 1))
+    found = await library.reports.history(HistoryWanted(window=Window.DAY))
+    assert [row["reason"] for row in found.outages] == [
+        "lasts", "timeout", "timeout", "before, and within", "lasts for long",
+    ]  # fmt: skip
+    assert found.outages[0]["ended_at"] is None
+    assert found.outages[2]["began_at"] == NOW - timedelta(hours=3)
+    assert [row["reason"] for row in await library.ask(found.outages_sql)] == [row["reason"] for row in found.outages]
+    hour = await library.reports.history(HistoryWanted(window=Window.HOUR, deployment="it's"))
+    assert [row["deployment"] for row in hour.outages] == ["it's"]
+    of_model = await library.reports.history(HistoryWanted(window=Window.DAY, model="model-0"))
+    assert {row["deployment"] for row in of_model.outages} == {"groq/llama"}
+    nobody = await library.reports.history(HistoryWanted(window=Window.DAY, model="nobody"))
+    assert nobody.outages == []
