@@ -1,0 +1,219 @@
+// What racing is worth: the time it saved, with intervals, and the least and the most that it cost.
+
+import { get } from "../lib/api.js";
+import { fill, h } from "../lib/dom.js";
+import { copiesSql } from "../lib/figures.js";
+import { count, counted, ms, percent, usd } from "../lib/format.js";
+import { to } from "../lib/route.js";
+import { empty, watching } from "../lib/states.js";
+import { behind, dataTable } from "../lib/table.js";
+import { key, redraw } from "./parts/redraw.js";
+import { scale } from "./parts/scale.js";
+import { askedWindow, windowChoice, windowWords } from "./parts/windows.js";
+
+const EVERY_MS = 30_000;
+const FEWEST_AUDITS = 30; // below it the ledger gives no interval: docs/sql.md, race_value
+
+const QUANTILES = ["p50", "p95", "p99"];
+
+/** Show it in `root` until closed. */
+export function view(root, params, session, address) {
+  let window = askedWindow(address);
+  const place = h("div");
+  fill(root, h("header", { class: "head" }, h("h1", {}, "What racing is worth"), h("div", { class: "controls" }, windowChoice(window, change))), place);
+  const kept = watching(place, load, (found, body) => redraw(body, draw(found)), { everyMs: EVERY_MS });
+
+  function change(chosen) {
+    window = chosen;
+    kept.again();
+  }
+
+  async function load(signal) {
+    const [models, clients] = await Promise.all(["model", "client"].map((by) => get("race-value", { window, by }, { signal })));
+    return { window, models, clients };
+  }
+
+  return kept;
+}
+
+function draw({ window, models, clients }) {
+  if (!models.data.some((each) => each.calls > 0)) {
+    return empty(`No calls in ${windowWords(window)}`, "Send some, or take a longer time.", h("a", { class: "button", href: to("playground") }, "Playground"));
+  }
+  const named = clients.data.filter((each) => each.calls > 0);
+  return [
+    headline(models.data, window),
+    cards("model", models.data.filter((each) => each.calls > 0), models.sql),
+    named.length > 1 || named[0]?.client ? cards("client", named, clients.sql) : null,
+    h("p", { class: "soft prose" }, "Without racing means: what the first choice alone would have taken. It is known where the first choice answered; where it was overtaken, a random share of the losers is not cut but audited, and the rest is estimated from these. Intervals are of 95 %. Costs are list prices; an attempt that was cut costs at least what was sent, at most the answer it might have been billed for."),
+  ];
+}
+
+function headline(rows, window) {
+  const sure = rows.filter((each) => known(each.saved_low_ms) && known(each.saved_high_ms) && each.calls > 0);
+  const unsure = rows.filter((each) => each.calls > 0 && !sure.includes(each));
+  const raced = rows.reduce((sum, each) => sum + (each.calls_with_extra ?? 0), 0);
+  if (raced === 0) {
+    return h("p", { class: "lead" }, `None of ${counted(total(rows, "calls"), "call")} in ${windowWords(window)} had a second attempt, so racing saved and cost nothing. `,
+      h("a", { href: to("leaderboard") }, "The leaderboard"), " says why.");
+  }
+  return [sure.length ? surely(sure, unsure, window) : null, unsure.length ? unsurely(unsure, sure.length > 0) : null];
+}
+
+function surely(rows, unsure, window) {
+  const calls = total(rows, "calls");
+  const saved = combined(rows);
+  const [low, mid, high] = [saved.low / calls, saved.mid / calls, saved.high / calls];
+  const cost = costs(rows);
+  const where = unsure.length ? `, for ${rows.map((each) => each.model).join(", ")}` : "";
+  const isNothing = low <= 0 && high >= 0;
+  const first = isNothing
+    ? ["Racing saved nothing that can be told from chance: ", h("b", {}, `${signed(mid)} per call`), ` (${signed(low)} to ${signed(high)})`]
+    : [`Racing ${mid < 0 ? "lost" : "saved"} `, h("b", {}, `${ms(Math.abs(mid))} per call`), ` (${bounds(low, high)})`];
+  const money = cost === null ? [", at unknown prices"] : [" and cost ", h("b", {}, `${usd(cost.low)} to ${usd(cost.high)} more`)];
+  const hours = saved.mid / 3_600_000;
+  return h("div", { class: "headline" }, h("p", { class: "lead" }, first, money, `${where}.`),
+    h("p", { class: "soft" }, `${counted(calls, "call")} in ${windowWords(window)}, ${percent(total(rows, "calls_with_extra") / calls)} of them with a second attempt. `,
+      !isNothing && hours > 0 ? `In all ${waiting(saved.mid)} of waiting` : "",
+      !isNothing && hours > 0 && cost !== null && cost.high > 0 ? `, at ${usd(cost.low / hours)} to ${usd(cost.high / hours)} an hour.` : !isNothing && hours > 0 ? "." : ""));
+}
+
+function unsurely(rows, isMore) {
+  const names = rows.map((each) => `${each.model} (${count(each.n_audits ?? 0)} of ${FEWEST_AUDITS})`).join(", ");
+  return h("p", { class: isMore ? "soft" : "lead" }, isMore ? "Not in these figures, as there are too few audits: " : "Racing's worth cannot be told yet: there are too few audits. ", isMore ? `${names}. ` : `So far: ${names}. `,
+    "An audited loser runs on until its first token; a random share of races has one. More calls bring them.");
+}
+
+function cards(by, rows, sql) {
+  const sorted = [...rows].sort((a, b) => b.calls - a.calls);
+  const name = (each) => each[by] ?? "without a client";
+  return h("section", { class: "card", "aria-labelledby": `worth-${by}` },
+    h("header", {}, h("h2", { id: `worth-${by}` }, `By ${by}`), h("div", { class: "controls" }, sql ? key(`sql-${by}`, copiesSql(sql)) : null)),
+    h("div", { class: "inside" },
+      h("div", { class: "pictures" }, h("div", {}, savings(sorted, name), prices(sorted, name)), quantiles(sorted, name)),
+      key(`data-${by}`, behind(() => figures(by, name, sorted)))));
+}
+
+/** With racing and without it, at p50, p95 and p99, on one axis. */
+function quantiles(rows, name) {
+  const drawn = rows.filter((each) => QUANTILES.some((q) => known(each[`ttft_${q}_ms`]) && known(each[`alone_${q}_ms`])));
+  if (!drawn.length) return h("figure", {}, h("figcaption", {}, "First token, with and without racing"), h("p", { class: "soft" }, "Not known yet: too few audits."));
+  const axis = scale(0, Math.max(...drawn.flatMap((each) => QUANTILES.flatMap((q) => [each[`ttft_${q}_ms`] ?? 0, each[`alone_${q}_ms`] ?? 0]))) * 1.04);
+  return picture("First token, with ● and without ○ racing", axis, ms, drawn.map((each) => h("div", {}, h("h3", {}, name(each)),
+    QUANTILES.map((q) => pair(q, each[`ttft_${q}_ms`], each[`alone_${q}_ms`], axis)))));
+}
+
+function pair(words, raced, alone, axis) {
+  if (!known(raced) || !known(alone)) return null;
+  const [from, to] = [Math.min(raced, alone), Math.max(raced, alone)];
+  return strip(words, [
+    h("i", { class: `span ${raced <= alone ? "good" : "bad"}`, style: { left: axis.at(from), width: `${(axis.share(to) - axis.share(from)) * 100}%` } }),
+    h("i", { class: "point hollow", style: { left: axis.at(alone) } }),
+    h("i", { class: "point", style: { left: axis.at(raced) } }),
+  ], axis, `${signed(alone - raced)} saved: ${ms(raced)}, not ${ms(alone)}`);
+}
+
+/** Saved per call, with its interval. */
+function savings(rows, name) {
+  const drawn = rows.filter((each) => known(each.saved_ms_per_call));
+  const ends = drawn.flatMap((each) => [each.saved_low_ms_per_call ?? each.saved_ms_per_call, each.saved_high_ms_per_call ?? each.saved_ms_per_call]);
+  const axis = scale(Math.min(0, ...ends), Math.max(1, ...ends) * 1.04);
+  return picture("Saved per call, with its interval", axis, ms, drawn.map((each) => {
+    const isSure = known(each.saved_low_ms_per_call);
+    return strip(name(each), [isSure ? whisker(each.saved_low_ms_per_call, each.saved_high_ms_per_call, axis) : null, h("i", { class: isSure ? "point" : "point hollow", style: { left: axis.at(each.saved_ms_per_call) } })], axis,
+      isSure ? `${signed(each.saved_ms_per_call)} (${bounds(each.saved_low_ms_per_call, each.saved_high_ms_per_call)})` : `about ${signed(each.saved_ms_per_call)}, no interval`);
+  }));
+}
+
+/** What racing added, at least and at most. */
+function prices(rows, name) {
+  const drawn = rows.filter((each) => known(each.duplicate_cost_usd) || known(each.duplicate_cost_high_usd));
+  if (!drawn.length) return h("figure", {}, h("figcaption", {}, "Cost added, at least and at most"), h("p", { class: "soft" }, "Not known: no deployment has a price."));
+  const axis = scale(0, Math.max(1e-6, ...drawn.map((each) => each.duplicate_cost_high_usd ?? each.duplicate_cost_usd)) * 1.04, 4);
+  return picture("Cost added, at least and at most", axis, usd, drawn.map((each) => {
+    const [low, high] = [each.duplicate_cost_low_usd ?? each.duplicate_cost_usd, each.duplicate_cost_high_usd ?? each.duplicate_cost_usd];
+    return strip(name(each), [whisker(low, high, axis), known(each.duplicate_cost_usd) ? h("i", { class: "point", style: { left: axis.at(each.duplicate_cost_usd) } }) : null], axis,
+      `${usd(low)} to ${usd(high)}${known(each.duplicate_cost_share) ? `, ${percent(each.duplicate_cost_share)} of all` : ""}`);
+  }));
+}
+
+function picture(title, axis, words, rows) {
+  return h("figure", { class: "strips" }, h("figcaption", {}, title), rows,
+    h("div", { class: "axis", "aria-hidden": "true" }, axis.ticks.map((tick) => h("span", { style: { left: axis.at(tick) } }, tick === 0 ? "0" : words(tick)))));
+}
+
+function strip(words, marks, axis, told) {
+  return h("div", { class: "strip" }, h("span", { class: "what" }, words),
+    h("span", { class: "track", "aria-hidden": "true" }, axis.ticks.map((tick) => h("i", { class: tick === 0 ? "rule zero" : "rule", style: { left: axis.at(tick) } })), marks),
+    h("span", { class: "told-figure" }, told));
+}
+
+function whisker(low, high, axis) {
+  return h("i", { class: "whisker", style: { left: axis.at(low), width: `${Math.max(0, axis.share(high) - axis.share(low)) * 100}%` } });
+}
+
+function figures(by, name, rows) {
+  const columns = [
+    [by === "model" ? "Model" : "Client", name],
+    ["Calls", (each) => count(each.calls)],
+    ["With a second attempt", (each) => count(each.calls_with_extra)],
+    ["First choice overtaken", (each) => count(each.overtaken)],
+    ["Rescued", (each) => count(each.rescued)],
+    ["Basis", (each) => basis(each)],
+    ["Saved per call", (each) => signed(each.saved_ms_per_call)],
+    ["Interval", (each) => (known(each.saved_low_ms_per_call) ? bounds(each.saved_low_ms_per_call, each.saved_high_ms_per_call) : "–")],
+    ...QUANTILES.flatMap((q) => [
+      [`${q} saved`, (each) => signed(difference(each[`alone_${q}_ms`], each[`ttft_${q}_ms`]))],
+      [`${q} with`, (each) => ms(each[`ttft_${q}_ms`])],
+      [`${q} without`, (each) => ms(each[`alone_${q}_ms`])],
+    ]),
+    ["Cost added", (each) => usd(each.duplicate_cost_usd)],
+    ["Least – most", (each) => `${usd(each.duplicate_cost_low_usd)} – ${usd(each.duplicate_cost_high_usd)}`],
+    ["Share of cost", (each) => percent(each.duplicate_cost_share)],
+    ["Of it audits", (each) => usd(each.audit_cost_usd)],
+  ];
+  return dataTable(`What racing is worth, by ${by}`, columns.map(([title]) => title), rows.map((each) => columns.map(([, cell]) => cell(each))));
+}
+
+function basis(each) {
+  return { seen: "seen", audited: `${counted(each.n_audits, "audit")}`, curve: `too few audits (${count(each.n_audits ?? 0)} of ${FEWEST_AUDITS})` }[each.basis] ?? "–";
+}
+
+/** The sum of all rows, and its interval: errors of models are independent, so they add as squares. */
+function combined(rows) {
+  const mid = total(rows, "saved_ms");
+  const below = Math.hypot(...rows.map((each) => each.saved_ms - each.saved_low_ms));
+  const above = Math.hypot(...rows.map((each) => each.saved_high_ms - each.saved_ms));
+  return { low: mid - below, mid, high: mid + above };
+}
+
+function costs(rows) {
+  const priced = rows.filter((each) => known(each.duplicate_cost_low_usd) && known(each.duplicate_cost_high_usd));
+  return priced.length ? { low: total(priced, "duplicate_cost_low_usd"), high: total(priced, "duplicate_cost_high_usd") } : null;
+}
+
+function total(rows, column) {
+  return rows.reduce((sum, each) => sum + (each[column] ?? 0), 0);
+}
+
+function difference(a, b) {
+  return known(a) && known(b) ? a - b : null;
+}
+
+function bounds(low, high) {
+  return low < 0 ? `${signed(low)} to ${signed(high)}` : `${ms(low)} to ${ms(high)}`;
+}
+
+function signed(value) {
+  return value < 0 ? `−${ms(-value)}` : ms(value);
+}
+
+function waiting(value) {
+  if (value < 120_000) return ms(value);
+  const hours = value / 3_600_000;
+  return hours < 2 ? `${Math.round(value / 60_000)} minutes` : `${hours < 10 ? hours.toFixed(1) : count(hours)} hours`;
+}
+
+function known(value) {
+  return value !== null && value !== undefined;
+}
