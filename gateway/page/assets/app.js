@@ -12,6 +12,10 @@ const VIEWS = {
   live: { title: "Live", group: "Now" },
   leaderboard: { title: "Leaderboard", group: "Now" },
   calls: { title: "Calls", group: "Past", one: "call" },
+  history: { title: "History", group: "Past" },
+  worth: { title: "Racing's worth", group: "Past" },
+  refusals: { title: "Refusals", group: "Access" },
+  keys: { title: "Keys and limits", group: "Access" },
 };
 
 const OVER = "Your session is over: it has lasted twelve hours, or its key was replaced, revoked or has expired.";

@@ -1,0 +1,287 @@
+// History: how fast each deployment was, its errors, rate limits and outages, and the week by weekday and hour.
+
+import { get } from "../lib/api.js";
+import { colourOf, resolved } from "../lib/colours.js";
+import { fill, h } from "../lib/dom.js";
+import { choice, copies, copiesSql, named, selects, swatch } from "../lib/figures.js";
+import { count, ms, percent, span, time, tps } from "../lib/format.js";
+import { plot } from "../lib/plot.js";
+import { filter, to } from "../lib/route.js";
+import { empty, watching } from "../lib/states.js";
+import { table } from "../lib/table.js";
+import { heat, zoneWords } from "./parts/heat.js";
+import { askedWindow, windowChoice, windowWords } from "./parts/windows.js";
+
+const EVERY_MS = 60_000;
+const HEAT_EVERY_MS = 10 * 60_000;
+const MARK_PX = 16; // of a mark at which everything failed
+const WEEKS_AT_ONCE = 8;
+
+const QUANTILES = { p50: "Median", p95: "p95", p99: "p99" };
+
+/** What is drawn: `of(series, quantile, all)` returns a column; speeds and gaps have no p99. */
+const PLOTS = [
+  { name: "ttft", title: "First token", format: ms, least: 0, of: (each, quantile) => each[`ttft_${quantile}_ms`], says: (quantile) => QUANTILES[quantile] },
+  { name: "tps", title: "Speed", format: tps, least: 0, of: (each, quantile) => each[`tps_${short(quantile)}`], says: (quantile) => (short(quantile) === "p95" ? "what 95 % of answers reach" : QUANTILES.p50) },
+  { name: "itl", title: "Gaps between chunks", format: ms, least: 0, of: (each, quantile) => each[`itl_${short(quantile)}_ms`], says: (quantile) => QUANTILES[short(quantile)] },
+  { name: "wins", title: "Share of wins", format: percent, least: 0, most: 1, of: (each, _, all) => each.won.map((won, at) => share(won, all.won.get(each.t[at]))), says: () => "of the model's answers" },
+  { name: "errors", title: "Errors", format: percent, least: 0, of: (each) => each.errors.map((errors, at) => share(errors, each.n[at])), says: () => "share of attempts, rate limits apart" },
+  { name: "limited", title: "Rate limits", format: percent, least: 0, of: (each) => each.rate_limited.map((limited, at) => share(limited, each.n[at])), says: () => "share of attempts" },
+];
+
+const METRICS = {
+  ttft_p50_ms: { words: "First token, median", format: ms },
+  ttft_p95_ms: { words: "First token, p95", format: ms },
+  tps_p50: { words: "Speed, median", format: tps },
+  error_rate: { words: "Errors", format: percent },
+  n: { words: "Attempts", format: count },
+};
+
+const OUTAGES = [
+  { title: "Deployment", head: true, cell: (each) => named(each.deployment) },
+  { title: "From", right: true, sort: (each) => each.from, cell: (each) => time(each.from) },
+  { title: "To", right: true, sort: (each) => each.to, cell: (each) => (each.to ? time(each.to) : "not known, or still out") },
+  { title: "Lasted", right: true, sort: lasted, cell: (each) => span(lasted(each)) },
+  { title: "Why", wraps: true, cell: (each) => each.reason?.replaceAll("_", " ") ?? "–" },
+  { title: "Seen by", cell: (each) => each.replica ?? "–" },
+];
+
+/** Show it in `root` until closed. */
+export function view(root, params, session, address) {
+  const asked = {
+    window: askedWindow(address),
+    model: address.get("model") ?? session?.models?.[0] ?? "",
+    client: address.get("client") ?? "",
+    quantile: address.get("quantile") in QUANTILES ? address.get("quantile") : "p50",
+  };
+  const wanted = { metric: address.get("metric") in METRICS ? address.get("metric") : "ttft_p50_ms", window: address.get("heat") === "30d" ? "30d" : "7d" };
+  const hidden = new Set(); // deployments
+  let found = null;
+
+  const legend = h("div", { class: "plot-legend", role: "group", "aria-label": "Deployments" });
+  const copy = copies(() => found?.sql ?? "", "Copy SQL");
+  const place = h("div");
+  const heatPlace = h("div");
+  const outages = table(OUTAGES, { caption: "Outages", key: (each) => `${each.deployment} ${each.from} ${each.replica}`, stacks: true, sorted: [1, "descending"] });
+  fill(root,
+    h("header", { class: "head" }, h("h1", {}, "History"), h("div", { class: "controls" },
+      selects("Model", others(session?.models, asked.model), asked.model === "all" ? "" : asked.model, (value) => change({ model: value || "all" }), "All models"),
+      selects("Client", others(session?.clients, asked.client), asked.client, (value) => change({ client: value }), "All clients"),
+      choice("Quantile", QUANTILES, asked.quantile, (value) => change({ quantile: value })),
+      windowChoice(asked.window, (window) => change({ window })), copy)),
+    place, heatPlace);
+
+  const cards = PLOTS.map(card);
+  const marks = h("p", { class: "marks soft" }, h("i", { class: "mark-error" }), "errors", h("i", { class: "mark-limit" }), "rate limits", h("i", { class: "mark-outage" }), "outage: not asked after failures");
+  const gone = h("section", { class: "card", "aria-labelledby": "outages" }, h("header", {}, h("h2", { id: "outages" }, "Outages"), h("p", {}, "A deployment that fails again and again is not asked until a probe succeeds.")), outages.element);
+  const plots = h("div", { class: "history" }, legend, marks, h("div", { class: "columns" }, cards.map((each) => each.element)), gone);
+  const kept = watching(place, load, show, { everyMs: EVERY_MS, lines: 12 });
+
+  const heats = watching(heatPlace, loadHeat, (value, body) => showHeat(value, body), { everyMs: HEAT_EVERY_MS, lines: 8 });
+
+  async function load(signal) {
+    const { window, model, client } = asked;
+    return await get("history", { window, model: model === "all" ? null : model, client }, { signal });
+  }
+
+  function show(value, body) {
+    found = value;
+    if (!found.series.length) {
+      fill(body, h("div", { class: "card" }, nothing()));
+      return;
+    }
+    if (body.firstElementChild !== plots) fill(body, plots);
+    drawLegend();
+    drawPlots();
+  }
+
+  function nothing() {
+    const of = asked.model && asked.model !== "all" ? ` of ${asked.model}` : "";
+    return empty(`No attempts${of} in ${windowWords(asked.window)}`, "Every attempt counts here within seconds of its end.", h("a", { class: "button", href: to("playground") }, "Playground"));
+  }
+
+  function change(changes) {
+    Object.assign(asked, changes);
+    filter({ ...changes, quantile: asked.quantile === "p50" ? null : asked.quantile });
+    if ("quantile" in changes) drawPlots();
+    else {
+      kept.again();
+      if ("model" in changes) heats.again();
+    }
+  }
+
+  function drawLegend() {
+    const names = [...new Set(found.series.map((each) => each.deployment))].sort();
+    if (legend.dataset.names === names.join()) return;
+    legend.dataset.names = names.join();
+    fill(legend, names.map((name) => h("button", { type: "button", "aria-pressed": String(!hidden.has(name)), onclick: (event) => toggle(name, event.currentTarget) }, swatch(name), name)));
+  }
+
+  function toggle(name, button) {
+    if (hidden.has(name)) hidden.delete(name);
+    else hidden.add(name);
+    button.setAttribute("aria-pressed", String(!hidden.has(name)));
+    drawPlots();
+  }
+
+  function drawPlots() {
+    if (!found?.series.length) return;
+    const shown = found.series.filter((each) => !hidden.has(each.deployment));
+    const t = grid(found);
+    const bands = found.outages.filter((each) => shown.some((line) => line.deployment === each.deployment)).map((each) => ({
+      from: Date.parse(each.from) / 1000,
+      to: each.to ? Date.parse(each.to) / 1000 : null,
+      colour: colourOf(each.deployment),
+      label: `${each.deployment} out`,
+    }));
+    const all = { won: sums(found.series, "won") };
+    const trouble = troubles(t, shown);
+    const several = new Set(found.series.map((each) => each.model)).size > 1;
+    for (const each of cards) each.update({ t, shown, bands, all, trouble, several });
+    outages.update(found.outages);
+    gone.hidden = found.outages.length === 0;
+  }
+
+  function card({ name, title, format, least = null, most = null, of, says }) {
+    const words = h("p");
+    const none = h("p", { class: "none soft", hidden: true }, "None.");
+    const body = h("div", { class: "inside" });
+    let drawing = null;
+    let trouble = { errors: [], limited: [] };
+    const isShare = format === percent;
+    return {
+      element: h("section", { class: "card", "aria-labelledby": `plot-${name}` }, h("header", {}, h("h2", { id: `plot-${name}` }, title), words), body),
+      update(next) {
+        trouble = next.trouble;
+        words.textContent = says(asked.quantile);
+        const data = {
+          t: next.t,
+          bands: next.bands,
+          series: next.shown.map((each) => ({
+            label: next.several ? `${each.deployment} · ${each.model}` : each.deployment,
+            group: each.deployment,
+            colour: colourOf(each.deployment),
+            values: laid(next.t, each.t, of(each, asked.quantile, next.all)),
+          })),
+          sql: found.sql,
+        };
+        if (drawing === null) {
+          drawing = plot(data, { title, format, axis: (value) => (value === 0 ? "0" : format(value)), least, most, height: name === "ttft" ? 260 : 180, sync: "history", over: isShare ? null : (u) => drawMarks(u, trouble) });
+          fill(body, none, drawing.element);
+        } else drawing.update(data);
+        const isNone = isShare && data.series.every((each) => each.values.every((value) => !value));
+        none.hidden = !isNone;
+        drawing.element.hidden = isNone;
+      },
+      close: () => drawing?.close(),
+    };
+  }
+
+  async function loadHeat(signal) {
+    return await get("heat", { ...wanted, model: asked.model === "all" ? null : asked.model }, { signal });
+  }
+
+  function showHeat(value, body) {
+    const metric = METRICS[wanted.metric];
+    const held = body.contains(document.activeElement);
+    fill(body, h("section", { class: "card", "aria-labelledby": "heat" },
+      h("header", {}, h("h2", { id: "heat" }, "The week"), h("p", {}, `${metric.words} by weekday and hour, in ${zoneWords()}.`),
+        h("div", { class: "controls" },
+          choice("Figure", Object.fromEntries(Object.entries(METRICS).map(([name, { words }]) => [name, words])), wanted.metric, (name) => changeHeat({ metric: name })),
+          choice("Time", { "7d": "Week", "30d": "Month" }, wanted.window, (window) => changeHeat({ window })), copiesSql(value.sql))),
+      h("div", { class: "inside" }, value.rows.length ? weeks(value.rows, metric) : h("p", { class: "soft" }, `Nothing in ${windowWords(wanted.window)}.`))));
+    if (held) body.querySelector("[aria-pressed=true]")?.focus({ preventScroll: true });
+  }
+
+  /** The busiest deployments; the others when they are wanted. */
+  function weeks(rows, metric) {
+    const busy = (row) => row.cells.reduce((sum, cell) => sum + cell.n, 0);
+    const ordered = [...rows].sort((one, other) => busy(other) - busy(one));
+    const box = h("div", {}, heat(ordered.slice(0, WEEKS_AT_ONCE), metric));
+    if (ordered.length > WEEKS_AT_ONCE) {
+      const all = () => fill(box, heat(ordered, metric));
+      box.append(h("button", { type: "button", onclick: all }, `Show all ${ordered.length}`));
+    }
+    return box;
+  }
+
+  function changeHeat(changes) {
+    Object.assign(wanted, changes);
+    filter({ metric: wanted.metric === "ttft_p50_ms" ? null : wanted.metric, heat: wanted.window === "7d" ? null : wanted.window });
+    heats.again();
+  }
+
+  return {
+    close() {
+      kept.close();
+      heats.close();
+      for (const each of cards) each.close();
+    },
+  };
+}
+
+/** Marks along the lower edge: the share of the shown attempts that failed, and on top of it those that were limited. */
+function drawMarks(u, { errors, limited }) {
+  const { ctx, bbox } = u;
+  const ratio = devicePixelRatio;
+  const [red, amber] = [resolved("var(--bad)"), resolved("var(--warn)")];
+  ctx.save();
+  u.data[0].forEach((at, index) => {
+    const x = u.valToPos(at, "x", true);
+    if (x < bbox.left || x > bbox.left + bbox.width) return;
+    let y = bbox.top + bbox.height;
+    for (const [value, colour] of [[errors[index], red], [limited[index], amber]]) {
+      if (!value) continue;
+      const size = Math.max(2, value * MARK_PX) * ratio;
+      ctx.fillStyle = colour;
+      ctx.fillRect(x - ratio, y - size, 2 * ratio, size);
+      y -= size;
+    }
+  });
+  ctx.restore();
+}
+
+/** Every step of the window, in unix seconds: a step in which nothing ran is a gap, not a line across. */
+function grid({ from, to: end, step_s: step, series }) {
+  const offset = series[0].t.length ? series[0].t[0] % step : 0;
+  const first = Math.floor((Date.parse(from) / 1000 - offset) / step) * step + offset;
+  const steps = [];
+  for (let at = first; at <= Date.parse(end) / 1000; at += step) steps.push(at);
+  return steps;
+}
+
+/** `values` of the times `t`, laid upon the `steps` of a plot. */
+function laid(steps, t, values) {
+  const known = new Map(t.map((at, index) => [at, values[index] ?? null]));
+  return steps.map((at) => known.get(at) ?? null);
+}
+
+/** The sum of a column over all series, by time. */
+function sums(series, column) {
+  const found = new Map();
+  for (const each of series) each.t.forEach((at, index) => found.set(at, (found.get(at) ?? 0) + (each[column][index] ?? 0)));
+  return found;
+}
+
+function troubles(t, series) {
+  const [n, errors, limited] = ["n", "errors", "rate_limited"].map((column) => sums(series, column));
+  const shares = (part) => t.map((at) => share(part.get(at), n.get(at)));
+  return { errors: shares(errors), limited: shares(limited) };
+}
+
+function share(part, whole) {
+  return whole ? (part ?? 0) / whole : null;
+}
+
+function short(quantile) {
+  return quantile === "p99" ? "p95" : quantile;
+}
+
+function lasted({ from, to: end }) {
+  return end ? (Date.parse(end) - Date.parse(from)) / 1000 : null;
+}
+
+/** What can be chosen, with what is chosen already. */
+function others(names, chosen) {
+  return chosen && chosen !== "all" && !(names ?? []).includes(chosen) ? [...(names ?? []), chosen] : (names ?? []);
+}
