@@ -14,6 +14,8 @@ def answer(request: web.Request, value: Any) -> web.Response:
         "etag": f'"{hashlib.sha256(body).hexdigest()[:20]}"',
         "cache-control": "private, no-cache",
         "vary": "authorization, cookie",
+        "x-content-type-options": "nosniff",
+        "cross-origin-resource-policy": "same-origin",  # no page that an old browser opens may embed it
     }
     if headers["etag"] in request.headers.get("if-none-match", ""):
         return web.Response(status=304, headers=headers)
