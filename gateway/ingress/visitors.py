@@ -80,7 +80,7 @@ def demand_own_page(request: web.Request) -> None:
         is_own = origin is None and request.method in READING
     else:
         is_own = site == "same-origin"
-    if not is_own:
+    if not is_own or any(len(request.headers.getall(name, ())) > 1 for name in ("sec-fetch-site", "origin")):
         raise Forbidden(
             "/api is for the gateway's own page and for programs: other pages are refused (behind a proxy: let it pass"
             " the host on, and name it in trusted_proxies)"

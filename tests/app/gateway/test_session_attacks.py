@@ -123,6 +123,19 @@ async def test_a_change_must_say_which_page_it_comes_from(serve: Serve) -> None:
             assert (await visitor.send("POST", "/api/playground", chat_body(), {**json, **says}))[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("name", "said"), [("origin", ("http://evil.example",)), ("sec-fetch-site", ("same-origin", "cross-site"))]
+)
+async def test_two_pages_are_no_page(serve: Serve, name: str, said: tuple[str, ...]) -> None:
+    async with serve(config=people()) as running:
+        visitor = await signed_in(running)
+        json = {"content-type": "application/json", "origin": running.url, **visitor.carried}
+        headers = [*json.items(), *((name, each) for each in said)]
+        url = f"{running.url}/api/playground"
+        async with running.http.post(url, json=chat_body(), headers=headers) as response:
+            assert (response.status, running.requests) == (403, 0)
+
+
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 async def test_a_form_changes_nothing(serve: Serve, kind: str) -> None:
     async with serve(config=people()) as running:
