@@ -8,7 +8,6 @@ import pytest
 from structlog.typing import EventDict
 from yarl import URL
 
-from gateway.ingress.sessions import Sessions, secret_of
 from providers.simulator.script import Delta, Hang, RoleOnly
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read
@@ -167,11 +166,17 @@ async def test_keys_work_beside_cookies_and_win(serve: Serve) -> None:
 
 
 async def test_a_cookie_is_good_at_every_gateway_that_knows_the_key(serve: Serve) -> None:
-    async with serve(config=people()) as one:
+    others = {"admin": {"key_sha256": sha256("hs-another"), "role": "admin"}}
+    async with (
+        serve(config=people()) as one,
+        serve(config=people()) as other,
+        serve(config=people(clients=others)) as foreign,
+    ):
         visitor = await signed_in(one)
-        other = Sessions(one.gateway.context.admission.keys.table, one.gateway.context.admission.keys.unix_clock)
-        digest = bytes.fromhex(sha256(KEYS["admin"]))
-        assert other.digest([visitor.cookie], secret_of(one.gateway.context.settings)) == digest
+        for running, status in ((one, 200), (other, 200), (foreign, 401)):
+            there = Visitor(running)
+            there.cookie = visitor.cookie
+            assert await there.look() == status
 
 
 async def test_a_reload_ends_the_sessions_of_keys_that_are_gone_and_of_no_others(serve: Serve) -> None:

@@ -15,6 +15,7 @@ import pytest
 import trustme
 
 from providers.simulator.scripted import ScriptedProvider
+from tests.app.gateway.key_desk import sha256
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import MODEL, PATIENCE_S, PROMPT, configuration
 
@@ -79,6 +80,18 @@ async def test_curl_calls(folder: Path) -> None:
         )
         said, _ = await curl.communicate()
     assert said.endswith(b" 1.1 200")
+
+
+async def test_a_session_is_for_tls_alone(folder: Path) -> None:
+    clients = {"admin": {"key_sha256": sha256("hs-admin"), "role": "admin"}}
+    async with https_gateway(folder, clients=clients) as gateway, httpx.AsyncClient(verify=TRUST) as http:
+        own = {"origin": gateway.url}  # as an old browser says it
+        made = await http.post(f"{gateway.url}/api/session", json={"key": "hs-admin"}, headers=own)
+        assert (made.status_code, made.headers["set-cookie"].endswith("; Secure")) == (204, True)
+        looked = await http.get(f"{gateway.url}/api/session")
+        assert looked.json()["user"] == {"name": "admin", "role": "admin"}
+        plain = {"origin": gateway.url.replace("https:", "http:")}
+        assert (await http.delete(f"{gateway.url}/api/session", headers=plain)).status_code == 403
 
 
 async def test_http_1_1_is_agreed_on_with_who_could_speak_http_2(folder: Path) -> None:
