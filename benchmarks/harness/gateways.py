@@ -17,6 +17,8 @@ from benchmarks.harness.servers import Server, free_port, running, wait_until_li
 
 KEY = "hs-benchmark"
 HEADERS = {"authorization": f"Bearer {KEY}"}
+VIEWER_KEY = "hs-viewer"  # makes no calls
+VIEWER_HEADERS = {"authorization": f"Bearer {VIEWER_KEY}"}
 PATH = "/v1/chat/completions"
 
 # A model for each way of racing: the behaviours of its deployments. One deployment is asked alone.
@@ -119,7 +121,10 @@ def write_config(
         "connections": {"max_per_address": 4096},
         # A crowd is measured as it comes, more than a core can serve in time; overload control has a room of its own.
         "overload": {"loop_delay_ms": 0},
-        "clients": {"benchmark": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest()}},
+        "clients": {
+            "benchmark": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest()},
+            "viewer": {"key_sha256": hashlib.sha256(VIEWER_KEY.encode()).hexdigest(), "role": "viewer"},
+        },
         "providers": providers,
         "models": models,
     }

@@ -51,6 +51,7 @@ class Viewer:
         "_loop",
         "_most",
         "_on_end",
+        "_push",
         "_running",
         "_timer",
         "_waiting",
@@ -77,6 +78,7 @@ class Viewer:
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
         self._on_end: Callable[[], None] = lambda: None
+        self._push: Callable[[bytes], bool] = lambda _: False
         self._hello = b""
 
     def greet(self, hello: bytes) -> None:
@@ -94,7 +96,7 @@ class Viewer:
         if len(waiting) == 1:
             self._timer = self._loop.call_later(GATHER_S, self._due.set)
         elif len(waiting) == self._enough:
-            self._due.set()
+            self._hurry()
 
     async def take(self, within_s: float) -> bytes | None:
         """Wait for events and return them, or nothing if none came in time; None at the end of the stream."""
@@ -126,6 +128,22 @@ class Viewer:
             events.append(frame(Gap(dropped=self._dropped, running=tuple(self._running(self)))))
             self._dropped = 0
         return events
+
+    def push_to(self, push: Callable[[bytes], bool]) -> None:
+        """Have ``push`` send events at once when many wait; it returns False if its client has not taken all before.
+
+        A busy loop makes more events in one turn than may wait, and the viewer's task would run only in the next.
+        """
+        self._push = push
+
+    def _hurry(self) -> None:
+        if not self._hello and not self._dropped and self._push(b"".join(self._waiting)):
+            self._waiting.clear()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+        else:
+            self._due.set()
 
     def end(self) -> None:
         """End the stream, after what waits."""

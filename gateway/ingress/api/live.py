@@ -2,8 +2,9 @@
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from gateway.errors import ApiError
 from gateway.ingress.api.asked import asked
@@ -34,6 +35,8 @@ async def live(request: web.Request) -> web.StreamResponse:
 
 
 async def _stream(request: web.Request, response: web.StreamResponse, viewer: Viewer) -> None:
+    if request.version >= HttpVersion11:
+        viewer.push_to(partial(_push, request))
     while (events := await viewer.take(HEARTBEAT_S)) is not None:
         try:
             admit_visitor(request)  # its key or session may have ended, or may not look any more
@@ -42,11 +45,26 @@ async def _stream(request: web.Request, response: web.StreamResponse, viewer: Vi
         await response.write(events or _COMMENT)
         if request.protocol.writing_paused:  # aiohttp would wait only before the next write
             await request.writer.drain()
+    viewer.push_to(_keep)  # nothing may follow the end
     try:
         async with asyncio.timeout(LAST_WORDS_S):
             await response.write_eof()
     except TimeoutError:
         _hang_up(request)
+
+
+def _push(request: web.Request, events: bytes) -> bool:
+    """Send events at once, as a chunk of HTTP/1.1, unless the client is slow."""
+    transport = request.transport
+    if transport is None or transport.is_closing() or transport.get_write_buffer_size():
+        return False
+    transport.write(b"%x\r\n%b\r\n" % (len(events), events))
+    return True
+
+
+def _keep(_: bytes) -> bool:
+    """Send nothing."""
+    return False
 
 
 def _hang_up(request: web.Request, *, only_if_blocked: bool = False) -> None:

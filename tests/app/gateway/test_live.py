@@ -346,3 +346,13 @@ async def test_a_viewer_takes_no_seat_of_a_call(serve: Serve) -> None:
         async with running.post(chat_body()) as response:
             assert response.status == 200
         await watcher.seen("done")
+
+
+async def test_a_burst_of_more_events_than_may_wait_leaves_no_gap_with_a_client_that_reads(serve: Serve) -> None:
+    async with serve() as running, look(running) as watcher:
+        [one] = running.gateway.live.hub.viewers
+        for number in range(4 * viewer.MOST_WAITING):  # in one turn of the loop
+            one.offer(b'event: call\ndata: {"id":%d}\n\n' % number)
+        found = await watcher.seen("call", 4 * viewer.MOST_WAITING)
+        assert [each["id"] for each in found] == list(range(4 * viewer.MOST_WAITING))
+        assert watcher.of("gap") == []
