@@ -51,7 +51,7 @@ class ProviderMisconfigured(RaceFailed):
     def __init__(self, message: str, kinds: Collection[ErrorKind]) -> None:
         super().__init__(message)
         if len(kinds) == 1:
-            self.code = _CODES_OF_OPERATORS[next(iter(kinds))]
+            self.code = CODES_OF_OPERATORS[next(iter(kinds))]
 
 
 class AllTimedOut(RaceFailed):
@@ -190,7 +190,7 @@ _FAULT_OF_OPERATOR = (
 )
 _FAULT_OF_CALLER = "can answer: the provider lacks the requested model or API, or refuses the operator's key"
 _LACKING = "has this API: use another model, or let the gateway's operator correct 'base_url' or 'apis'"
-_CODES_OF_OPERATORS = {
+CODES_OF_OPERATORS = {
     ErrorKind.PROVIDER_AUTH: ErrorKind.PROVIDER_AUTH,
     ErrorKind.NOT_FOUND: "provider_not_found",  # not_found is an unknown path of the gateway
     ErrorKind.NO_SUCH_API: ErrorKind.NO_SUCH_API,

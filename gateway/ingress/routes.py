@@ -27,6 +27,7 @@ from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.cors import add_headers, preflight
 from gateway.ingress.kept_responses import kept_response
 from gateway.ingress.models import get_model, list_models, spoken_by
+from gateway.ingress.openapi.serving import describe, docs
 from gateway.ingress.paths import nearest_path
 from gateway.ingress.phase import Phase
 from gateway.ingress.refusals import Refused
@@ -91,6 +92,8 @@ ROUTES = (
     _patch("/admin/keys/{name}", admin_keys.change_key),
     _delete("/admin/keys/{name}", admin_keys.revoke_key),
     _post("/admin/keys/{name}/rotate", admin_keys.rotate_key),
+    _get("/openapi.json", describe),
+    _get("/docs", docs),
     *PAGE_ROUTES,
 )
 

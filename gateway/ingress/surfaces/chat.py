@@ -88,5 +88,6 @@ def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
 CHAT_SURFACE = Surface(
     dialect=CHAT,
     read=lambda contents, race, _: read_chat(contents, race),
+    fields=_DECODERS,
     media=MEDIA,
 )

@@ -48,4 +48,5 @@ def read_completion(contents: Contents, race_header: str | None) -> Asked:
 COMPLETIONS_SURFACE = Surface(
     dialect=COMPLETIONS,
     read=lambda contents, race, _: read_completion(contents, race),
+    fields=_DECODERS,
 )

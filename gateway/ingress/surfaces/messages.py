@@ -75,5 +75,6 @@ def _is_hosted(tool: _Tool) -> bool:
 MESSAGES_SURFACE = Surface(
     dialect=MESSAGES,
     read=lambda contents, race, _: read_messages(contents, race),
+    fields=_DECODERS,
     media=MEDIA,
 )

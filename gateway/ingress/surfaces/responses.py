@@ -100,5 +100,6 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
 RESPONSES_SURFACE = Surface(
     dialect=RESPONSES,
     read=lambda contents, race, settings: read_response(contents, race, store=settings.responses_store),
+    fields=_DECODERS,
     media=MEDIA,
 )

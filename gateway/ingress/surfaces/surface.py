@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gateway.ingress.asked import Asked
+from gateway.ingress.asked import Asked, Decoders
 from gateway.ingress.body import Contents
 from gateway.ingress.survey import Media
 from gateway.settings.model import Settings
@@ -16,6 +16,7 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
 
     dialect: Dialect
     read: Callable[[Contents, str | None, Settings], Asked]  # the second argument is the header with the race settings
+    fields: Decoders = {}  # those that are read, beside the model, the prompt and the gateway's own
     media: Media | None = None
 
     @property

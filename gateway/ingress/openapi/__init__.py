@@ -1,0 +1,1 @@
+"""/openapi.json and /docs: what the gateway answers, described."""
