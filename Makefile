@@ -83,6 +83,7 @@ lock: $(VENV)/.made  ## pin and hash the dependencies again, and take the newest
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra litellm -o requirements/runtime.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev --extra litellm --extra parquet \
 	  -c requirements/runtime.lock -o requirements/dev.lock
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group browser -c requirements/dev.lock -o requirements/browser.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group build --group release \
 	  -c requirements/dev.lock -o requirements/release.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/runtime.lock
