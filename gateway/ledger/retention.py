@@ -22,6 +22,9 @@ BATCH_ROWS = 2000  # deleted in one transaction: shipping never waits long for i
 PAUSE_S = 0.05  # between two transactions, so that others run first
 
 ROLLUPS = ("rollup_attempts", "rollup_calls", "rollup_errors", "rollup_histograms", "rollup_tags", "rollup_wide_tags")
+# Of histograms by the hour: what nobody asks of more than a week. The others are for the heat map of a month.
+OF_A_WEEK = ("e2e", "itl", "call_ttft", "call_alone", "audit_alone", "explored_alone")
+WEEK_DAYS = 8
 _LOCK = text("select pg_advisory_xact_lock(hashtext('holeshot.prune'))")
 Deleted = Callable[[str, int], None]
 
@@ -171,13 +174,24 @@ async def _prune_rollups(
             continue
         values = {"minutes": minutes, "before": _instant(engine, now - timedelta(days=min(kept)))}
         for table in ROLLUPS:  # one statement: an hour has some thousand rows
-            old = text(f"delete from {table} where minutes = :minutes and window_start < :before")  # noqa: S608 - our names
-            rows = (await connection.execute(old, values)).rowcount
-            await connection.commit()
-            total += rows
-            if rows:
-                deleted("rollups", rows)
+            old = f"delete from {table} where minutes = :minutes and window_start < :before"  # noqa: S608 - our names
+            total += await _forget(connection, old, values, deleted)
+    values = {"minutes": 60, "before": _instant(engine, now - timedelta(days=WEEK_DAYS))}
+    for metric in OF_A_WEEK:  # one after the other, as the index has them
+        old = (
+            f"delete from rollup_histograms where minutes = :minutes and metric = '{metric}' and window_start < :before"  # noqa: S608 - our names
+        )
+        total += await _forget(connection, old, values, deleted)
     return total
+
+
+async def _forget(connection: AsyncConnection, old: str, values: dict[str, Any], deleted: Deleted) -> int:
+    """Delete old sums; return how many."""
+    rows = (await connection.execute(text(old), values)).rowcount
+    await connection.commit()
+    if rows:
+        deleted("rollups", rows)
+    return rows
 
 
 async def _delete(engine: AsyncEngine, connection: AsyncConnection, table: str, before: datetime) -> AsyncIterator[int]:

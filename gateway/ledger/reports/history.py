@@ -191,7 +191,7 @@ order by began_at desc, id limit {_MOST_OUTAGES}"""  # noqa: S608 - values are q
 
 
 def _heat_sql(words: Words, wanted: HeatWanted, now: datetime) -> str:
-    """Return a statement over the sums of hours: the database keeps them for some days (rollup_periods)."""
+    """Return a statement over the sums of hours: the database keeps them for a month (rollup_periods)."""
     of_hours = f"r.minutes = 60 and r.window_start >= {words.window(first(wanted.window, now))}"
     tables = f"""\
 with series as (

@@ -11,6 +11,8 @@ import pytest
 
 from gateway.attempt_records import Outcome, TokensSource
 from gateway.calls import CallRecord
+from gateway.ledger.database import create_engine
+from gateway.ledger.retention import Retention, prune
 from gateway.ledger.writer import Ledger
 from gateway.outage_records import OutageRecord
 from gateway.reports import HeatMetric, HeatWanted, HistoryWanted, Window
@@ -205,3 +207,30 @@ async def test_outages_are_those_that_went_on_in_the_window(library: Library, tm
     assert {row["deployment"] for row in of_model.outages} == {"groq/llama"}
     nobody = await library.reports.history(HistoryWanted(window=Window.DAY, model="nobody"))
     assert nobody.outages == []
+
+
+async def test_a_month_of_hours_is_kept_for_the_heat_map_and_of_other_quantiles_a_week(library: Library) -> None:
+    """Each day an hour's worth of calls: what is left of them when it is pruned."""
+    await library.store(*races(31 * 9, 30 * 24 - 1))
+    engine = create_engine(library.url)
+    await prune(engine, Retention(), NOW)
+    await engine.dispose()
+    oldest = {
+        row["metric"]: NOW.timestamp() - row["t"]
+        for row in await library.ask(
+            f"select metric, {_epoch(library, 'min(window_start)')} as t from rollup_histograms where minutes = 60 "
+            "group by metric"
+        )
+    }
+    assert {metric for metric, age_s in oldest.items() if age_s > 20 * 86400} == {"ttft", "tps"}
+    assert {"itl", "call_ttft"} & oldest.keys()
+    assert max(age_s for metric, age_s in oldest.items() if metric not in {"ttft", "tps"}) <= 8 * 86400 + 3600
+    table = await library.reports.heat(HeatWanted(metric=HeatMetric.TTFT_P50, window=Window.MONTH))
+    [counted] = await library.ask("select sum(n) as n from rollup_attempts where minutes = 60")
+    assert sum(row["n"] for row in table.rows) == counted["n"] > 500
+    later = NOW + timedelta(days=32)
+    engine = create_engine(library.url)
+    await prune(engine, Retention(), later)
+    await engine.dispose()
+    for name in ("rollup_attempts", "rollup_histograms", "rollup_calls"):
+        assert await library.ask(f"select count(*) as n from {name} where minutes = 60") == [{"n": 0}]
