@@ -138,9 +138,13 @@ class Scope(Struct, frozen=True, kw_only=True, gc=False):
 
 
 Event = Began | RunningCall | Launched | First | Tokens | Ended | Done | Hello | Gap | Scope
-_ENCODER = msgspec.json.Encoder()
+_encode = msgspec.json.Encoder().encode
+_HEADS = {
+    kind: b"event: %b\ndata: " % kind.kind.encode()
+    for kind in (Began, RunningCall, Launched, First, Tokens, Ended, Done, Hello, Gap, Scope)
+}
 
 
 def frame(event: Event) -> bytes:
     """Return an event as it is sent: a server-sent event."""
-    return b"event: %b\ndata: %b\n\n" % (event.kind.encode(), _ENCODER.encode(event))
+    return _HEADS[type(event)] + _encode(event) + b"\n\n"

@@ -132,6 +132,8 @@ class Hub:
 
     def clear(self) -> None:
         """Forget all calls: nobody looks."""
+        for call in self._calls.values():
+            call.lanes.clear()
         self._calls.clear()
         self._lanes.clear()
 
@@ -210,7 +212,7 @@ class Hub:
             self._show(call, Done(id=call.began.id))
         for attempt_id in call.lanes:
             self._lanes.pop(attempt_id, None)
-        del self._calls[call.began.id]
+        self._forget(call)
 
     def _show(self, call: WatchedCall, event: Launched | First | Ended | Done) -> None:
         if call.viewers:
@@ -230,4 +232,8 @@ class Hub:
 
     def _forget_if_over(self, call: WatchedCall) -> None:
         if call.is_done and all(lane.ended is not None for lane in call.lanes.values()):
-            del self._calls[call.began.id]
+            self._forget(call)
+
+    def _forget(self, call: WatchedCall) -> None:
+        del self._calls[call.began.id]
+        call.lanes.clear()  # breaks the cycle of a call and its lanes: only the garbage collector would free it
