@@ -1,6 +1,7 @@
 """The other reports of /api over HTTP: what the page's views show, with real calls behind them."""
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -185,3 +186,22 @@ async def test_reports_do_not_wait_for_shipping_nor_shipping_for_reports(serve: 
         await called(running)
         answers = await asyncio.gather(*(read(running, f"/api/{name}") for name in REPORTS * 5))
     assert {status for status, _ in answers} == {200}
+
+
+async def test_a_long_answer_is_compressed_for_those_who_take_that(serve: Serve) -> None:
+    async with serve(**dict.fromkeys(("alpha", "beta", "gamma", "delta"))) as running:
+        await called(running)
+        await running.gateway.ledger.flush()
+        sizes = {}
+        for coding in ("gzip", "identity"):
+            headers = {"accept-encoding": coding}
+            async with running.http.get(f"{running.url}/api/history", headers=headers, auto_decompress=False) as got:
+                assert got.headers.get("content-encoding", "identity") == coding
+                body = await got.read()
+                sizes[coding] = len(body)
+                etag = got.headers["etag"]
+                text = gzip.decompress(body) if coding == "gzip" else body
+                assert {each["deployment"] for each in msgspec.json.decode(text)["series"]} >= {"alpha/m"}
+            async with running.get("/api/history", headers={**headers, "if-none-match": etag}) as again:
+                assert again.status in {304, 200}  # the next five minutes may have begun
+        assert sizes["gzip"] < sizes["identity"] / 5
