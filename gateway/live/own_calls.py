@@ -26,17 +26,18 @@ class OwnCalls:
         self._launched_at: dict[str, float] = {}  # running attempts, in seconds of the clock
         for attempt in tasks.attempts:
             if attempt.record is None:
-                race, at, began_at = attempt.race, attempt.token_at(), attempt.measurement.started
-                self._find(race.open_call, race.call, attempt.start, began_at, None if at is None else at - began_at)
-        for open_call, start, began_at in tasks.relayed.values():
-            self._find(open_call, open_call.call, start, began_at)
+                race, token_at = attempt.race, attempt.token_at()
+                ttft_s = None if token_at is None else token_at - attempt.measurement.started
+                self._find(race.open_call, race.call, attempt.start, ttft_s)
+        for open_call, start in tasks.relayed.values():
+            self._find(open_call, open_call.call, start)
         self.sample()
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
         """Show a launch, and before the first one its call."""
         if self._hub.call(call.id) is None:
             self._hub.began(self._began(call))
-        self._launched_at[start.id] = self._clock()
+        self._launched_at[start.id] = _launched_at(call, start)
         self._hub.launched(_launched(call.id, start))
 
     def first_token(self, start: AttemptStart, ttft_s: float) -> None:
@@ -78,9 +79,7 @@ class OwnCalls:
             if attempt.measurement.meaningful and attempt.record is None:
                 yield attempt.start.id, attempt.measurement.tokens_so_far
 
-    def _find(
-        self, open_call: OpenCall, call: Call, start: AttemptStart, launched_at: float, ttft_s: float | None = None
-    ) -> None:
+    def _find(self, open_call: OpenCall, call: Call, start: AttemptStart, ttft_s: float | None = None) -> None:
         """Add a call that runs when somebody begins to look, with an attempt that does."""
         if open_call.record is not None:
             return  # an audited loser; its call is over
@@ -89,7 +88,7 @@ class OwnCalls:
             known = self._hub.began(self._began(call))
             for ended in open_call.attempts:
                 self._past(ended)
-        self._launched_at[start.id] = launched_at
+        self._launched_at[start.id] = _launched_at(call, start)
         self._hub.launched(_launched(call.id, start))
         if ttft_s is not None:
             self.first_token(start, ttft_s)
@@ -128,6 +127,11 @@ class OwnCalls:
             replica=self._replica,
             worker=self._worker,
         )
+
+
+def _launched_at(call: Call, start: AttemptStart) -> float:
+    """Return when an attempt was launched, in seconds of the clock; a recorder may hear of it a little later."""
+    return call.received_at + start.launch_offset_ms / 1000
 
 
 def _launched(call_id: str, start: AttemptStart | AttemptRecord) -> Launched:

@@ -194,7 +194,7 @@ class Relay:
         now = open_call.services.clock()
         role = Role.FAILOVER if open_call.launched else Role.PRIMARY
         start = open_call.launch(deployment, role, now=now)
-        self._seated.enter(start, now)
+        self._seated.enter(start)
         open_call.begin([start])
         open_call.services.recorder.attempt_started(open_call.call, start)
         return RelayedAttempt(start, deployment, now, Sendings())

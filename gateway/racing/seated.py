@@ -33,12 +33,12 @@ class Seated:
             self._take(chosen)
         return chosen
 
-    def enter(self, start: AttemptStart, now: float) -> None:
-        """Count an attempt that is launched ``now``."""
+    def enter(self, start: AttemptStart) -> None:
+        """Count an attempt."""
         self._under_way = start
         tasks = self._open_call.services.tasks
         tasks.entered(start.deployment)
-        tasks.relayed[self] = (self._open_call, start, now)
+        tasks.relayed[self] = (self._open_call, start)
 
     def stand_up(self) -> None:
         """Stop counting the attempt and give its seat back, once."""

@@ -14,12 +14,11 @@ if TYPE_CHECKING:
 class AttemptTasks:
     """The tasks of all running attempts. ``close`` cancels and awaits them.
 
-    ``relayed`` are the running attempts without a task of their own, by what counts them: the call, the attempt, and
-    when it was launched.
+    ``relayed`` are the running attempts without a task of their own, with their calls, by what counts them.
     """
 
     def __init__(self) -> None:
-        self.relayed: dict[Seated, tuple[OpenCall, AttemptStart, float]] = {}
+        self.relayed: dict[Seated, tuple[OpenCall, AttemptStart]] = {}
         self._tasks: dict[asyncio.Task[None], Attempt] = {}
         self._in_flight: dict[str, int] = {}  # by deployment
         self._loop: asyncio.AbstractEventLoop | None = None

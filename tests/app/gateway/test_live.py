@@ -356,3 +356,14 @@ async def test_a_burst_of_more_events_than_may_wait_leaves_no_gap_with_a_client_
         found = await watcher.seen("call", 4 * viewer.MOST_WAITING)
         assert [each["id"] for each in found] == list(range(4 * viewer.MOST_WAITING))
         assert watcher.of("gap") == []
+
+
+async def test_an_attempts_time_counts_from_its_launch_like_its_row(serve: Serve) -> None:
+    async with serve(alpha=None) as running, look(running) as watcher:
+        async with running.chat() as response:
+            assert response.status == 200
+        [end] = await watcher.seen("end")
+        [row] = await running.rows("select * from attempts")
+        assert end["ms"] >= row["last_token_ms"]
+        [done] = await watcher.seen("done")
+        assert watcher.of("launch")[0]["offset_ms"] + end["ms"] <= done["total_ms"]
