@@ -9,7 +9,7 @@ import msgspec
 from gateway.live.events import Began, Gap, frame
 
 MOST_WAITING = 256  # events for one viewer; then the oldest is dropped
-GATHER_S = 0.03  # events that come within this time go out in one write; nobody sees the difference
+GATHER_S = 0.05  # events that come within this time go out in one write; nobody sees the difference
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class Viewer:
         self._running = running
         self._loop = loop
         self._most = most
-        self._enough = most // 2  # to be taken at once
+        self._enough = most * 3 // 4  # to be sent at once
         self._waiting: deque[bytes] = deque()
         self._dropped = 0
         self._due = asyncio.Event()
