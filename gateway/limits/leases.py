@@ -13,6 +13,10 @@ class Leases(Protocol):
     def connected(self) -> bool:
         """Whether leases can be had; True where none are needed."""
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether no other process uses the same limits: what this one has used is all that was."""
+
     async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float) -> None:
         """Try to let each quota hold the amount given with it; wait for that no longer than ``patience_s``."""
 
@@ -40,6 +44,11 @@ class OwnShare:
         self._kept: dict[str, Quota] = {}
 
     connected = True
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether this is the only process."""
+        return self._processes == 1
 
     async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float) -> None:  # noqa: ARG002 - no wait
         """Let each quota go as far as the share; within a window that stays the same."""

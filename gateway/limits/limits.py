@@ -131,11 +131,13 @@ class Limits:
         """Return what is used of a client's ``limits``. Nothing is leased for it, so little may be known of others."""
         unix_s, account = self._unix_clock(), self._clients.get(client)
         quotas = {} if account is None else {quota.name: quota for quota in account.quotas(unix_s)}
+        unasked = 0.0 if self._leases.sees_all else None
         found = []
         for name, limit in limits.items():
             quota, ends_s = quotas.get(name), WINDOWS[name](unix_s).ends_s
+            taken = None if quota is None else quota.taken
             resets_in_s = None if ends_s == inf else round(ends_s - unix_s, 1)
-            found.append(Standing(name, limit, None if quota is None else quota.taken, resets_in_s))
+            found.append(Standing(name, limit, unasked if taken is None else taken, resets_in_s))
         return found
 
     def drop(self, call_id: str) -> None:

@@ -79,6 +79,11 @@ class SharedLeases:
         self._is_open = True
 
     @property
+    def sees_all(self) -> bool:
+        """Whether this is the only process; others may have used the same Redis."""
+        return False
+
+    @property
     def connected(self) -> bool:
         """Whether Redis answered last time."""
         return not self._link.is_away

@@ -294,3 +294,27 @@ async def test_headers_say_what_is_left_of_the_minute() -> None:
         "x-ratelimit-remaining-tokens": "400",
         "x-ratelimit-reset-tokens": "30s",
     }
+
+
+async def test_standings_say_what_is_used_and_held_and_when_that_ends() -> None:
+    process, limits = Process(), {"rpm": 10.0, "max_parallel": 2.0, "usd_per_day": 5.0}
+
+    def standings() -> dict[str, tuple[float | None, float | None]]:
+        return {each.limit: (each.used, each.resets_in_s) for each in process.limits.standings("team", limits)}
+
+    day_s = 12 * 3600.0 - 30
+    assert standings() == {"rpm": (0.0, 30.0), "max_parallel": (0.0, None), "usd_per_day": (0.0, day_s)}
+    call_id = await process.begin(limits, usd=0.5)
+    assert standings() == {"rpm": (1.0, 30.0), "max_parallel": (1.0, None), "usd_per_day": (0.5, day_s)}
+    process.end(call_id)
+    assert standings() == {"rpm": (1.0, 30.0), "max_parallel": (0.0, None), "usd_per_day": (0.0, day_s)}
+    process.clock.now_s += 30
+    assert standings()["rpm"] == (0.0, 60.0)
+    assert [each.of for each in process.limits.standings("team", {"rpm": 7.0})] == [7.0]
+
+
+async def test_of_other_processes_nothing_is_known_before_the_first_call() -> None:
+    process, limits = Process(processes=2), {"rpm": 10.0}
+    assert [each.used for each in process.limits.standings("team", limits)] == [None]
+    await process.begin(limits)
+    assert [each.used for each in process.limits.standings("team", limits)] == [1.0]
