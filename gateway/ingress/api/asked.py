@@ -1,10 +1,10 @@
 """What a request to /api asks for: its query, checked against a struct whose fields are the names it may have."""
 
 import base64
-import binascii
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import TypeVar, get_args
+from uuid import UUID
 
 import msgspec
 from aiohttp import web
@@ -16,6 +16,7 @@ from gateway.settings.explain import nearest
 MOST = 500  # in a page of a list
 LONGEST = 512  # characters of a value
 _SAID = 100  # characters of a name that somebody else chose
+_FIRST = 2000  # the year before which no call was
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -67,10 +68,10 @@ def position(after: str | None) -> Position | None:
         return None
     try:
         instant, _, call_id = base64.urlsafe_b64decode(after.encode() + b"==").decode().partition("|")
-        at = datetime.fromisoformat(instant)
-        if at.tzinfo is not None and _is_id(call_id):
-            return Position(at, call_id)
-    except (ValueError, binascii.Error):
+        place = Position(datetime.fromisoformat(instant), str(UUID(call_id)))
+        if written(place) == after and place.started_at.utcoffset() == timedelta(0) and place.started_at.year >= _FIRST:
+            return place
+    except ValueError:
         pass
     raise InvalidRequest("after: give what an answer has as 'next', as it is", param="after")
 
@@ -83,11 +84,3 @@ def written(place: Position) -> str:
 def _is_text(value: str) -> bool:
     """Whether every character can be stored, and so be looked for."""
     return not any(each == "\x00" or "\ud800" <= each <= "\udfff" for each in value)
-
-
-def _is_id(text: str) -> bool:
-    return len(text) == _ID_LENGTH and set(text) <= _ID_LETTERS
-
-
-_ID_LENGTH = 36
-_ID_LETTERS = frozenset("0123456789abcdef-")

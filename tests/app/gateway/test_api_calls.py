@@ -1,6 +1,7 @@
 """GET /api/calls over HTTP: calls are there at once, in pages, for those who may look."""
 
 import asyncio
+import base64
 from typing import Any
 
 import msgspec
@@ -9,6 +10,8 @@ import pytest
 from providers.simulator.script import Hang, answer
 from tests.app.gateway.key_desk import ROOT, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import RunningGateway, Serve
+
+ID = "0198f1d2-0000-7000-8000-000000000000"
 
 
 async def read(running: RunningGateway, path: str, key: str | None = None) -> tuple[int, Any]:
@@ -72,7 +75,19 @@ async def test_pages_follow_each_other(serve: Serve) -> None:
         ("window=2d", "window: must be one of 1h, 24h, 7d, 30d"),
         ("tag=variant", "name:value"),
         ("after=x", "after"),
-        ("after=" + "MjAyNi0xMS0yMVQwMDowMDowMHx4", "after"),
+        *(
+            ("after=" + base64.urlsafe_b64encode(f"{at}|{call_id}".encode()).decode().rstrip("="), "after")
+            for at, call_id in (
+                ("2026-11-21T00:00:00+00:00", "x"),
+                ("2026-11-21T00:00:00+00:00", "-" * 36),
+                ("2026-11-21T00:00:00+00:00", f"{{{ID}}}"),
+                ("2026-11-21T00:00:00", ID),
+                ("2026-11-21T00:00:00+01:00", ID),
+                ("0001-01-01T00:00:00+23:59", ID),
+                ("0001-01-01T00:00:00+00:00", ID),
+                ("' or true --", ID),
+            )
+        ),
         ("slower_than_ms=-1", "slower_than_ms"),
         ("slower_than_ms=nan", "slower_than_ms"),
         ("outcome=lost", "one of ok, failed, left"),
