@@ -86,6 +86,15 @@ class Keys(Generic[C]):
             "clients": self._watch.clients,
         }
 
+    @property
+    def are_stored(self) -> bool:
+        """Whether keys are in the database too, and can be changed at run time."""
+        return self._store is not None
+
+    def configured(self) -> list[dict[str, Any]]:
+        """Return the clients of the file with their keys, as JSON."""
+        return shown_all(self.table.clients, (), self.utc_now())
+
     async def listed(self, *, revoked: bool = False) -> list[dict[str, Any]]:
         """Return every client with its keys, as JSON; with ``revoked`` also keys that were revoked.
 

@@ -7,6 +7,7 @@ from gateway.ingress import managed_keys
 from gateway.ingress.admission import JSON
 from gateway.ingress.api.answers import answer
 from gateway.ingress.api.asked import NoQuery, asked
+from gateway.ingress.context import CONTEXT
 from gateway.ingress.managed_keys import MERGE_PATCH
 from gateway.ingress.visitors import admit_visitor
 
@@ -24,9 +25,13 @@ class RevokeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def list_keys(request: web.Request) -> web.Response:
-    """Return every client with its keys."""
+    """Return every client with its keys. Those of the file are there also where keys cannot be changed."""
     admit_visitor(request, admin=True)
-    return answer(request, await managed_keys.listed(request, revoked=asked(request, KeysQuery).all))
+    query = asked(request, KeysQuery)
+    keys = request.app[CONTEXT].admission.keys
+    if not keys.are_stored:
+        return answer(request, {"object": "list", "data": keys.configured()})
+    return answer(request, await managed_keys.listed(request, revoked=query.all))
 
 
 async def get_key(request: web.Request) -> web.Response:

@@ -205,3 +205,22 @@ async def test_a_long_answer_is_compressed_for_those_who_take_that(serve: Serve)
             async with running.get("/api/history", headers={**headers, "if-none-match": etag}) as again:
                 assert again.status in {304, 200}  # the next five minutes may have begun
         assert sizes["gzip"] < sizes["identity"] / 5
+
+
+async def test_keys_of_the_file_are_listed_where_none_can_be_changed(serve: Serve) -> None:
+    root = {"key_sha256": sha256(ROOT), "role": "admin"}
+    app = {"key_sha256": sha256("hs-app"), "rpm": 7}
+    async with serve(config={"clients": {"root": root, "app": app}}) as running:
+        status, body = await read(running, "/api/keys", ROOT)
+        async with running.http.post(f"{running.url}/api/keys", headers=bearer(ROOT), json={"name": "x"}) as refused:
+            assert refused.status == 409
+    assert status == 200
+    assert [(each["name"], each["source"], each.get("rpm")) for each in body["data"]] == [
+        ("root", "file", None), ("app", "file", 7),
+    ]  # fmt: skip
+    assert sha256("hs-app") not in repr(body)
+
+
+async def test_without_clients_no_keys_are_listed(serve: Serve) -> None:
+    async with serve() as running:
+        assert await read(running, "/api/keys") == (200, {"object": "list", "data": []})
