@@ -2,7 +2,8 @@
 
 Only the way of a call is in it: nothing is shipped, shared or looked after in the background, and the collector is off,
 so that the same code runs the same instructions. Run under a ``ticking`` clock. It obeys lines on its standard input,
-``SUBJECT WAY CALLS``, where the subject is ``gateway`` or ``direct``, the driver at the mock itself; and says ``done``.
+``SUBJECT WAY CALLS``, with a subject: ``gateway``; ``direct``, the driver at the mock itself; ``watch``, from which on
+somebody looks at the calls live. It says ``done``.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from benchmarks.micro.hot_path import WAYS
 from gateway.app import Gateway
 from gateway.connections.listener import listening
 from gateway.connections.ports import bind
+from gateway.live import viewer
 from gateway.settings import load
 from gateway.watching import logs
 
@@ -42,13 +44,44 @@ async def obey(folder: Path) -> None:
         gateway = Server("gateway", os.getpid(), port, gateways.HEADERS)
         for line in sys.stdin:  # it blocks the loop, which has nothing to do until then
             subject, name, calls = line.split()
+            if subject == "watch":
+                await look(port)
+                _say_done()
+                continue
             question = WAYS[name].question(gateway)
             if subject == "direct":
                 path = f"/burst{gateways.PATH}"
                 question = msgspec.structs.replace(question, port=upstream_port, path=path, launched=None)
             await carry_out(Order(question=question, calls=int(calls), concurrency=1))
-            sys.stdout.write("done\n")
-            sys.stdout.flush()
+            _say_done()
+
+
+class Discarding(asyncio.Protocol):
+    """A client of the live stream that reads, and keeps nothing."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:  # noqa: ARG002 - asyncio's name
+        """Note that the stream has begun."""
+        self.began.set()
+
+
+async def look(port: int) -> None:
+    """Open a live stream.
+
+    Under callgrind a call takes much longer than it does: events go out when many wait, as they do with 500 calls/s.
+    """
+    viewer.GATHER_S = 1e6
+    transport, client = await asyncio.get_running_loop().create_connection(Discarding, "127.0.0.1", port)
+    key = gateways.VIEWER_HEADERS["authorization"]
+    transport.write(f"GET /api/live HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: {key}\r\n\r\n".encode())
+    await client.began.wait()
+
+
+def _say_done() -> None:
+    sys.stdout.write("done\n")
+    sys.stdout.flush()
 
 
 def main() -> None:

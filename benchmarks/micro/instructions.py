@@ -117,6 +117,30 @@ def counted() -> Counts:
     return Counts(platform.machine(), platform.python_version(), instructions)
 
 
+def watched() -> Table:
+    """Count with and without somebody who looks at the calls live; return a table.
+
+    Raises:
+        RuntimeError: a call went wrong.
+
+    """
+    made = Table(title="Instructions per call", title_justify="left", caption=interpreter.described())
+    for column in ("", "nobody looks", "one viewer", "added"):
+        made.add_column(column, justify="right" if column else "left")
+    with running() as process:
+        counts: dict[str, list[float]] = {}
+        for subject in ("direct", "gateway", "gateway"):
+            if "race" in counts and len(counts["race"]) == len(("direct", "gateway")):
+                process.obey("watch - 0")
+            for way in WAYS:
+                process.obey(f"{subject} {way} {WARM_UP_CALLS}")
+                counts.setdefault(way, []).append(process.count(f"{subject} {way} {CALLS}") / CALLS)
+    for way, (direct, alone, looking) in counts.items():
+        added = (looking - alone) / (alone - direct)
+        made.add_row(way, f"{alone - direct:,.0f}", f"{looking - direct:,.0f}", f"{added:+.2%}")
+    return made
+
+
 def compared(now: Counts, known: Counts) -> tuple[Table, bool]:
     """Return a table of both, and whether nothing grew by more than it may."""
     made = Table(title="Instructions per call", title_justify="left", caption=interpreter.described())
@@ -136,10 +160,14 @@ def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.micro.instructions", description=__doc__)
     parser.add_argument("--write", action="store_true", help="take today's figures as the ones to hold others against")
+    parser.add_argument("--viewer", action="store_true", help="count what one viewer of live races adds instead")
     arguments = parser.parse_args()
     if shutil.which("valgrind") is None:
         parser.exit(2, "it needs valgrind; on Debian: apt-get install valgrind\n")
     try:
+        if arguments.viewer:
+            console().print(watched())
+            return
         now = counted()
     except RuntimeError as error:
         sys.exit(f"broken: {error}")

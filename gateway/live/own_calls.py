@@ -7,6 +7,7 @@ from gateway.attempt_records import AttemptRecord, AttemptStart
 from gateway.calls import Call, CallRecord
 from gateway.live.events import Began, Done, Ended, First, Launched
 from gateway.live.hub import Hub
+from gateway.racing.milliseconds import milliseconds
 from gateway.racing.open_call import OpenCall
 from gateway.racing.tasks import AttemptTasks
 
@@ -35,16 +36,15 @@ class OwnCalls:
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
         """Show a launch, and before the first one its call."""
-        if self._hub.call(call.id) is None:
-            self._hub.began(self._began(call))
+        known = self._hub.call(call.id) or self._hub.began(self._began(call))
         self._launched_at[start.id] = _launched_at(call, start)
-        self._hub.launched(_launched(call.id, start))
+        self._hub.launched(_launched(known.began, start))
 
     def first_token(self, start: AttemptStart, ttft_s: float) -> None:
         """Show a first token."""
         lane = self._hub.lane(start.id)
         if lane is not None:
-            self._hub.first(First(call=lane.launched.call, attempt=start.id, ttft_ms=_rounded(ttft_s * 1000)))
+            self._hub.first(First(call=lane.launched.call, attempt=start.id, ttft_ms=milliseconds(ttft_s)))
 
     def attempt_ended(self, attempt: AttemptRecord) -> None:
         """Show an attempt's end."""
@@ -54,9 +54,9 @@ class OwnCalls:
     def call_finished(self, record: CallRecord) -> None:
         """Show a call's end. One that is not known yet never had an attempt since somebody looks."""
         if self._hub.call(record.id) is None:
-            self._hub.began(self._began_of(record))
+            began = self._hub.began(self._began_of(record)).began
             for attempt in record.attempts:
-                self._past(attempt)
+                self._past(began, attempt)
         self._hub.done(
             Done(
                 id=record.id,
@@ -87,15 +87,15 @@ class OwnCalls:
         if known is None:
             known = self._hub.began(self._began(call))
             for ended in open_call.attempts:
-                self._past(ended)
+                self._past(known.began, ended)
         self._launched_at[start.id] = _launched_at(call, start)
-        self._hub.launched(_launched(call.id, start))
+        self._hub.launched(_launched(known.began, start))
         if ttft_s is not None:
             self.first_token(start, ttft_s)
 
-    def _past(self, attempt: AttemptRecord) -> None:
+    def _past(self, began: Began, attempt: AttemptRecord) -> None:
         """Show an attempt that has ended before its call was known."""
-        self._hub.launched(_launched(attempt.call_id, attempt))
+        self._hub.launched(_launched(began, attempt))
         if attempt.token_ms is not None:
             self._hub.first(First(call=attempt.call_id, attempt=attempt.id, ttft_ms=attempt.token_ms))
         self._hub.ended(_ended(attempt, None))
@@ -134,15 +134,15 @@ def _launched_at(call: Call, start: AttemptStart) -> float:
     return call.received_at + start.launch_offset_ms / 1000
 
 
-def _launched(call_id: str, start: AttemptStart | AttemptRecord) -> Launched:
+def _launched(began: Began, start: AttemptStart | AttemptRecord) -> Launched:
     return Launched(
-        call=call_id,
+        call=began.id,
         attempt=start.id,
         number=start.number,
         deployment=start.deployment,
         provider=start.provider,
         role=str(start.role),
-        at_ms=_unix_ms(start.started_at),
+        at_ms=began.at_ms + int(start.launch_offset_ms),  # a date costs ten times as much
         offset_ms=start.launch_offset_ms,
     )
 
@@ -152,7 +152,7 @@ def _ended(attempt: AttemptRecord, age_s: float | None) -> Ended:
         call=attempt.call_id,
         attempt=attempt.id,
         outcome=str(attempt.outcome),
-        ms=None if age_s is None else _rounded(age_s * 1000),
+        ms=None if age_s is None else milliseconds(age_s),
         tokens=attempt.completion_tokens,
         error=None if attempt.error_kind is None else str(attempt.error_kind),
     )
@@ -160,7 +160,3 @@ def _ended(attempt: AttemptRecord, age_s: float | None) -> Ended:
 
 def _unix_ms(instant: datetime) -> int:
     return int(instant.timestamp() * 1000)
-
-
-def _rounded(ms: float) -> float:
-    return round(ms, 3)
