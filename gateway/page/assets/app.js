@@ -11,11 +11,13 @@ import { view as login } from "./views/login.js";
 const VIEWS = {
   live: { title: "Live", group: "Now" },
   leaderboard: { title: "Leaderboard", group: "Now" },
+  playground: { title: "Playground", group: "Now" },
   calls: { title: "Calls", group: "Past", one: "call" },
   history: { title: "History", group: "Past" },
   worth: { title: "Racing's worth", group: "Past" },
   refusals: { title: "Refusals", group: "Access" },
-  keys: { title: "Keys and limits", group: "Access" },
+  keys: { title: "Keys and limits", group: "Access", admin: true },
+  configuration: { title: "Configuration", group: "Access" },
 };
 
 const OVER = "Your session is over: it has lasted twelve hours, or its key was replaced, revoked or has expired.";
@@ -102,9 +104,11 @@ async function turned() {
 }
 
 function navigation() {
-  const groups = Map.groupBy
-    ? Map.groupBy(Object.entries(VIEWS), ([, { group }]) => group)
-    : Object.entries(VIEWS).reduce((all, each) => all.set(each[1].group, [...(all.get(each[1].group) ?? []), each]), new Map());
+  const groups = new Map();
+  for (const [name, each] of Object.entries(VIEWS)) {
+    if (each.admin && session.user.role !== "admin") continue;
+    groups.set(each.group, [...(groups.get(each.group) ?? []), [name, each]]);
+  }
   fill(document.getElementById("navigation"), [...groups].map(([group, views]) => h("div", {},
     h("h2", { id: `group-${group}` }, group),
     h("ul", { "aria-labelledby": `group-${group}` }, views.map(([name, { title }]) =>

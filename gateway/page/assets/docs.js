@@ -48,9 +48,9 @@ function intro() {
 
 function operation(each) {
   const { operationId, method, path, summary, description } = each;
-  return h("section", { class: "card", id: operationId, "data-of": operationId, "aria-labelledby": `${operationId}-title` },
+  return h("section", { class: "card", id: operationId, "data-of": operationId, "aria-labelledby": `${operationId}-title ${operationId}-path` },
     h("header", {}, h("h3", { id: `${operationId}-title` }, summary),
-      h("p", { class: "path" }, h("span", { class: `method ${method}` }, method.toUpperCase()), " ", h("code", {}, path))),
+      h("p", { class: "path", id: `${operationId}-path` }, h("span", { class: `method ${method}` }, method.toUpperCase()), " ", h("code", {}, path))),
     h("div", { class: "inside" },
       h("p", {}, rich(description)),
       sample(each),

@@ -16,7 +16,7 @@ export function failed(error, again = null) {
 
 /** Nothing to show: says so, and what to do about it. */
 export function empty(title, words, ...actions) {
-  return h("div", { class: "empty" }, h("h3", {}, title), words ? h("p", {}, words) : null,
+  return h("div", { class: "empty" }, h("h2", {}, title), words ? h("p", {}, words) : null,
     actions.length ? h("div", { class: "controls" }, actions) : null);
 }
 

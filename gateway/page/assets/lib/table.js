@@ -17,7 +17,8 @@ export function table(columns, { caption, key = null, link = null, stacks = fals
   const grid = h("table", { class: stacks ? "stacks" : null, ...role("table") },
     h("caption", { class: "unseen" }, caption),
     h("thead", role("rowgroup"), h("tr", role("row"), heads)), body);
-  const element = h("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" }, grid);
+  const none = h("p", { class: "inside soft", hidden: true }, "Nothing yet.");
+  const element = h("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" }, grid, none);
   let rows = [];
   let kept = new Map(); // key → {mark, tr}
 
@@ -38,6 +39,8 @@ export function table(columns, { caption, key = null, link = null, stacks = fals
 
   function update(next) {
     rows = next;
+    grid.hidden = !rows.length;
+    none.hidden = rows.length > 0;
     const shown = new Map();
     const held = place(document.activeElement);
     ordered(rows).forEach((row, at) => {

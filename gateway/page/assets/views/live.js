@@ -9,6 +9,7 @@ import { listen, Races, stateOf } from "../lib/races.js";
 import { filter, to } from "../lib/route.js";
 import { empty, failed } from "../lib/states.js";
 import { table } from "../lib/table.js";
+import { first } from "./parts/first.js";
 
 const WINDOWS = { 6: "6 s", 15: "15 s", 60: "1 min" };
 const OUTCOMES = { won: "Answered", cut: "With a cut", failed: "With a failure", running: "Running" };
@@ -173,9 +174,15 @@ export function view(root, params, session, query) {
   function show(isEmpty) {
     if (isEmpty === !nothing.hidden) return;
     nothing.hidden = !isEmpty;
-    fill(nothing, isEmpty ? empty("No race is running",
-      Object.values(asked).some(Boolean) ? "Nobody calls what the filters name. Calls appear here the moment they begin." : "Calls appear here the moment they begin.",
-      h("a", { class: "button", href: to("playground") }, "Open the playground")) : null);
+    fill(nothing, isEmpty ? unseen() : null);
+  }
+
+  function unseen() {
+    const filtered = Object.values(asked).some(Boolean);
+    if (session.calls_ever === false && !filtered) return first(session);
+    return empty("No race is running",
+      filtered ? "Nobody calls what the filters name. Calls appear here the moment they begin." : "Calls appear here the moment they begin.",
+      h("a", { class: "button", href: to("playground") }, "Open the playground"));
   }
 
   function toggle() {
@@ -279,6 +286,6 @@ function fingerprint(call) {
 /** What the signs of the lanes mean. */
 function key() {
   return h("p", { class: "signs" }, [
-    ["waiting", "waiting"], ["token", "first token"], ["won", "answer"], ["cut", "cut"], ["fails", "failed"],
+    ["waits", "waiting"], ["token", "first token"], ["won", "answer"], ["cut", "cut"], ["fails", "failed"],
   ].map(([name, words]) => h("span", { class: "entry" }, h("i", { class: `sign ${name}`, "aria-hidden": "true" }), words)));
 }

@@ -1,0 +1,46 @@
+// A chat completion through the page's own way in, api/playground, read as it comes.
+
+import { address, asked, refusal } from "./api.js";
+
+const HEADERS = { "content-type": "application/json" };
+
+/**
+ * Ask. `body` is that of v1/chat/completions. `begun(id)` is called with the call's id, `said(text)` with each piece of the
+ * answer, `thought(text)` with each piece of reasoning. Resolves when the answer is whole; throws an ApiError.
+ */
+export async function chat(body, { signal, begun = () => {}, said, thought = () => {} }) {
+  const response = await asked(address("playground"), { method: "POST", headers: HEADERS, body: JSON.stringify(body), signal });
+  const id = response.headers.get("x-holeshot-call-id");
+  if (id) begun(id);
+  if (!response.ok) throw await refusal(response);
+  const take = (delta) => {
+    const reasoning = delta?.reasoning_content ?? delta?.reasoning;
+    if (reasoning) thought(reasoning);
+    if (delta?.content) said(delta.content);
+  };
+  if (!body.stream) return take((await response.json()).choices?.[0]?.message);
+  for await (const data of events(response.body)) {
+    const event = JSON.parse(data);
+    if (event.error) throw new Error(event.error.message);
+    take(event.choices?.[0]?.delta);
+  }
+  return undefined;
+}
+
+/** The `data:` of each server-sent event, until `[DONE]`. */
+async function* events(stream) {
+  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split(/\r?\n/);
+    rest = lines.pop();
+    for (const line of lines) {
+      if (!line.startsWith("data:")) continue;
+      const data = line.slice(5).trim();
+      if (data === "[DONE]") return;
+      if (data) yield data;
+    }
+  }
+}
