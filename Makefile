@@ -24,6 +24,7 @@ test: $(VENV)/.dev  ## everything that must pass; brings its own Postgres and Re
 	$(BIN)/lint-imports
 	$(BIN)/codespell -D - -D requirements/words.txt $(READ_BY_PEOPLE)
 	$(BIN)/python -m pytest
+	@$(BIN)/python tests/browser/run.py
 
 test-real: $(VENV)/.dev  ## race two real LLM servers on loopback (compiles llama.cpp, once: up to twenty minutes)
 	$(BIN)/python tests/real/run.py

@@ -1,0 +1,35 @@
+"""Look at the page with a real Chromium: ``make test`` runs this last.
+
+By hand: ``python tests/browser/run.py [PYTEST-ARGUMENTS]``.
+
+A process of its own, because Playwright's loop and pytest-asyncio's do not share one. Playwright comes from
+requirements/browser.lock; a browser is never downloaded. Without a Chromium it says so and ends with 0.
+"""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.browser.chromium import HOW, chromium  # noqa: E402 - the checkout is found by the line above
+
+LOCK = ROOT / "requirements" / "browser.lock"
+_PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", str(LOCK))
+
+
+def main() -> int:
+    """Run the tests; return the exit code."""
+    if chromium() is None:
+        print(f"skipped: the tests of the page, as there is no Chromium ({HOW})")  # noqa: T201 - for who runs it
+        return 0
+    if importlib.util.find_spec("playwright") is None:
+        subprocess.run([sys.executable, *_PIP], check=True)
+    command = [sys.executable, "-m", "pytest", *(sys.argv[1:] or [str(Path(__file__).parent)])]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

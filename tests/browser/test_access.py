@@ -1,0 +1,85 @@
+"""Who may look: signing in and out, viewers, and a key that ends while its page is open."""
+
+from collections.abc import Callable
+
+from tests.browser.installation import KEYS, Installation
+from tests.browser.visit import Visit
+
+WRONG = "hs-nobody-has-this"
+
+
+def test_an_admin_signs_in_and_out(guarded: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(guarded)
+    seen.sign_in(KEYS["root"])
+    seen.page.wait_for_selector("#navigation a[href='#/keys']")
+    assert seen.complaints == []
+    seen.page.reload()
+    seen.page.wait_for_selector("#navigation a[href='#/keys']")
+    assert KEYS["root"] not in seen.page.content()
+    seen.page.get_by_role("button", name="Sign out").click()
+    seen.page.wait_for_selector("input[type=password]")
+    seen.page.reload()
+    seen.page.wait_for_selector("input[type=password]")
+
+
+def test_the_form_to_sign_in_is_clean_and_says_what_is_wrong(
+    guarded: Installation, visit: Callable[..., Visit]
+) -> None:
+    for dark, width in ((False, 1400), (True, 390)):
+        seen = visit(guarded, dark=dark, width=width)
+        seen.sign_in(WRONG)
+        seen.page.get_by_role("alert").first.wait_for()
+        assert "unknown" in seen.page.get_by_role("alert").first.inner_text().lower()
+        assert seen.axe() == []
+        assert seen.overflow_px() <= 0
+
+
+def test_the_key_of_a_client_does_not_open_it(guarded: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(guarded)
+    seen.sign_in(KEYS["app"])
+    seen.page.get_by_role("alert").first.wait_for()
+    assert "viewer" in seen.page.get_by_role("alert").first.inner_text()
+
+
+def test_a_viewer_looks_and_changes_nothing(guarded: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(guarded)
+    seen.sign_in(KEYS["guest"])
+    seen.page.wait_for_selector("#navigation a[href='#/leaderboard']")
+    assert seen.page.locator("#navigation a[href='#/keys']").count() == 0
+    sent = """() => fetch("api/keys", {
+        method: "POST", headers: {"content-type": "application/json"}, body: "{}",
+    }).then(each => each.status)"""
+    assert seen.page.evaluate(sent) == 403
+
+
+def test_a_revoked_key_ends_its_pages(guarded: Installation, visit: Callable[..., Visit]) -> None:
+    status, made = guarded.ask("/admin/keys", key=KEYS["root"], body={"name": "leaving", "role": "viewer"})
+    assert status == 201
+    seen = visit(guarded)
+    seen.sign_in(made["key"])
+    seen.page.wait_for_selector("#navigation a[href='#/leaderboard']")
+    assert guarded.ask("/admin/keys/leaving", key=KEYS["root"], method="DELETE")[0] == 200
+    seen.page.reload()
+    seen.page.wait_for_selector("input[type=password]")
+
+
+def test_a_key_is_made_and_revoked(guarded: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(guarded)
+    seen.sign_in(KEYS["root"])
+    page = seen.page
+    page.wait_for_selector("#navigation a[href='#/keys']")
+    seen.open("keys")
+    page.get_by_role("button", name="New key").click()
+    assert seen.axe() == []
+    page.get_by_label("Name").fill("made-here")
+    page.get_by_label("Requests a minute").fill("60")
+    page.get_by_role("button", name="Make the key").click()
+    key = page.locator("dialog input[readonly]").input_value()
+    page.get_by_role("button", name="Done").click()
+    assert guarded.call(key=key) == 200
+    page.get_by_role("button", name="Revoke: made-here").click()
+    page.locator("dialog input").fill("made-here")
+    page.locator("dialog").get_by_role("button", name="Revoke").click()
+    page.locator("dialog").wait_for(state="detached")
+    assert guarded.call(key=key) == 401
+    assert seen.complaints == []

@@ -1,0 +1,75 @@
+"""Calls from the page: the first visit, the playground, and both under a path prefix."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.browser.installation import Installation, installed
+from tests.browser.prefix import prefixed
+from tests.browser.visit import Visit
+
+ROWS = "least => document.querySelectorAll('main tbody tr').length >= least"
+
+
+def ended(where: Installation, call_id: str) -> tuple[int, int]:
+    """Return how many attempts a call had, and its status."""
+    where.stored([call_id])
+    ids = f"'{call_id}', '{call_id.replace('-', '')}'"
+    [(launched, status)] = where.rows(f"select launched, status_code from calls where id in ({ids})")
+    return launched, status
+
+
+def test_a_first_visit_says_what_to_do_and_sends_three_calls(folder: Path, visit: Callable[..., Visit]) -> None:
+    with installed(folder) as gateway:
+        seen = visit(gateway)
+        page = seen.open("live")
+        page.get_by_role("heading", name="No call has come yet").wait_for()
+        assert f"{gateway.url}/v1" in page.locator("main").inner_text()
+        assert seen.axe() == []
+        page.get_by_role("button", name="Send three calls").click()
+        page.wait_for_function(ROWS, arg=3)
+        listed = page.locator("main tbody tr a").evaluate_all("all => all.map(each => each.hash.split('/').pop())")
+        gateway.stored(listed)
+        assert len(listed) == 3
+        assert seen.complaints == []
+
+
+def test_the_playground_shows_answer_race_and_cost(demo: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(demo)
+    page = seen.open("playground")
+    page.get_by_label("Prompt").fill("It's 5 o'clock: why race?")
+    code = page.get_by_label("The same call for a program").inner_text()
+    assert f"{demo.url}/v1/chat/completions" in code
+    page.get_by_role("button", name="Send").click()
+    call_id = str(page.get_by_role("link", name="Open the call").get_attribute("href")).rpartition("/")[2]
+    page.wait_for_selector(".stats")
+    assert len(page.locator(".reply").inner_text()) > 20
+    launched, status = ended(demo, call_id)
+    assert status == 200
+    assert page.locator(".timeline li").count() == launched
+    assert seen.complaints == []
+
+
+def test_an_answer_is_stopped(demo: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(demo).open("playground")
+    page.get_by_role("button", name="Send").click()
+    page.wait_for_function("() => document.querySelector('.reply').innerText.length > 5")
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_text("stopped").wait_for()
+    call_id = str(page.get_by_role("link", name="Open the call").get_attribute("href")).rpartition("/")[2]
+    _, status = ended(demo, call_id)
+    assert status == 499
+
+
+def test_it_works_under_a_prefix(demo: Installation, visit: Callable[..., Visit]) -> None:
+    with prefixed(demo.url) as url:
+        seen = visit(url)
+        for view in ("leaderboard", "history", "calls", "playground"):
+            seen.open(view).wait_for_selector("main [aria-busy=true]", state="detached")
+        page = seen.page
+        assert f"{url}/v1/chat/completions" in page.get_by_label("The same call for a program").inner_text()
+        page.get_by_role("button", name="Send").click()
+        page.get_by_role("link", name="Open the call").click()
+        page.wait_for_selector(".timeline li")
+        page.goto(f"{url}/docs")
+        page.wait_for_selector("#listCalls")
+        assert seen.complaints == []

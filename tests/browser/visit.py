@@ -1,0 +1,87 @@
+"""One visit of the page: a window of a size, in a theme, in which everything that goes wrong is written down."""
+
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response
+
+WAIT_MS = 10_000
+
+
+class Visit:
+    """A page on a gateway.
+
+    ``complaints`` are console messages, errors, failed and foreign requests, and statuses from 400.
+    """
+
+    def __init__(self, browser: Browser, url: str, *, width: int = 1400, dark: bool = False) -> None:
+        self.url = url.rstrip("/")
+        self.complaints: list[str] = []
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if dark else "light",
+            permissions=["clipboard-read", "clipboard-write"],
+        )
+        self.page: Page = self.context.new_page()
+        self.page.set_default_timeout(WAIT_MS)
+        self.page.on("console", self._said)
+        self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        self.page.on("requestfailed", self._failed)
+        self.page.on("request", self._asked)
+        self.page.on("response", self._answered)
+
+    def open(self, view: str = "") -> Page:
+        """Open a view, and wait until its title is there."""
+        self.page.goto(f"{self.url}/#/{view}")
+        self.page.wait_for_selector("main h1")
+        return self.page
+
+    def sign_in(self, key: str) -> None:
+        """Sign in as a person does."""
+        self.page.goto(self.url)
+        self.page.wait_for_selector("input[type=password]")
+        self.complaints.clear()  # that nobody was signed in is told by a 401, which browsers write to the console
+        self.page.fill("input[type=password]", key)
+        self.page.keyboard.press("Enter")
+
+    def axe(self, *parts: str) -> list[str]:
+        """Return what axe-core finds wrong, in the page or in parts of it."""
+        self.page.evaluate(_axe())
+        found = self.page.evaluate("within => axe.run(within)", {"include": [[each] for each in parts or ["html"]]})
+        return [
+            f"{each['id']}: {each['help']}: {node['target']}" for each in found["violations"] for node in each["nodes"]
+        ]
+
+    def overflow_px(self) -> int:
+        """Return by how much the page is wider than its window."""
+        return int(self.page.evaluate("() => document.documentElement.scrollWidth - innerWidth"))
+
+    def close(self) -> None:
+        """Close the window."""
+        self.context.close()
+
+    def _said(self, message: ConsoleMessage) -> None:
+        self.complaints.append(f"console {message.type}: {message.text}")
+
+    def _failed(self, request: Request) -> None:
+        if "ERR_ABORTED" not in str(request.failure):  # a view that was left
+            self.complaints.append(f"failed: {request.url}: {request.failure}")
+
+    def _asked(self, request: Request) -> None:
+        if urlsplit(request.url).netloc != urlsplit(self.url).netloc:
+            self.complaints.append(f"foreign: {request.url}")
+
+    def _answered(self, response: Response) -> None:
+        if response.status >= 400:
+            self.complaints.append(f"{response.status}: {response.request.method} {response.url}")
+
+
+@cache
+def _axe() -> str:
+    """Return axe-core, which a wheel of requirements/browser.lock has."""
+    spec = find_spec("axe_playwright_python")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    return next(Path(spec.submodule_search_locations[0]).rglob("axe.min.js")).read_text(encoding="utf-8")
