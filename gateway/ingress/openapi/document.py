@@ -92,7 +92,7 @@ def document() -> dict[str, Any]:
                 **page_schemas.SCHEMAS,
                 **structs.schemas(),
             },
-            "headers": {name: _header(schema) for name, schema in DESCRIBED.items()},
+            "headers": {name: _header(schema) for name, schema in {**DESCRIBED, **raced.own_headers()}.items()},
             "responses": {
                 schema: _any_request(schema) for schema in sorted({each.error_schema for each in OPERATIONS})
             },

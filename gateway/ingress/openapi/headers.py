@@ -10,7 +10,6 @@ from gateway.ingress.preferences.override import HEADER as RACE_HEADER
 from gateway.ingress.preferences.resolved_model import IGNORED, LOWERED
 from gateway.ingress.relayed.counting import ESTIMATED
 from gateway.ingress.succession import FALLBACK
-from gateway.ingress.surfaces.responses import STORE_HEADER
 
 REQUEST_ID = Parameter(
     name="x-request-id",
@@ -89,7 +88,6 @@ DESCRIBED: Mapping[str, Schema] = {
     FALLBACK: text("The model that answered instead of the one that was asked for."),
     headers.NARROWED: text("The limit because of which an extra attempt was not launched."),
     PLAN_HEADER: text("The plan as JSON, if the request asked for it."),
-    STORE_HEADER: text("The value of `store` that was sent, as the request had none."),
     ESTIMATED: flag("The number is an estimate: no deployment of the model counts tokens."),
     "retry-after": text("Seconds until it is worth trying again."),
     "etag": text("Of the body, for `if-none-match`."),

@@ -6,6 +6,8 @@ import msgspec
 
 from gateway.ingress.asked import Asked, Decoders, begin, decoded_fields, needs_of, required_messages
 from gateway.ingress.body import Contents, is_set, least
+from gateway.ingress.openapi.operation import ref
+from gateway.ingress.surfaces.description import Description
 from gateway.ingress.surfaces.surface import Surface
 from gateway.ingress.survey import Media
 from providers.dialects.chat.dialect import CHAT
@@ -85,9 +87,19 @@ def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
     return any(tool.type not in _CLIENT_TOOLS for tool in tools)
 
 
+_DESCRIPTION = Description(
+    id="createChatCompletion",
+    summary="OpenAI's chat completions",
+    prompt={"type": "array", "minItems": 1, "items": {"type": "object"}},
+    example={"messages": [{"role": "user", "content": "Say hello."}], "stream": True},
+    answer=ref("ChatCompletion"),
+    events="Events of `chat.completion.chunk`, then `data: [DONE]`.",
+)
+
 CHAT_SURFACE = Surface(
     dialect=CHAT,
     read=lambda contents, race, _: read_chat(contents, race),
     fields=_DECODERS,
+    description=_DESCRIPTION,
     media=MEDIA,
 )

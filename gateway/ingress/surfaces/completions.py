@@ -4,6 +4,8 @@ import msgspec
 
 from gateway.ingress.asked import Asked, Decoders, Needs, begin, decoded_fields, required
 from gateway.ingress.body import CHARS_PER_TOKEN, Contents, least
+from gateway.ingress.openapi.operation import ref
+from gateway.ingress.surfaces.description import Description
 from gateway.ingress.surfaces.surface import Surface
 from providers.dialects.completions.dialect import COMPLETIONS
 
@@ -45,8 +47,18 @@ def read_completion(contents: Contents, race_header: str | None) -> Asked:
     )
 
 
+_DESCRIPTION = Description(
+    id="createCompletion",
+    summary="OpenAI's older completions of a raw prompt",
+    prompt={"type": ["string", "array"], "description": "A string, or an array of strings or tokens."},
+    example={"prompt": "Once upon a time", "max_tokens": 40},
+    answer=ref("Completion"),
+    events="Events of `text_completion`, then `data: [DONE]`.",
+)
+
 COMPLETIONS_SURFACE = Surface(
     dialect=COMPLETIONS,
     read=lambda contents, race, _: read_completion(contents, race),
     fields=_DECODERS,
+    description=_DESCRIPTION,
 )

@@ -4,6 +4,8 @@ import msgspec
 
 from gateway.ingress.asked import Asked, Decoders, begin, decoded_fields, needs_of, required, required_messages
 from gateway.ingress.body import Contents, least
+from gateway.ingress.openapi.operation import ref
+from gateway.ingress.surfaces.description import Description
 from gateway.ingress.surfaces.surface import Surface
 from gateway.ingress.survey import Media
 from providers.dialects.messages.dialect import MESSAGES
@@ -72,9 +74,21 @@ def _is_hosted(tool: _Tool) -> bool:
     return tool.type is not None and tool.type.startswith(_HOSTED)
 
 
+_DESCRIPTION = Description(
+    id="createMessage",
+    summary="Anthropic's messages",
+    prompt={"type": "array", "minItems": 1, "items": {"type": "object"}},
+    example={"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 100},
+    answer=ref("Message"),
+    events="Anthropic's events, from `message_start` to `message_stop`.",
+    required=("max_tokens",),
+    error_schema="MessagesError",
+)
+
 MESSAGES_SURFACE = Surface(
     dialect=MESSAGES,
     read=lambda contents, race, _: read_messages(contents, race),
     fields=_DECODERS,
+    description=_DESCRIPTION,
     media=MEDIA,
 )

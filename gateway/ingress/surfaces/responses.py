@@ -4,8 +4,12 @@ from typing import Any
 
 import msgspec
 
+from gateway.errors import ResponseNotFound
 from gateway.ingress.asked import Asked, Decoders, begin, decoded_fields, needs_of, required
 from gateway.ingress.body import Contents, is_set, least
+from gateway.ingress.openapi.operation import ref
+from gateway.ingress.openapi.operation import text as text_schema
+from gateway.ingress.surfaces.description import Description
 from gateway.ingress.surfaces.surface import Surface
 from gateway.ingress.survey import Media
 from providers.dialects.responses.dialect import RESPONSES
@@ -97,9 +101,22 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
     )
 
 
+_DESCRIPTION = Description(
+    id="createResponse",
+    summary="OpenAI's responses",
+    prompt={"type": ["string", "array"], "description": "A string, or an array of items."},
+    example={"input": "Say hello.", "store": False},
+    answer=ref("Response"),
+    events="OpenAI's events, from `response.created` to `response.completed`.",
+    optional_prompt=True,  # where it continues something
+    errors=(ResponseNotFound,),
+    headers={STORE_HEADER: text_schema("The value of `store` that was sent, as the request had none.")},
+)
+
 RESPONSES_SURFACE = Surface(
     dialect=RESPONSES,
     read=lambda contents, race, settings: read_response(contents, race, store=settings.responses_store),
     fields=_DECODERS,
+    description=_DESCRIPTION,
     media=MEDIA,
 )

@@ -6,6 +6,7 @@ import msgspec
 
 from gateway.ingress.asked import Asked, Decoders
 from gateway.ingress.body import Contents
+from gateway.ingress.surfaces.description import Description
 from gateway.ingress.survey import Media
 from gateway.settings.model import Settings
 from providers.dialects.dialect import Dialect
@@ -16,6 +17,7 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
 
     dialect: Dialect
     read: Callable[[Contents, str | None, Settings], Asked]  # the second argument is the header with the race settings
+    description: Description
     fields: Decoders = {}  # those that are read, beside the model, the prompt and the gateway's own
     media: Media | None = None
 

@@ -4,6 +4,8 @@ import msgspec
 
 from gateway.ingress.asked import Asked, Decoders, Needs, begin, decoded_fields, required
 from gateway.ingress.body import CHARS_PER_TOKEN, Contents, least
+from gateway.ingress.openapi.operation import TEXT
+from gateway.ingress.surfaces.description import Description
 from gateway.ingress.surfaces.surface import Surface
 from tests.app.gateway.fifth_dialect.dialect import ECHO
 
@@ -26,4 +28,14 @@ def read_line(contents: Contents, race_header: str | None) -> Asked:
     )
 
 
-ECHO_SURFACE = Surface(dialect=ECHO, read=lambda contents, race, _: read_line(contents, race))
+_DESCRIPTION = Description(
+    id="createEcho",
+    summary="A line, echoed",
+    prompt=TEXT,
+    example={"line": "Hello."},
+    answer={"type": "object"},
+    events="Bits of the line.",
+)
+ECHO_SURFACE = Surface(
+    dialect=ECHO, read=lambda contents, race, _: read_line(contents, race), description=_DESCRIPTION, fields=_DECODERS
+)

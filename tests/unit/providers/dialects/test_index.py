@@ -17,7 +17,9 @@ EXCEPTIONS: Mapping[str, frozenset[str]] = {
         {
             "gateway/cli/heat.py",
             "gateway/cli/lanes.py",
+            "gateway/ingress/api/routes.py",  # its playground
             "gateway/ingress/explaining.py",
+            "gateway/ingress/openapi/page_api.py",
             "gateway/welcome.py",
             "providers/litellm_hearing.py",
             "providers/litellm_upstream.py",
@@ -29,6 +31,7 @@ EXCEPTIONS: Mapping[str, frozenset[str]] = {
         {
             "gateway/ingress/kept_responses.py",
             "gateway/ingress/models.py",
+            "gateway/ingress/openapi/relayed.py",
             "gateway/ingress/relayed/apis.py",
             "gateway/ingress/relayed/counting.py",
             "gateway/ingress/routes.py",
@@ -41,7 +44,9 @@ EXCEPTIONS: Mapping[str, frozenset[str]] = {
     "it demands the field that chat and Messages both have, for their surfaces": frozenset(
         {"gateway/ingress/asked.py"}
     ),
-    "the word means something else": frozenset({"providers/simulator/counts.py"}),
+    "the word means something else": frozenset(
+        {"gateway/ingress/openapi/document.py", "providers/simulator/counts.py"}  # an answer in OpenAPI's own words
+    ),
 }
 
 
