@@ -151,7 +151,7 @@ class Sharing:
             self._problem = None
 
     def _failed(self, error: BaseException) -> None:
-        """Keep nothing for a Redis that is away: when it is back, others are told anew what runs."""
+        """Keep nothing for a Redis that is away: when it is back, others are told again what runs."""
         if self._problem is None:
             structlog.get_logger().warning(
                 "live.redis_away", error=type(error).__name__, effect="live streams have the calls of one process"
