@@ -1,8 +1,6 @@
 """Learning: updates the board's counts and the deployments' health as attempts start, answer and end."""
 
-from collections import deque
 from collections.abc import Callable
-from math import log
 
 import msgspec
 import structlog
@@ -11,14 +9,10 @@ from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, Role
 from gateway.calls import CallRecord
 from gateway.prompt_classes import PromptClass, decoded_class
 from gateway.steering.board import Board
-from gateway.steering.constants import (
-    DOUBTED_KEPT,
-    KNOWN_EVENTS,
-    SILENCE,
-)
+from gateway.steering.constants import KNOWN_EVENTS
+from gateway.steering.doubts import Doubts
 from gateway.steering.evidence import cut, event
 from gateway.steering.health import Health, Trouble, late_s
-from gateway.steering.histogram import bucket
 from gateway.steering.lengths import Lengths
 from gateway.steering.outages import Outages
 from gateway.steering.own_delay import OwnDelay
@@ -28,7 +22,6 @@ from gateway.steering.samples import BROKEN, CUT, of_end, of_token
 from gateway.steering.shortage import Shortage
 from gateway.steering.sizing import size_of
 from gateway.steering.snapshots import Snapshots
-from gateway.steering.standings import Estimate
 from gateway.steering.strikes import Strikes
 from gateway.steering.tally import OUTPUT_TOKENS, REQUESTS, Counts
 from providers.errors import ErrorKind
@@ -40,7 +33,6 @@ _NOBODYS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
 _OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
 _TIMEOUTS = frozenset({ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT})
 _UNAUTHORIZED = 401
-_LEAST_SHARE = 0.01  # of attempts that take longer than any age: a single one proves nothing
 
 
 class _Launched(msgspec.Struct, frozen=True):
@@ -79,8 +71,7 @@ class Learning:
         self._own_delay = own_delay
         self._launched: dict[str, _Launched] = {}  # running attempts, by id
         self._recovered_at_s: dict[str, float] = {}  # Unix time, by deployment
-        self._doubted: dict[str, deque[tuple[str, str, float]]] = {}  # by deployment: model, field, time
-        self._silence: dict[str, float] = {}  # by deployment: -ln p of its silence since its last first token
+        self._doubts = Doubts(self._count)
         self._shortage = Shortage(clock)
 
     def health_of(self, deployment: str) -> Health:
@@ -110,7 +101,9 @@ class Learning:
         fair_s = self._own_delay.left_out(ttft_s, launched, now_s) if ttft_s > late_s(estimate.well_q95_s) else ttft_s
         late = not health.tripped and fair_s > late_s(estimate.well_q95_s)
         if late and estimate.usual_events >= KNOWN_EVENTS:
-            self._doubt(model, deployment, event(deployment, api, self._epoch(model, deployment), reference_s), unix_s)
+            self._doubts.keep(
+                model, deployment, event(deployment, api, self._epoch(model, deployment), reference_s), unix_s
+            )
             self._strike(model, start, "slow")
         else:
             if health.delivered(fair_s, estimate.well_q95_s, now_s):
@@ -121,7 +114,7 @@ class Learning:
             if not health.tripped:
                 sizing.seen(size, ttft_s)
                 self._strikes.answered(deployment, start.provider)
-                self._believe(deployment)
+                self._doubts.believe(deployment)
             if prompt_class.is_sampled:
                 # Also for a broken one: being slow for hours becomes usual.
                 counts[event(deployment, api, self._epoch(model, deployment), reference_s)] = 1.0
@@ -167,8 +160,7 @@ class Learning:
         self._rebounds.keep(models)
         self.quality.keep(models, deployments)
         self._recovered_at_s = {name: at for name, at in self._recovered_at_s.items() if name in deployments}
-        self._silence = {name: each for name, each in self._silence.items() if name in deployments}
-        self._doubted = {name: each for name, each in self._doubted.items() if name in deployments}
+        self._doubts.forget_others(deployments)
         self._strikes.keep(deployments)
         self._outages.keep(deployments)
         self.healths = {name: each for name, each in self.healths.items() if name in deployments or each.in_flight}
@@ -223,43 +215,16 @@ class Learning:
         factor = self._snapshots.sizing(model, api, deployment).factor(size)
         epoch = self._epoch(model, deployment) if launched is None else launched.epoch
         field = cut(deployment, api, epoch, age_s / factor)
-        self._doubt(model, deployment, field, unix_s)
+        self._doubts.keep(model, deployment, field, unix_s)
         if not is_lost:
             return
         estimate = self._snapshots.at(model, api, size).of(deployment)
         if loser.role is Role.PRIMARY and fair_s >= estimate.q95_s:
             self._strike(model, loser, "hangs")
-        elif self._is_silent(deployment, estimate, fair_s / factor):
+        elif self._doubts.is_silent(deployment, estimate, fair_s / factor):
             health.leave_alone(now_s)
             self._strikes.struck(deployment, loser.provider, opened=True)
             self._opened(deployment, "silent", model)
-
-    def _is_silent(self, deployment: str, estimate: Estimate, age_s: float) -> bool:
-        """Whether so many attempts without a first token, cut at such ages, are very unlikely.
-
-        An attempt that loses is usually cut early, so each adds only a little.
-        """
-        if estimate.usual is None or estimate.usual_events < KNOWN_EVENTS:
-            return False
-        below = bucket(age_s) - 1
-        without = 1.0 - estimate.usual.reached[below] if below >= 0 else 1.0
-        silence = self._silence.get(deployment, 0.0) - log(max(_LEAST_SHARE, without))
-        self._silence[deployment] = silence
-        return silence >= SILENCE
-
-    def _doubt(self, model: str, deployment: str, field: str, unix_s: float) -> None:
-        """Keep a sample that may belong to a fault; it counts only if there is none."""
-        doubted = self._doubted.setdefault(deployment, deque())
-        doubted.append((model, field, unix_s))
-        if len(doubted) > DOUBTED_KEPT:
-            model, field, unix_s = doubted.popleft()
-            self._count(model, {field: 1.0}, unix_s)
-
-    def _believe(self, deployment: str) -> None:
-        """Count the samples that were kept: the deployment is healthy."""
-        self._silence.pop(deployment, None)
-        for model, field, unix_s in self._doubted.pop(deployment, ()):
-            self._count(model, {field: 1.0}, unix_s)
 
     def _epoch(self, model: str, deployment: str) -> int:
         return self._snapshots.epoch(model, deployment)
@@ -280,8 +245,7 @@ class Learning:
 
     def _opened(self, deployment: str, cause: str | None, model: str | None = None) -> None:
         """Record that the breaker opened, and where that was observed; drop the samples of the fault."""
-        self._doubted.pop(deployment, None)
-        self._silence.pop(deployment, None)
+        self._doubts.drop(deployment)
         self._outages.opened(deployment, cause, model)
 
     def _fails_elsewhere(self, deployment: str) -> None:
