@@ -2,29 +2,28 @@
 
 import asyncio
 import socket
-from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import structlog
 
+from gateway.background_tasks import BackgroundTasks
 from gateway.client_keys import client_keys
-from gateway.fleet.fleet import Fleet
+from gateway.fleets import Fleets
 from gateway.gauges import add_gauges
 from gateway.ingress.admission import Admission
 from gateway.ingress.context import Context
+from gateway.ingress.process_state import ProcessState
 from gateway.ingress.refusal_minutes import RefusalMinutes
 from gateway.ingress.refusals import Refusals
 from gateway.ingress.routes import application
 from gateway.ingress.stored_responses import StoredResponses
-from gateway.ledger.errors import LedgerError
 from gateway.ledger.reports.reader import Reader
 from gateway.ledger.reports.reports import LedgerReports
 from gateway.ledger.retention import Retention
 from gateway.ledger.writer import Ledger
 from gateway.limits.limits import Limits
-from gateway.limits.recollected import spent_by_quota
 from gateway.live.live import Live
 from gateway.overload.intake import Intake
 from gateway.overload.memory import calls_in, memory_limit
@@ -32,9 +31,9 @@ from gateway.racing.seats import MAX_IN_FLIGHT, Seats
 from gateway.racing.services import Services
 from gateway.racing.tasks import AttemptTasks
 from gateway.readiness import readiness
+from gateway.recollection import Recollection
 from gateway.recorders import Recorders
 from gateway.runtime import Runtime
-from gateway.settings.datasheets import Datasheets
 from gateway.settings.model import Settings
 from gateway.shared_stores import leases, live_sharing, redis_board, response_store
 from gateway.steering.board import MemoryBoard
@@ -43,17 +42,10 @@ from gateway.steering.outages import Outages
 from gateway.steering.spending import Spending
 from gateway.steering.steering import Steering
 from gateway.steering.strikes import Strikes
-from gateway.upstreams import Upstreams
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics
-from providers.catalog import load_catalog
-from providers.datasheets import DatasheetTable
 
-_SUMS_AT_ONCE = 2000  # take some milliseconds of the event loop
 _AFTER_A_BUG_S = 10.0
-_SPENT_EVERY_S = 10.0  # it is tried to learn what was spent
-_SPENT_WITHIN_S = 3.0  # of the start; a database that is away must not hold it up
-_RECOLLECTED_AFTER_S = (0.0, 10.0, 60.0)  # the database may start together with the gateway
 
 
 class Gateway:
@@ -68,13 +60,8 @@ class Gateway:
 
         """
         runtime = runtime or Runtime()
-        self._catalog = load_catalog()
-        self._unix_clock = runtime.unix_clock
-        self._upstreams = Upstreams()
-        self._open_upstream = runtime.open_upstream or self._upstreams.open
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._retiring: asyncio.Task[None] | None = None  # closes the fleet that was replaced last
-        self._retired: dict[Fleet, Fleet] = {}  # replaced fleet, not closed yet → its successor
+        self._tasks = BackgroundTasks()
+        self.fleets = Fleets(runtime.open_upstream, self._tasks)
         replica = settings.replica or socket.gethostname()
         self.metrics = Metrics(lambda: self.context.fleet.models)
         tasks = AttemptTasks()
@@ -126,11 +113,12 @@ class Gateway:
             on_waited=self.metrics.call_waited,
             on_refused=lambda model: self.metrics.launch_refused(model, MAX_IN_FLIGHT),
         )
-        fleet = self._build_fleet(settings, None)
+        fleet = self.fleets.build(settings, None)
         seats.limit(fleet.limits, settings.queue_timeout_s)
         self.steering.reset({name: list(model.deployments) for name, model in fleet.models.items()})
         log = CallLog()
         self.leases = leases(settings, runtime)
+        self._recollection = Recollection(self.ledger, self.steering, self.leases, unix_clock=runtime.unix_clock)
         keys = client_keys(settings, runtime)
         limits = Limits(self.leases, unix_clock=runtime.unix_clock, clock=runtime.clock)
         self.context = Context(
@@ -165,9 +153,7 @@ class Gateway:
                 lambda: self.context.settings.refusals.addresses,
             ),
             reports=self._reports,
-            replica=replica,
-            readiness=self._readiness,
-            render_metrics=self.metrics.render,
+            process=ProcessState(replica=replica, readiness=self._readiness, render_metrics=self.metrics.render),
         )
         add_gauges(
             self.metrics,
@@ -193,14 +179,14 @@ class Gateway:
             await self.redis_board.start()
         if self.live_sharing is not None:
             await self.live_sharing.start()
-        if self.context.settings.limits_dollars and not await self._recollect_spent():
-            self._own(self._recollect_spent_later())
+        if self.context.settings.limits_dollars and not await self._recollection.of_spending():
+            self._tasks.start(self._recollection.of_spending_later())
         await self.leases.start()
-        self._warm_up(self.context.fleet)
-        self._own(self._keep_fresh())
-        self._own(self._recollect())
+        self.fleets.warm_up(self.context.fleet)
+        self._tasks.start(self._keep_fresh())
+        self._tasks.start(self._recollection.of_figures())
         if self.metrics.shared:
-            self._own(self.metrics.keep_fresh())
+            self._tasks.start(self.metrics.keep_fresh())
 
     async def close(self) -> None:
         """Flush and close everything. No calls may be running."""
@@ -218,62 +204,24 @@ class Gateway:
             if self._response_store is not None:
                 last_first.push_async_callback(self._response_store.aclose)
             last_first.push_async_callback(self.leases.close)
-            last_first.push_async_callback(self._upstreams.aclose)
+            last_first.push_async_callback(self.fleets.aclose)
             last_first.push_async_callback(self.context.fleet.aclose)
-            last_first.push_async_callback(self._close_retired)
-            last_first.push_async_callback(self._stop_tasks)
+            last_first.push_async_callback(self.fleets.close_retired)
+            last_first.push_async_callback(self._tasks.close)
             last_first.callback(self.context.intake.delay.close)
             last_first.push_async_callback(self.context.services.tasks.close)  # first: they read from upstreams
 
     def reload(self, settings: Settings) -> None:
         """Use a new configuration for new calls; running calls keep theirs."""
-        old, new = self.context.fleet, self._build_fleet(settings, self.context.fleet)
+        old, new = self.context.fleet, self.fleets.build(settings, self.context.fleet)
         self.context.settings = settings
         self.context.fleet = new
         self.context.services.seats.limit(new.limits, settings.queue_timeout_s, self.steering.under_way)
         self.context.intake.configure(settings.overload)
         self.context.admission = self.context.admission.reloaded(settings.clients, settings.anonymous)
         self.steering.reset({name: list(model.deployments) for name, model in new.models.items()})
-        self._retired[old] = new
-        self._retiring = self._own(self._retire(old, new, self._retiring))
-        self._warm_up(new)
-
-    async def _recollect(self) -> None:
-        """Load the ledger's sums of the last day into steering. No call waits for this."""
-        for wait_s in _RECOLLECTED_AFTER_S:
-            await asyncio.sleep(wait_s)
-            try:
-                sums = await self.ledger.remembered()
-                for start in range(0, len(sums), _SUMS_AT_ONCE):
-                    self.steering.recollect(sums[start : start + _SUMS_AT_ONCE])
-                    await asyncio.sleep(0)
-            except LedgerError as error:
-                structlog.get_logger().info("steering.not_recollected", error=str(error))
-            else:
-                structlog.get_logger().debug("steering.recollected", models=len({each.model for each in sums}))
-                return
-
-    async def _recollect_spent(self) -> bool:
-        """Load what was spent today and this month, so that a restart does not begin the limits from zero."""
-        try:
-            async with asyncio.timeout(_SPENT_WITHIN_S):
-                rows = await self.ledger.spent()
-        except (LedgerError, TimeoutError) as error:
-            structlog.get_logger().warning(
-                "limits.not_recollected",
-                error=str(error) or type(error).__name__,
-                hint="what was spent before the start is not counted yet, unless Redis knows it",
-            )
-            return False
-        self.leases.recollect(spent_by_quota(rows, self._unix_clock()))
-        return True
-
-    async def _recollect_spent_later(self) -> None:
-        """Try again until the database answers."""
-        while True:
-            await asyncio.sleep(_SPENT_EVERY_S)
-            if await self._recollect_spent():
-                return
+        self.fleets.retire(old, new)
+        self.fleets.warm_up(new)
 
     async def _keep_fresh(self) -> None:
         """Keep the standings up to date in the background."""
@@ -284,46 +232,6 @@ class Gateway:
             except Exception:  # noqa: BLE001 - the next slice may succeed, and without any, calls compute their own
                 structlog.get_logger().exception("steering.not_refreshed")
                 await asyncio.sleep(_AFTER_A_BUG_S)
-
-    def _warm_up(self, fleet: Fleet) -> None:
-        """Import litellm in the background, before one of its deployments enters a race."""
-        deployments = (each for model in fleet.models.values() for each in model.deployments.values())
-        if any(each.upstream.needs_warming for each in deployments):
-            self._own(self._upstreams.warm_up())
-
-    async def _stop_tasks(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _close_retired(self) -> None:
-        """Close the replaced fleets that are still open."""
-        for old, new in self._retired.items():
-            await old.aclose(successor=new)
-
-    async def _retire(self, old: Fleet, new: Fleet, after: asyncio.Task[None] | None) -> None:
-        """Close what ``new`` did not take over from ``old``, when neither ``old`` nor a fleet before it is used."""
-        if after is not None:
-            await after
-        await old.idle()
-        await old.aclose(successor=new)
-        del self._retired[old]
-        structlog.get_logger().info("configuration.old_connections_closed")
-
-    def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    def _build_fleet(self, settings: Settings, previous: Fleet | None) -> Fleet:
-        return Fleet(
-            settings,
-            self._catalog,
-            open_upstream=self._open_upstream,
-            find_datasheet=Datasheets(settings, self._catalog, DatasheetTable.shipped()).of,
-            previous=previous,
-        )
 
     def _readiness(self) -> dict[str, Any]:
         context = self.context

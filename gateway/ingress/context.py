@@ -1,8 +1,5 @@
 """What every request handler uses: the parts of the gateway, as ``app.py`` composes them."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 from aiohttp import web
 
 from gateway.errors import ApiError, ClientDisconnected, ShuttingDown
@@ -10,6 +7,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.ingress.admission import Admission
 from gateway.ingress.bodies.work import BodyWork
 from gateway.ingress.phase import Phase
+from gateway.ingress.process_state import ProcessState
 from gateway.ingress.refusals import Refusals
 from gateway.ingress.stored_responses import StoredResponses
 from gateway.ingress.wrong_keys import WrongKeys
@@ -39,9 +37,7 @@ class Context:
         responses: StoredResponses,
         refusals: Refusals,
         reports: Reports,
-        replica: str,
-        readiness: Callable[[], dict[str, Any]],
-        render_metrics: Callable[[], Awaitable[tuple[bytes, str]]],
+        process: ProcessState,
     ) -> None:
         self.settings = settings
         self.fleet = fleet
@@ -54,9 +50,7 @@ class Context:
         self.responses = responses
         self.refusals = refusals
         self.reports = reports
-        self.replica = replica
-        self.readiness = readiness
-        self.render_metrics = render_metrics
+        self.process = process
         self.body_work = BodyWork()
         self.wrong_keys = WrongKeys()
         self.phase = Phase.SERVING

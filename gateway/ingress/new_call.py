@@ -73,7 +73,7 @@ def new_call(
         dropped=dropped,
         headers=origin.headers,
         tags=origin.tags,
-        replica=context.replica,
+        replica=context.process.replica,
         region=context.settings.region,
         request_id=origin.request_id,
         stateful=stateful,

@@ -24,7 +24,7 @@ async def ready(request: web.Request) -> web.Response:
     status = "ok" if context.admission.keys.table.is_loaded else "keys_not_loaded"
     if context.phase is not Phase.SERVING:
         status = "stopping"
-    body = msgspec.json.encode({"status": status, **context.readiness()})
+    body = msgspec.json.encode({"status": status, **context.process.readiness()})
     return web.Response(body=body, content_type="application/json", status=200 if status == "ok" else 503)
 
 
@@ -32,7 +32,7 @@ async def metrics(request: web.Request) -> web.Response:
     """Return the metrics in Prometheus' text format. Needs the key of an admin or a viewer if keys are required."""
     context = request.app[CONTEXT]
     context.admission.admit_viewer(request)
-    body, content_type = await context.render_metrics()
+    body, content_type = await context.process.render_metrics()
     return web.Response(body=body, headers={"content-type": content_type})
 
 

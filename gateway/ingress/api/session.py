@@ -25,7 +25,7 @@ async def get_session(request: web.Request) -> web.Response:
     """Return who looks, and what the page needs to know of the gateway before it shows anything."""
     client = admit_visitor(request)
     context = request.app[CONTEXT]
-    state = context.readiness()
+    state = context.process.readiness()
     table = context.admission.keys.table
     database_url = context.settings.database_url.get_secret_value()
     return answer(
@@ -35,7 +35,7 @@ async def get_session(request: web.Request) -> web.Response:
             "authentication": "key" if table.is_required else "none",
             "trusted_header": client.name is not None and client.name.startswith(SSO),
             "version": __version__,
-            "replica": context.replica,
+            "replica": context.process.replica,
             "region": context.settings.region,
             "stores": {
                 "database": "sqlite" if database_url.startswith("sqlite") else "postgresql",

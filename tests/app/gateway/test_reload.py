@@ -56,8 +56,8 @@ async def test_a_removed_providers_connections_close_after_their_last_call(serve
         del config["providers"]["removed"]
         config["models"][MODEL]["deployments"] = ["kept/m"]
         running.gateway.reload(read(config, running.folder))
-        assert running.gateway._retiring is not None
-        await running.gateway._retiring
+        assert running.gateway.fleets.retiring is not None
+        await running.gateway.fleets.retiring
         new = running.gateway.context.fleet.upstreams
         assert new == {"kept": old["kept"]}  # with its warm connections
         async with running.chat() as response:

@@ -1,0 +1,14 @@
+"""What a handler tells of the process it runs in."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+
+class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
+    """The process's replica, the state of its stores, and its metrics (the page, and its content type)."""
+
+    replica: str
+    readiness: Callable[[], dict[str, Any]]
+    render_metrics: Callable[[], Awaitable[tuple[bytes, str]]]
