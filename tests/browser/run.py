@@ -27,7 +27,9 @@ def main() -> int:
         return 0
     if importlib.util.find_spec("playwright") is None:
         subprocess.run([sys.executable, *_PIP], check=True)
-    command = [sys.executable, "-m", "pytest", *(sys.argv[1:] or [str(Path(__file__).parent)])]
+    asked = sys.argv[1:]
+    is_narrowed = any(Path(each.partition("::")[0]).exists() for each in asked)
+    command = [sys.executable, "-m", "pytest", *asked, *([] if is_narrowed else [str(Path(__file__).parent)])]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
