@@ -1,0 +1,134 @@
+"""The pictures of README.md: stills of a few views by day and by night, and the lanes of live races in motion."""
+
+import asyncio
+import base64
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from playwright.async_api import Browser, Page
+
+from benchmarks.harness.installing import python_tool
+from benchmarks.page.browser import chromium, window
+from benchmarks.page.installation import called, installed
+
+PILLOW = "pillow==13.0.0"
+THEMES = ("light", "dark")
+MOST_STILL_BYTES = 200_000
+MOST_MOVING_BYTES = 1_500_000
+MOVING_S = 7.0
+LANES_FILLED_S = 12.0  # of the 15 seconds that the lanes show
+_JOIN = Path(__file__).with_name("join_frames.py")
+
+
+class TooLargeError(Exception):
+    """A picture is too large for a repository."""
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """A picture of the window, and when it was painted, in seconds."""
+
+    png: bytes
+    at_s: float
+
+
+async def take(folder: Path, warm_up_s: float) -> None:
+    """Write them into ``folder``.
+
+    Raises:
+        TooLargeError: one is too large.
+
+    """
+    pillow = await asyncio.to_thread(python_tool, "pillow", PILLOW)
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    async with installed() as url, called(url), chromium() as browser:
+        _say(f"{url}: calls for {warm_up_s:.0f} s")
+        await asyncio.sleep(warm_up_s)
+        frames, stage = await _lanes(browser, url)
+        for theme in THEMES:
+            await _stills(browser, url, folder, theme)
+    moving = folder / "lanes.webp"
+    await asyncio.to_thread(_join, pillow / "python", frames, stage, moving)
+    _hold(moving, MOST_MOVING_BYTES)
+
+
+async def _stills(browser: Browser, url: str, folder: Path, theme: str) -> None:
+    async with window(browser, height=800, theme=theme) as page:
+        await page.goto(f"{url}/#/live")
+        await page.wait_for_timeout(LANES_FILLED_S * 1000)
+        await _still(page, folder / f"live-{theme}.png")
+        await page.set_viewport_size({"width": 1280, "height": 700})
+        await page.goto(f"{url}/#/leaderboard")
+        await page.wait_for_selector(".board tbody tr")
+        await _still(page, folder / f"leaderboard-{theme}.png")
+        await page.goto(f"{url}/#/calls/{await _telling_call(page, url)}")
+        await page.wait_for_selector("#race")
+        await _still(page, folder / f"call-{theme}.png")
+
+
+async def _telling_call(page: Page, url: str) -> str:
+    """Return the id of a call of which most attempts ran, the slowest of these to send a first token."""
+    response = await page.request.get(f"{url}/api/calls?window=1h&outcome=ok&limit=200")
+    calls: list[dict[str, Any]] = (await response.json())["data"]
+    stored = [call for call in calls if call["is_stored"] and call["ttft_ms"] is not None]
+    return str(max(stored, key=lambda call: (call["launched"], call["ttft_ms"]))["id"])
+
+
+async def _still(page: Page, path: Path) -> None:
+    await page.mouse.move(0, 0)
+    await page.wait_for_timeout(1200)  # figures are drawn once a second
+    await page.screenshot(path=path)
+    _hold(path, MOST_STILL_BYTES)
+
+
+async def _lanes(browser: Browser, url: str) -> tuple[list[Frame], dict[str, float]]:
+    """Return what was painted in a few seconds, and where the lanes are: x, y, width, height."""
+    async with window(browser, height=620, theme="dark") as page:
+        await page.goto(f"{url}/#/live")
+        await page.wait_for_timeout(LANES_FILLED_S * 1000)
+        box = await page.locator("section.card:has(canvas.lanes)").bounding_box()
+        assert box is not None
+        async with _screencast(page) as frames:
+            await page.wait_for_timeout(MOVING_S * 1000)
+    return frames, {"x": box["x"], "y": box["y"], "width": box["width"], "height": box["height"]}
+
+
+@asynccontextmanager
+async def _screencast(page: Page) -> AsyncIterator[list[Frame]]:
+    frames: list[Frame] = []
+    session = await page.context.new_cdp_session(page)
+    answers: set[asyncio.Task[Any]] = set()
+
+    def painted(event: dict[str, Any]) -> None:
+        frames.append(Frame(base64.b64decode(event["data"]), event["metadata"]["timestamp"]))
+        answers.add(asyncio.ensure_future(session.send("Page.screencastFrameAck", {"sessionId": event["sessionId"]})))
+
+    session.on("Page.screencastFrame", painted)
+    await session.send("Page.startScreencast", {"format": "png", "everyNthFrame": 1})
+    yield frames
+    await session.send("Page.stopScreencast")
+    await asyncio.gather(*answers)
+
+
+def _join(python: Path, frames: list[Frame], stage: dict[str, float], path: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for number, frame in enumerate(frames):
+            (Path(folder) / f"{number:04}.png").write_bytes(frame.png)
+        job = {"at_s": [frame.at_s for frame in frames], "stage": stage, "folder": folder, "path": str(path.absolute())}
+        subprocess.run([python, str(_JOIN)], input=msgspec.json.encode(job), check=True)
+
+
+def _hold(path: Path, most_bytes: int) -> None:
+    size = path.stat().st_size
+    _say(f"{path.name}: {size / 1000:,.0f} kB")
+    if size > most_bytes:
+        raise TooLargeError(f"{path} has {size:,} bytes; at most {most_bytes:,} were meant")
+
+
+def _say(words: str) -> None:
+    sys.stderr.write(f"{words}\n")
