@@ -236,7 +236,7 @@ _WORDS = {
     Why.COLD_START: "cold start: the primary has {primary.events:.1f} first tokens of the "
     f"{COLD_EVENTS} to be known by",
     Why.WIDTH: "mode race, width {race.width}; {tokens:.1f} extra attempts saved up",
-    Why.BUDGET: "raced: a budget of {race.budget:g} extra attempts per call, {tokens:.1f} saved up",
+    Why.BUDGET: "raced: its budget of extra attempts is {race.budget:g} a call, {tokens:.1f} saved up",
     Why.LATE: "hedge: {share:.0%} of the primary's first tokens come sooner; {tokens:.1f} extra attempts saved up",
     Why.CROWDED: "hedge: {share:.0%} of the primary's first tokens come sooner; too much in flight there to race it",
     Why.BILLED: "hedge: {share:.0%} of the primary's first tokens come sooner; not raced, because dollars are"

@@ -76,7 +76,7 @@ def test_each_launch_names_the_rule_behind_it() -> None:
         ("c", Role.FAILOVER, False),
     ]
     assert raced.launches[0].why == "drawn with probability 1.00 out of 1 near the best"
-    assert raced.launches[1].why == "raced: a budget of 1 extra attempts per call, 20.0 saved up"
+    assert raced.launches[1].why == "raced: its budget of extra attempts is 1 a call, 20.0 saved up"
     assert raced.launches[2].why.startswith("rescue: the primary hangs, 4 x its q95 of 0.5")
     hedged = explained(replica.plan(explain=True, budget=0.1)).launches[1]
     assert hedged.why == "hedge: 90% of the primary's first tokens come sooner; 20.0 extra attempts saved up"
