@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from structlog.typing import EventDict
 
@@ -120,7 +121,8 @@ async def test_a_flood_of_crashes_has_one_traceback_a_second(
         async def crash() -> Any:
             raise RuntimeError("a defect")
 
-        monkeypatch.setattr(running.gateway.context, "render_metrics", crash)
+        context = running.gateway.context
+        monkeypatch.setattr(context, "process", msgspec.structs.replace(context.process, render_metrics=crash))
         for _ in range(20):
             async with running.get("/metrics") as response:
                 assert response.status == 500
