@@ -1,6 +1,6 @@
 """The value of racing, refusals and usage: the views' figures, on both databases."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,11 +19,11 @@ from tests.unit.ledger.records import call, failed, new_id, refusal, won
 
 async def store_races(library: Library, folder: Path, hours: float) -> None:
     """Store raced calls of two clients, each with a model of its own that has the client's name."""
-    draw = Random(3)
+    draw, now = Random(3), datetime.now(UTC)  # views have the database's clock, and a suite takes its time
     records = []
     for name, number in (("alice", 400), ("bob", 150)):
         for drawn in overtaken(7, 0.3, number, 0.3):
-            at = NOW - timedelta(hours=hours * draw.random())
+            at = now - timedelta(hours=hours * draw.random())
             record, late = raced(drawn, client=name, model=name, cost_usd=3.0)
             attempts = tuple(
                 msgspec.structs.replace(each, started_at=at, client=name, model=name) for each in record.attempts
