@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response
 
-WAIT_MS = 10_000
+WAIT_MS = 30_000
 
 
 class Visit:
