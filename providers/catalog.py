@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from providers.dialects.continuing import Way
 from providers.dialects.index import DIALECTS, PIVOT
 from providers.quirks import Quirks
 
@@ -46,6 +47,9 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     query: Mapping[str, str] = {}  # sent with every request
     headers: Mapping[str, str] = {}  # likewise
     quirks: Quirks = Quirks()
+    continues: tuple[Way, ...] | None = None  # how it is asked to continue an answer another has begun; None: unknown
+    continues_at: str | None = None  # it continues at this base URL only
+    continues_models: tuple[str, ...] | None = None  # these models continue, as patterns with *; None: all
     bills_after_disconnect: bool | None = None  # None: unknown
     litellm_prefix: str | None = None  # the vendor's name in litellm and its price table; None: no prices
     docs_url: str | None = None

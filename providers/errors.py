@@ -13,7 +13,8 @@ UpstreamError
     ├── server_error (5xx, and everything else)
     ├── invalid_response                     HTML, broken JSON, not an event stream
     ├── stream_error                         an error object inside a stream that began well
-    └── upstream_empty, upstream_truncated   the answer is empty, or incomplete
+    ├── upstream_empty, upstream_truncated   the answer is empty, or incomplete
+    └── invalid_answer                       it is not in the form that was asked for (win_on: valid)
 """
 
 from enum import StrEnum
@@ -39,6 +40,7 @@ class ErrorKind(StrEnum):
     STREAM_ERROR = "stream_error"
     UPSTREAM_EMPTY = "upstream_empty"
     UPSTREAM_TRUNCATED = "upstream_truncated"
+    INVALID_ANSWER = "invalid_answer"
 
 
 class UpstreamError(Exception):

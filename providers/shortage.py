@@ -8,6 +8,7 @@ import ssl
 _LACKING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 # A resolver or OpenSSL that cannot open a file reports another error: "no such name", "not trusted".
 _VAGUE = (socket.gaierror, ssl.SSLError)
+_VAGUE_NUMBERS = frozenset({None, errno.EBUSY})  # glibc's resolver says EBUSY when it cannot read its configuration
 
 
 def is_shortage(error: BaseException) -> bool:
@@ -18,7 +19,7 @@ def is_shortage(error: BaseException) -> bool:
         return False
     if error.errno in _LACKING and not isinstance(error, _VAGUE):
         return True
-    return (error.errno is None or isinstance(error, _VAGUE)) and out_of_descriptors()
+    return (error.errno in _VAGUE_NUMBERS or isinstance(error, _VAGUE)) and out_of_descriptors()
 
 
 def out_of_descriptors() -> bool:

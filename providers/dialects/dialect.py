@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from providers.dialects.chunk import Chunk
+from providers.dialects.continuing import Continuing
 from providers.dialects.expected import JsonFormat, OfferedTool
 from providers.dialects.gathering import Gathering
 from providers.dialects.habits import Habits
@@ -61,6 +62,7 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     parameters: ParameterNames
     system: SystemPrompt | None = None  # None: there is no system prompt
     effort: str | None = None  # the field with the reasoning effort
+    choices: str | None = None  # the field with the number of answers; None: there is one
     decoded: frozenset[str] = frozenset()  # fields that are decoded into objects, so that their length is limited
     essential: frozenset[str] = frozenset()  # fields that are never dropped: they are part of the prompt
     json_formats: Mapping[str, Callable[[msgspec.Raw], JsonFormat | None]] = {}  # by field; None: no JSON is wanted
@@ -106,6 +108,8 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     endpoint: str  # the name of its calls in the ledger. Never change it: rows have it
     requests: RequestFormat
     answers: AnswerFormat
+    continuing: Continuing | None = None  # None: an answer that broke off cannot be continued by another provider
+    continues_by_itself: bool = False  # whoever has this API continues what it is sent
     pivoting: Pivoting | None = None  # None: it is chat itself, or cannot be translated
     untranslated: str | None = None  # why it cannot be translated
     # From an error's HTTP status, type ("": by the status), message and request id to its body; None: OpenAI's shape.

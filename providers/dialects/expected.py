@@ -7,6 +7,7 @@ import msgspec
 
 _ABSENT = msgspec.Raw()
 _JSON = frozenset({"json_object", "json_schema"})
+_NONE = frozenset({b"", b"null"})
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -21,7 +22,8 @@ class OfferedTool(msgspec.Struct, frozen=True):
     """A tool that the model may call."""
 
     name: str
-    schema: bytes | None = None  # the JSON Schema that its arguments must match; None: not required
+    schema: bytes | None = None  # the JSON Schema of its arguments, if there is one
+    strict: bool = False  # they must match it
 
 
 class _Inner(msgspec.Struct):
@@ -80,10 +82,16 @@ def openai_tools(raw: msgspec.Raw) -> list[OfferedTool]:
     """
     functions = [tool.function or tool.custom or tool for tool in _tools.decode(raw) or ()]
     return [
-        OfferedTool(each.name, (bytes(each.parameters) or None) if each.strict else None)
+        OfferedTool(each.name, schema_in(each.parameters), bool(each.strict))
         for each in functions
         if each.name is not None
     ]
+
+
+def schema_in(raw: msgspec.Raw) -> bytes | None:
+    """Return a field's JSON Schema; None if it has none."""
+    schema = bytes(raw)
+    return None if schema in _NONE else schema
 
 
 def _json_format(asked: _Format | None) -> JsonFormat | None:

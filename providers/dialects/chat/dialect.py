@@ -1,6 +1,7 @@
 """Chat as one of the dialects: the one into which all others are translated."""
 
 from providers.dialects.chat.answers import ENDING, events_of_answer, failure
+from providers.dialects.chat.continuing import ChatContinuing
 from providers.dialects.chat.events import read_event
 from providers.dialects.chat.gathering import ChatGathering
 from providers.dialects.chat.plain import learned
@@ -20,6 +21,7 @@ CHAT = Dialect(
         parameters=ParameterNames(answer_limits=("max_completion_tokens", "max_tokens")),
         system=SystemPrompt("messages", lambda text: {"role": "system", "content": text}),
         effort="reasoning_effort",
+        choices="n",
         decoded=frozenset({"logit_bias", "metadata", "modalities", "response_format", "stop", "stream_options"})
         | {"tool_choice", "tools"},
         json_formats={"response_format": json_format},
@@ -38,4 +40,5 @@ CHAT = Dialect(
         learned=learned,
         repairs=repairs_of,
     ),
+    continuing=ChatContinuing(),
 )

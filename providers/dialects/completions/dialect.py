@@ -2,6 +2,7 @@
 
 from providers.dialects.chat.answers import ENDING, failure
 from providers.dialects.completions.answers import CompletionGathering, events_of_answer
+from providers.dialects.completions.continuing import CompletionContinuing
 from providers.dialects.completions.events import read_event
 from providers.dialects.completions.texts import texts
 from providers.dialects.dialect import AnswerFormat, Dialect, RequestFormat
@@ -20,6 +21,7 @@ COMPLETIONS = Dialect(
     requests=RequestFormat(
         prompt="prompt",
         reading_order=("prompt",),
+        choices="n",
         parameters=ParameterNames(
             answer_limits=("max_tokens",),
             has_default_limit=True,  # of 16 tokens
@@ -38,4 +40,6 @@ COMPLETIONS = Dialect(
         cut_short=frozenset({"length"}),
         refusals=frozenset({"content_filter"}),
     ),
+    continuing=CompletionContinuing(),
+    continues_by_itself=True,
 )

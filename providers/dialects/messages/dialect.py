@@ -8,6 +8,7 @@ from providers.dialects.dialect import AnswerFormat, Dialect, Pivoting, RequestF
 from providers.dialects.expected import OfferedTool, json_format, json_format_within
 from providers.dialects.habits import Habits
 from providers.dialects.messages.answers import ENDING, MessageGathering, events_of_answer, failure
+from providers.dialects.messages.continuing import MessageContinuing
 from providers.dialects.messages.errors import error_body
 from providers.dialects.messages.events import read_event
 from providers.dialects.messages.habits import habits_of, of_messages
@@ -31,7 +32,7 @@ def _offered_tools(raw: msgspec.Raw) -> Iterator[OfferedTool]:
     """Yield the tools that have a name; their arguments must always match their schema."""
     for tool in _tools.decode(raw) or ():
         if tool.name is not None:
-            yield OfferedTool(tool.name, bytes(tool.input_schema) or None)
+            yield OfferedTool(tool.name, bytes(tool.input_schema) or None, strict=True)
 
 
 def _from_chat(fields: Fields, habits: Habits) -> Wording:
@@ -78,6 +79,7 @@ MESSAGES = Dialect(
         cut_short=frozenset({"max_tokens", "model_context_window_exceeded"}),
         refusals=frozenset({"refusal"}),
     ),
+    continuing=MessageContinuing(),
     pivoting=Pivoting(
         to_chat=to_chat,
         from_chat=_from_chat,

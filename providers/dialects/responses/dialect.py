@@ -4,6 +4,7 @@ from providers.dialects.dialect import AnswerFormat, Dialect, Pivoting, RequestF
 from providers.dialects.expected import json_format_within, openai_tools
 from providers.dialects.parameters import ParameterNames, SystemPrompt
 from providers.dialects.responses.answers import ENDING, ResponseGathering, events_of_answer
+from providers.dialects.responses.continuing import ResponseContinuing
 from providers.dialects.responses.errors import failure
 from providers.dialects.responses.events import read_event
 from providers.dialects.responses.requests import from_chat, to_chat
@@ -43,6 +44,7 @@ RESPONSES = Dialect(
         cut_short=frozenset({"max_output_tokens"}),
         refusals=frozenset({"content_filter"}),
     ),
+    continuing=ResponseContinuing(),
     pivoting=Pivoting(
         to_chat=to_chat,
         from_chat=lambda fields, _: from_chat(fields),  # models do not differ

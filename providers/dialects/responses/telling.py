@@ -9,10 +9,10 @@ from providers.dialects.responses.errors import error_event
 
 
 class Telling:
-    """Events that were written and not taken yet."""
+    """Events that were written and not taken yet. ``number`` is the first one's."""
 
-    def __init__(self) -> None:
-        self._number = 0
+    def __init__(self, number: int = 0) -> None:
+        self._number = number
         self._told: list[bytes] = []
 
     def say(self, kind: str, **fields: Any) -> None:

@@ -1,0 +1,156 @@
+"""Continuing an answer that another provider has begun: what a dialect knows of it.
+
+Servers differ in how they are asked; a ``Way`` is declared with its source for each vendor (``providers/vendors.toml``)
+or deployment, and nobody is asked who is not known to continue.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, Protocol, TypeVar
+
+import msgspec
+
+from providers.dialects.wording import Fields
+
+# prefix: the last message has ``prefix: true`` (DeepSeek). repeated_prefix: likewise, and the answer begins with that
+# message (Mistral). final_message: the request says ``continue_final_message`` (vLLM, SGLang). prefill: a last message
+# of the assistant is continued as it is (Anthropic). in_progress: a last item that has this status is (vLLM).
+Way = Literal["prefix", "repeated_prefix", "final_message", "prefill", "in_progress"]
+
+T = TypeVar("T")
+
+_objects = msgspec.json.Decoder(dict[str, Any])
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """What a client has of an answer that broke off."""
+
+    text: str
+    head: bytes | None  # the dialect's own: what later events must repeat, as JSON
+    obstacle: str | None = None  # why nobody else can continue it
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a continuation ended."""
+
+    event: bytes | None = None  # the data of the event with the finish reason, in the client's dialect
+    stop: str | None = None  # the stop string that it reached across the seam; what followed was dropped
+    usage: tuple[int, int] | None = None  # tokens of prompt and whole answer; None where the client did not ask for it
+
+
+class Splice(Protocol):
+    """Makes the events of a running answer out of another's text."""
+
+    def text(self, text: str) -> bytes:
+        """Return the events that add ``text``."""
+
+    def end(self, ended: Ended) -> bytes:
+        """Return the events that end the answer."""
+
+
+class Continuing(Protocol):
+    """How answers of a dialect are continued."""
+
+    ways: frozenset[Way]  # that its requests have
+    always_counts: bool  # its answers have usage, whether or not the client asks for it
+
+    def obstacle(self, fields: Fields) -> str | None:
+        """Return why answers to this request cannot be continued; None if they can."""
+
+    def begun(self, events: Iterable[bytes]) -> Begun:
+        """Read what was delivered: the data of each event.
+
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError: an event is not as the API has it.
+
+        """
+
+    def stops(self, fields: Fields) -> Sequence[str]:
+        """Return the strings at which the client wants the answer to end."""
+
+    def request(self, fields: Fields, begun: str, way: Way | None, spent_tokens: int) -> Fields:
+        """Return the request that has the answer continued after ``begun``; the limit is less by ``spent_tokens``."""
+
+    def splice(self, begun: Begun) -> Splice:
+        """Return what makes events that follow those of ``begun``."""
+
+
+class _Thoughts(msgspec.Struct):
+    type: str | None = None
+    effort: str | None = None
+    enabled: bool | None = None
+
+
+class _Format(msgspec.Struct):
+    type: str | None = None
+
+
+_formats = msgspec.json.Decoder(_Format | None)
+_thoughts = msgspec.json.Decoder(str | _Thoughts | None)
+
+
+def asks_for_thoughts(raw: msgspec.Raw) -> bool:
+    """Whether a field about reasoning asks for it, whatever its name is; what is unknown does."""
+    try:
+        asked = _thoughts.decode(raw)
+    except msgspec.DecodeError:
+        return True
+    if asked is None or isinstance(asked, str):
+        return asked not in {None, "none"}
+    return asked.type != "disabled" and asked.effort != "none" and asked.enabled is not False
+
+
+def asks_for_format(raw: msgspec.Raw) -> bool:
+    """Whether a field about the answer's format asks for anything but text."""
+    try:
+        asked = _formats.decode(raw)
+    except msgspec.DecodeError:
+        return True
+    return asked is not None and asked.type != "text"
+
+
+def objects_in(events: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the events that are JSON objects; others are comments, or [DONE]."""
+    return decoded_in(events, _objects)
+
+
+def decoded_in(events: Iterable[bytes], decoder: msgspec.json.Decoder[T]) -> Iterator[T]:
+    """Yield the events that are JSON objects, decoded.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError: one has another type.
+
+    """
+    for data in events:
+        if data.strip().startswith(b"{"):
+            yield decoder.decode(data)
+
+
+def with_less(fields: Fields, limits: Iterable[str], spent_tokens: int) -> dict[str, msgspec.Raw]:
+    """Return the fields with each limit of the answer's length less by what was delivered."""
+    changed = dict(fields)
+    for name in limits:
+        limit = _number(fields.get(name))
+        if limit is not None:
+            changed[name] = msgspec.Raw(b"%d" % max(1, limit - spent_tokens))
+    return changed
+
+
+def with_last(values: msgspec.Raw, last: object) -> msgspec.Raw:
+    """Return a JSON array with one more value."""
+    return msgspec.Raw(msgspec.json.encode([*msgspec.json.decode(values, type=list[msgspec.Raw]), last]))
+
+
+def strings_of(raw: msgspec.Raw | None) -> Sequence[str]:
+    """Return the strings of a field that has one or several; none if it has anything else."""
+    try:
+        value = None if raw is None else msgspec.json.decode(raw, type=str | list[str] | None)
+    except msgspec.DecodeError:
+        return ()
+    return (value,) if isinstance(value, str) else value or ()
+
+
+def _number(raw: msgspec.Raw | None) -> int | None:
+    try:
+        return None if raw is None else msgspec.json.decode(raw, type=int | None)
+    except msgspec.DecodeError:
+        return None
