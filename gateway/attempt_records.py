@@ -11,10 +11,19 @@ import msgspec
 
 
 class WinOn(StrEnum):
-    """Which delta claims the win: any meaningful one, or the first that belongs to the answer (not reasoning)."""
+    """What claims the win: any meaningful delta, the first of the answer, a whole first clause, or a valid answer."""
 
     ANY = "any"
     ANSWER = "answer"
+    SENTENCE = "sentence"
+    VALID = "valid"
+
+
+class Invalid(StrEnum):
+    """What the client has with ``win_on: valid`` if no answer is valid."""
+
+    ERROR = "error"
+    BEST = "best"  # the answer with the least flaw
 
 
 class Role(StrEnum):
@@ -26,6 +35,7 @@ class Role(StrEnum):
     FAILOVER = "failover"
     EXPLORE = "explore"
     PROBE = "probe"
+    TAKEOVER = "takeover"  # to finish an answer that another attempt has begun
 
 
 EXPLORING = frozenset({Role.EXPLORE, Role.PROBE})  # launched to learn about their deployments
@@ -85,6 +95,7 @@ class AttemptStart(msgspec.Struct, frozen=True, gc=False):
     model: str | None = None  # for which it runs: after a fallback not the requested one
     in_flight: int | None = None  # running attempts of this deployment in this process
     asked_tokens: int | None = None  # of the prompt, estimated; not a column
+    continues: str | None = None  # the attempt whose answer it finishes
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -100,11 +111,14 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     launch_offset_ms: float
     outcome: Outcome
     audited: bool = False
+    continues: str | None = None  # the attempt whose answer it finishes
     connect_ms: float | None = None  # None if an open connection was reused
     headers_ms: float | None = None
     first_event_ms: float | None = None
     ttft_ms: float | None = None  # first meaningful delta
     ttft_answer_ms: float | None = None  # first meaningful delta that is not reasoning
+    sentence_ms: float | None = None  # the end of the first clause that can be spoken; only with win_on: sentence
+    valid_ms: float | None = None  # when it was known to be valid, or began with text; only with win_on: valid
     last_token_ms: float | None = None
     censored_at_ms: float | None = None  # its age if it was cut without a first token
     status_code: int | None = None
@@ -121,6 +135,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     itl_p50_ms: float | None = None
     itl_p95_ms: float | None = None
     itl_max_ms: float | None = None
+    speech_pause_ms: float | None = None  # the longest time a listener had nothing left to hear; win_on: sentence
     cost_usd: float | None = None
     cost_is_lower_bound: bool = False
     cache_saved_usd: float | None = None  # cached tokens at the price of input, minus their own price
@@ -129,7 +144,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     api: str | None = None  # the call's ``endpoint``
     size_class: int | None = None  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
     win_on: WinOn | None = None
-    token_ms: float | None = None  # the first token that can win the call: ttft_ms or ttft_answer_ms
+    token_ms: float | None = None  # what can win the call: ttft_ms, ttft_answer_ms, sentence_ms or valid_ms
     chars: int | None = None  # received: text, reasoning and the arguments of tool calls
     chunks: int | None = None  # with a meaningful delta
     first_chars: int | None = None  # the first meaningful delta's share of ``chars``
@@ -145,6 +160,9 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cost_high_usd: float | None = None
     is_overtaken: bool | None = None  # another attempt had won before its own first token was due
     overtaken_at_ms: float | None = None  # its age then
+    would_take_over: bool | None = None  # a winner of a stream: it dribbled, so that somebody else could take over
+    would_take_over_ms: float | None = None  # its age when it had
+    is_kept: bool | None = None  # it ran on behind the winner, to answer if that breaks (race.keep_rival)
     predicted_ms: float | None = None  # of an overtaken primary: the predicted time of its first token
     judged_as: AnswerKind | None = None  # of a winner whose complete answer could be judged
     flaw: Flaw | None = None  # None: none found, or not judged

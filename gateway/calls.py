@@ -14,8 +14,9 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.attempt_records import AnswerKind, AttemptRecord, AttemptStart, TokensSource, WinOn
+from gateway.attempt_records import AnswerKind, AttemptRecord, AttemptStart, Invalid, TokensSource, WinOn
 from gateway.prompt_classes import PromptClass
+from gateway.trace_context import TraceContext
 from providers.dialects.dialect import Dialect
 from providers.dialects.index import PIVOT
 from providers.masked_record import MaskedRecord
@@ -66,6 +67,8 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     mode: Mode
     objective: Objective  # resolved; never auto
     win_on: WinOn
+    sentence_words: int = 0  # win_on sentence: so many words can be spoken, even if their sentence has not ended
+    invalid: Invalid = Invalid.ERROR  # win_on valid: what the client has if no answer is
     prompt_class: PromptClass
     prompt_tokens: int  # estimated from the size of the body
     wants_usage: bool  # the client itself asked for usage in the stream
@@ -81,8 +84,15 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     kind: Kind | None = None  # None: the answer does not consist of tokens
     answer_kind: AnswerKind = AnswerKind.PLAIN
     deadline_ms: float | None = None  # for the first token, since ``received_at``
+    profile: str | None = None  # how it is raced, of the request, its client or its model
     is_narrowed: bool = False  # the request restricts or orders the deployments
     limits: Mapping[str, float] = {}  # of the client: limit by name
+    trace: TraceContext | None = None  # None: calls are not traced
+
+    @property
+    def deadline_at(self) -> float | None:
+        """When its client wants the first token, monotonic seconds; None: whenever it comes."""
+        return None if self.deadline_ms is None else self.received_at + self.deadline_ms / 1000
 
     def shown(self) -> Iterator[tuple[str, object]]:
         """Yield what the ledger would say of it: neither texts, nor the values of headers and tags."""
@@ -113,6 +123,7 @@ class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     win_on: WinOn = WinOn.ANY
     request_id: str | None = None  # the client's id of the request
     deadline_ms: float | None = None  # for the first token, since the call was received
+    profile: str | None = None
     attempts: tuple[AttemptStart, ...]
 
 
@@ -134,6 +145,9 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     request_id: str | None = None  # the client's id of the request
     answered_model: str | None = None  # the fallback that answered; None: the requested model
     launched: int  # attempts started
+    takeover: str | None = None  # of an answer that broke: "finished" by somebody else, or why not
+    takeovers: int | None = None  # how often somebody else went on with it
+    first_was_invalid: bool | None = None  # win_on valid: of the answer that began first; None: it was cut before
     winner_attempt_id: str | None
     status_code: int  # sent to the client; 499 if it disconnected
     error_kind: str | None
@@ -172,10 +186,12 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     alone_age_ms: float | None = None  # age of the primary when it was overtaken
     deadline_ms: float | None = None  # for the first token, from the request or its model's ``ttft_ms``
     deadline_met: bool | None = None  # None: there was none, or the call ended before it because of its client
+    profile: str | None = None
     dropped: tuple[str, ...] = ()  # fields that were left out for the winner, in the client's spelling
     tags: Mapping[str, str]
     attempts: tuple[AttemptRecord, ...] = ()
     kind: Kind | None = None  # not a column; the expected lengths of answers need it
+    trace: TraceContext | None = None  # not a column; None: calls are not traced
 
 
 class HourlySum(msgspec.Struct, frozen=True, gc=False):

@@ -43,6 +43,7 @@ ApiError                        status, type, code, and a sentence that says wha
     ├── ProviderMisconfigured   424  the operator must correct it, so SDKs do not retry; by code each provider
     │                                refuses the key (provider_auth), does not know the model (provider_not_found)
     │                                or the path (no_such_api), or several of these (provider_misconfigured)
+    ├── NoValidAnswer           502  those that answered gave nothing valid (win_on: valid); names each flaw
     └── AllProvidersFailed      502  names each provider with its cause
 """
 

@@ -12,6 +12,6 @@ class OutageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     deployment: str
     model: str | None  # whose call has shown it; None: others have reported it
     began_at: datetime
-    ended_at: datetime | None = None  # None: it lasts, or its process was killed
+    ended_at: datetime | None = None  # None: it lasts, or its process was killed and left no spool
     reason: str | None  # the kind of the last error, or "slow", "hangs", "silent", "other replicas"
     replica: str

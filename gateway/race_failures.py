@@ -32,6 +32,7 @@ class NotAsked(msgspec.Struct, frozen=True):
     deployment: str
     reason: str  # its state and its last error: "out: provider_auth: Invalid API key"
     for_good: bool  # until the operator changes its configuration
+    is_broken: bool = True  # otherwise it only cools down
 
     def __str__(self) -> str:
         return f"{self.deployment}: not asked, {self.reason}"
@@ -52,6 +53,16 @@ class ProviderMisconfigured(RaceFailed):
         super().__init__(message)
         if len(kinds) == 1:
             self.code = CODES_OF_OPERATORS[next(iter(kinds))]
+
+
+class NoValidAnswer(RaceFailed):
+    """Those that answered gave nothing that can be used (``win_on: valid``)."""
+
+    code = "no_valid_answer"
+
+    def __init__(self, message: str) -> None:
+        # Each of these answers is paid for: whether to pay again is for the program to decide, not for its SDK.
+        super().__init__(message, headers={"x-should-retry": "false"})
 
 
 class AllTimedOut(RaceFailed):
@@ -180,8 +191,10 @@ def race_failed(
     if kinds and kinds <= OPERATORS and all(each.for_good for each in out):
         fault = _FAULT_OF_CALLER if adhoc else _LACKING if kinds == {ErrorKind.NO_SUCH_API} else _FAULT_OF_OPERATOR
         return ProviderMisconfigured(f"no deployment of {model!r} {fault} ({causes})", kinds)
-    message = f"every deployment of {model!r} failed ({causes})"
-    return AllTimedOut(message) if kinds and kinds <= _TIMEOUTS else AllProvidersFailed(message)
+    is_invalid = ErrorKind.INVALID_ANSWER in kinds
+    message = f"every deployment of {model!r} {'gave no valid answer' if is_invalid else 'failed'} ({causes})"
+    whole = AllTimedOut if kinds and kinds <= _TIMEOUTS else NoValidAnswer if is_invalid else AllProvidersFailed
+    return whole(message)
 
 
 _FAULT_OF_OPERATOR = (

@@ -3,7 +3,7 @@
 Each answer made from SQL has its ``sql``: one statement that gives the same figures in ``holeshot sql``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
@@ -11,6 +11,8 @@ from typing import Any, Protocol
 import msgspec
 
 from gateway.errors import ApiError
+from gateway.targets.burn import Burn
+from gateway.targets.standing import Standing
 
 RETRY_S = 2  # the database is tried again each second
 
@@ -66,6 +68,15 @@ class By(StrEnum):
     CLIENT = "client"
 
 
+class SlowdownsWanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which slowdowns are listed."""
+
+    window: Window
+    model: str | None = None
+    deployment: str | None = None
+    metric: str | None = None
+
+
 class Position(msgspec.Struct, frozen=True):
     """A place in the list of calls, which has the newest first: a page begins after it."""
 
@@ -105,6 +116,15 @@ class HeatWanted(msgspec.Struct, frozen=True, kw_only=True):
     window: Window
     model: str | None = None
     deployment: str | None = None
+
+
+class ReplayWanted(msgspec.Struct, frozen=True):
+    """What is replayed. ``model`` None: the busiest one."""
+
+    window: Window
+    model: str | None
+    without: tuple[str, ...]  # providers
+    budgets: tuple[float, ...]
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -161,11 +181,17 @@ class Reports(Protocol):
     async def history(self, wanted: HistoryWanted) -> History:
         """Return figures of deployments over time."""
 
+    async def slowdowns(self, wanted: SlowdownsWanted) -> Table:
+        """Return slowdowns that went on in the window, the newest first."""
+
     async def heat(self, wanted: HeatWanted) -> Table:
         """Return a figure by deployment, weekday (0 is Monday) and hour (UTC), with the number of attempts, ``n``."""
 
     async def race_value(self, window: Window, by: By) -> Table:
         """Return the columns of the view ``race_value``."""
+
+    async def replay(self, wanted: ReplayWanted) -> msgspec.Raw:
+        """Return what other settings would have done with a model's calls, as JSON. It takes up to a minute."""
 
     async def refusals(self, window: Window) -> tuple[Table, Table]:
         """Return what was refused whom, and who tried keys that nobody has."""
@@ -176,11 +202,20 @@ class Reports(Protocol):
     async def spent(self) -> Mapping[str | None, tuple[float, float]]:
         """Return what clients have spent in this UTC day and month, US dollars."""
 
+    async def alerts(self) -> Table:
+        """Return the alerts that are open, and the newest of the others, with how many messages were sent."""
+
     async def gaps(self) -> Gaps:
         """Return p50 and p95 of the gaps between chunks in the last 24 hours, by model and deployment; ms.
 
         They may be a minute old; empty while they are unknown.
         """
+
+    async def targets(self) -> Sequence[Standing]:
+        """Return where each target of ``slo:`` stands, in the order of the configuration."""
+
+    async def burns(self, windows_s: Sequence[int]) -> Sequence[Burn]:
+        """Return how fast the budget of each target was spent in each of these windows, in seconds."""
 
 
 class ReportsUnreachable(ApiError):
