@@ -6,6 +6,7 @@ import msgspec
 
 from providers.capabilities import UNKNOWN, Capabilities
 from providers.catalog import Api
+from providers.dialects.continuing import Way
 from providers.dialects.dialect import Dialect
 from providers.dialects.index import PIVOT
 from providers.exchange import Upstream
@@ -43,6 +44,7 @@ class Deployment(MaskedRecord, frozen=True):
     weight: float = 1.0
     canary: float | None = None
     vendor: str | None = None  # its provider's name in the catalog
+    continues: tuple[Way, ...] | None = None  # how it is asked to continue another's answer; None: it does not
     takes_thoughts: bool = False  # its model needs its own reasoning back in later turns
     zdr: bool | None = None
     region: str | None = None
@@ -55,3 +57,14 @@ class Deployment(MaskedRecord, frozen=True):
     def spoken_to(self, dialect: Dialect) -> Dialect:
         """Return the dialect used for requests in ``dialect``: the same if it has it."""
         return dialect if dialect in self.speaks else self.speaks[0]
+
+    def way_to_continue(self, dialect: Dialect) -> Way | None:
+        """Return how it is asked to continue answers to requests in ``dialect``; None if it is not known to."""
+        continuing = self.spoken_to(dialect).continuing
+        if continuing is None:
+            return None
+        return next((way for way in self.continues or () if way in continuing.ways), None)
+
+    def can_continue(self, dialect: Dialect) -> bool:
+        """Whether it is known to continue answers to requests in ``dialect`` that another has begun."""
+        return self.spoken_to(dialect).continues_by_itself or self.way_to_continue(dialect) is not None

@@ -7,8 +7,10 @@ import msgspec
 
 from gateway.fleet.deployment import Deployment
 from gateway.parameters import Parameters
-from gateway.settings.model import FallbackSettings, RaceSettings
+from gateway.settings.fallbacks import FallbackSettings
+from gateway.settings.model import RaceSettings
 from gateway.settings.profiles import Profile
+from gateway.settings.takeover import TakeoverSettings
 from providers.dialects.dialect import Dialect
 from providers.prices import Price
 
@@ -52,6 +54,7 @@ class Model(msgspec.Struct, frozen=True):
     dearest: Price | None = None  # of those known, if that of another deployment is not
     fallbacks: tuple[FallbackSettings, ...] = ()
     keepalive_s: float | None = None
+    takeover: TakeoverSettings = TakeoverSettings()
     parameters: Parameters | None = None  # defaults, maximums and system prefix of requests
     profiles: Mapping[Profile, "Model"] = {}  # the same model under each profile: its race and timeouts
 

@@ -11,6 +11,7 @@ from gateway.settings.datasheets import bills_on
 from gateway.settings.deployment import DeploymentSettings
 from gateway.settings.model import ModelSettings, RaceSettings, Settings
 from gateway.settings.profiles import Profile
+from gateway.settings.takeover_checks import ways_of
 from gateway.settings.timeouts import Timeouts, profile_timeouts
 from providers.catalog import Api, Vendor, apis_of
 from providers.datasheets import Datasheet
@@ -71,6 +72,7 @@ class Resolver:
                 dearest=dearest,
                 fallbacks=settings.fallbacks,
                 keepalive_s=settings.keepalive_s,
+                takeover=settings.takeover,
                 parameters=parameters,
                 common=common,
                 profiles=profiles,
@@ -127,6 +129,7 @@ class Resolver:
             weight=settings.weight,
             canary=settings.canary,
             vendor=vendor.name if vendor else None,
+            continues=ways_of(settings, vendor, provided.base_url),
             takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
             zdr=settings.zdr,
             region=settings.region,

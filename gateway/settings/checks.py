@@ -12,12 +12,14 @@ from gateway.settings.datasheets import Datasheets
 from gateway.settings.deployment import DeploymentSettings
 from gateway.settings.explain import nearest
 from gateway.settings.model import ModelSettings, Settings
-from gateway.settings.page_checks import check_page
+from gateway.settings.page_checks import check_page, doubtful_page
 from gateway.settings.presets import Catalog, vendor_of
 from gateway.settings.problems import Complaint, Place
 from gateway.settings.provider import ProviderSettings
 from gateway.settings.races import impossible
+from gateway.settings.target_checks import check_targets, doubtful_targets
 from gateway.settings.timeouts import profile_timeouts
+from gateway.settings.tracing_checks import check_tracing
 from providers.catalog import Api, Kind, apis_of
 from providers.datasheets import DatasheetTable
 from providers.dialects.index import DIALECTS
@@ -46,11 +48,15 @@ def check(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
     yield from check_clients(settings)
     yield from cors(settings)
     yield from check_page(settings)
+    yield from check_tracing(settings)
+    yield from check_targets(settings)
 
 
 def doubtful(settings: Settings) -> Iterator[str]:
     """Yield what works but may not be intended, apart from races."""
     yield from _limits(settings)
+    yield from doubtful_page(settings)
+    yield from doubtful_targets(settings)
     for name, model in settings.models.items():
         enabled = [deployment for deployment in model.deployments if deployment.enabled]
         if not enabled:

@@ -1,12 +1,15 @@
 """The section of a deployment: one model at one provider, its price, capabilities and data policy."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, field_validator
 
 from gateway.settings.section import Section, Share
 from gateway.settings.timeouts import Timeouts
 from providers.catalog import Api
+from providers.dialects.continuing import Way
+
+Continues = Literal[Way, "no"]
 
 
 class Price(Section):
@@ -63,7 +66,14 @@ class DeploymentSettings(Section):
     timeouts: Timeouts = Timeouts()  # over the model's
     price_per_mtok: Price | None = None  # overrides the price table
     bills_after_disconnect: bool | None = None  # whether a cut loser costs a whole answer; default: as known
+    continues: Continues | None = None  # how it continues an answer that another began; default: as known
     max_in_flight: Annotated[int, Field(ge=1)] | None = None  # of this replica, for all models; for one's own servers
+
+    @field_validator("continues", mode="before", json_schema_input_type=Continues | Literal[False] | None)
+    @classmethod
+    def _as_written(cls, value: object) -> object:
+        """Accept the false that YAML makes of a plain ``no``."""
+        return "no" if value is False else value
 
     @field_validator("deployment")
     @classmethod

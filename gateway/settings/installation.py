@@ -7,6 +7,14 @@ import msgspec
 from pydantic import SecretStr
 
 from gateway.settings.model import ClientSettings
+from gateway.settings.slo import TargetSettings
+
+
+class Watched(msgspec.Struct, frozen=True):
+    """What a command about targets needs."""
+
+    database_url: SecretStr
+    slo: Mapping[str, TargetSettings]
 
 
 class Installation(msgspec.Struct, frozen=True):

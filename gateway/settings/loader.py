@@ -14,11 +14,12 @@ from pydantic import SecretStr
 from gateway.settings.checks import check
 from gateway.settings.document import Document, read_document
 from gateway.settings.environment import from_environment, variable_of
-from gateway.settings.installation import Installation, deployed
+from gateway.settings.installation import Installation, Watched, deployed
 from gateway.settings.model import Settings
 from gateway.settings.presets import Catalog, complete
 from gateway.settings.problems import Complaint, ConfigurationError, Place, Problem, within, written
 from gateway.settings.references import resolve
+from gateway.settings.target_checks import unknown_subjects
 from gateway.settings.validation import validate
 from providers.catalog import load_catalog
 
@@ -91,6 +92,23 @@ def load_installation(path: Path | None, environ: Mapping[str, str]) -> Installa
         models=frozenset(models) if isinstance(models, dict) else None,
         providers=frozenset(providers).union(deployed(models)) if isinstance(providers, dict) else None,
     )
+
+
+def load_targets(path: Path | None, environ: Mapping[str, str]) -> Watched:
+    """Return what commands about targets need; they need no provider's key.
+
+    Raises:
+        ConfigurationError: the file is not YAML, or one of the settings that are needed is wrong.
+
+    """
+    inputs = _read(path, environ, _NOTHING)
+    settings = _part(inputs, ("database_url", "slo"))
+    models, providers, clients = (_section(inputs.merged.get(name)) for name in ("models", "providers", "clients"))
+    in_file = inputs.merged.get("keys", "file") == "file"
+    unknown = list(unknown_subjects(settings.slo, models or None, clients if in_file else None, providers))
+    if unknown:
+        raise ConfigurationError(inputs.sorted_problems(unknown))
+    return Watched(settings.database_url, settings.slo)
 
 
 def _part(inputs: "_Inputs", names: Sequence[str]) -> Settings:
@@ -168,6 +186,10 @@ def _merged(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any
         below = result.get(key)
         result[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return result
+
+
+def _section(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else _NOTHING
 
 
 def _touches(place: Place, broken: set[Place]) -> bool:

@@ -1,25 +1,30 @@
 """The configuration as types: what the file may contain, the defaults, and the reasons for them."""
 
 import re
-from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 import msgspec
 from pydantic import Field, IPvAnyNetwork, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from gateway.attempt_records import WinOn
+from gateway.attempt_records import Invalid, WinOn
 from gateway.calls import Mode, Objective
+from gateway.settings.alerts import AlertSettings
 from gateway.settings.deployment import DataPolicy, DeploymentSettings
+from gateway.settings.fallbacks import FallbackSettings
 from gateway.settings.instants import Instant
 from gateway.settings.limits import LimitSettings
 from gateway.settings.overload import OverloadSettings
 from gateway.settings.page import PageSettings
+from gateway.settings.probes import ProbeSettings
 from gateway.settings.profiles import PROFILES, Profile
 from gateway.settings.provider import ProviderSettings
 from gateway.settings.role import Role
 from gateway.settings.section import Seconds, Section, without_nulls
+from gateway.settings.slo import TargetSettings
+from gateway.settings.takeover import TakeoverSettings
 from gateway.settings.timeouts import ClientTimeouts, DefaultTimeouts, Timeouts
+from gateway.settings.tracing import TracingSettings
 
 # What the file may contain before a validator converts it: for the JSON Schema.
 _DeploymentName = Annotated[str, Field(pattern="^[^/]+/.+")]
@@ -47,6 +52,9 @@ class RaceSettings(Section):
     # Each call saves this many US dollars for extra attempts, at most those of 20 calls. In addition to the budget.
     extra_usd_per_call: Annotated[float, Field(ge=0)] | None = None
     win_on: WinOn = WinOn.ANY
+    keep_rival: bool = False  # of whole answers: the second attempt runs on, and answers if the winner breaks
+    invalid: Invalid = Invalid.ERROR  # win_on valid: what the client has if no answer is
+    sentence_words: Annotated[int, Field(ge=1, le=200)] = 12  # win_on sentence: or so many words without an end
     max_prompt_tokens: Annotated[int, Field(ge=0)] = 16_000  # longer prompts are hedged: each attempt costs its prompt
     # The share of calls that are audited: losers run on to their first token, which shows what racing saves. This costs
     # as much as these losers.
@@ -71,32 +79,19 @@ class RaceSettings(Section):
         return laid.model_copy(update={"budget": min(self.budget, laid.budget)})
 
 
-class Cause(StrEnum):
-    """Why a fallback is tried."""
-
-    FAILED = "failed"  # every deployment failed, or is cooling down
-    CONTEXT = "context"  # the prompt is too long for it
-    CONTENT_FILTER = "content_filter"  # its providers refuse the content
-
-
-class FallbackSettings(Section):
-    """A model that is tried when another could not answer; in the file only its name if it is for every cause."""
-
-    model: str
-    causes: tuple[Cause, ...] = tuple(Cause)
-
-
 class ModelSettings(Section):
     """A public model name and the deployments that serve it."""
 
     deployments: Annotated[tuple[DeploymentSettings, ...], Field(min_length=1)]
     race: RaceSettings = RaceSettings()
     timeouts: Timeouts = Timeouts()
+    takeover: TakeoverSettings = TakeoverSettings()
     fallbacks: tuple[FallbackSettings, ...] = ()  # tried in this order
     usd_per_day: Annotated[float, Field(ge=0)] | None = None  # of all its calls in a UTC day, of all replicas
     keepalive_s: Seconds | None = None  # comments until the first token; this commits the status, so off by default
     defaults: dict[str, object] = {}  # parameters of requests that do not set them: {temperature: 0.2}
     maximums: dict[str, Annotated[float, Field(ge=0)]] = {}  # and their maximums: {max_tokens: 4000}
+    probes: bool | None = None  # whether its quiet deployments are probed; None: as ``probes.enabled`` says
     system_prefix: str | None = None  # put before every request's own system prompt
 
     @field_validator("fallbacks", mode="before", json_schema_input_type=tuple[str | FallbackSettings, ...])
@@ -185,6 +180,8 @@ class LedgerSettings(Section):
     keep_rollups_days: Annotated[float, Field(gt=0)] | None = None  # the sums of hours and days: small
     keep_refusals_days: Annotated[float, Field(gt=0)] = 30.0  # refused requests, with the addresses they came from
     keep_outages_days: Annotated[float, Field(gt=0)] | None = None  # when breakers were open
+    slowdowns: bool = True  # whether a deployment that got slower is noticed (docs/detector.md)
+    keep_probes_days: Annotated[float, Field(gt=1)] | None = None  # a day's spending is counted from them
 
 
 class RefusalSettings(Section):
@@ -222,6 +219,7 @@ class Settings(BaseSettings):
     spool_dir: str = "var/spool"
     ledger: LedgerSettings = LedgerSettings()
     refusals: RefusalSettings = RefusalSettings()
+    alerts: AlertSettings = AlertSettings()
     max_body_mb: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 64.0  # images and long prompts need tens of MiB
     connections: ConnectionSettings = ConnectionSettings()
     overload: OverloadSettings = OverloadSettings()
@@ -233,6 +231,7 @@ class Settings(BaseSettings):
     shutdown_grace_s: Annotated[float, Field(ge=0)] = 30.0  # then running calls may take this long to end
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "console", "json"] = "auto"  # auto: console on a terminal, JSON elsewhere
+    tracing: TracingSettings = TracingSettings()
     timeouts: DefaultTimeouts = DefaultTimeouts()
     # How long a call waits, in all, for a seat under max_in_flight: time for a short answer to end, but less than any
     # client's timeout, so that a client learns early that it must go elsewhere. 0: no wait.
@@ -249,6 +248,8 @@ class Settings(BaseSettings):
     clients: dict[str, ClientSettings] = {}
     cors: tuple[_Origin, ...] = ()  # origins of web pages that may call /v1, with a key of their own
     page: PageSettings = PageSettings()
+    slo: dict[str, TargetSettings] = {}  # targets, by names of their own
+    probes: ProbeSettings = ProbeSettings()
     anonymous: LimitSettings = LimitSettings()  # of programs on this machine, while there are no clients
 
     @property
@@ -278,7 +279,7 @@ class Settings(BaseSettings):
     def _take_empty_as_unsaid(cls, value: object) -> object:
         return without_nulls(value)
 
-    @field_validator("providers", "models", "clients", mode="before")
+    @field_validator("providers", "models", "clients", "slo", mode="before")
     @classmethod
     def _take_an_empty_entry_as_an_empty_section(cls, value: object) -> object:
         return (

@@ -1,11 +1,15 @@
 """The settings of the page, on which operators watch the gateway."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, IPvAnyNetwork, SecretStr
 
 from gateway.settings.role import Role
 from gateway.settings.section import Section
+
+if TYPE_CHECKING:
+    from gateway.settings.model import Settings
 
 
 class TrustedHeader(Section):
@@ -23,3 +27,9 @@ class PageSettings(Section):
     # Sessions are signed with a key made of the hash of the visitor's key and this, the same in all replicas. Default:
     # the password of the database, as whoever can read hashes of keys must not be able to make a session of them.
     signing_key: SecretStr = SecretStr("")
+
+
+def signing_secret(settings: "Settings") -> str:
+    """Return what is mixed into the signatures of sessions; empty if there is neither a signing key nor a password."""
+    secret = settings.page.signing_key.get_secret_value()
+    return secret or urlsplit(settings.database_url.get_secret_value()).password or ""

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 
 from gateway.settings.model import Settings
+from gateway.settings.page import signing_secret
 from gateway.settings.problems import Complaint, Place
+from gateway.settings.role import Role
 
 _PLACE: Place = ("page", "trusted_header")
 # Browsers send these, or proxies that know nothing of who has signed in.
@@ -34,3 +36,15 @@ def check_page(settings: Settings) -> Iterator[Complaint]:
             yield Complaint(
                 (*_PLACE, "from", index), f"{network} lets everybody say who they are: list the proxy's own addresses"
             )
+
+
+def doubtful_page(settings: Settings) -> Iterator[str]:
+    """Yield what works but may not be intended: sessions that the hash of a key is enough to make."""
+    may_sign_in = settings.keys == "database" or any(
+        client.role is not Role.CLIENT for client in settings.clients.values()
+    )
+    if may_sign_in and not signing_secret(settings):
+        yield (
+            "page.signing_key is not set, and database_url has no password to use instead: whoever reads the hash"
+            " of an admin's key can sign in to the page. Set one (`openssl rand -hex 32`), the same in all replicas"
+        )

@@ -4,21 +4,25 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from gateway.attempt_records import WinOn
 from gateway.calls import Mode, Objective
 from gateway.settings.deployment import DeploymentSettings
 from gateway.settings.model import ModelSettings, RaceSettings
 from gateway.settings.problems import Complaint
+from gateway.settings.slo import FASTEST_TOK_S, SOONEST_TTFT_MS
 
-SOONEST_TTFT_MS = 10.0  # the first bucket of the leaderboard: no provider answers earlier
 # Changes for a race with one attempt at a time: no second one besides the first, even if that hangs.
 ONE_AT_A_TIME: Mapping[str, Any] = MappingProxyType({"mode": Mode.SINGLE, "budget": 0.0})
-FASTEST_TOK_S = 5000.0  # a faster answer counts as one burst, and says nothing about speed
 
 
 def contradictions(race: RaceSettings, said: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield contradictory settings, each with its field and the reason; ``said`` are the fields set explicitly."""
     if race.hedge_delay_s is not None and race.mode is not Mode.HEDGE and "hedge_delay_s" in said:
         yield "hedge_delay_s", f"has an effect in mode hedge only, not in {race.mode}: set mode: hedge, or remove it"
+    if race.keep_rival and race.mode is Mode.SINGLE and "keep_rival" in said:
+        yield "keep_rival", "needs a second attempt, and mode single starts none: set mode: race, hedge or auto"
+    if race.win_on is WinOn.VALID and race.mode is Mode.SINGLE:
+        yield "win_on", "valid needs somebody else to ask if an answer is not: set mode: race, hedge or auto"
     if race.objective is Objective.COST and race.ttft_ms is None:
         yield "objective", "cost chooses the cheapest that is fast enough: set ttft_ms"
     if race.ttft_ms is not None and race.ttft_ms < SOONEST_TTFT_MS:
@@ -65,3 +69,9 @@ def doubtful(name: str, model: ModelSettings, *, priced: bool, counted: bool = F
             f"model {name!r}: races of {race.width} start {race.width - 1} extra attempts a call, the budget pays for"
             f" {race.budget:g}: many will be narrower"
         )
+    if race.keep_rival and not race.budget:
+        yield f"model {name!r}: keep_rival has no rival to keep, because budget is 0: no second attempt is started"
+    if race.win_on is WinOn.VALID and len(model.deployments) == 1 and race.mode is not Mode.RACE:
+        yield f"model {name!r}: win_on: valid has nobody else to ask: add a deployment, or race this one with itself"
+    elif race.win_on is WinOn.VALID and not race.budget:
+        yield f"model {name!r}: win_on: valid asks nobody else, because budget is 0: nothing follows an invalid answer"

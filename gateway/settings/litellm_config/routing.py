@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gateway.settings.fallbacks import Cause
 from gateway.settings.litellm_config.notes import Notes, items, section
 from gateway.settings.litellm_config.variables import Variables, is_reference
-from gateway.settings.model import Cause
 from gateway.settings.problems import Place
 
 _LISTS: Mapping[str, Cause] = {

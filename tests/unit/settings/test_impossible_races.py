@@ -36,6 +36,10 @@ def model(race: str, deployments: str = "ollama/x, ollama/y") -> str:
             "race.min_tok_s: 9000 cannot be met: above 5000 tok/s an answer counts as a burst",
         ),
         ("mode: race, width: 3", "race.width: 3 deployments cannot race, the model has 2: add one, or lower width"),
+        (
+            "win_on: valid, mode: single",
+            "race.win_on: valid needs somebody else to ask if an answer is not: set mode: race, hedge or auto",
+        ),
         ("objective: cost, ttft_ms: 800", "race.objective: cost needs a known price"),
         ("profile: batch", "race.objective: cost needs a known price: set price_per_mtok"),
     ],
@@ -100,3 +104,27 @@ def test_a_width_the_budget_does_not_pay_for_is_noted(loaded: Load) -> None:
     (note,) = doubtful("m", settings.models["m"], priced=True)
 
     assert "races of 2 start 1 extra attempts a call, the budget pays for 0.1" in note
+
+
+@pytest.mark.parametrize(
+    ("race", "deployments", "words"),
+    [
+        ("win_on: valid", "ollama/x", "nobody else to ask"),
+        ("win_on: valid, budget: 0", "ollama/x, ollama/y", "nothing follows an invalid answer"),
+    ],
+)
+def test_waiting_for_a_valid_answer_with_nobody_else_to_ask_is_noted(
+    loaded: Load, race: str, deployments: str, words: str
+) -> None:
+    settings = loaded(model(race, deployments))
+
+    (note,) = doubtful("m", settings.models["m"], priced=True)
+
+    assert words in note
+
+
+@pytest.mark.parametrize("deployments", ["ollama/x", "ollama/x, ollama/y"])
+def test_a_race_for_a_valid_answer_is_not(loaded: Load, deployments: str) -> None:
+    settings = loaded(model("win_on: valid, mode: race", deployments))
+
+    assert not list(doubtful("m", settings.models["m"], priced=True))

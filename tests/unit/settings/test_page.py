@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.settings import Settings
+from gateway.settings.checks import doubtful
 from gateway.settings.role import Role
 
 CLIENTS = "clients: { boss: { key_sha256: '" + "0" * 64 + "', role: admin } }\n"
@@ -52,3 +53,27 @@ def test_a_short_signing_key_is_an_error_and_none_is_the_default(
     assert "openssl rand -hex 32" in problem
     assert "short-secret" not in problem
     assert loaded("page: { signing_key: '' }\n").page.signing_key.get_secret_value() == ""
+
+
+OPERATOR = "clients: { ops: { key_sha256: '" + "0" * 63 + "1', role: %s } }\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "notes"),
+    [
+        ("", 0),
+        (OPERATOR % "client", 0),
+        (OPERATOR % "viewer", 1),
+        (OPERATOR % "admin", 1),
+        ("keys: database\n", 1),
+        (OPERATOR % "admin" + "database_url: postgresql://me@db/holeshot\n", 1),
+        (OPERATOR % "admin" + "database_url: postgresql://me:pass@db/holeshot\n", 0),
+        (OPERATOR % "admin" + "page: { signing_key: 0123456789abcdef }\n", 0),
+    ],
+)
+def test_sessions_that_the_hash_of_a_key_can_make_are_noted(
+    loaded: Callable[..., Settings], text: str, notes: int
+) -> None:
+    said = list(doubtful(loaded(text)))
+    assert len(said) == notes
+    assert all("page.signing_key" in each for each in said)

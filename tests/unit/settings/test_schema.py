@@ -1,5 +1,6 @@
 """The JSON Schema of the configuration, held against configurations that load and that do not."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,10 @@ def test_what_init_writes_is_plain_yaml_and_valid(validator: Draft7Validator, en
     text = starter(list(found_vendors(environ, load_catalog())), environ)
 
     assert problems(validator, text) == []  # an editor knows nothing of references without quotes
+
+
+def test_no_variable_of_the_example_is_taken_for_a_setting() -> None:
+    """Whatever is called HOLESHOT_… in the environment sets something, so a secret needs another name."""
+    named = re.findall(r"\$\{([A-Za-z_][A-Za-z0-9_]*)", EXAMPLE.read_text(encoding="utf-8"))
+    assert "PAGE_SIGNING_KEY" in named
+    assert [name for name in named if name.startswith("HOLESHOT_")] == []
