@@ -1,0 +1,120 @@
+"""A book in memory: of one process, while the database is away, and of simulations."""
+
+from collections import deque
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
+
+import msgspec
+
+from gateway.alerts.alert import Alert, Delivery, Event, Message
+from gateway.alerts.book import MESSAGES_AT_ONCE
+
+MOST_OPEN = 1000  # there are only so many deployments, models and clients
+MOST_RESOLVED = 200
+MOST_MESSAGES = 500  # beyond it the oldest are dropped
+
+
+class _Queued(msgspec.Struct):
+    message: Message
+    due_at: datetime
+
+
+class MemoryBook:
+    """Bounded: old alerts are forgotten, and old messages dropped, which ``dropped`` counts."""
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self.dropped = 0
+        self._new_id = new_id
+        self._open: dict[str, Alert] = {}  # by key
+        self._resolved: deque[Alert] = deque(maxlen=MOST_RESOLVED)
+        self._messages: dict[str, _Queued] = {}  # by id, the oldest first
+
+    @property
+    def waiting(self) -> int:
+        """How many messages are not delivered."""
+        return len(self._messages)
+
+    @property
+    def alerts(self) -> list[Alert]:
+        """All alerts that are remembered, the oldest first."""
+        return sorted([*self._open.values(), *self._resolved], key=lambda each: each.opened_at)
+
+    def forget(self, alert: Alert) -> None:
+        """Forget an alert, but not its messages."""
+        if self._open.get(alert.key) is alert:
+            del self._open[alert.key]
+        elif alert in self._resolved:
+            self._resolved.remove(alert)
+
+    async def current(self, since: datetime) -> list[Alert]:
+        """Return the alerts that are open, and those resolved after ``since``."""
+        late = [each for each in self._resolved if each.resolved_at is not None and each.resolved_at > since]
+        return [*self._open.values(), *late]
+
+    async def open(self, alert: Alert, webhooks: Collection[str]) -> bool:
+        """Store an alert and its messages."""
+        if alert.resolved_at is not None:  # another book's past
+            self._resolved.append(alert)
+            return True
+        if alert.key in self._open or len(self._open) >= MOST_OPEN:
+            return False
+        self._open[alert.key] = alert
+        self._queue(alert, Event.OPENED, webhooks, alert.opened_at)
+        return True
+
+    async def note_seen(self, ids: Collection[str], at: datetime) -> None:
+        """Note that the conditions of these alerts hold."""
+        for key, alert in self._open.items():
+            if alert.id in ids and alert.seen_at < at:
+                self._open[key] = msgspec.structs.replace(alert, seen_at=at)
+
+    async def resolve(self, alert: Alert, *, unseen_since: datetime, at: datetime, webhooks: Collection[str]) -> bool:
+        """End an alert."""
+        found = self._open.get(alert.key)
+        if found is None or found.id != alert.id or found.seen_at > unseen_since:
+            return False
+        ended = msgspec.structs.replace(self._open.pop(alert.key), resolved_at=at)
+        self._resolved.append(ended)
+        self._queue(ended, Event.RESOLVED, webhooks, at)
+        return True
+
+    async def take_due(self, now: datetime, *, lease: timedelta, webhooks: Collection[str]) -> list[Message]:
+        """Return messages that are to be sent now."""
+        taken: list[Message] = []
+        for queued in self._messages.values():
+            message = queued.message
+            if queued.due_at > now or message.webhook not in webhooks or self._is_early(message):
+                continue
+            queued.due_at = now + lease
+            taken.append(message)
+            if len(taken) == MESSAGES_AT_ONCE:
+                break
+        return taken
+
+    async def settle(self, message: Message, delivery: Delivery, *, at: datetime, retry_at: datetime | None) -> None:  # noqa: ARG002 - Book's signature
+        """Note what became of an attempt."""
+        if retry_at is None:
+            self._messages.pop(message.id, None)
+        elif message.id in self._messages:
+            again = msgspec.structs.replace(message, tries=message.tries + 1)
+            self._messages[message.id] = _Queued(again, retry_at)
+
+    async def aclose(self) -> None:
+        """Do nothing: nothing is open."""
+
+    def _is_early(self, message: Message) -> bool:
+        """Whether the beginning of this incident has not been said yet."""
+        return message.event is Event.RESOLVED and any(
+            each.message.alert.id == message.alert.id
+            and each.message.webhook == message.webhook
+            and each.message.event is Event.OPENED
+            for each in self._messages.values()
+        )
+
+    def _queue(self, alert: Alert, event: Event, webhooks: Collection[str], at: datetime) -> None:
+        for webhook in sorted(webhooks):
+            while len(self._messages) >= MOST_MESSAGES:
+                del self._messages[next(iter(self._messages))]
+                self.dropped += 1
+            message = Message(id=self._new_id(), alert=alert, webhook=webhook, event=event, created_at=at)
+            self._messages[message.id] = _Queued(message, at)

@@ -1,0 +1,104 @@
+"""Sends one message to one webhook, over HTTP."""
+
+import errno
+import ssl
+from collections.abc import Callable, Mapping
+
+import aiohttp
+import msgspec
+
+from gateway.alerts.alert import Delivery, Message
+from gateway.alerts.bodies import body
+from gateway.alerts.signature import signed_headers, unsigned_headers
+from gateway.settings.alerts import WebhookSettings, key_of
+from gateway.terminal_text import visible
+from providers.redaction import redact
+
+TIMEOUT_S = 10.0  # of an attempt, from the name's look-up to the answer
+_SHOWN_BYTES = 500  # of an answer
+_GONE = 410  # "do not send any more", as the specification has it
+_OK, _REDIRECTS = range(200, 300), range(300, 400)
+
+# In this order: some are kinds of others.
+_CAUSES: Mapping[type[Exception], str] = {
+    aiohttp.ClientConnectorDNSError: "the name of its host is not known",
+    aiohttp.ClientConnectorCertificateError: "its certificate is not trusted",
+    aiohttp.ClientSSLError: "no TLS connection",
+    ssl.SSLError: "no TLS connection",
+    aiohttp.ServerDisconnectedError: "the connection was closed without an answer",
+    ConnectionError: "the connection was closed without an answer",
+}
+
+
+class Sender:
+    """Sends messages. Redirects are not followed: whoever answers for an address must not name another receiver."""
+
+    def __init__(self, *, unix_clock: Callable[[], float], user_agent: str, timeout_s: float = TIMEOUT_S) -> None:
+        self._unix_clock = unix_clock
+        self._user_agent = user_agent
+        self._timeout_s = timeout_s
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(self, webhook: WebhookSettings, message: Message) -> "Answered":
+        """Try once; never raises but when cancelled."""
+        content = body(message, webhook.format)
+        headers = {
+            **self._identity(webhook, message, content),
+            "content-type": "application/json",
+            "user-agent": self._user_agent,
+        }
+        session = self._session = self._session or self._connecting()
+        try:
+            async with session.post(
+                webhook.url.get_secret_value(), data=content, headers=headers, allow_redirects=False
+            ) as response:
+                said = await response.content.read(_SHOWN_BYTES)
+                return _answered(response.status, said, webhook)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            return Answered(Delivery(ok=False, answer=self._cause(error)))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _identity(self, webhook: WebhookSettings, message: Message, content: bytes) -> Mapping[str, str]:
+        now_s = int(self._unix_clock())
+        if webhook.secret is None:
+            return unsigned_headers(message.id, now_s)
+        return signed_headers(key_of(webhook.secret), message.id, now_s, content)
+
+    def _connecting(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=self._timeout_s),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            connector=aiohttp.TCPConnector(limit=16, limit_per_host=8, force_close=True),  # they are seldom
+        )
+
+    def _cause(self, error: Exception) -> str:
+        """Return what went wrong, without the address, which may be a secret."""
+        if isinstance(error, TimeoutError):
+            return f"no answer within {self._timeout_s:g} s"
+        for kind, words in _CAUSES.items():
+            if isinstance(error, kind):
+                return words
+        if isinstance(error, aiohttp.ClientConnectorError):
+            return f"no connection: {errno.errorcode.get(error.errno or 0, 'failed')}"
+        return f"not sent: {type(error).__name__}"
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """What became of an attempt, and the beginning of what the receiver said: shown to who tests it, never stored."""
+
+    delivery: Delivery
+    said: str = ""
+
+
+def _answered(status: int, said: bytes, webhook: WebhookSettings) -> Answered:
+    secrets = [webhook.url.get_secret_value()]
+    if webhook.secret is not None:
+        secrets.append(webhook.secret.get_secret_value())
+    words = visible(redact(said.decode("utf-8", "replace"), secrets))
+    answer = f"{status}, a redirect, which is not followed" if status in _REDIRECTS else str(status)
+    return Answered(Delivery(ok=status in _OK, answer=answer, final=status == _GONE), words)

@@ -1,0 +1,1 @@
+"""Where alerts come from: a file for each kind of evidence."""

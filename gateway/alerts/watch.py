@@ -1,0 +1,221 @@
+"""Opens an alert when a source sees a condition, and resolves it when nobody has seen it for a while."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import structlog
+
+from gateway.alerts.alert import Alert, Scope
+from gateway.alerts.book import Book, BookAway
+from gateway.alerts.condition import Condition, Kind, Severity, Source, SourceUnavailable
+from gateway.alerts.memory_book import MemoryBook
+
+COVERED = timedelta(hours=6)  # the longest for which a resolved alert covers others
+_SEEN_PARTS = 4  # of the time after which it is resolved: so often it is noted that a condition still holds
+
+_log = structlog.get_logger(__name__)
+
+
+class Listener(Protocol):
+    """Hears of what this process opens and resolves."""
+
+    def alert_opened(self, kind: str) -> None:
+        """An alert was opened."""
+
+    def alert_resolved(self, kind: str) -> None:
+        """An alert was resolved."""
+
+
+class Watch:
+    """Looks at the sources; ``look`` must be called every some seconds.
+
+    The shared ``book`` makes each incident one alert among all replicas. While it cannot be reached, ``own`` does so
+    for this process alone, and what was opened there moves to the shared one later.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        *,
+        book: Book,
+        own: MemoryBook,
+        webhooks: Callable[[Severity], Collection[str]],
+        resolve_after_s: Callable[[], float],
+        clock: Callable[[], float],
+        utc_now: Callable[[], datetime],
+        new_id: Callable[[], str],
+        replica: str,
+        listener: Listener,
+    ) -> None:
+        """``webhooks`` are the names of those that want messages of a severity; ``clock`` counts seconds."""
+        self._sources = sources
+        self._book = book
+        self._own = own
+        self._webhooks = webhooks
+        self._resolve_after_s = resolve_after_s
+        self._clock = clock
+        self._utc_now = utc_now
+        self._new_id = new_id
+        self._replica = replica
+        self._listener = listener
+        self._shared: list[Alert] = []  # as last read
+        self._seen_since_s: dict[str, float] = {}  # by key
+        self._unseen_since_s: dict[str, float] = {}  # by key, of open alerts
+        self.book_is_away = False
+        self.conditions: Mapping[Kind, int] = {}  # how many of each kind hold now
+
+    async def look(self) -> None:
+        """Ask all sources once, and open and resolve alerts."""
+        seen, unknown = await self._ask()
+        self.conditions = {kind: sum(each.kind is kind and each.opens for each in seen.values()) for kind in Kind}
+        try:
+            await self._hand_over()
+            self._shared = await self._book.current(self._utc_now() - COVERED)
+            await self._update(self._book, self._shared, self._shared, seen, unknown)
+        except BookAway as error:
+            self._say_away(error)
+            own = await self._own.current(self._utc_now() - COVERED)
+            await self._update(self._own, [*self._shared, *own], own, seen, unknown)
+        else:
+            if self.book_is_away:
+                self.book_is_away = False
+                _log.info("alerts.database_recovered")
+
+    async def open_alerts(self) -> list[Alert]:
+        """Return the open alerts, as this process knows them, the newest first."""
+        alerts = [*self._shared, *await self._own.current(self._utc_now())]
+        return sorted(
+            (each for each in alerts if each.resolved_at is None), key=lambda each: each.opened_at, reverse=True
+        )
+
+    async def _ask(self) -> tuple[dict[str, Condition], set[Kind]]:
+        """Return the conditions by key, and the kinds of which nothing is known now."""
+        seen: dict[str, Condition] = {}
+        unknown: set[Kind] = set()
+        for source in self._sources:
+            try:
+                seen.update({each.key: each for each in await source.conditions()})
+            except SourceUnavailable:  # its reason is in the log already: the database is away, or slow
+                unknown.update(source.kinds)
+            except Exception:  # noqa: BLE001 - a defect of one source must not silence the others
+                unknown.update(source.kinds)
+                _log.exception("alerts.source_failed", kinds=[str(kind) for kind in source.kinds])
+        now_s = self._clock()
+        self._seen_since_s = {key: self._seen_since_s.get(key, now_s) for key, each in seen.items() if each.opens}
+        return seen, unknown
+
+    async def _update(
+        self,
+        book: Book,
+        alerts: Sequence[Alert],
+        resolvable: Sequence[Alert],
+        seen: Mapping[str, Condition],
+        unknown: Collection[Kind],
+    ) -> None:
+        """Open and resolve in ``book``; ``alerts`` are all that are known, ``resolvable`` those of this book."""
+        now = self._utc_now()
+        lasting = {each.key: each for each in alerts if each.resolved_at is None}
+        await self._note_seen(book, [each for each in resolvable if each.resolved_at is None and each.key in seen], now)
+        for key, condition in seen.items():
+            if (
+                key not in lasting
+                and condition.opens
+                and self._is_due(condition)
+                and not _is_covered(condition, seen, alerts, now)
+            ):
+                await self._open(book, condition, now)
+        gone = [each for each in lasting.values() if each.key not in seen and each.kind not in unknown]
+        now_s = self._clock()
+        # Nothing is known of a kind whose source fails: its time begins again when the source is back.
+        self._unseen_since_s = {each.key: self._unseen_since_s.get(each.key, now_s) for each in gone}
+        for alert in gone:
+            if alert in resolvable and now_s - self._unseen_since_s.get(alert.key, now_s) >= self._resolve_after_s():
+                await self._resolve(book, alert, now)
+
+    def _is_due(self, condition: Condition) -> bool:
+        return self._clock() - self._seen_since_s[condition.key] >= condition.after_s
+
+    async def _open(self, book: Book, condition: Condition, now: datetime) -> None:
+        scope = Scope.PROCESS if book is self._own else Scope.ALL
+        alert = _alert(condition, self._new_id(), now, self._replica, scope)
+        if not await book.open(alert, self._webhooks(alert.severity)):
+            return  # another replica was faster
+        self._listener.alert_opened(alert.kind)
+        with suppress(OSError):  # the log may be on a full disk
+            _log.error(
+                "alert.opened",
+                alert=alert.id,
+                kind=alert.kind,
+                subject=alert.subject,
+                severity=alert.severity,
+                summary=alert.summary,
+                scope=scope,
+                sql=alert.sql,
+            )
+
+    async def _resolve(self, book: Book, alert: Alert, now: datetime) -> None:
+        unseen_since = now - timedelta(seconds=self._resolve_after_s())
+        webhooks = self._webhooks(alert.severity)
+        if not await book.resolve(alert, unseen_since=unseen_since, at=now, webhooks=webhooks):
+            return  # it still holds in another replica, or that one was faster
+        self._listener.alert_resolved(alert.kind)
+        with suppress(OSError):
+            _log.info(
+                "alert.resolved",
+                alert=alert.id,
+                kind=alert.kind,
+                subject=alert.subject,
+                lasted_s=round((alert.seen_at - alert.opened_at).total_seconds()),
+            )
+
+    async def _note_seen(self, book: Book, alerts: Sequence[Alert], now: datetime) -> None:
+        often = timedelta(seconds=self._resolve_after_s() / _SEEN_PARTS)
+        late = [each.id for each in alerts if each.seen_at <= now - often]
+        if late:
+            await book.note_seen(late, now)
+
+    async def _hand_over(self) -> None:
+        """Move what this process opened alone to the shared book; it was said already.
+
+        If another replica has opened the same, that one is resolved later, and only once.
+        """
+        for alert in self._own.alerts:
+            await self._book.open(alert, ())
+            self._own.forget(alert)
+
+    def _say_away(self, error: BookAway) -> None:
+        if not self.book_is_away:
+            self.book_is_away = True
+            _log.warning(
+                "alerts.database_away",
+                cause=str(error),
+                hint="until it is back, each process says by itself what is wrong, so a message may come several times",
+            )
+
+
+def _alert(condition: Condition, alert_id: str, now: datetime, replica: str, scope: Scope) -> Alert:
+    return Alert(
+        id=alert_id,
+        kind=condition.kind,
+        subject=condition.subject,
+        severity=condition.severity,
+        summary=condition.summary,
+        figures=condition.figures,
+        sql=condition.sql,
+        opened_at=now,
+        seen_at=now,
+        replica=replica,
+        scope=scope,
+    )
+
+
+def _is_covered(condition: Condition, seen: Mapping[str, Condition], alerts: Sequence[Alert], now: datetime) -> bool:
+    """Whether another alert says the same, is about to, or has just said it."""
+    other = None if condition.covered_by is None else seen.get(condition.covered_by)
+    return (other is not None and other.opens) or any(
+        alert.key == condition.covered_by
+        and (alert.resolved_at is None or now - alert.resolved_at < timedelta(seconds=condition.covered_s))
+        for alert in alerts
+    )
