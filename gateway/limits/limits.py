@@ -140,6 +140,29 @@ class Limits:
             found.append(Standing(name, limit, unasked if taken is None else taken, resets_in_s))
         return found
 
+    def model_dollars(self) -> dict[str, float]:
+        """Return the US dollars left today of each model with a limit, by the name of who pays; known from calls."""
+        unix_s = self._unix_clock()
+        return {
+            name: _left(quota)
+            for name, account in self._models.items()
+            for quota in account.quotas(unix_s)
+            if quota.taken is not None
+        }
+
+    def client_dollars(self) -> list[tuple[str, float]]:
+        """Return each limit in dollars of the clients that have called: its name, and the part that is left.
+
+        That is 0 if there was too little for the last call.
+        """
+        unix_s = self._unix_clock()
+        return [
+            (quota.name, _left(quota) / quota.limit if quota.limit and quota is not account.refused_by else 0.0)
+            for account in self._clients.values()
+            for quota in account.quotas(unix_s)
+            if quota.name in DOLLARS and quota.taken is not None
+        ]
+
     def drop(self, call_id: str) -> None:
         """Release what a call holds, if its end was not recorded."""
         hold = self._holds.pop(call_id, None)
@@ -239,6 +262,13 @@ def _held(wanted: Sequence[tuple[Quota, float]], now_s: float) -> bool:
         quota.held += amount
         quota.latest = amount
     return True
+
+
+def _left(quota: Quota) -> float:
+    """Return what is left in all processes; of a share, as if the others had used as much of theirs."""
+    if not quota.lease.is_share or quota.top <= 0:
+        return quota.left
+    return max(0.0, (quota.limit - quota.elsewhere.used) * (1 - (quota.used + quota.held) / quota.top))
 
 
 def _amount(name: str, use: Use) -> float:

@@ -14,7 +14,6 @@ from gateway.steering.constants import (
     BURST_TOKENS,
     COLD_EVENTS,
     CROWDED,
-    HEDGE_MAX_S,
     HEDGE_MIN_S,
     HEDGE_SHARE,
     MEETS_QUANTILE,
@@ -27,6 +26,7 @@ from gateway.steering.explanation import Why
 from gateway.steering.exploring import is_to_explore, stalest_of, suspect
 from gateway.steering.health import probe_limit_s
 from gateway.steering.plans import Launch
+from gateway.steering.spent_budget import hedge_quantile, hedged_at_s, raced_share
 
 
 class Draft:
@@ -204,10 +204,9 @@ class Draft:
             return [self._late()]
         if race.mode is Mode.RACE:
             return [(0.0, Why.WIDTH)] * (race.width - len(self.launches))
-        # A tenth of an attempt per call pays for hedges; the rest of the budget buys races at t = 0. Above one attempt
-        # per call these become wider.
+        # Above one attempt per call races become wider.
         raced = (0.0, Why.BUDGET)
-        is_raced = self._random.random() < (race.budget - HEDGE_SHARE) / (1.0 - HEDGE_SHARE)
+        is_raced = self._random.random() < raced_share(race.budget)
         starts = [raced if is_raced else self._late()]
         beyond = race.budget - 1.0
         while beyond > 0:
@@ -218,11 +217,11 @@ class Draft:
 
     def _late(self) -> tuple[float, Why]:
         """Return the start of a hedge that the budget pays for."""
-        return self._late_s(min(self._race.budget, HEDGE_SHARE)), Why.LATE
+        return hedged_at_s(self._primary.estimate.quantile_s(hedge_quantile(self._race.budget))), Why.LATE
 
     def _late_s(self, share: float) -> float:
         """Return the time when only a ``share`` of the primary's first tokens is still to come."""
-        return min(HEDGE_MAX_S, max(HEDGE_MIN_S, self._primary.estimate.quantile_s(1.0 - share)))
+        return hedged_at_s(self._primary.estimate.quantile_s(1.0 - share))
 
     def _explore(self, candidate: Candidate, why: Why) -> None:
         """Launch ``candidate`` besides the primary, and watch the loser: so both figures are complete."""

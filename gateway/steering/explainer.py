@@ -6,7 +6,7 @@ from math import isfinite
 
 import msgspec
 
-from gateway.attempt_records import Role
+from gateway.attempt_records import AnswerKind, Role, WinOn
 from gateway.calls import Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Held
@@ -74,8 +74,20 @@ def explained(
         launches=tuple(_start(launch, facts, by_name[launch.deployment], known) for launch in plan.launches),
         rest=plan.rest,
         retry_after_s=plan.retry_after_s,
-        notes=(*plan.reasons, *_full(lineup, terms)),
+        notes=(*plan.reasons, *_full(lineup, terms), *_waiting(race, terms)),
     )
+
+
+_WAITING = (
+    "win_on valid: all attempts run until one is known to be valid, so each extra one costs a whole answer;"
+    " after one that is not, the next is asked at once if the budget allows"
+)
+
+
+def _waiting(race: RaceSettings, terms: Terms) -> tuple[str, ...]:
+    if race.win_on is not WinOn.VALID or terms.answer_kind is AnswerKind.PLAIN:
+        return ()
+    return (_WAITING,)
 
 
 class _Known(msgspec.Struct, frozen=True):

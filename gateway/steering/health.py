@@ -108,6 +108,7 @@ class Health:
         "asked_at_s",
         "calm",
         "in_flight",
+        "is_probed",
         "load",
         "trouble",
     )
@@ -115,6 +116,7 @@ class Health:
     def __init__(self) -> None:
         self.in_flight = 0
         self.asked_at_s = LONG_AGO_S
+        self.is_probed = False  # whether the last launch was a probe of the gateway's own
         self.load = Load()
         self.trouble: Trouble | None = None  # the last error, until it answers again
         self.calm: Condition | None = None  # the last condition, as long as it stays valid

@@ -13,17 +13,15 @@ import msgspec
 from gateway.prompt_classes import PromptClass, answer_class, encoded_class
 from gateway.steering.constants import (
     BUFFERED_ANSWERS,
-    LEAST_AUDITS,
     PUBLISH_EVENTS,
     SLOT_S,
     SLOTS_KEPT,
 )
-from gateway.steering.fair import Fair, fair_quantiles
 from gateway.steering.health import Condition, Health, State, Trouble
-from gateway.steering.intervals import Quantile, quantiles, wilson
+from gateway.steering.intervals import wilson
+from gateway.steering.published_times import published_times
 from gateway.steering.standings import Standings
-from gateway.steering.survival import dense
-from gateway.steering.tally import Counts, Tally, add_counts, merged, read_tallies
+from gateway.steering.tally import Counts, Tally, add_counts, read_tallies
 
 WINDOW_S = SLOT_S * SLOTS_KEPT  # of the board; its last half-minute is incomplete
 
@@ -53,6 +51,10 @@ class Row(msgspec.Struct, frozen=True):
     ttft_p99_ms: float | None
     ttft_p99_low_ms: float | None
     ttft_p99_high_ms: float | None
+    sentences: int  # first clauses that could be spoken, with win_on: sentence; their times are also TTFTs
+    sentence_p50_ms: float | None  # launch to the end of the first clause, quantiles as of the TTFT
+    sentence_p95_ms: float | None
+    sentence_biased: bool  # as ``biased``
     decode_tps: float | None  # tokens after the first / their seconds, all answers pooled
     e2e_tps: float | None  # tokens / seconds since the launch, likewise
     buffered: bool  # answers come at once out of a buffer: decode_tps is meaningless, e2e_tps is used for ranks
@@ -64,6 +66,7 @@ class Row(msgspec.Struct, frozen=True):
     flaw_rate_low: float | None
     flaw_rate_high: float | None
     in_flight: int | None  # of this replica, now
+    probed_s_ago: float | None  # if this replica's last attempt there was a probe of its own
 
 
 class Leaderboard(msgspec.Struct, frozen=True):
@@ -109,13 +112,12 @@ def row(
     score_s: float | None = None,
     condition: Condition | None = None,
     trouble: Trouble | None = None,
+    probed_s_ago: float | None = None,
 ) -> Row:
     """Return the row of a deployment; ``rank`` adds the ranks."""
     tally = window.tallies.get(deployment) or Tally()
-    events, censored = dense(merged(tally.events.values())), dense(merged(tally.censored.values()))
-    fair = _fair(tally, events)
-    use_audited = fair.audited >= LEAST_AUDITS
-    p50, p95, p99 = _published_fair(fair) if use_audited else _published(events, censored)
+    first, sentence = published_times(tally), published_times(tally.spoken or Tally())
+    p50, p95, p99 = first.quantiles
     flaws = wilson(tally.flawed, tally.judged)
     return Row(
         rank=None,
@@ -125,12 +127,12 @@ def row(
         headroom=round(condition.headroom, 3) if condition is not None else None,
         score=round(score_s, 4) if score_s is not None else None,
         n=round(tally.n),
-        events=round(sum(events)),
-        censored=round(sum(censored)),
+        events=first.events,
+        censored=first.censored,
         rate_limited=round(tally.lim),
-        audited=round(sum(fair.audited_events) + sum(fair.audited_censored)),
-        basis="audited" if use_audited else "all",
-        biased=not use_audited and any(censored),
+        audited=first.audited,
+        basis="audited" if first.is_fair else "all",
+        biased=first.is_biased,
         ttft_p50_ms=_ms(p50.value_s),
         ttft_p50_low_ms=_ms(p50.low_s),
         ttft_p50_high_ms=_ms(p50.high_s),
@@ -140,6 +142,10 @@ def row(
         ttft_p99_ms=_ms(p99.value_s),
         ttft_p99_low_ms=_ms(p99.low_s),
         ttft_p99_high_ms=_ms(p99.high_s),
+        sentences=sentence.events,
+        sentence_p50_ms=_ms(sentence.quantiles[0].value_s),
+        sentence_p95_ms=_ms(sentence.quantiles[1].value_s),
+        sentence_biased=sentence.is_biased,
         decode_tps=round(tally.tok / tally.sec, 1) if tally.sec > 0 else None,
         e2e_tps=round(tally.etok / tally.esec, 1) if tally.esec > 0 else None,
         buffered=deployment in window.buffered,
@@ -151,6 +157,7 @@ def row(
         flaw_rate_low=round(flaws[0], 4) if tally.judged else None,
         flaw_rate_high=round(flaws[1], 4) if tally.judged else None,
         in_flight=condition.in_flight if condition is not None else None,
+        probed_s_ago=probed_s_ago,
     )
 
 
@@ -169,7 +176,11 @@ def of_gateway(
         health = healths.get(name) or Health()
         condition = health.condition(now_s)
         score_s = standings.of(name).score_s + condition.price_s
-        rows.append(row(name, window, score_s=score_s, condition=condition, trouble=health.trouble))
+        probed_s_ago = round(now_s - health.asked_at_s, 1) if health.is_probed else None
+        known = row(
+            name, window, score_s=score_s, condition=condition, trouble=health.trouble, probed_s_ago=probed_s_ago
+        )
+        rows.append(known)
     return Leaderboard(model, WINDOW_S, encoded_class(window.busiest_class), rank(rows))
 
 
@@ -195,32 +206,6 @@ def rank(rows: Iterable[Row]) -> tuple[Row, ...]:
         for each in rows
     )
     return tuple(sorted(ranked, key=_liking))
-
-
-def _fair(tally: Tally, events: list[float]) -> Fair:
-    late = dense(merged(tally.late_events.values()))
-    audited = dense(merged(tally.audited_events.values()))
-    own = [max(0.0, seen - other - more) for seen, other, more in zip(events, late, audited, strict=True)]
-    return Fair(
-        events=own,
-        censored=dense(merged(tally.fair_censored.values())),
-        overtaken=max(tally.over, tally.aud),
-        audited=tally.aud,
-        audited_events=audited,
-        audited_censored=dense(merged(tally.audited_censored.values())),
-    )
-
-
-def _published_fair(fair: Fair) -> tuple[Quantile, ...]:
-    if round(sum(fair.events) + sum(fair.audited_events)) < PUBLISH_EVENTS:
-        return (_UNKNOWN,) * len(_SHARES)
-    return fair_quantiles(fair, _SHARES)
-
-
-def _published(events: list[float], censored: list[float]) -> tuple[Quantile, ...]:
-    if round(sum(events)) < PUBLISH_EVENTS:
-        return (_UNKNOWN,) * len(_SHARES)
-    return quantiles(events, censored, _SHARES)
 
 
 def _buffered(slots: Mapping[int, Mapping[str, float]]) -> frozenset[str]:
@@ -262,5 +247,3 @@ def _ms(seconds: float) -> float | None:
 
 
 _SHORT = answer_class(0)
-_SHARES = (0.50, 0.95, 0.99)
-_UNKNOWN = Quantile(inf, inf, inf)

@@ -83,7 +83,8 @@ class Learning:
 
     def attempt_started(self, model: str, start: AttemptStart) -> None:
         """Count the attempt as in flight."""
-        others = self.health_of(start.deployment).launched(self._clock())
+        health = self.health_of(start.deployment)
+        others, health.is_probed = health.launched(self._clock()), not start.number
         epoch = self._snapshots.epoch(model, start.deployment)
         delayed_s = self._own_delay.lateness.total_s
         self._launched[start.id] = _Launched(self._unix_clock(), others, start.deployment, epoch, delayed_s)
@@ -126,7 +127,7 @@ class Learning:
         """Count the attempt's end: with a first token, censored, or an error."""
         health = self.health_of(attempt.deployment)
         health.ended()
-        if attempt.role is Role.PROBE:
+        if attempt.role is Role.PROBE and attempt.number:  # the gateway's own have no number, and try no broken one
             health.probe_ended()
         if attempt.headroom is not None:
             health.limit_left(attempt.headroom, self._clock())

@@ -22,5 +22,6 @@ def not_asked(
         reason = state_of(condition)
         if health.trouble is not None:
             reason += f": {health.trouble.for_others}"
-        found.append(NotAsked(name, reason, for_good=condition.state is State.OUT))
+        state = condition.state
+        found.append(NotAsked(name, reason, for_good=state is State.OUT, is_broken=state is not State.COOLING))
     return tuple(found)

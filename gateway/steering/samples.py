@@ -1,9 +1,9 @@
 """Samples: what one attempt adds to the board. The view ``samples`` of the ledger computes the same in SQL."""
 
-from gateway.attempt_records import EXPLORING, AttemptRecord, AttemptStart, Outcome, Role, TokensSource
+from gateway.attempt_records import EXPLORING, AttemptRecord, AttemptStart, Outcome, Role, TokensSource, WinOn
 from gateway.prompt_classes import PromptClass
 from gateway.steering.constants import STALL_FROM_S
-from gateway.steering.tally import Counts, Fields, censored_field, event_field, fields
+from gateway.steering.tally import Counts, Fields, censored_field, event_field, fields, spoken_field
 from providers.errors import ErrorKind
 
 CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
@@ -24,13 +24,20 @@ def of_token(start: AttemptStart, prompt_class: PromptClass, ttft_s: float) -> C
 
 
 def of_end(attempt: AttemptRecord, prompt_class: PromptClass) -> Counts:
-    """Return the counts of an attempt's end.
+    """Return the counts of an attempt's end. Those with ``win_on: sentence`` are counted twice.
 
     Cut before its first token it is censored at its age. A 429 is counted separately; the client's own fault and a
     missing API are not counted; any other error counts in ``n`` and ``err``.
     """
     if not prompt_class.is_sampled:
         return {}
+    counts = _of_end(attempt, prompt_class)
+    if attempt.win_on is WinOn.SENTENCE:
+        _count_spoken(counts, attempt, prompt_class)
+    return counts
+
+
+def _of_end(attempt: AttemptRecord, prompt_class: PromptClass) -> Counts:
     counts: Counts = {}
     _tell_apart(counts, attempt, prompt_class)
     if attempt.judged_as is not None:
@@ -49,11 +56,18 @@ def of_end(attempt: AttemptRecord, prompt_class: PromptClass) -> Counts:
         names = fields(attempt.deployment)
         counts[names.n] = 1.0
         if outcome is Outcome.WON:
-            counts[names.won] = 1.0
+            counts[names.won] = 1.0 if attempt.number else 0.0  # a probe of the gateway's own is nobody's win
             if attempt.itl_max_ms is not None and attempt.itl_max_ms > 1000 * STALL_FROM_S:
                 counts[names.stall] = attempt.itl_max_ms / 1000 - STALL_FROM_S
         _count_speed(counts, names, attempt)
     return counts
+
+
+def _count_spoken(counts: Counts, attempt: AttemptRecord, prompt_class: PromptClass) -> None:
+    again = {field: spoken_field(field) for field in counts}
+    counts.update({spoken: counts[field] for field, spoken in again.items() if spoken is not None})
+    if attempt.token_ms is not None:  # the first token itself is counted when it comes
+        counts[event_field(attempt.deployment, prompt_class, attempt.token_ms / 1000, kind="se")] = 1.0
 
 
 def _count_quality(counts: Counts, attempt: AttemptRecord) -> None:

@@ -24,7 +24,7 @@ from gateway.steering.budgets import Budgets
 from gateway.steering.candidates import Terms, costs_usd, expected_tokens
 from gateway.steering.explainer import explained
 from gateway.steering.explanation import Explanation
-from gateway.steering.health import Condition
+from gateway.steering.health import Condition, Health
 from gateway.steering.leaderboard import Leaderboard, of_gateway, read_window
 from gateway.steering.learning import Learning
 from gateway.steering.lineup import Lineups
@@ -110,10 +110,7 @@ class Steering:
         return plan
 
     def refresh(self) -> None:
-        """Recompute standings and lineups whose counts have changed, in the background: takes milliseconds.
-
-        Call it every ``REFRESH_EVERY_S``; without it, calls compute their own once a second.
-        """
+        """Recompute changed standings and lineups, each ``REFRESH_EVERY_S``: else calls do so once a second."""
         now_s = self._clock()
         passed_s, self._refreshed_at_s = min(1.0, now_s - self._refreshed_at_s), now_s
         for model in self._snapshots.refresh(passed_s):
@@ -124,12 +121,7 @@ class Steering:
         return recollect(self._snapshots, sums)
 
     def explain(
-        self,
-        model: str,
-        deployments: Sequence[str],
-        race: RaceSettings,
-        terms: Terms,
-        prompt_class: PromptClass,
+        self, model: str, deployments: Sequence[str], race: RaceSettings, terms: Terms, prompt_class: PromptClass
     ) -> Explanation:
         """Explain the plan of the next such call, without counting it."""
         plan = self._planned_for(model, deployments, race, terms, prompt_class, explain=True)
@@ -186,6 +178,10 @@ class Steering:
         """Learn the lengths of answers."""
         self._learning.call_finished(record)
 
+    def health_of(self, deployment: str) -> Health:
+        """Return the health of a deployment as this replica sees it."""
+        return self._learning.health_of(deployment)
+
     def under_way(self, deployment: str) -> tuple[str, ...]:
         """Return the ids of the running attempts at ``deployment``, for all models."""
         return self._learning.under_way(deployment)
@@ -202,6 +198,10 @@ class Steering:
         return of_gateway(
             model, names, window, standings=standings, healths=self._learning.healths, now_s=self._clock()
         )
+
+    def healths(self) -> Mapping[str, Health]:
+        """Return the health of each configured deployment."""
+        return {name: self._learning.health_of(name) for names in self._configured.values() for name in names}
 
     def reset(self, models: Mapping[str, Sequence[str]]) -> None:
         """Apply a configuration, the deployments of each model: at the start and after each reload.

@@ -5,7 +5,8 @@ A slot maps fields to numbers, in memory as in a Redis hash, so that replicas me
 bucket of their age. For the published figures some are also counted separately: ``l17`` first tokens of attempts
 launched late (hedges, failovers), ``g17`` cut ones that were not overtaken, ``ae17`` and ``ac17`` the audited ones of
 those that were, a random sample. ``deployment|over`` counts all overtaken, ``|aud`` the audited, including those that
-failed. ``|n``, ``|err`` (attempts ended with a first token or an error), ``|lim`` (429s), ``|won``, ``|tok``, ``|sec``
+failed. With an ``s`` before them (``se17``, ``sae17``, ``|saud``) they count attempts with ``win_on: sentence`` once
+more. ``|n``, ``|err`` (attempts ended with a first token or an error), ``|lim`` (429s), ``|won``, ``|tok``, ``|sec``
 (decode), ``|gtok``, ``|gsec`` (decode with estimated tokens, never published), ``|etok``, ``|esec`` (end to end),
 ``|ans``, ``|burst`` (answers whose speed could be known; those out of a buffer), ``|stall`` (seconds of unusual silence
 in winners' answers, the longest of each), ``|judged``, ``|flawed`` (winners' complete answers; those with a flaw). For
@@ -72,6 +73,12 @@ def censored_field(deployment: str, prompt_class: PromptClass, age_s: float, *, 
     return _histogram_field(deployment, prompt_class, kind, bucket(age_s))
 
 
+def spoken_field(field: str) -> str | None:
+    """Return the field that counts the same of attempts with ``win_on: sentence``; None if nothing does."""
+    owner, _, name = field.rpartition("|")
+    return intern(f"{owner}|{_SPOKEN}{name}") if name in _OVERTAKEN or name.rstrip(_DIGITS) in _HISTOGRAMS else None
+
+
 @lru_cache(maxsize=_FIELDS_KNOWN)
 def _histogram_field(deployment: str, prompt_class: PromptClass, kind: str, index: int) -> str:
     return intern(f"{deployment}|{encoded_class(prompt_class)}|{kind}{index}")
@@ -119,6 +126,7 @@ class Tally(msgspec.Struct):
     fair_censored: Histograms = {}
     audited_events: Histograms = {}
     audited_censored: Histograms = {}
+    spoken: "Tally | None" = None  # its attempts with win_on: sentence: histograms, over and aud
 
 
 def read_tallies(counts: Mapping[str, float]) -> dict[str, Tally]:
@@ -132,12 +140,14 @@ def read_tallies(counts: Mapping[str, float]) -> dict[str, Tally]:
         place = _place(field) if 0.0 < amount < inf else None
         if place is None:
             continue
-        deployment, name, prompt_class, index = place
+        deployment, is_spoken, name, prompt_class, index = place
         tally = tallies.get(deployment)
         if tally is None:
             if len(tallies) >= MOST_DEPLOYMENTS:
                 continue
             tally = tallies[deployment] = Tally()
+        if is_spoken:
+            tally.spoken = tally = tally.spoken or Tally()
         if prompt_class is None:
             setattr(tally, name, amount)
             continue
@@ -159,14 +169,20 @@ def merged(histograms: Iterable[Sparse]) -> Sparse:
 
 
 @lru_cache(maxsize=_FIELDS_KNOWN)
-def _place(field: str) -> tuple[str, str, PromptClass | None, int] | None:
-    """Parse a field: deployment, name in its tally, and, for a histogram, prompt class and bucket."""
+def _place(field: str) -> tuple[str, bool, str, PromptClass | None, int] | None:
+    """Parse a field: deployment, whether it is of spoken attempts, name in the tally.
+
+    Of a histogram also the prompt class and the bucket.
+    """
     owner, _, name = field.rpartition("|")
     if not owner:
         return None
     if name in _TOTALS:
-        return owner, name, None, 0
-    kind, index = name.rstrip(_DIGITS), name.lstrip(_KINDS)
+        return owner, False, name, None, 0
+    own = name.removeprefix(_SPOKEN)
+    if own in _OVERTAKEN:
+        return owner, True, own, None, 0
+    kind, index = own.rstrip(_DIGITS), own.lstrip(_KINDS)
     deployment, _, number = owner.rpartition("|")
     is_number = index.isdecimal() and number.isdecimal() and len(index) <= DIGITS and len(number) <= DIGITS
     if kind not in _HISTOGRAMS or not is_number:
@@ -174,10 +190,12 @@ def _place(field: str) -> tuple[str, str, PromptClass | None, int] | None:
     prompt_class = decoded_class(int(number))
     if prompt_class.api is MeasuredApi.UNKNOWN:
         return None
-    return intern(deployment), _HISTOGRAMS[kind], prompt_class, int(index)
+    return intern(deployment), own != name, _HISTOGRAMS[kind], prompt_class, int(index)
 
 
 _TOTALS = frozenset(Fields.__struct_fields__)
+_OVERTAKEN = frozenset({"over", "aud"})
+_SPOKEN = "s"
 _HISTOGRAMS = {
     "e": "events",
     "c": "censored",

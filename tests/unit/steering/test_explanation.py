@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gateway.attempt_records import Role
+from gateway.attempt_records import AnswerKind, Role
 from gateway.calls import Mode, Objective
 from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
@@ -104,6 +104,15 @@ def test_cold_starts_exploring_and_probes_are_called_so() -> None:
         "probe: it was broken and may have recovered"
     ]
     assert told.notes == ("probe",)
+
+
+def test_waiting_for_a_valid_answer_is_noted_where_there_is_something_to_check() -> None:
+    replica = VirtualReplica()
+    replica.warm_up(a=0.3, b=0.3)
+    told = explained(replica.plan(explain=True, win_on="valid", answer_kind=AnswerKind.TOOLS))
+    assert "each extra one costs a whole answer" in told.notes[-1]
+    assert not explained(replica.plan(explain=True, win_on="valid")).notes
+    assert not explained(replica.plan(explain=True, answer_kind=AnswerKind.TOOLS)).notes
 
 
 def test_whoever_is_passed_over_is_told_why() -> None:

@@ -65,7 +65,7 @@ class VirtualReplica:
         answer_kind: AnswerKind = AnswerKind.PLAIN,
         bills_losers: frozenset[str] = frozenset(),
         explain: bool = False,
-        **race: float,
+        **race: float | str,
     ) -> Plan:
         """Plan a short chat call."""
         return self.steering.plan(
