@@ -1,0 +1,100 @@
+"""Which setting to take, and why, in words; and the setting as YAML."""
+
+import json
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from gateway.replay.draws import Outcome
+from gateway.replay.needs import AUDITS_FOR_TAIL, Need
+from gateway.replay.replay import Replayed
+
+WORTH = 0.1  # of the p95 of single: what one more attempt per call must take off it
+_SOON_DAYS = 7  # at the present rate: then nothing need be changed
+
+
+class Advice(Struct, frozen=True):
+    """A setting, and why."""
+
+    setting: str | None  # None: there is not enough data
+    race: dict[str, object]
+    why: str
+
+
+def advice(replayed: Replayed) -> Advice:
+    """Return the setting that is worth its attempts: each of them is to take a tenth of its p95 off single."""
+    known = [each for each in replayed.outcomes if each.ttft["p95"].value is not None]
+    if replayed.note is not None or not replayed.is_enough or not known:
+        return Advice(None, _audit_more(replayed.needs), missing(replayed))
+    single = known[0]
+    best = min(known, key=_p95)
+    if (best.saved_p95_ms.low or 0.0) <= 0 or best is single:
+        return Advice(single.setting, single.race, "No setting has a p95 that is surely below that of single.")
+    whole = _p95(single) - _p95(best)
+    chosen = max(known, key=lambda each: -_p95(each) / _p95(single) - WORTH * each.attempts)
+    if chosen is single:
+        words = f"{best.setting.capitalize()} would take {whole:,.0f} ms off its p95 ({_p95(single):,.0f} ms)"
+        return Advice(
+            single.setting, single.race, f"{words}, which is little for {best.attempts:.2f} attempts per call."
+        )
+    words = (
+        f"It takes {_p95(single) - _p95(chosen):,.0f} ms off the p95 of single"
+        f" ({_p95(single):,.0f} ms), for {chosen.attempts - single.attempts:.2f} more attempts per call."
+    )
+    if chosen is not best:
+        words += (
+            f" {best.setting.capitalize()} would take {whole:,.0f} ms off it, for"
+            f" {best.attempts - single.attempts:.2f}."
+        )
+    return Advice(chosen.setting, chosen.race, words)
+
+
+def missing(replayed: Replayed) -> str:
+    """Return in words why there is no p95, and what would bring one."""
+    if replayed.note is not None and not any(each.more for each in replayed.needs):
+        return f"Not enough data: {replayed.note}."
+    short = [each for each in replayed.needs if each.more]
+    told = "; ".join(
+        f"{each.deployment} has {each.audits} of {AUDITS_FOR_TAIL} audited losers, {each.more} more are needed"
+        f" ({_time(each)})"
+        for each in short
+    )
+    words = f"Not enough data for p95: {told}."
+    if not short:
+        words = "Not enough data for p95."
+    if (raised := _share(short)) is not None:
+        words += f" With race.audit_share at {raised:g} it would take a week."
+    return words
+
+
+def yaml(model: str, race: dict[str, object]) -> str:
+    """Return a setting of a model as it is written in the configuration."""
+    lines = [f"      {name}: {json.dumps(value)}" for name, value in race.items()]
+    lines = [line.replace('"', "") for line in lines]
+    return "\n".join(["models:", f"  {json.dumps(model, ensure_ascii=False)}:", "    race:", *lines])
+
+
+def _p95(outcome: Outcome) -> float:
+    return outcome.ttft["p95"].value or 0.0
+
+
+def _audit_more(needs: Sequence[Need]) -> dict[str, object]:
+    raised = _share([each for each in needs if each.more])
+    return {} if raised is None else {"audit_share": raised}
+
+
+def _share(short: Sequence[Need]) -> float | None:
+    """Return the audit share that gives all what they need in a week, as far as one does."""
+    if all(each.days is not None and each.days <= _SOON_DAYS for each in short):
+        return None
+    shares = [each.audit_share for each in short if each.audit_share is not None]
+    return min(1.0, -int(-max(shares) * 100 // 1) / 100) if shares else None
+
+
+def _time(need: Need) -> str:
+    if need.days is None:
+        return "never, as none is audited now"
+    if need.days < 2:  # noqa: PLR2004 - days
+        hours = max(1, round(need.days * 24))
+        return f"about {hours} {'hour' if hours == 1 else 'hours'} at the present rate"
+    return f"about {need.days:,.0f} days at the present rate"

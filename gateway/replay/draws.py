@@ -1,0 +1,204 @@
+"""One draw of what was not seen: all calls of a sample under all settings, and what the figures of those are."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import inf
+from random import Random
+
+from msgspec import Struct
+
+from gateway.replay.costs import Cost, cost_of
+from gateway.replay.dependence import LEAST_PAIRS
+from gateway.replay.figures import QUANTILES, Figure, Ordered, figure
+from gateway.replay.playing import play
+from gateway.replay.sample import Sample
+from gateway.replay.settings import Setting, hedge_delay_ms
+from gateway.replay.world import Completed, World
+
+_MEDIAN = 0.5
+_MOST_OFF = 1.2  # times, by which the copula is corrected,
+_CORRECTED = 0.95  # up to this quantile: beyond, the correction is further off than the copula
+_P95 = QUANTILES.index(0.95)
+_NAMES = tuple(f"p{share * 100:.0f}" for share in QUANTILES)
+_Delays = Mapping[tuple[str, float], float]  # of a hedge, by the lead and its quantile
+
+
+class Outcome(Struct, frozen=True):
+    """What one setting would have done. Milliseconds, and US dollars and tokens per call."""
+
+    setting: str
+    race: dict[str, object]
+    ttft: dict[str, Figure]  # by "p50", "p95", "p99"
+    total: dict[str, Figure]
+    attempts: float
+    prompt_tokens: float  # of all attempts
+    answer_tokens: float  # of the answer
+    cost_low_usd: float | None
+    cost_high_usd: float | None
+    failed_share: float
+    saved_p95_ms: Figure  # against single
+
+
+class Pairs:
+    """Races of two as they were, and as the copula draws the second attempt from the first.
+
+    How far the second are off says how far a third attempt is, which is drawn in the same way.
+    """
+
+    def __init__(self) -> None:
+        self._places: list[int] = []
+        self._seen: list[float] = []
+        self._drawn: list[float] = []
+        self._ordered: tuple[Ordered, Ordered] | None = None
+
+    def add(self, place: int, seen_ms: float, drawn_ms: float) -> None:
+        """Count the call at ``place``."""
+        self._places.append(place)
+        self._seen.append(seen_ms)
+        self._drawn.append(drawn_ms)
+
+    def ratios(self, weights: Sequence[float]) -> list[float]:
+        """Return by quantile what was seen over what was drawn; 1 where too few were raced."""
+        if len(self._places) < LEAST_PAIRS:
+            return [1.0] * len(QUANTILES)
+        if self._ordered is None:
+            self._ordered = Ordered(self._seen), Ordered(self._drawn)
+        mine = [weights[place] for place in self._places]
+        seen, drawn = (each.quantiles(mine) for each in self._ordered)
+        return [
+            min(_MOST_OFF, max(1 / _MOST_OFF, ms / of)) if share <= _CORRECTED else 1.0
+            for share, ms, of in zip(QUANTILES, seen, drawn, strict=True)
+        ]
+
+
+class Draw:
+    """All calls of a sample, replayed under all settings with one draw of what was not seen."""
+
+    def __init__(self, sample: Sample, asked: Sequence[Setting], without: Collection[str], random: Random) -> None:
+        """``without``: providers that are not asked."""
+        self._sample = sample
+        self._asked = asked
+        self._without = without
+        self._random = random
+        self.ordered: list[tuple[Ordered, Ordered]] = []  # first tokens and whole answers, by setting
+        self.ttft: list[list[float]] = [[] for _ in asked]
+        self.launched: list[list[int]] = [[] for _ in asked]
+        self.cost: list[list[tuple[float, float] | None]] = [[] for _ in asked]
+        self._pairs = Pairs()
+
+    def play(self, world: World, prices: Mapping[str, Cost]) -> "Draw":
+        """Replay all calls in ``world``."""
+        random = self._random
+        total: list[list[float]] = [[] for _ in self._asked]
+        delays = {
+            (name, setting.hedged_from): hedge_delay_ms(margin.quantile_ms(setting.hedged_from))
+            for name, margin in world.margins.items()
+            for setting in self._asked
+            if setting.hedged_from is not None
+        }
+        pairs = Pairs()
+        for number, (call, lead) in enumerate(zip(self._sample.calls, self._sample.leads, strict=True)):
+            completed = Completed(call, lead, world, self._without, random)
+            order, luck = completed.order, (random.random(), random.random())
+            if (pair := completed.pair_ms()) is not None:
+                pairs.add(number, *pair)
+            for at, setting in enumerate(self._asked):
+                result = play(_starts(setting, order, delays, luck), completed.draw)
+                winner = order[result.winner] if result.winner >= 0 else None
+                self.ttft[at].append(result.ttft_ms)
+                total[at].append(result.ttft_ms + (0.0 if winner is None else completed.decode_ms(winner) or 0.0))
+                self.launched[at].append(len(result.launched))
+                losers = [order[place] for place in result.launched if place != result.winner]
+                self.cost[at].append(cost_of(call, winner, losers, prices))
+        self.ordered = [(Ordered(ttft), Ordered(whole)) for ttft, whole in zip(self.ttft, total, strict=True)]
+        self._pairs = pairs
+        return self
+
+    def quantiles(self, weights: Sequence[float]) -> list[list[float]]:
+        """Return by setting the quantiles of first tokens, then those of whole answers."""
+        ratios = self._pairs.ratios(weights)
+        return [
+            [
+                *(
+                    ms * (ratio if setting.widest > 2 else 1.0)  # noqa: PLR2004 - what was seen of pairs is exact
+                    for ms, ratio in zip(ttft.quantiles(weights), ratios, strict=True)
+                ),
+                *total.quantiles(weights),
+            ]
+            for setting, (ttft, total) in zip(self._asked, self.ordered, strict=True)
+        ]
+
+
+def _starts(setting: Setting, order: Sequence[str], delays: _Delays, luck: tuple[float, float]) -> list[float]:
+    if setting.budget is None:
+        return [0.0] * setting.width
+    if luck[0] >= setting.raced:
+        late = None
+        if order and setting.hedged_from is not None:
+            late = delays.get((order[0], setting.hedged_from))
+        return [0.0] if late is None else [0.0, late]
+    beyond = max(0.0, setting.budget - 1.0)
+    return [0.0] * (2 + int(beyond) + (luck[1] < beyond - int(beyond)))
+
+
+class Resampled(Struct, frozen=True):
+    """Quantiles by setting: one list for each draw, and one for each resample of the calls."""
+
+    points: Sequence[Sequence[Sequence[float]]]
+    resamples: Sequence[Sequence[Sequence[float]]]
+
+    def of(self, at: int, n: int) -> Figure:
+        """Return quantile ``n`` of a setting."""
+        return figure([each[at][n] for each in self.points], [each[at][n] for each in self.resamples])
+
+    def saved(self, at: int) -> Figure:
+        """Return what a setting takes off the p95 of the first one."""
+        points, resamples = (
+            [each[0][_P95] - each[at][_P95] for each in those] for those in (self.points, self.resamples)
+        )
+        return figure(points, resamples)
+
+
+def outcomes(
+    asked: Sequence[Setting], found: Resampled, first: Draw, sample: Sample, known: tuple[int, Collection[str]]
+) -> Iterator[Outcome]:
+    """Yield what each setting would have done. ``known``: how many deployments are left, and whose tail is known.
+
+    Counts and costs are those of the ``first`` draw.
+    """
+    left, tails = known
+    weights = sample.weights()
+    whole = sum(weights)
+    answers = sum(weight * (call.answer_tokens or 0) for weight, call in zip(weights, sample.calls, strict=True))
+    for at, setting in enumerate(asked):
+        is_possible = setting.widest <= left
+        figures = [
+            found.of(at, n) if is_possible and (setting.name in tails or share <= _MEDIAN) else Figure(None)
+            for n, share in enumerate((*QUANTILES, *QUANTILES))
+        ]
+        tries = [weight * n for weight, n in zip(weights, first.launched[at], strict=True)]
+        prompts = sum(n * (call.prompt_tokens or 0) for n, call in zip(tries, sample.calls, strict=True))
+        failed = sum(weight for weight, ms in zip(weights, first.ttft[at], strict=True) if ms == inf)
+        low, high = _mean_cost(weights, first.cost[at])
+        yield Outcome(
+            setting.name,
+            setting.race,
+            dict(zip(_NAMES, figures[: len(QUANTILES)], strict=True)),
+            dict(zip(_NAMES, figures[len(QUANTILES) :], strict=True)),
+            sum(tries) / whole,
+            prompts / whole,
+            answers / whole,
+            low,
+            high,
+            failed / whole,
+            found.saved(at) if is_possible and {setting.name, asked[0].name} <= set(tails) else Figure(None),
+        )
+
+
+def _mean_cost(
+    weights: Sequence[float], cost: Sequence[tuple[float, float] | None]
+) -> tuple[float | None, float | None]:
+    told = [(weight, each) for weight, each in zip(weights, cost, strict=True) if each is not None]
+    whole = sum(weight for weight, _ in told)
+    if not told or whole < sum(weights) / 2:
+        return None, None
+    return sum(w * low for w, (low, _) in told) / whole, sum(w * high for w, (_, high) in told) / whole
