@@ -1,0 +1,1 @@
+"""OpenTelemetry traces: spans made of the records of calls, and exported in a thread."""

@@ -1,0 +1,56 @@
+"""The names of OpenTelemetry's conventions for generative AI, as of semantic-conventions-genai in November 2026."""
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import msgspec
+
+from gateway.settings.model import Settings
+from gateway.settings.presets import vendor_of
+from providers.catalog import load_catalog
+
+# Where the conventions have a name of their own; others keep the catalog's.
+_PROVIDERS = {
+    "azure": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "moonshot": "moonshot_ai",
+    "vertex_ai": "gcp.vertex_ai",
+    "xai": "x_ai",
+}
+_OPERATIONS = {
+    "chat.completions": "chat",
+    "completions": "text_completion",
+    "embeddings": "embeddings",
+    "messages": "chat",
+    "responses": "chat",
+}
+RACED = frozenset({"chat.completions", "completions", "messages", "responses"})  # always streamed upstream
+_PORTS = {"http": 80, "https": 443}
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """A provider as spans name it."""
+
+    name: str
+    address: str | None  # of its server; None: litellm knows it
+    port: int | None
+
+
+def operation(endpoint: str) -> str:
+    """Return the operation's name; our own where the conventions have none."""
+    return _OPERATIONS.get(endpoint, endpoint)
+
+
+def peers(settings: Settings) -> Mapping[str, Peer]:
+    """Return the providers of ``settings`` by their names."""
+    catalog, found = load_catalog(), {}
+    for name, provider in settings.providers.items():
+        vendor = vendor_of(name, provider, catalog)
+        kind = name if vendor is None else vendor.name
+        base_url = provider.base_url or (vendor.base_url if vendor is not None else None)
+        parts = urlsplit(base_url or "")
+        port = None if parts.hostname is None else parts.port or _PORTS.get(parts.scheme)
+        found[name] = Peer(_PROVIDERS.get(kind, kind), parts.hostname, port)
+    return found
