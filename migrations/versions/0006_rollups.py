@@ -225,6 +225,7 @@ class Dialect:
 
 # How an attempt, and a client's share of a model, are found among the series. A model's races are its clients'.
 Point = tuple[str, Sequence[str], str, str, str, str, str]  # window, key, metric, bucket, count, where from, condition
+Plain = tuple[str, str, str]  # metric, value, condition
 KEY = ("deployment", "provider", "model", "api", "size_class", "client")
 MODEL = "coalesce(f.model, (select calls.model from calls where calls.id = f.call_id), '')"
 OF_ATTEMPT = ("f.deployment", "f.provider", MODEL, "coalesce(f.api, '')", "coalesce(f.size_class, -1)", "''")
@@ -334,8 +335,8 @@ def _sums(always: Mapping[str, str], known: Mapping[str, str]) -> list[sa.Column
     return [*filled, *(sa.Column(name, kind(one)) for name, one in known.items())]
 
 
-def _statements(dialect: Dialect, table: str, fresh: str) -> list[str]:
-    """Return what adds up the rows of ``fresh`` (named f), rows of ``table``."""
+def _statements(dialect: Dialect, table: str, fresh: str, more: Sequence[Plain] = ()) -> list[str]:
+    """Return what adds up the rows of ``fresh`` (named f), rows of ``table``; ``more`` histograms of attempts."""
     window = f"{dialect.epoch('f.started_at')} / 300 * 300"
     if table == "calls":
         client = [expression.format("f") for expression in OF_CALL]
@@ -360,10 +361,10 @@ def _statements(dialect: Dialect, table: str, fresh: str) -> list[str]:
             _histograms(dialect, points),
             *_tags(dialect, fresh),
         ]
-    return _attempt_statements(dialect, fresh, window)
+    return _attempt_statements(dialect, fresh, window, more)
 
 
-def _attempt_statements(dialect: Dialect, fresh: str, window: str) -> list[str]:
+def _attempt_statements(dialect: Dialect, fresh: str, window: str, more: Sequence[Plain]) -> list[str]:
     same_day = (
         "c.started_at <= f.started_at + interval '1 minute' and c.started_at > f.started_at - interval '1 day'"
         if dialect.is_postgres
@@ -377,6 +378,7 @@ def _attempt_statements(dialect: Dialect, fresh: str, window: str) -> list[str]:
         ("ttft", "f.ttft_ms", "f.ttft_ms is not null"),
         ("tps", "f.decode_tps", f"{reported} and f.decode_tps > 0"),
         ("e2e", "f.e2e_tps", f"{reported} and f.e2e_tps > 0"),
+        *more,
     ]
     points: list[Point] = [
         (window, OF_ATTEMPT, metric, dialect.bucket(value), "1", fresh, condition) for metric, value, condition in plain
@@ -538,7 +540,7 @@ def _errors(dialect: Dialect, fresh: str, window: str) -> str:
     )
 
 
-def _triggers(dialect: Dialect) -> list[str]:
+def _triggers(dialect: Dialect, more: Sequence[Plain] = ()) -> list[str]:
     if dialect.is_postgres:
         return [one for table in ("calls", "attempts") for one in _postgres_trigger(dialect, table)]
     new = "(select {0}.* from {0} join rollup_fresh_{0} as new_ones on new_ones.id = {0}.id) as f"
@@ -549,15 +551,15 @@ def _triggers(dialect: Dialect) -> list[str]:
         made.append(f"create trigger note_{table} after insert on {table} begin {noted} end")
     counts = ", ".join(f"(select count(*) from rollup_fresh_{table}) as {table}" for table in ("calls", "attempts"))
     made.append(f"create view rollup_pending as select {counts}")
-    adding = [one for table in ("calls", "attempts") for one in _statements(dialect, table, new.format(table))]
+    adding = [one for table in ("calls", "attempts") for one in _statements(dialect, table, new.format(table), more)]
     adding += [f"delete from rollup_fresh_{table}" for table in ("calls", "attempts")]
     made.append(f"create trigger roll_up instead of delete on rollup_pending begin {'; '.join(adding)}; end")
     return made
 
 
-def _postgres_trigger(dialect: Dialect, table: str) -> list[str]:
+def _postgres_trigger(dialect: Dialect, table: str, more: Sequence[Plain] = ()) -> list[str]:
     """Return a function and its trigger. Who stores rows needs no right to the sums; each look-up is by an index."""
-    body = "; ".join(_statements(dialect, table, "fresh as f"))
+    body = "; ".join(_statements(dialect, table, "fresh as f", more))
     path = op.get_bind().scalar(sa.text("select current_schema()"))
     function = (
         f"create function roll_up_{table}() returns trigger language plpgsql security definer "

@@ -38,7 +38,7 @@ def upgrade() -> None:
     for name in reversed(VIEWS):
         op.execute(f"drop view if exists {name}")
     for name in VIEWS:
-        _create(name)
+        create(name)
     if op.get_bind().dialect.name == "postgresql":
         op.get_bind().exec_driver_sql(_samples(_LOOKED_UP, _COMPUTED))
 
@@ -84,7 +84,7 @@ def _samples(there: str, instead: str) -> str:
     return definition.replace("create view", "create or replace view").replace(there, instead)
 
 
-def _create(name: str) -> None:
+def create(name: str) -> None:
     is_postgres = op.get_bind().dialect.name == "postgresql"
     file, span = VIEWS[name]
     before = _revision("0004")
@@ -106,7 +106,7 @@ def _create(name: str) -> None:
         "wide": _WIDE[is_postgres],
         "each is wide": _IS_WIDE[is_postgres],
         "wide tags": "select r.tag from rollup_wide_tags as r where {windows}",
-        "windows": "" if span is None else _windows(span),
+        "windows": "" if span is None else windows(span),
         "first": "" if span is None else _first(span),
         "each tag": "jsonb_each_text(f.tags)" if is_postgres else "json_each(f.tags)",
         "tag sums": tag_sums,
@@ -171,7 +171,7 @@ def _first(span: str) -> str:
     return _instant(f"{since} - {since} % {SPANS[span][0] * 60}")
 
 
-def _windows(span: str) -> str:
+def windows(span: str) -> str:
     """Return what is true of the windows (r) of the last hour, day or month: small ones until the first large one."""
     small, large = SPANS[span]
     since = f"({{now}} - {SECONDS[span]})"
