@@ -1,4 +1,4 @@
-"""Adopts the spools of dead workers: ships their entries; what had not ended becomes ``interrupted``."""
+"""Adopts the spools of dead workers: ships their entries, and ends what had not ended there."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import structlog
 
-from gateway.ledger.entries import Entry, Started
+from gateway.ledger.entries import NO_ROWS, Entry
 from gateway.ledger.folders import is_moved, orphaned
 from gateway.ledger.reader import Reader
 from gateway.ledger.shipper import BATCH_MAX_ENTRIES, Shipper
@@ -36,7 +36,7 @@ async def _adopt_folder(folder: Path, shipper: Shipper, *, was_moved: bool) -> N
         batch = await asyncio.to_thread(reader.read, BATCH_MAX_ENTRIES)
         for entry in batch.entries:
             unended.note(entry)
-        ended = [entry for entry in batch.entries if not isinstance(entry, Started)]
+        ended = [entry for entry in batch.entries if not isinstance(entry, NO_ROWS)]
         if ended:
             await shipper.ship(ended, reader.set_aside)
         # Nothing is deleted before everything is shipped: if we die now, the next one must still find the starts.
@@ -45,8 +45,8 @@ async def _adopt_folder(folder: Path, shipper: Shipper, *, was_moved: bool) -> N
         more = len(batch.entries) == BATCH_MAX_ENTRIES
     if was_moved:  # its owner continued elsewhere, and open calls ended there
         unended = Unended()
-    calls, attempts = unended.calls(), unended.attempts()
-    rest: list[Entry] = [*calls, *attempts]
+    calls, attempts, outages = unended.calls(), unended.attempts(), unended.outages()
+    rest: list[Entry] = [*calls, *attempts, *outages]
     for first in range(0, len(rest), BATCH_MAX_ENTRIES):
         await shipper.ship(rest[first : first + BATCH_MAX_ENTRIES], reader.set_aside)
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
@@ -56,4 +56,5 @@ async def _adopt_folder(folder: Path, shipper: Shipper, *, was_moved: bool) -> N
         entries=adopted,
         interrupted=len(calls),
         interrupted_audits=len(attempts),
+        interrupted_outages=len(outages),
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from gateway.ledger.entries import Shippable, Started
+from gateway.ledger.entries import NO_ROWS, Shippable
 from gateway.ledger.reader import Batch, Reader
 from gateway.ledger.shipper import BATCH_MAX_ENTRIES, Shipper
 from gateway.ledger.spool import Spool
@@ -129,4 +129,4 @@ class Backlog:
 
 
 def _shippable(batch: Batch) -> list[Shippable]:
-    return [entry for entry in batch.entries if not isinstance(entry, Started)]
+    return [entry for entry in batch.entries if not isinstance(entry, NO_ROWS)]

@@ -1,13 +1,15 @@
 """The board's counts for a period, computed from the ledger alone: the same fields, summed in SQL."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from gateway.ledger import queries
+from gateway.ledger.database import is_sqlite, parse_url
+from gateway.ledger.reports.words import Words
 
 # Counts whose time within the window does not matter are in slot 0. Instants are text, which both databases accept.
 # Only aggregates are returned: an hour may have a million rows.
 _QUERY = """
-with recent as (select * from samples where started_at >= '{since}'),
+with recent as (select * from samples where {which}),
 totals as (
   select
     model, deployment,
@@ -15,20 +17,23 @@ totals as (
     count(*) filter (where is_rate_limited) as lim, count(*) filter (where is_won) as won,
     count(*) filter (where is_judged) as judged, count(*) filter (where is_flawed) as flawed,
     count(*) filter (where is_overtaken) as over_all, count(*) filter (where is_watched) as aud,
+    count(*) filter (where is_overtaken and is_spoken) as spoken_over,
+    count(*) filter (where is_watched and is_spoken) as spoken_aud,
     sum(decode_tokens) as tok, sum(decode_s) as sec, sum(e2e_tokens) as etok, sum(e2e_s) as esec, sum(stall_s) as stall
   from recent
   group by model, deployment
 ),
 histogram as (
   select
-    model, deployment || '|' || prompt_class || '|' as owner, bucket,
+    model, deployment || '|' || prompt_class || '|' || spoken.mark as owner, bucket,
     count(token_ms) as events, count(token_ms) filter (where is_watched) as audited_events,
     count(censored_ms) as censored, count(censored_ms) filter (where is_watched) as audited_censored,
     count(token_ms) filter (where is_late) as late_events,
     count(censored_ms) filter (where not is_late and not is_overtaken) as fair_censored
   from recent
+  join (select '' as mark union all select 's') as spoken on spoken.mark = '' or is_spoken
   where bucket is not null
-  group by model, deployment, prompt_class, bucket
+  group by model, deployment, prompt_class, spoken.mark, bucket
 ),
 answers as (
   select
@@ -44,6 +49,8 @@ union all select model, 0, owner || 'l' || bucket, late_events from histogram wh
 union all select model, 0, owner || 'g' || bucket, fair_censored from histogram where fair_censored > 0
 union all select model, 0, deployment || '|over', over_all from totals
 union all select model, 0, deployment || '|aud', aud from totals
+union all select model, 0, deployment || '|sover', spoken_over from totals where spoken_over > 0
+union all select model, 0, deployment || '|saud', spoken_aud from totals where spoken_aud > 0
 union all select model, 0, deployment || '|n', n from totals
 union all select model, 0, deployment || '|err', err from totals
 union all select model, 0, deployment || '|lim', lim from totals
@@ -60,17 +67,31 @@ union all select model, slot, deployment || '|burst', bursts from answers where 
 """
 
 
-async def counts_since(url: str, since: datetime) -> dict[str, dict[int, dict[str, float]]]:
+async def counts_since(
+    url: str,
+    since: datetime,
+    *,
+    until: datetime | None = None,
+    provider: str | None = None,
+    timeout_s: float = queries.QUERY_TIMEOUT_S,
+) -> dict[str, dict[int, dict[str, float]]]:
     """Return the counts of attempts launched at ``since`` or later: model → slot → field → amount.
 
+    ``until``: the first instant that does not count any more; ``provider``: only its deployments.
+
     Raises:
-        QueryError: it takes too long.
+        QueryError: it takes longer than ``timeout_s``.
         DatabaseUnreachableError: the database cannot be reached.
         DatabaseUrlError: as for ``parse_url``.
 
     """
-    literal = since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S+00")
-    result = await queries.run(url, _QUERY.format(since=literal))
+    words = Words(is_postgres=not is_sqlite(parse_url(url)))
+    which = [f"started_at >= {words.instant(since)}"]
+    if until is not None:
+        which.append(f"started_at < {words.instant(until)}")
+    if provider is not None:
+        which.append(f"provider = {words.text(provider)}")
+    result = await queries.run(url, _QUERY.format(which=" and ".join(which)), timeout_s=timeout_s)
     models: dict[str, dict[int, dict[str, float]]] = {}
     for model, slot, field, amount in result.rows:
         models.setdefault(model, {}).setdefault(int(slot), {})[field] = float(amount)

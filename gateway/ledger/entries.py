@@ -1,6 +1,7 @@
-"""The entries of the spool, a JSON line each: a call's start, its end, late attempts, refusals, outages."""
+"""The entries of the spool, a JSON line each: starts and ends of calls, late attempts, refusals, outages."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -42,8 +43,16 @@ class Outage(msgspec.Struct, frozen=True, tag="outage", gc=False):
     outage: OutageRecord
 
 
-Entry = Started | Finished | Audited | Refused | Outage
+class Lasting(msgspec.Struct, frozen=True, tag="lasting", gc=False):
+    """These outages lasted at that instant. If their gateway dies, the last such instant becomes their end."""
+
+    outages: tuple[OutageRecord, ...]
+    at: datetime
+
+
+Entry = Started | Finished | Audited | Refused | Outage | Lasting
 Shippable = Finished | Audited | Refused | Outage
+NO_ROWS = (Started, Lasting)  # the others: what they say counts only if their gateway dies
 
 
 def _plain(value: Any) -> Any:

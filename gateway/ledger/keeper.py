@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 
 import structlog
 
@@ -21,10 +22,13 @@ class Keeper:
     ``problem``: None, ``missing`` (deleted and not restorable) or ``unwritable``.
     """
 
-    def __init__(self, spool: Spool, clock: Callable[[], float], taken: Callable[[], int]) -> None:
+    def __init__(
+        self, spool: Spool, clock: Callable[[], float], utc_now: Callable[[], datetime], taken: Callable[[], int]
+    ) -> None:
         """``taken`` returns how many of the spooled entries are in SQL, or in memory on their way there."""
         self._spool = spool
         self._clock = clock
+        self._utc_now = utc_now
         self._taken = taken
         self._missing = False
         self._said_at_s: float | None = None
@@ -41,6 +45,7 @@ class Keeper:
         if not self._missing:
             await self._resume()
             if not self._is_refused():
+                self._spool.note_lasting(self._clock(), self._utc_now())
                 self._spool.rotate_if_due(self._clock())
             await self._sync()
         if self.problem is None:

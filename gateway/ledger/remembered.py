@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from gateway.calls import HourlySum
 from gateway.ledger import queries
+from gateway.probe_records import PROBES
 from providers.dialects.index import DIALECTS
 
 HOURS = 24  # a deployment without answers in this time counts as new
@@ -26,7 +27,7 @@ where (minutes = 60 and window_start > '{since}' and window_start <= '{hour}')
    or (minutes = 5 and window_start > '{hour}' and window_start <= '{until}')
 group by model, deployment, size_class, minutes, window_start, metric, bucket
 """
-_ANSWERS = str(("", *(dialect.endpoint for dialect in DIALECTS.values())))  # older attempts have no API
+_ANSWERS = str(("", PROBES, *(dialect.endpoint for dialect in DIALECTS.values())))  # older attempts have no API
 
 
 async def remembered(url: str, now: datetime) -> list[HourlySum]:

@@ -37,6 +37,7 @@ class Retention(msgspec.Struct, frozen=True):
     rollups_days: float | None = None
     refusals_days: float | None = None
     outages_days: float | None = None
+    probes_days: float | None = None
 
     @classmethod
     def of(cls, settings: LedgerSettings) -> "Retention":
@@ -47,6 +48,7 @@ class Retention(msgspec.Struct, frozen=True):
             settings.keep_rollups_days,
             settings.keep_refusals_days,
             settings.keep_outages_days,
+            settings.keep_probes_days,
         )
 
     @property
@@ -62,6 +64,8 @@ class Retention(msgspec.Struct, frozen=True):
             "attempts": self.attempts_days,
             "refusals": self.refusals_days,
             "outages": self.outages_days,
+            "slowdowns": self.outages_days,
+            "probes": self.probes_days,
         }
 
     def cutoffs(self, now: datetime) -> Mapping[str, datetime]:
@@ -214,7 +218,7 @@ async def _delete(engine: AsyncEngine, connection: AsyncConnection, table: str, 
 
 def _begin(table: str) -> str:
     """Return the column that says when what a row stands for began."""
-    return "began_at" if table == "outages" else "started_at"
+    return "began_at" if table in {"outages", "slowdowns"} else "started_at"
 
 
 def _instant(engine: AsyncEngine, instant: datetime) -> datetime | str:

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome
 from gateway.calls import CallRecord, CallStart
-from gateway.ledger.entries import Audited, Entry, Finished, Outage, Refused, Started
+from gateway.ledger.entries import Audited, Entry, Finished, Lasting, Outage, Refused, Started
 from gateway.outage_records import OutageRecord
 from gateway.prompt_classes import decoded_class
 from gateway.refusal_records import RefusalRecord
@@ -34,7 +34,7 @@ class Columns:
         self.plain: Callable[[msgspec.Struct], Row] = attrgetter(*plain)
 
 
-_CALLS = Columns(CallRecord, left_out=frozenset(("attempts", "kind")), json=("dropped", "tags"))
+_CALLS = Columns(CallRecord, left_out=frozenset(("attempts", "kind", "trace")), json=("dropped", "tags"))
 _ATTEMPTS = Columns(
     AttemptRecord,
     left_out=frozenset(("asked_tokens", "headroom", "is_narrowed", "retry_after_s")),
@@ -71,7 +71,7 @@ def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
             records = entry.call.attempts
         elif isinstance(entry, Audited):
             records = entry.attempts
-        elif isinstance(entry, Refused | Outage):
+        elif isinstance(entry, Refused | Outage | Lasting):
             continue
         else:
             records = [interrupted(attempt, entry.call) for attempt in entry.call.attempts]

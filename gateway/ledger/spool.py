@@ -5,14 +5,15 @@
 failure. The latest entries are also kept in memory and shipped from there: files are read only after a long absence of
 SQL, or when they are adopted.
 
-A segment is deleted when it is entirely in SQL. So that open calls are not lost with it, each new segment begins with
-their starts: the newest segment has every open call, and a call's end is never in an older segment than its start.
+A segment is deleted when it is entirely in SQL. So that open calls and outages are not lost with it, each new segment
+begins with them: the newest segment has every open call, and a call's end is never in an older segment than its start.
 """
 
 import os
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import structlog
 from gateway.attempt_records import AttemptRecord
 from gateway.calls import CallRecord, CallStart
 from gateway.ledger.entries import (
+    NO_ROWS,
     Audited,
     Entry,
     Finished,
@@ -33,6 +35,7 @@ from gateway.ledger.entries import (
     encode_into,
 )
 from gateway.ledger.errors import SpoolError
+from gateway.ledger.lasting import LastingOutages
 from gateway.ledger.reader import Batch
 from gateway.ledger.segments import Segments
 from gateway.outage_records import OutageRecord
@@ -67,6 +70,7 @@ class Spool:
         self.refusal: str | None = None
         self._log = structlog.get_logger()
         self._open_calls: dict[str, CallStart] = {}
+        self._outages = LastingOutages()
         self._latest: deque[tuple[Shippable, int, int]] = deque(maxlen=LATEST_MAX_ENTRIES)  # with segment and end there
         self._memory: deque[Shippable] = deque()
         self._line = bytearray()
@@ -105,7 +109,13 @@ class Spool:
 
     def outage(self, outage: OutageRecord) -> None:
         """Append the begin or the end of an outage."""
+        self._outages.note(outage)
         self._append(Outage(outage))
+
+    def note_lasting(self, now_s: float, utc_now: datetime) -> None:
+        """Append that the open outages last now, if it is time for that: their end, if this process is killed."""
+        if self._outages.is_due(now_s):
+            self._append(self._outages.now(utc_now))
 
     def rotate_if_due(self, now_s: float) -> None:
         """Start a new segment if this one is large, or old and the only one; if the disk refuses, this one is kept.
@@ -121,9 +131,10 @@ class Spool:
             self.rotate(now_s)
 
     def rotate(self, now_s: float) -> bool:
-        """Start a new segment with the starts of open calls; return whether the disk accepted it."""
+        """Start a new segment with the starts of open calls and outages; return whether the disk accepted it."""
+        carried: list[Entry] = [*map(Started, self._open_calls.values()), *self._outages.carried()]
         try:
-            self.files.begin(b"".join(encode(Started(start)) for start in self._open_calls.values()))
+            self.files.begin(b"".join(map(encode, carried)))
         except OSError as error:
             self._rotation_refused = True
             self._note_refusal(error)
@@ -197,7 +208,7 @@ class Spool:
 
     def close(self, *, remove: bool) -> None:
         """Close the folder; ``remove`` it if all of it is shipped, otherwise it waits for adoption."""
-        self.files.close(remove=remove and not self._open_calls)
+        self.files.close(remove=remove and not self._open_calls and not self._outages)
 
     def _append(self, entry: Entry) -> None:
         line = self._line
@@ -209,7 +220,7 @@ class Spool:
             return
         if not self._write():
             self._keep_in_memory(entry)
-        elif not isinstance(entry, Started):
+        elif not isinstance(entry, NO_ROWS):
             self.appended += 1
             self._note_spooled(entry)
 
@@ -245,7 +256,7 @@ class Spool:
 
     def _keep_in_memory(self, entry: Entry) -> None:
         self.unspooled += 1
-        if isinstance(entry, Started):
+        if isinstance(entry, NO_ROWS):
             self._rotation_refused = True  # still open, so the next segment begins with it
             return
         self.appended += 1

@@ -5,46 +5,21 @@ Columns have the names and meanings of the records' fields: ``CallRecord``, ``At
 a test compares both. The sums of windows (rollup_…) and partitions are maintained by the database itself.
 """
 
-from typing import Any
+from sqlalchemy import CHAR, JSON, BigInteger, Boolean, Column, Double, Index, Integer, SmallInteger, Table, Text
 
-from sqlalchemy import (
-    CHAR,
-    JSON,
-    BigInteger,
-    Boolean,
-    Column,
-    DateTime,
-    Double,
-    Index,
-    Integer,
-    MetaData,
-    SmallInteger,
-    Table,
-    Text,
-    Uuid,
-    text,
-)
-from sqlalchemy.dialects.postgresql import JSONB
+from gateway.ledger.columns import ID, INSTANT, JSON_VALUE, NUMBER, metadata, where
+from gateway.ledger.incident_tables import alert_messages, alerts, detector, outages, slowdowns
 
-# Dashed text on SQLite, so that an id from a response header can be used in a query there too.
-_ID = Uuid(as_uuid=False).with_variant(CHAR(36), "sqlite")
-_INSTANT = DateTime(timezone=True)
-_NUMBER = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts only an INTEGER up by itself
-_JSON = JSON().with_variant(JSONB(), "postgresql")
-
-
-def _where(condition: str) -> dict[str, Any]:
-    """Return the arguments of a partial index."""
-    return {"postgresql_where": text(condition), "sqlite_where": text(condition)}
-
-
-metadata = MetaData()
+__all__ = [
+    "alert_messages", "alerts", "attempts", "buckets", "calls", "client_keys", "detector", "key_changes", "metadata",
+    "outages", "probes", "readers", "refusals", "slowdowns",
+]  # fmt: skip
 
 calls = Table(
     "calls",
     metadata,
-    Column("id", _ID, primary_key=True),
-    Column("started_at", _INSTANT, nullable=False),
+    Column("id", ID, primary_key=True),
+    Column("started_at", INSTANT, nullable=False),
     Column("client", Text),
     Column("model", Text, nullable=False),
     Column("endpoint", Text, nullable=False),
@@ -53,7 +28,10 @@ calls = Table(
     Column("objective", Text, nullable=False),
     Column("prompt_class", SmallInteger, nullable=False),
     Column("launched", SmallInteger, nullable=False),
-    Column("winner_attempt_id", _ID),
+    Column("takeover", Text),
+    Column("takeovers", SmallInteger),
+    Column("first_was_invalid", Boolean),
+    Column("winner_attempt_id", ID),
     Column("status_code", SmallInteger, nullable=False),
     Column("error_kind", Text),
     Column("ttft_ms", Double),
@@ -65,13 +43,13 @@ calls = Table(
     Column("cached_tokens", Integer),
     Column("cost_usd", Double),
     Column("duplicate_cost_usd", Double),
-    Column("tags", _JSON, nullable=False),
+    Column("tags", JSON_VALUE, nullable=False),
     Column("replica", Text, nullable=False),
     Column("region", Text),
     Column("win_on", Text, nullable=False),
     Column("request_id", Text),
     Column("answered_model", Text),
-    Column("dropped", _JSON),
+    Column("dropped", JSON_VALUE),
     Column("cache_write_tokens", Integer),
     Column("cache_saved_usd", Double),
     Column("api", Text),
@@ -96,20 +74,21 @@ calls = Table(
     Column("alone_age_ms", Double),
     Column("deadline_ms", Double),
     Column("deadline_met", Boolean),
+    Column("profile", Text),
     Index("calls_started_at", "started_at"),
-    Index("calls_request_id", "request_id", postgresql_using="hash", **_where("request_id is not null")),
+    Index("calls_request_id", "request_id", postgresql_using="hash", **where("request_id is not null")),
     Index("calls_client_started_at", "client", "started_at"),
-    Index("calls_errors", "started_at", **_where("error_kind is not null")),
+    Index("calls_errors", "started_at", **where("error_kind is not null")),
 )
 
 # No foreign key: a call that cannot be stored must not prevent its attempts, and audited ones arrive later.
 attempts = Table(
     "attempts",
     metadata,
-    Column("id", _ID, primary_key=True),
-    Column("call_id", _ID, nullable=False),
+    Column("id", ID, primary_key=True),
+    Column("call_id", ID, nullable=False),
     Column("number", SmallInteger, nullable=False),
-    Column("started_at", _INSTANT, nullable=False),
+    Column("started_at", INSTANT, nullable=False),
     Column("role", Text, nullable=False),
     Column("audited", Boolean, nullable=False),
     Column("provider", Text, nullable=False),
@@ -136,6 +115,10 @@ attempts = Table(
     Column("itl_p50_ms", Double),
     Column("itl_p95_ms", Double),
     Column("itl_max_ms", Double),
+    Column("sentence_ms", Double),
+    Column("continues", ID),
+    Column("valid_ms", Double),
+    Column("speech_pause_ms", Double),
     Column("cost_usd", Double),
     Column("cost_is_lower_bound", Boolean, nullable=False),
     Column("cache_write_tokens", Integer),
@@ -160,6 +143,9 @@ attempts = Table(
     Column("cost_low_usd", Double),
     Column("cost_high_usd", Double),
     Column("is_overtaken", Boolean),
+    Column("is_kept", Boolean),
+    Column("would_take_over", Boolean),
+    Column("would_take_over_ms", Double),
     Column("overtaken_at_ms", Double),
     Column("predicted_ms", Double),
     Column("judged_as", Text),
@@ -168,15 +154,15 @@ attempts = Table(
     Column("itl", JSON()),
     Index("attempts_started_at", "started_at", postgresql_using="brin"),
     Index("attempts_call_id", "call_id"),
-    Index("attempts_errors", "started_at", **_where("error_kind is not null")),
+    Index("attempts_errors", "started_at", **where("error_kind is not null")),
 )
 
 # Small, so it is not partitioned: at most some hundred rows a minute, from each process that is flooded.
 refusals = Table(
     "refusals",
     metadata,
-    Column("id", _ID, primary_key=True),
-    Column("started_at", _INSTANT, nullable=False),  # the minute
+    Column("id", ID, primary_key=True),
+    Column("started_at", INSTANT, nullable=False),  # the minute
     Column("status_code", SmallInteger, nullable=False),
     Column("reason", Text, nullable=False),
     Column("client", Text),
@@ -186,18 +172,23 @@ refusals = Table(
     Index("refusals_started_at", "started_at"),
 )
 
-# A few rows for each time that a deployment breaks: one from each process that notices.
-outages = Table(
-    "outages",
+# A row for each probe, from before it is sent.
+probes = Table(
+    "probes",
     metadata,
-    Column("id", _ID, primary_key=True),
+    Column("id", ID, primary_key=True),
+    Column("started_at", INSTANT, nullable=False),
+    Column("ended_at", INSTANT),
+    Column("model", Text, nullable=False),
     Column("deployment", Text, nullable=False),
-    Column("model", Text),
-    Column("began_at", _INSTANT, nullable=False),
-    Column("ended_at", _INSTANT),
-    Column("reason", Text),
     Column("replica", Text, nullable=False),
-    Index("outages_began_at", "began_at"),
+    Column("outcome", Text),
+    Column("error_kind", Text),
+    Column("ttft_ms", Double),
+    Column("reserved_usd", Double, nullable=False),
+    Column("cost_usd", Double),
+    Index("probes_started_at", "started_at"),
+    Index("probes_deployment", "deployment", "started_at"),
 )
 
 buckets = Table(
@@ -217,21 +208,21 @@ readers = Table("ledger_readers", metadata, Column("oldest", Text, nullable=Fals
 client_keys = Table(
     "client_keys",
     metadata,
-    Column("id", _ID, primary_key=True),
+    Column("id", ID, primary_key=True),
     Column("name", Text, nullable=False),
     Column("sha256", CHAR(64), nullable=False),
     Column("hint", Text, nullable=False),
     Column("role", Text, nullable=False),
-    Column("settings", _JSON, nullable=False),
-    Column("expires_at", _INSTANT),
-    Column("retires_at", _INSTANT),
-    Column("created_at", _INSTANT, nullable=False),
+    Column("settings", JSON_VALUE, nullable=False),
+    Column("expires_at", INSTANT),
+    Column("retires_at", INSTANT),
+    Column("created_at", INSTANT, nullable=False),
     Column("created_by", Text, nullable=False),
-    Column("revoked_at", _INSTANT),
-    Column("last_used_at", _INSTANT),
+    Column("revoked_at", INSTANT),
+    Column("last_used_at", INSTANT),
     Column("change_id", BigInteger, nullable=False),
     Index("client_keys_sha256", "sha256", unique=True),
-    Index("client_keys_name", "name", **_where("revoked_at is null")),
+    Index("client_keys_name", "name", **where("revoked_at is null")),
     Index("client_keys_change_id", "change_id"),
 )
 
@@ -240,11 +231,11 @@ client_keys = Table(
 key_changes = Table(
     "key_changes",
     metadata,
-    Column("id", _NUMBER, primary_key=True),
-    Column("at", _INSTANT, nullable=False),
+    Column("id", NUMBER, primary_key=True),
+    Column("at", INSTANT, nullable=False),
     Column("who", Text, nullable=False),
     Column("action", Text, nullable=False),
     Column("name", Text, nullable=False),
-    Column("before", _JSON),
-    Column("after", _JSON),
+    Column("before", JSON_VALUE),
+    Column("after", JSON_VALUE),
 )

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from gateway.ledger.entries import Audited, Entry, Finished, Started
+from gateway.ledger.entries import Audited, Entry, Finished, Lasting, Outage, Started
+from gateway.ledger.lasting import LastingOutages
 from gateway.ledger.rows import interrupted
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Unended:
-    """Calls without an end, and losers that were still watched when their gateway died.
+    """Calls and outages without an end, and losers that were still watched when their gateway died.
 
     ``note`` must be called with every entry of a spool, in order. Only attempts launched together with their call are
     known before they end.
@@ -21,6 +22,7 @@ class Unended:
         self._calls: dict[str, Started] = {}
         self._watched: dict[str, dict[str, AttemptStart]] = {}  # by call, then by attempt
         self._of: dict[str, CallStart] = {}  # the calls of watched attempts
+        self._lasting = LastingOutages()
 
     def note(self, entry: Entry) -> None:
         """Process the starts and ends in ``entry``."""
@@ -34,6 +36,14 @@ class Unended:
                 self._end(entry.call.id, [attempt.id for attempt in entry.call.attempts])
         elif isinstance(entry, Audited):
             self._end(entry.call_id, [attempt.id for attempt in entry.attempts])
+        elif isinstance(entry, Outage):
+            self._lasting.note(entry.outage)
+        elif isinstance(entry, Lasting):
+            self._lasting.see(entry)
+
+    def outages(self) -> list[Outage]:
+        """Return the outages without an end, which now have one: the last instant at which their gateway noted them."""
+        return [Outage(outage) for outage in self._lasting.ended()]
 
     def calls(self) -> list[Started]:
         """Return the calls without an end."""

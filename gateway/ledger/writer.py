@@ -72,7 +72,7 @@ class Ledger:
         self._spool = Spool(spool_dir / folder_name(worker), now_s=clock())
         self._shipper = Shipper(self._store, clock, utc_now, retention)
         self._backlog = Backlog(self._spool, self._shipper, clock)
-        self._keeper = Keeper(self._spool, clock, self._backlog.taken)
+        self._keeper = Keeper(self._spool, clock, utc_now, self._backlog.taken)
         self._pruner = Pruning(self._store, retention, self._shipper, utc_now)
         self._closing = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []

@@ -128,7 +128,7 @@ counts as (
 
 def _sums_of_rows(words: Words, wanted: HistoryWanted, steps: Steps) -> str:
     """Return the same of one client's attempts, of which there are no sums."""
-    client = f"client = {words.text(wanted.client)}" if wanted.client else "client is null"
+    client = f"client = {words.text(wanted.client)}" if wanted.client else "client is null and number > 0"  # no probes
     seconds = steps.minutes * 60
     step = words.moment(f"{words.epoch('started_at')} / {seconds} * {seconds}")
     reported = "tokens_source = 'reported'"

@@ -11,7 +11,7 @@ from sqlalchemy import JSON, Boolean, Column
 from gateway.ledger import tables
 from gateway.ledger.reports.reader import Answer
 
-_COLUMNS: tuple[Column[Any], ...] = (*tables.calls.columns, *tables.attempts.columns)
+_COLUMNS: tuple[Column[Any], ...] = (*tables.calls.columns, *tables.attempts.columns, *tables.alerts.columns)
 _BOOLEANS = frozenset(column.name for column in _COLUMNS if isinstance(column.type, Boolean))
 _JSONS = frozenset(column.name for column in _COLUMNS if isinstance(column.type, JSON))
 _encode = msgspec.json.Encoder(enc_hook=dict).encode

@@ -20,9 +20,7 @@ async def race_value(reader: Reader, window: Window, by: By, now: datetime) -> T
     if by is By.MODEL and window in _VIEWED:
         sql = f"select * from race_value_{window} order by model"  # noqa: S608 - our own values
     else:
-        sql = _race_value(is_postgres=reader.words.is_postgres, by=by).replace(
-            "{windows}", windows(reader.words, window, now)
-        )
+        sql = _race_value(by).replace("{windows}", windows(reader.words, window, now))
     return await _table(reader, sql)
 
 
@@ -95,14 +93,14 @@ async def _table(reader: Reader, sql: str) -> Table:
 
 
 @cache
-def _race_value(*, is_postgres: bool, by: By) -> str:
+def _race_value(by: By) -> str:
     """Return the statement of race_value over sums, with ``{windows}`` in it, by model or by client.
 
     It is made of the views' own files, so that the estimate is there once.
     """
-    views = migrations_folder() / "views"
-    of_rows = (views / "0004" / ("postgresql" if is_postgres else "sqlite") / "race_value.sql").read_text("utf-8")
-    statement = (views / "0007" / "race_value_sums.sql").read_text("utf-8")
+    views = migrations_folder() / "views" / "0012"
+    of_rows = (views / "race_value.sql").read_text("utf-8")
+    statement = (views / "race_value_sums.sql").read_text("utf-8")
     statement = statement.partition("create view {view} as\n")[2]
     for word, first, last in (
         ("{estimate}", "\nratio as (", "\n-- First tokens"),

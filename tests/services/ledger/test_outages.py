@@ -80,15 +80,79 @@ async def test_an_end_is_stored_once_and_stays(ledger_url: str, tmp_path: Path, 
     assert str(row["ended_at"])[:19] == "2026-03-04 12:02:00"
 
 
-async def test_outages_in_the_spool_of_a_dead_worker_are_adopted(ledger_url: str, tmp_path: Path) -> None:
-    dead = Ledger(ledger_url, tmp_path / "spool", "dead")
-    dead.outage(outage(new_id()))
-    dead._spool.close(remove=False)  # as if it were killed
-    await dead._store.aclose()
-    heir = Ledger(ledger_url, tmp_path / "spool", "heir")
+class Dying:
+    """A ledger whose clocks stand still, in a process that ends as if it were killed."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.seconds = 0.0
+        self.ledger = Ledger(
+            url, folder / "spool", "dead",
+            clock=lambda: self.seconds, utc_now=lambda: NOON + timedelta(seconds=self.seconds),
+        )  # fmt: skip
+
+    async def pass_seconds(self, seconds: int) -> None:
+        """Keep the spool each second, as its task does, and ship."""
+        for _ in range(seconds):
+            self.seconds += 1
+            await self.ledger._keeper.keep()
+            await self.ledger.flush()
+
+    async def die(self) -> None:
+        self.ledger._spool.close(remove=False)
+        await self.ledger._store.aclose()
+
+
+async def ends(url: str) -> list[str | None]:
+    rows = await asked(url, "select ended_at from outages order by began_at")
+    return [None if row["ended_at"] is None else str(row["ended_at"])[11:19] for row in rows]
+
+
+async def adopted(url: str, folder: Path) -> None:
+    heir = Ledger(url, folder / "spool", "heir")
     await heir.adopt()
-    assert [row["ended_at"] for row in await asked(ledger_url)] == [None]
     await heir.close()
+    assert list((folder / "spool").iterdir()) == []
+
+
+async def test_an_outage_in_the_spool_of_a_dead_worker_ends_with_what_is_known_of_it(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    dead = Dying(ledger_url, tmp_path)
+    dead.ledger.outage(outage(new_id()))
+    await dead.die()
+    await adopted(ledger_url, tmp_path)
+    assert await ends(ledger_url) == ["12:00:00"]
+
+
+async def test_an_outage_of_a_killed_process_ends_when_it_was_last_known_to_run(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    dead = Dying(ledger_url, tmp_path)
+    ended = new_id()
+    dead.ledger.outage(outage(ended))
+    dead.ledger.outage(outage(new_id(), began_at=NOON + timedelta(seconds=1)))
+    await dead.pass_seconds(200)  # the segment with their begins is stored and deleted
+    assert not (tmp_path / "spool" / "dead" / "00000001.jsonl").exists()
+    dead.ledger.outage(outage(ended, ended_at=NOON + timedelta(seconds=200)))
+    await dead.pass_seconds(103)
+    await dead.die()
+    assert await ends(ledger_url) == ["12:03:20", None]
+    await adopted(ledger_url, tmp_path)
+    first, second = await ends(ledger_url)
+    assert first == "12:03:20"
+    assert second is not None
+    assert "12:04:58" <= second <= "12:05:03"
+
+
+async def test_what_says_that_an_outage_lasts_is_no_row_and_grows_no_file(ledger_url: str, tmp_path: Path) -> None:
+    dead = Dying(ledger_url, tmp_path)
+    dead.ledger.outage(outage(new_id()))
+    await dead.pass_seconds(300)
+    assert (dead.ledger.pending, dead.ledger.unspooled, dead.ledger.lost) == (0, 0, 0)
+    files = list((tmp_path / "spool" / "dead").glob("*.jsonl"))
+    assert len(files) <= 2
+    assert sum(path.stat().st_size for path in files) < 16_384
+    await dead.die()
 
 
 async def test_outages_are_kept_for_ever_unless_days_are_set(ledger_url: str, tmp_path: Path) -> None:
@@ -97,8 +161,8 @@ async def test_outages_are_kept_for_ever_unless_days_are_set(ledger_url: str, tm
     engine = create_engine(ledger_url)
     assert "outages" not in await expired(engine, Retention(), NOON)
     keep = Retention(outages_days=30)
-    assert await expired(engine, keep, NOON) == {"outages": 2}
-    assert await prune(engine, keep, NOON) == {"outages": 2}
+    assert await expired(engine, keep, NOON) == {"outages": 2, "slowdowns": 0}
+    assert await prune(engine, keep, NOON) == {"outages": 2, "slowdowns": 0}
     assert len(await asked(ledger_url)) == 2
     await engine.dispose()
 

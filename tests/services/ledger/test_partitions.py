@@ -162,13 +162,13 @@ async def test_who_owns_nothing_ships_on_and_is_told_what_to_do(postgres_url: st
 
 
 async def test_views_and_rights_that_people_have_made_outlive_the_change_and_the_way_back(postgres_url: str) -> None:
-    await downgrade(postgres_url, "0004")
     engine = create_engine(postgres_url)
+    await insert(engine, [at(TODAY)])
+    await downgrade(postgres_url, "0004")
     async with engine.begin() as connection:
         await connection.execute(text("create role analyst_of_views"))
         await connection.execute(text("grant select on calls to analyst_of_views"))
         await connection.execute(text("create view mine as select model, count(*) as n from calls group by model"))
-    await insert(engine, [at(TODAY)])
     await migrate(postgres_url)
     await insert(engine, [at(TODAY)])
     assert (await queries.run(postgres_url, "select n from mine")).rows == [(2,)]

@@ -47,6 +47,7 @@ async def test_the_reader_role_reads_everything_and_may_do_nothing_else(reader_u
         "attempts",
         "refusals",
         "outages",
+        "slowdowns",
         "wrong_keys_24h",
         "leaderboard",
         "throughput",

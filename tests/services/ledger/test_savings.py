@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from benchmarks.steering.savings import Overtaken, overtaken, saved
+from benchmarks.steering.savings import QUANTILES, Overtaken, overtaken, saved, saved_at
 from gateway.attempt_records import AttemptRecord, Outcome, Role
 from gateway.calls import CallRecord
 from gateway.ledger import queries
@@ -80,12 +80,40 @@ async def test_without_racing_quantiles_let_audited_primaries_stand_for_all_that
     assert row["alone_p99_ms"] == pytest.approx(1098.0, abs=2)
 
 
+async def test_quantiles_of_what_was_saved_have_the_intervals_of_the_simulation(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    drawn = overtaken(7, 0.3, 1_500, 0.2)
+    seen_ms = [100.0 + n for n in range(400)]
+    won_alone = [call(won(new_id(), ttft_ms=ms), alone_ms=ms) for ms in seen_ms]
+    await stored(ledger_url, tmp_path, *map(raced, drawn), *((each, None) for each in won_alone))
+    row = await value(ledger_url)
+    for q in QUANTILES:
+        expected, name = saved_at(q, drawn, seen_ms), f"saved_p{q * 100:.0f}"
+        assert row[f"{name}_ms"] == pytest.approx(expected.ms)
+        assert row[f"{name}_low_ms"] == pytest.approx(expected.low_ms)
+        assert row[f"{name}_high_ms"] == (None if expected.high_ms is None else pytest.approx(expected.high_ms))
+    assert row["saved_p95_low_ms"] < row["saved_p95_ms"] < row["saved_p95_high_ms"]
+
+
+async def test_what_was_seen_needs_no_interval(ledger_url: str, tmp_path: Path) -> None:
+    rescued = [
+        call(failed(call_id), won(call_id, 2, ttft_ms=100.0 * n), alone_ms=130.0 * n)
+        for n in range(1, 11)
+        for call_id in [new_id()]
+    ]
+    await stored(ledger_url, tmp_path, *((each, None) for each in rescued))
+    row = await value(ledger_url)
+    for name in ("saved_p50", "saved_p95", "saved_p99"):
+        assert row[f"{name}_low_ms"] == row[f"{name}_ms"] == row[f"{name}_high_ms"] > 0
+
+
 async def test_below_thirty_audits_the_prediction_stands_alone_and_says_so(ledger_url: str, tmp_path: Path) -> None:
     drawn = [Overtaken(200.0, 1000.0, 900.0, audited=n < 29) for n in range(100)]
     await stored(ledger_url, tmp_path, *map(raced, drawn))
     row = await value(ledger_url)
     assert (row["basis"], row["n_audits"], row["saved_ms"]) == ("curve", 29, pytest.approx(70_000))
-    assert [row[name] for name in ("saved_low_ms", "saved_high_ms", "alone_p50_ms")] == [None, None, None]
+    assert [row[name] for name in ("saved_low_ms", "saved_high_ms", "alone_p50_ms", "saved_p50_ms")] == [None] * 4
 
 
 async def test_a_failover_that_need_not_be_waited_for_is_worth_that_wait(ledger_url: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, inspect
 
-from gateway.attempt_records import Outcome, TokensSource
+from gateway.attempt_records import Outcome, TokensSource, WinOn
 from gateway.calls import CallRecord
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, is_sqlite
@@ -58,7 +58,7 @@ def rows() -> list[CallRecord]:
         tokens = 200 if name == "liar" else 100
         winner = won(
             new_id(), ttft_ms=speed + number % 5, token_ms=speed + number % 5, provider=name,
-            deployment=f"{name}/llama", completion_tokens=tokens, **told,
+            deployment=f"{name}/llama", completion_tokens=tokens, sentence_ms=speed * 2, speech_pause_ms=0.0, **told,
         )  # fmt: skip
         cut = lost(
             winner.call_id, started_at=at, model="llama", cost_usd=0.0005, deployment="slow/llama", provider="slow"
@@ -75,7 +75,7 @@ def rows() -> list[CallRecord]:
     made.append(call(won(new_id(), started_at=old, ttft_ms=900.0, token_ms=900.0), started_at=old, tags={}))
     gone = attempt(new_id(), outcome=Outcome.CLIENT_GONE, censored_at_ms=900.0, started_at=lately())
     made.append(
-        call(gone, started_at=lately(), status_code=499, error_kind="client_disconnected", tags={},
+        call(gone, started_at=lately(), status_code=499, error_kind="client_disconnected", tags={}, win_on=WinOn.VALID,
              total_ms=900.0, abandoned_cost_low_usd=0.1, abandoned_cost_high_usd=0.2)
     )  # fmt: skip
     made.append(

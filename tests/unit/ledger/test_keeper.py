@@ -6,6 +6,7 @@ import resource
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from gateway.ledger.keeper import REMIND_S, Keeper
 from gateway.ledger.reader import Reader
 from gateway.ledger.segments import copy_segment
 from gateway.ledger.spool import SEGMENT_MAX_AGE_S, Spool
-from tests.unit.ledger.records import raced_call, start_of
+from tests.unit.ledger.records import NOON, raced_call, start_of
 
 pytestmark = pytest.mark.asyncio
 
@@ -32,7 +33,9 @@ class Kept:
         self.now_s = 0.0
         self.taken = 0
         self.spool = Spool(folder, now_s=0.0)
-        self.keeper = Keeper(self.spool, lambda: self.now_s, lambda: self.taken)
+        self.keeper = Keeper(
+            self.spool, lambda: self.now_s, lambda: NOON + timedelta(seconds=self.now_s), lambda: self.taken
+        )
 
     def ended(self, number: int = 1) -> list[CallRecord]:
         records = [raced_call() for _ in range(number)]

@@ -13,6 +13,7 @@ from gateway.calls import CallRecord, CallStart
 from gateway.ledger import queries
 from gateway.ledger.entries import Finished, Shippable
 from gateway.ledger.reports.reader import Reader
+from gateway.ledger.reports.replays import Replays
 from gateway.ledger.reports.reports import LedgerReports
 from gateway.ledger.writer import Ledger
 
@@ -27,7 +28,13 @@ class Library:
         self.waiting: list[Shippable] = []
         self.running: dict[str, CallStart] = {}
         self.reports = LedgerReports(
-            Reader(url), unshipped=lambda: self.waiting, running=self.running.get, utc_now=lambda: NOW
+            Reader(url),
+            replays=Replays(url, clock=lambda: 0.0, kept_s=0.0),
+            unshipped=lambda: self.waiting,
+            running=self.running.get,
+            utc_now=lambda: NOW,
+            clock=lambda: 0.0,
+            kept_s=0.0,
         )
         self._folder = folder
 

@@ -1,0 +1,149 @@
+"""Counts the calls of targets, window by window, so that a month need not be read from rows.
+
+Every gateway does this. What one has counted the others find; who counts the same again stores the same.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+import structlog
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from gateway.ledger.database import DATABASE_ERRORS, create_engine, is_sqlite, parse_url, unreachable
+from gateway.ledger.errors import DatabaseUnreachableError
+from gateway.ledger.reports.words import Words
+from gateway.ledger.targets import statements
+from gateway.ledger.targets.cover import DAY, FIVE, HOUR, SETTLED, floor
+from gateway.targets.target import Definition, Target
+
+CLOSE_TIMEOUT_S = 3.0
+FIVES_BACK = timedelta(hours=8)  # where windows of five minutes are looked at, and one hour more
+HOURS_BACK = timedelta(days=8)
+KEEP = {FIVE: timedelta(days=2), HOUR: timedelta(days=31), DAY: timedelta(days=400)}
+ROUND_S = 20.0  # of counting at a time; the rest follows in the next round
+SMALLER = {HOUR: FIVE, DAY: HOUR}
+_ELECTED = text("select pg_try_advisory_xact_lock(hashtext('holeshot.targets'))")
+
+
+class TargetCounting:
+    """Keeps the counts of ``targets`` in the ledger at ``url`` up to date."""
+
+    def __init__(
+        self,
+        url: str,
+        targets: Callable[[], Sequence[Target]],
+        *,
+        utc_now: Callable[[], datetime],
+        clock: Callable[[], float],
+    ) -> None:
+        """Nothing is connected yet.
+
+        Raises:
+            DatabaseUrlError: ``url`` is invalid.
+
+        """
+        self._words = Words(is_postgres=not is_sqlite(parse_url(url)))
+        self._url = url
+        self._targets = targets
+        self._utc_now = utc_now
+        self._clock = clock
+        self._engine: AsyncEngine | None = None
+        self._problem: str | None = None  # the last one logged
+
+    async def keep_up(self) -> None:
+        """Count what is not counted yet. A problem is logged once: reports are right without counts, only slower."""
+        self._engine = self._engine or create_engine(self._url, pool_size=1)
+        try:
+            await self.count(self._engine)
+            self._problem = None
+        except DatabaseUnreachableError as error:
+            if str(error) != self._problem:
+                structlog.get_logger().warning("targets.not_counted", cause=str(error))
+            self._problem = str(error)
+
+    async def aclose(self) -> None:
+        """Close the connection; a server that hangs does not delay this for long."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await engine.dispose()
+
+    async def count(self, engine: AsyncEngine) -> int:
+        """Count the windows that are not counted, or to which calls have come since; return how many.
+
+        Raises:
+            DatabaseUnreachableError: the database is away, or refuses.
+
+        """
+        now, until_s = self._utc_now(), self._clock() + ROUND_S
+        number = 0
+        try:
+            async with engine.connect() as connection:
+                for definition, days in self._definitions():
+                    for minutes, since, until in _spans(days, now):
+                        number += await self._count(connection, definition, minutes, since, until, until_s)
+                await self._forget(connection, now)
+        except DATABASE_ERRORS as error:
+            raise unreachable(engine.url, error) from error
+        return number
+
+    def _definitions(self) -> Iterator[tuple[Definition, int]]:
+        """Yield what is to be counted, once, and for how many days."""
+        days: dict[Definition, int] = {}
+        for target in self._targets():
+            days[target.definition] = max(target.days, days.get(target.definition, 0))
+        yield from days.items()
+
+    async def _count(  # noqa: PLR0917 - what a span is
+        self,
+        connection: AsyncConnection,
+        definition: Definition,
+        minutes: int,
+        since: datetime,
+        until: datetime,
+        until_s: float,
+    ) -> int:
+        sql = statements.missing(self._words, definition, minutes, since, until)
+        starts = [int(row[0]) for row in await connection.exec_driver_sql(sql)]
+        await connection.rollback()
+        number = 0
+        for start in starts:
+            if self._clock() > until_s or not await self._is_elected(connection):
+                break
+            number += await self._count_one(connection, definition, minutes, datetime.fromtimestamp(start, UTC))
+            await connection.commit()
+        await connection.rollback()
+        return number
+
+    async def _count_one(
+        self, connection: AsyncConnection, definition: Definition, minutes: int, start: datetime
+    ) -> int:
+        """Count a window: from the smaller ones where all of them are known, else from its rows."""
+        if minutes in SMALLER:
+            sql = statements.add_up(self._words, definition, minutes, start, SMALLER[minutes])
+            if (await connection.exec_driver_sql(sql)).rowcount > 0:
+                return 1
+        sql = statements.count(self._words, definition, minutes, start)
+        return max(0, (await connection.exec_driver_sql(sql)).rowcount)
+
+    async def _is_elected(self, connection: AsyncConnection) -> bool:
+        """Whether no other gateway counts at this moment, until the transaction ends."""
+        return not self._words.is_postgres or bool(await connection.scalar(_ELECTED))
+
+    async def _forget(self, connection: AsyncConnection, now: datetime) -> None:
+        for minutes, kept in KEEP.items():
+            old = f"minutes = {minutes} and window_start < {self._words.window(now - kept)}"
+            await connection.exec_driver_sql(f"delete from {statements.TABLE} where {old}")  # noqa: S608 - our names
+            await connection.commit()
+
+
+def _spans(days: int, now: datetime) -> Iterator[tuple[int, datetime, datetime]]:
+    """Yield the windows that are looked at, small ones first: their minutes, the first start, and the end."""
+    midnight = floor(now - SETTLED[DAY], DAY)
+    yield FIVE, floor(now - FIVES_BACK, HOUR), floor(now, FIVE)
+    yield HOUR, floor(now - min(HOURS_BACK, timedelta(days=days)), DAY), floor(now - SETTLED[HOUR], HOUR)
+    yield DAY, midnight - timedelta(days=days), midnight

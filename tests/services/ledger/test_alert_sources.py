@@ -1,0 +1,259 @@
+"""What the sources see, and that the evidence of each alert runs as it is, on both databases."""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.alerts.condition import Condition, Kind, Severity, Source, SourceUnavailable
+from gateway.alerts.sources.burns import RULES, WINDOWS_S, BurnSource
+from gateway.alerts.sources.ledger import LedgerSource
+from gateway.alerts.sources.outages import OutageSource
+from gateway.alerts.sources.seldom import Seldom
+from gateway.alerts.sources.slowdowns import SlowdownSource
+from gateway.alerts.sources.spending import SpendingSource, Thresholds
+from gateway.ledger import queries
+from gateway.ledger.database import create_engine
+from gateway.ledger.reports.reader import Reader
+from gateway.ledger.reports.replays import Replays
+from gateway.ledger.reports.reports import LedgerReports
+from gateway.ledger.writer import Ledger
+from gateway.race_failures import NotAsked
+from gateway.reports import ReportsUnreachable
+from gateway.targets.burn import Burn
+from tests.unit.ledger.records import call, new_id, won
+
+NOW = datetime.now(UTC)
+ODD = 'it\'s/a "model"'  # a name that must be quoted
+
+
+EVIDENCE = "select count(*) as calls from calls"
+
+
+def burns(**rates: float) -> Callable[[Sequence[int]], Awaitable[Sequence[Burn]]]:
+    """Return what burns at the rate of each window, by its seconds: ``w3600=15``."""
+
+    async def answer(windows_s: Sequence[int]) -> Sequence[Burn]:
+        return [Burn(ODD, each, 1000, 20, rates.get(f"w{each}"), EVIDENCE) for each in windows_s]
+
+    return answer
+
+
+def not_asked(*reasons: str) -> Callable[[Collection[str]], Sequence[NotAsked]]:
+    def answer(deployments: Collection[str]) -> Sequence[NotAsked]:
+        return [
+            NotAsked(name, why, for_good=why == "out", is_broken=why != "cooling")
+            for name, why in zip(deployments, reasons, strict=False)
+            if why
+        ]
+
+    return answer
+
+
+def outages(*reasons: str, deployments: Sequence[str] = ("a", "b")) -> OutageSource:
+    return OutageSource(
+        lambda: {ODD: deployments},
+        not_asked(*reasons),
+        model_out_s=lambda: 30,
+        deployment_out_s=lambda: 300,
+        utc_now=lambda: NOW,
+    )
+
+
+class State:
+    pending = 7
+    oldest_pending_s: float | None = 301.0
+    connected = False
+    spool_problem: str | None = "unwritable"
+    lost = 3
+
+
+def ledger_source(state: State) -> LedgerSource:
+    return LedgerSource(state, replica="here", behind_s=lambda: 300, utc_now=lambda: NOW)
+
+
+def spending(
+    spent: dict[str | None, tuple[float, float]],
+    limits: dict[str | None, dict[str, float]],
+    *,
+    day_usd: float | None = None,
+    month_usd: float | None = None,
+) -> SpendingSource:
+    async def answer() -> dict[str | None, tuple[float, float]]:
+        return spent
+
+    return SpendingSource(
+        answer,
+        limits=lambda: limits,
+        thresholds=lambda: Thresholds(0.8, day_usd, month_usd),
+        utc_now=lambda: NOW,
+    )
+
+
+async def keys(source: Source) -> list[str]:
+    return [each.key for each in await source.conditions()]
+
+
+@pytest.mark.parametrize(
+    ("rates", "kinds"),
+    [
+        ({"w3600": 14.4, "w300": 14.4}, [Kind.BURN_FAST]),
+        ({"w3600": 14.4, "w300": 14.3}, []),  # it is over
+        ({"w3600": 14.3, "w300": 99}, []),  # it has just begun
+        ({"w21600": 6, "w1800": 6}, [Kind.BURN_FAST]),
+        ({"w259200": 1, "w21600": 1}, [Kind.BURN_SLOW]),
+        ({"w259200": 1.5, "w21600": 20, "w1800": 20, "w3600": 30, "w300": 40}, [Kind.BURN_FAST, Kind.BURN_SLOW]),
+        ({}, []),  # no calls
+    ],
+)
+async def test_a_target_burns_when_both_windows_of_a_rule_do(rates: dict[str, float], kinds: list[Kind]) -> None:
+    found = [each for each in await BurnSource(burns(**rates), least_bad=lambda: 10).conditions() if each.opens]
+    assert [each.kind for each in found] == kinds
+    assert {each.severity for each in found if each.kind is Kind.BURN_FAST} <= {Severity.PAGE}
+
+
+async def test_near_its_factor_a_burn_keeps_an_alert_and_opens_none() -> None:
+    [found] = await BurnSource(burns(w3600=8, w300=20), least_bad=lambda: 10).conditions()
+    assert (found.kind, found.opens) == (Kind.BURN_FAST, False)
+    assert await keys(BurnSource(burns(w3600=7, w300=20), least_bad=lambda: 10)) == []
+
+
+async def test_a_few_bad_calls_of_a_quiet_night_are_no_alert() -> None:
+    assert await keys(BurnSource(burns(w3600=99, w300=99), least_bad=lambda: 21)) == []
+
+
+def test_the_rules_are_those_of_the_workbook() -> None:
+    assert [(each.long_s // 3600, each.short_s // 60, each.factor) for each in RULES] == [
+        (1, 5, 14.4), (6, 30, 6.0), (72, 360, 1.0),
+    ]  # fmt: skip
+    assert WINDOWS_S == (300, 1800, 3600, 21_600, 259_200)
+
+
+async def test_a_model_is_out_when_none_of_its_deployments_can_answer() -> None:
+    assert await keys(outages("open", "")) == ["deployment_out:a"]
+    assert await keys(outages("open", "cooling")) == [f"model_out:{ODD}", "deployment_out:a"]
+    assert await keys(outages("cooling", "")) == []
+    assert await keys(outages(deployments=())) == []
+    covered = [each.covered_by for each in await outages("open", "out").conditions()]
+    assert covered == [None, f"model_out:{ODD}", f"model_out:{ODD}"]
+
+
+async def test_a_ledger_is_behind_when_a_row_waits_too_long() -> None:
+    state = State()
+    assert await keys(ledger_source(state)) == ["ledger_behind:here", "spool:here"]
+    state.oldest_pending_s, state.spool_problem = 300.0, None
+    assert await keys(ledger_source(state)) == []
+    state.oldest_pending_s = None
+    assert await keys(ledger_source(state)) == []
+
+
+async def test_clients_are_named_when_they_have_spent_most_of_a_limit() -> None:
+    spent: dict[str | None, tuple[float, float]] = {"a": (8.0, 8.0), "b": (7.9, 90.0), None: (1.0, 2.0)}
+    limits: dict[str | None, dict[str, float]] = {
+        "a": {"usd_per_day": 10, "rpm": 1},
+        "b": {"usd_per_day": 10, "usd_per_month": 100},
+        "c": {"usd_per_day": 0},
+    }
+    day, month = f"{NOW:%Y-%m-%d}", f"{NOW:%Y-%m}"
+    assert await keys(spending(spent, limits)) == [
+        f"spending:a/usd_per_day/{day}", f"spending:b/usd_per_month/{month}",
+    ]  # fmt: skip
+    assert await keys(spending(spent, {}, day_usd=16.9, month_usd=100.1)) == [f"spending:all/usd_per_day/{day}"]
+
+
+async def test_without_limits_in_dollars_the_database_is_not_asked() -> None:
+    async def fail() -> dict[str | None, tuple[float, float]]:
+        raise AssertionError("asked")
+
+    source = SpendingSource(
+        fail, limits=lambda: {"a": {"rpm": 1}}, thresholds=lambda: Thresholds(0.8, None, None), utc_now=lambda: NOW
+    )
+    assert await source.conditions() == []
+
+
+async def test_a_dear_source_is_asked_seldom_and_its_failure_is_repeated() -> None:
+    now_s, asked = 0.0, 0
+
+    async def spent() -> dict[str | None, tuple[float, float]]:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            raise ReportsUnreachable("the database is away")
+        return {"a": (9.0, 9.0)}
+
+    source = SpendingSource(
+        spent, limits=lambda: {"a": {"usd_per_day": 10}}, thresholds=lambda: Thresholds(0.8, None, None),
+        utc_now=lambda: NOW,
+    )  # fmt: skip
+    seldom = Seldom(source, every_s=60, clock=lambda: now_s)
+    assert len(await seldom.conditions()) == len(await seldom.conditions()) == asked == 1
+    now_s = 60.0
+    for _ in range(2):
+        with pytest.raises(SourceUnavailable):
+            await seldom.conditions()
+    now_s = 120.0
+    assert (len(await seldom.conditions()), asked) == (1, 3)
+
+
+async def _conditions(reports: LedgerReports) -> list[Condition]:
+    sources: list[Source] = [
+        BurnSource(burns(w3600=20, w300=20, w259200=2, w21600=2), least_bad=lambda: 10),
+        outages("open", "out"),
+        ledger_source(State()),
+        spending({"a's": (9, 9)}, {"a's": {"usd_per_day": 10, "usd_per_month": 10}, None: {}}, day_usd=1, month_usd=1),
+        SlowdownSource(reports.open_slowdowns),
+    ]
+    return [each for source in sources for each in await source.conditions()]
+
+
+def _reports(url: str) -> LedgerReports:
+    return LedgerReports(
+        Reader(url),
+        unshipped=list,
+        running=lambda _: None,
+        utc_now=lambda: NOW,
+        clock=lambda: 0.0,
+        replays=Replays(url, clock=lambda: 0.0),
+    )
+
+
+async def test_the_evidence_of_every_kind_of_alert_runs_and_shows_rows(ledger_url: str, tmp_path: Path) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+    for deployment in ("a", "b"):
+        attempt = won(new_id(), deployment=deployment, started_at=NOW, cost_usd=0.5, client="a's")
+        ledger.call_finished(call(attempt, started_at=NOW, client="a's", cost_usd=0.5))
+    await ledger.flush()
+    await ledger.close()
+    await _make_slowdowns(ledger_url)
+    reports = _reports(ledger_url)
+    found = await _conditions(reports)
+    await reports.aclose()
+    assert {each.kind for each in found} == set(Kind)
+    for each in found:
+        result = await queries.run(ledger_url, each.sql)
+        assert result.rows, f"{each.key}: no rows\n{each.sql}"
+    [of_client] = [each for each in found if each.subject.startswith("a's/usd_per_day")]
+    rows: list[tuple[Any, ...]] = (await queries.run(ledger_url, of_client.sql)).rows
+    assert [(row[0], float(row[2])) for row in rows] == [("a's", 2.0)]
+
+
+async def test_where_nothing_was_noticed_nothing_is_slower(ledger_url: str) -> None:
+    reports = _reports(ledger_url)
+    assert await reports.open_slowdowns() == []
+    await reports.aclose()
+
+
+async def _make_slowdowns(url: str) -> None:
+    """Add an open row of two metrics and one that has ended."""
+    engine = create_engine(url)
+    async with engine.begin() as connection:
+        at = f"'{NOW - timedelta(hours=1):%Y-%m-%d %H:%M:%S}'"
+        for metric, ratio, ended in (("ttft", 1.5, "null"), ("tps", 2.0, "null"), ("gaps", 9.0, at)):
+            await connection.exec_driver_sql(
+                "insert into slowdowns (id, deployment, model, metric, began_at, noticed_at, ended_at, ratio, low,"
+                f" high, n, evidence_sql) values ('{new_id()}', 'a', 'm', '{metric}', {at}, {at}, {ended}, {ratio},"
+                " 1.2, 3.0, 100, 'select 1 as one')"
+            )
+    await engine.dispose()
