@@ -1,0 +1,96 @@
+"""The seam between two parts of an answer."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.racing.seam import FEW, MOST_TAIL, Seam, SeamMismatchError, split
+
+
+@pytest.mark.parametrize(
+    ("text", "tail"),
+    [
+        ("The quick bro", " bro"),
+        ("The quick brown ", " brown "),
+        ("The quick brown.", " brown."),
+        ("Hel", "Hel"),
+        ("", ""),
+        ("One.\n\nTw", "\n\nTw"),
+        ("今天天气很好我们去公园散步吧然后回家看书写字睡觉", "看书写字睡觉"[-FEW:]),
+    ],
+)
+def test_the_last_word_is_the_tail(text: str, tail: str) -> None:
+    assert split(text) == (text[: len(text) - len(tail)], tail)
+
+
+def test_a_word_without_spaces_is_cut() -> None:
+    text = "see " + "x" * (MOST_TAIL + 1)
+    assert split(text)[1] == "x" * FEW
+
+
+def joined(delivered: str, continuation: Sequence[str], **options: object) -> str:
+    """Return what a client has in the end."""
+    _, tail = split(delivered)
+    seam = Seam(tail, **options)  # type: ignore[arg-type]
+    more = "".join(seam.take(piece) for piece in continuation)
+    seam.end()
+    return delivered + more + seam.held_back()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 50])
+@pytest.mark.parametrize(
+    ("delivered", "rest"),
+    [
+        ("The quick bro", " brown fox."),  # repeats the tail
+        ("The quick bro", "brown fox."),  # a template has stripped the space
+        ("The quick bro", "  brown fox."),
+        ("The quick ", " quick brown fox."),
+        ("The quick ", "quick brown fox."),
+        ("Hel", "Hello there."),
+        ("", "Hello."),
+    ],
+)
+def test_no_character_is_lost_or_doubled(delivered: str, rest: str, size: int) -> None:
+    whole = {"The": "The quick brown fox.", "Hel": "Hello there.", "": "Hello."}[delivered[:3]]
+    pieces = [rest[at : at + size] for at in range(0, len(rest), size)]
+    assert joined(delivered, pieces) == whole
+
+
+@pytest.mark.parametrize("rest", ["wn fox.", " red fox.", "The quick brown fox.", "Sure! The quick", "\n\n"])
+def test_what_does_not_repeat_the_tail_is_refused(rest: str) -> None:
+    with pytest.raises(SeamMismatchError):
+        joined("The quick bro", list(rest))
+
+
+def test_a_continuation_that_only_repeats_the_tail_is_a_whole_answer() -> None:
+    assert joined("The quick fox.", [" fox."]) == "The quick fox."
+
+
+@pytest.mark.parametrize(
+    ("delivered", "rest", "whole"),
+    [
+        ("a END", " END of", "a END of"),
+        ("one ##", " ##STOP and", "one ##"),
+        ("one #", " ##STOP and", "one #"),
+        ("one ##S", " ##SAME", "one ##SAME"),
+        ("one #", " ##", "one ##"),
+        ("one two", " two ##STOP and", "one two ##STOP and"),  # one that begins after it is the provider's
+    ],
+)
+def test_a_stop_string_may_span_the_seam(delivered: str, rest: str, whole: str) -> None:
+    _, tail = split(delivered)
+    seam = Seam(tail, before=delivered, stops=["##STOP"])
+    assert delivered + "".join(map(seam.take, rest)) + seam.held_back() == whole
+
+
+@given(st.text(alphabet="ab \n.", max_size=30), st.integers(0, 30), st.integers(1, 5))
+def test_any_answer_cut_anywhere_is_whole_if_the_tail_is_repeated(answer: str, cut: int, size: int) -> None:
+    delivered = answer[:cut]
+    prefix, tail = split(delivered)
+    rest = answer[len(prefix) :]
+    seam = Seam(tail)
+    more = "".join(seam.take(rest[at : at + size]) for at in range(0, len(rest), size))
+    seam.end()
+    assert delivered + more + seam.held_back() == answer
