@@ -58,4 +58,5 @@ def alone(
     if primary.failed_at is None:
         return Alone(since_received_ms(first_at if token_at is None else token_at))
     waited_s = max(0.0, primary.failed_at - winner.measurement.started)
-    return Alone(since_received_ms(first_at + waited_s))
+    own_at = winner.token_at() or first_at  # it may have had to wait: held back, or behind the one that failed
+    return Alone(since_received_ms(min(own_at, first_at) + waited_s))

@@ -39,6 +39,11 @@ class AnswerText:
         except _UNREADABLE:
             self._lose()
 
+    @property
+    def is_too_long(self) -> bool:
+        """Whether it was too long, or came from several places: it is not judged."""
+        return self._lost
+
     def whole(self) -> str | None:
         """Return the text; None if it was too long, or came from several places."""
         return None if self._lost else "".join(self._pieces)

@@ -7,17 +7,17 @@ the rest to the sink. Nobody else uses its exchange, except that a cut aborts it
 import asyncio
 from typing import TYPE_CHECKING
 
-from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, WinOn
+from gateway.attempt_records import AttemptRecord, AttemptStart, Flaw, Outcome, WinOn
 from gateway.fleet.deployment import Deployment
+from gateway.racing.attempt_recording import outcome_of, record_of
 from gateway.racing.attempt_state import FOLLOWING, State
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.course import Bid, Course
 from gateway.racing.exchanges import drain, open_exchange, reading
-from gateway.racing.judging import UNJUDGED, judge
+from gateway.racing.judging import UNJUDGED
 from gateway.racing.measurement import Measurement
 from gateway.racing.passage import Passage
 from gateway.racing.reading import Block
-from gateway.racing.recording import attempt_record, outcome_of
 from gateway.racing.sink import ClientGone
 from gateway.racing.watch import AUDIT_TOKENS, AUDIT_TOKENS_S, Overtaken, Watch
 from providers.errors import ErrorKind, UpstreamError
@@ -38,20 +38,14 @@ class Attempt:
         "measurement", "overtaken", "race", "record", "seat", "start", "state", "task",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        race: "Course[Attempt]",
-        deployment: Deployment,
-        start: AttemptStart,
-        launched_at: float,
-    ) -> None:
+    def __init__(self, race: "Course[Attempt]", deployment: Deployment, start: AttemptStart, at: float) -> None:
         self.deployment = deployment
         self.start = start
         self.state = State.ASKED
         self.task: asyncio.Task[None] | None = None
         self.record: AttemptRecord | None = None
         self.failed_at: float | None = None
-        self.measurement = Measurement(launched_at)
+        self.measurement = Measurement(at)
         self.overtaken: Overtaken | None = None
         self.exchange: Exchange | None = None
         self.seat: Seat | None = None  # if there is a limit; the provider may work until the task ends
@@ -122,8 +116,12 @@ class Attempt:
 
     def token_at(self) -> float | None:
         """The time of the delta that may win the call; None before it."""
-        is_answer = self.race.call.win_on is WinOn.ANSWER
-        return self.measurement.answer_at if is_answer else self.measurement.first_at
+        win_on, measurement = self.race.call.win_on, self.measurement  # the usual one needs no call
+        return measurement.first_at if win_on is WinOn.ANY else measurement.claims_at(win_on)
+
+    def flaw(self) -> Flaw | None:
+        """What is wrong with its answer, if that is complete and all are looked at."""
+        return None if self._passage is None else self._passage.flaw
 
     def _go_to(self, state: State) -> None:
         assert state in FOLLOWING[self.state], f"{self.state} is never followed by {state}"
@@ -153,7 +151,7 @@ class Attempt:
     async def _ask(self, clocks: AttemptClocks) -> tuple[Exchange, Passage]:
         """Send the request; return the exchange and the passage of the answer."""
         clock, call, measurement = self.race.open_call.services.clock, self.race.call, self.measurement
-        exchange = self.exchange = await open_exchange(self.deployment, call, self._sendings)
+        exchange = self.exchange = await open_exchange(self.deployment, call, self.start.id, self._sendings)
         measurement.headers_at, measurement.connect_ms = clock(), exchange.connect_ms
         passage = self._passage = Passage(call, measurement, clocks, exchange.secrets, clock)
         return exchange, passage
@@ -162,7 +160,7 @@ class Attempt:
         """Read events until the answer is complete or useless; return whether it is complete."""
         clock, reader = self.race.open_call.services.clock, passage.reader
         while not reader.done:
-            data = await (exchange.read() if self._turn is None else self._read_held(exchange, passage))
+            data = await (exchange.read() if self._turn is None else self._read_held(self._turn, exchange, passage))
             now = clock()
             block = passage.read(data, now, finishing=exchange.finishing)
             over, data = not data, b""  # a slow client keeps only the data that it has not received in memory
@@ -183,13 +181,13 @@ class Attempt:
 
     async def _end(self, exchange: Exchange, passage: Passage) -> None:
         """Check the stream that has ended; win with it if it is complete."""
+        if self.state is not State.WATCHED:
+            passage.check_whole()
+            if self._turn is not None:
+                await self._take_turn(self._turn, passage)
         if self.state is State.WATCHED:
             self.end(Outcome.SUPERSEDED)
             return
-        passage.check_whole()
-        if self._turn is not None:
-            self.race.release(self)  # the answer is complete: there is no reason to wait
-            await self._begin(passage, self.race.open_call.services.clock())
         if self.state is not State.ANSWERING:  # it had nothing to claim with
             self._go_to(State.EMPTY)
             await self.race.alone(self)
@@ -217,8 +215,7 @@ class Attempt:
 
     async def _bid(self, passage: Passage, now: float) -> bool:
         """Claim the win; return whether to continue: as the winner, held, or watched."""
-        bid = self.race.bid(self, now)
-        if bid is Bid.WON:
+        if (bid := self.race.bid(self, now)) is Bid.WON:
             await self._begin(passage, now)
         elif bid is Bid.HELD:
             self._go_to(State.HELD)
@@ -234,11 +231,20 @@ class Attempt:
         if forward is not None and self.exchange is not None:
             self.exchange.offer_to(passage.pass_on)
 
-    async def _read_held(self, exchange: Exchange, passage: Passage) -> bytes:
+    async def _take_turn(self, turn: asyncio.Future[None], passage: Passage) -> None:
+        """Answer with what was held, as it is whole: at once, or a rival when its winner has broken."""
+        if self.race.is_behind(self):
+            self._leave_seat()
+            await turn
+        else:
+            self.race.release(self)
+        if self.state is State.HELD:
+            await self._begin(passage, self.race.open_call.services.clock())
+
+    async def _read_held(self, turn: asyncio.Future[None], exchange: Exchange, passage: Passage) -> bytes:
         """Read on while held, so that token times are correct; begin as soon as the hold is over."""
-        assert self._turn is not None
-        async with reading(exchange, until=self._turn) as data:
-            if self._turn.done():
+        async with reading(exchange, until=turn) as data:
+            if turn.done():
                 self._turn = None
                 if self.state is not State.WATCHED:
                     await self._begin(passage, self.race.open_call.services.clock())
@@ -256,10 +262,13 @@ class Attempt:
         """Handle an early end of the stream: after a finish reason the answer still counts as complete."""
         passage, exchange, now = self._passage, self.exchange, self.race.open_call.services.clock()
         if passage is not None and exchange is not None and error.kind in _ENDS:
-            if self.state is State.HELD and (passage.reader.finished or exchange.finishing):
-                self.race.release(self)
-                await self._begin(passage, now)
-            if self.state is State.ANSWERING and exchange.finishing:  # a translation has held the finish reason back
+            is_whole, finishing = passage.reader.finished or exchange.finishing, exchange.finishing
+            if self.state is State.ASKED and passage.waits and is_whole:
+                finishing = False  # its end is read here
+                await self._stay(passage.read(exchange.conclude(), now), passage, now)
+            if self.state is State.HELD and self._turn is not None and is_whole:
+                await self._take_turn(self._turn, passage)
+            if self.state is State.ANSWERING and finishing:  # a translation has held the finish reason back
                 await passage.write(passage.read(exchange.conclude(), now), self.race.sink, now)
             if self.state is State.ANSWERING and passage.reader.finished:
                 await self._won(passage)
@@ -271,30 +280,21 @@ class Attempt:
 
     async def _won(self, passage: Passage) -> None:
         self._fix(Outcome.WON)
-        if self.seat is not None and self.exchange is not None and self.exchange.ended:
-            self.seat.give_back()  # the provider has finished, however slowly the client reads
+        if self.seat is not None:
+            self._leave_seat()
         await self.race.complete(passage.take_last(self.race.call))
+
+    def _leave_seat(self) -> None:
+        """Give the seat back if the provider has finished, however slowly the client reads."""
+        if self.seat is not None and self.exchange is not None and self.exchange.ended:
+            self.seat.give_back()
 
     def _fix(self, outcome: Outcome, error: UpstreamError | None = None) -> None:
         """Fix the attempt's record; only its cost is added later, when the winner's usage is known."""
         if self.record is not None:
             return
-        open_call, passage, had_won = self.race.open_call, self._passage, self.state is State.ANSWERING
-        call = self.race.call
-        cut = (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE) and self.token_at() is None
+        passage, had_won = self._passage, self.state is State.ANSWERING
         self._go_to(State.ANSWERED if outcome is Outcome.WON else State.OVER)
-        self.record = attempt_record(
-            call,
-            self.start,
-            outcome,
-            self.measurement,
-            exchange=self.exchange,
-            sendings=self._sendings,
-            error=error,
-            censored_at=open_call.services.clock() if cut else None,
-            overtaken=self.overtaken,
-            judgement=judge(call, outcome, self.measurement, passage.text)
-            if had_won and passage is not None
-            else UNJUDGED,
-        )
-        open_call.ended(self.record)
+        judgement = UNJUDGED if passage is None else passage.judgement(self.race.call, outcome, had_won=had_won)
+        self.record = record_of(self, outcome, error, self._sendings, judgement, had_won=had_won)
+        self.race.open_call.ended(self.record)

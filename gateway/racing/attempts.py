@@ -1,9 +1,9 @@
 """The attempts of one race: launches, cuts, audits and waits for them."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from gateway.attempt_records import Outcome
+from gateway.attempt_records import Outcome, Role
 from gateway.errors import ApiError, ClientDisconnected
 from gateway.fleet.model import Model
 from gateway.key_errors import CutByExpiry, CutByRevocation
@@ -11,9 +11,12 @@ from gateway.racing.attempt import Attempt
 from gateway.racing.attempt_state import ACTIVE, UNAWAITED, State
 from gateway.racing.course import Course
 from gateway.racing.open_call import OpenCall
+from gateway.racing.rival import Rival
 from gateway.racing.seats import Seat
+from gateway.racing.validity import badness
 from gateway.racing.watch import AUDIT_S, Overtaken
 from gateway.steering.plans import Launch, Plan
+from providers.dialects.dialect import Dialect
 
 
 class Attempts:
@@ -26,8 +29,10 @@ class Attempts:
         self._race: Course[Attempt] | None = race
         self._limits_s: dict[str, float] = {}  # watch times that differ from the usual, by attempt id
         open_call.use_model(model)
-        self.empty: dict[Attempt, asyncio.Future[None]] = {}  # complete without a token: win only when no other runs
+        self.empty: dict[Attempt, asyncio.Future[None]] = {}  # empty or invalid: win only when no other runs
         self.all: list[Attempt] = []  # in the order of launch
+        is_kept = model.race.keep_rival and not open_call.call.streamed
+        self._rival: Rival[Attempt] | None = Rival() if is_kept else None
 
     @property
     def active(self) -> list[Attempt]:
@@ -35,9 +40,18 @@ class Attempts:
         return [attempt for attempt in self.all if attempt.state in ACTIVE]
 
     @property
+    def asked(self) -> set[str]:
+        """The deployments that were asked."""
+        return {attempt.deployment.name for attempt in self.all}
+
+    @property
     def watched(self) -> bool:
         """Whether any loser is still watched."""
         return any(attempt.state is State.WATCHED for attempt in self.all)
+
+    def is_last(self, attempt: Attempt, dialect: Dialect) -> bool:
+        """Whether nothing reads the prompt, of this ``dialect``, any more once the answer of ``attempt`` streams."""
+        return attempt.deployment.spoken_to(dialect) is dialect and (len(self.all) == 1 or not self.watched)
 
     def others(self, attempt: Attempt) -> list[Attempt]:
         """Return the attempts that may still bid besides ``attempt``."""
@@ -64,14 +78,56 @@ class Attempts:
         """Launch one more attempt."""
         self._ask(self._prepare(launch))
 
+    def launch_extra(self, launch: Launch | None) -> bool:
+        """Launch one more besides an invalid answer, which is paid for; return whether there is one to launch."""
+        if launch is not None:
+            self.launch(launch)
+        return launch is not None
+
+    def launch_next(self, name: str) -> None:
+        """Launch ``name`` first, or to replace a failed one."""
+        if self.all:
+            self.launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
+        else:
+            self.begin([Launch(name, 0.0, Role.PRIMARY, self._plan.launches[0].audited)])
+
     def overtaken(self, winner: Attempt, now: float) -> list[Attempt]:
-        """Cut or watch all attempts but the ``winner``, at its claim; return them."""
+        """Cut or watch all attempts but the ``winner``, at its claim; return them. A rival may run on."""
         losers = [attempt for attempt in self.active if attempt is not winner]
+        rival = None if self._rival is None else self._rival.choose(losers)
         for loser in losers:
             if loser.token_at() is None:
                 loser.overtaken = Overtaken(now, self._expected_s(loser, now))
-            self.let_go(loser)
-        return losers
+            if loser is not rival:
+                self.let_go(loser)
+        return losers if rival is None else [loser for loser in losers if loser is not rival]
+
+    def is_behind(self, attempt: Attempt) -> bool:
+        """Whether it runs on behind the winner, and answers if that breaks."""
+        return self._rival is not None and self._rival.is_behind(attempt)
+
+    def was_kept(self, attempt: Attempt) -> bool | None:
+        """Whether it has run on behind a winner; None: nobody may."""
+        return None if self._rival is None else self._rival.was_kept(attempt)
+
+    def call_rival(self, release: Callable[[Attempt], None]) -> bool:
+        """Let the rival answer, as the winner has broken: one that has its first token by ``release``, at once.
+
+        Returns whether there is one.
+        """
+        rival = None if self._rival is None else self._rival.call()
+        if rival is None:
+            return False
+        rival.overtaken = None  # by nobody who answers
+        if rival.state is State.HELD:
+            release(rival)
+        return True
+
+    def dismiss_rival(self) -> None:
+        """Cut or watch the rival: the winner's answer is whole."""
+        rival = None if self._rival is None else self._rival.dismiss()
+        if rival is not None and rival.state in ACTIVE:
+            self.let_go(rival)
 
     def let_go(self, loser: Attempt) -> None:
         """Cut a loser, or watch it if it is audited."""
@@ -85,15 +141,15 @@ class Attempts:
             loser.cut(Outcome.LOST)
 
     async def alone(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> None:
-        """Wait until only empty answers such as that of ``attempt`` are left."""
+        """Wait until only such answers as that of ``attempt`` are left: empty, or invalid."""
         self.empty[attempt] = loop.create_future()
         self.wake_empty()
         await self.empty[attempt]
 
     def wake_empty(self) -> None:
-        """Let the first empty answer win, if no other attempt runs."""
+        """Let the best of the empty or invalid answers win, if no other attempt runs."""
         if self.empty and all(attempt in self.empty for attempt in self.active):
-            future = next(iter(self.empty.values()))
+            future = self.empty[min(self.empty, key=lambda attempt: badness(attempt.flaw()))]
             if not future.done():
                 future.set_result(None)
 
@@ -126,6 +182,8 @@ class Attempts:
         """Release all attempts; a watched one is kept alive by its task."""
         self.all.clear()
         self.empty.clear()
+        if self._rival is not None:
+            self._rival.dismiss()
         self._race = None
 
     def _prepare(self, launch: Launch) -> Attempt:

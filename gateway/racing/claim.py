@@ -6,7 +6,7 @@ from gateway.calls import CallRecord
 from gateway.racing.alone import UNKNOWN, alone
 from gateway.racing.attempt import Attempt
 from gateway.racing.milliseconds import milliseconds
-from gateway.racing.open_call import OpenCall
+from gateway.racing.open_call import OpenCall, Times
 from gateway.racing.sink import Winner
 from providers.exchange import Exchange
 
@@ -42,15 +42,24 @@ class Claim:
         self, attempts: Sequence[Attempt], winner: Attempt | None, status_code: int, error_kind: str | None
     ) -> CallRecord:
         """Record the call, once."""
-        # After a hold, the client's first token is not the provider's but the moment of release.
-        first_at = self.claimed_at if winner is not None and winner.measurement.meaningful else None
-        since_received_ms = self._open_call.since_received_ms
-        is_first = bool(attempts) and attempts[0].start.number == 1  # of all the call's models
+        times = self.times(attempts, winner)
         return self._open_call.finish(
             None if winner is None else winner.record,
             status_code=status_code,
             error_kind=error_kind,
-            ttft_ms=None if first_at is None else since_received_ms(first_at),
-            overhead_ms=self._overhead_ms,
-            alone=alone(attempts, winner, first_at, since_received_ms) if is_first else UNKNOWN,
+            ttft_ms=times.ttft_ms,
+            overhead_ms=times.overhead_ms,
+            alone=times.alone,
+        )
+
+    def times(self, attempts: Sequence[Attempt], winner: Attempt | None) -> Times:
+        """Return the call's times, as far as this race tells them."""
+        # After a hold, the client's first token is not the provider's but the moment of release.
+        first_at = self.claimed_at if winner is not None and winner.measurement.meaningful else None
+        since_received_ms = self._open_call.since_received_ms
+        is_first = bool(attempts) and attempts[0].start.number == 1  # of all the call's models
+        return Times(
+            None if first_at is None else since_received_ms(first_at),
+            self._overhead_ms,
+            alone(attempts, winner, first_at, since_received_ms) if is_first else UNKNOWN,
         )

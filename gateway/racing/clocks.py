@@ -66,11 +66,14 @@ class AttemptClocks:
         """Stop the clocks: the gateway waits for the client, not for the provider."""
         self._paused_at = now
 
-    def resume(self) -> None:
-        """Restart the stall clock after ``pause``."""
-        if self._paused_at is not None:
-            self._quiet_since += self._clock() - self._paused_at
-            self._paused_at = None
+    def resume(self) -> float:
+        """Restart the stall clock after ``pause``; return for how many seconds it stood."""
+        if self._paused_at is None:
+            return 0.0
+        paused_s = self._clock() - self._paused_at
+        self._quiet_since += paused_s
+        self._paused_at = None
+        return paused_s
 
     def stop(self) -> None:
         """Cancel the timer."""

@@ -78,7 +78,7 @@ def _priced(
     winner: AttemptRecord | None,
     max_tokens: int | None,
 ) -> AttemptRecord:
-    cut = record.outcome in _CUT
+    cut = record.outcome in _CUT and not _is_told(record)
     changes: dict[str, Any] = {}
     price = deployment.price
     sent_tokens = 0 if is_unsent(record) else record.prompt_tokens
@@ -110,6 +110,12 @@ def _priced(
             if record.cached_tokens is not None:
                 changes["cache_saved_usd"] = cache_saved_usd(price, sent_tokens, record.cached_tokens)
     return msgspec.structs.replace(record, **changes) if changes else record
+
+
+def _is_told(record: AttemptRecord) -> bool:
+    """Whether its provider has told what all of its answer takes, though somebody else's was sent."""
+    is_whole = record.finish_reason is not None and bool(record.completion_tokens)
+    return is_whole and record.tokens_source is TokensSource.REPORTED
 
 
 def _sum(records: Sequence[AttemptRecord]) -> Sum:

@@ -35,6 +35,12 @@ class Course(Protocol[Attempt_contra]):
     def release(self, attempt: Attempt_contra) -> None:
         """Let a held attempt win."""
 
+    def is_behind(self, attempt: Attempt_contra) -> bool:
+        """Whether it runs on behind the winner, and answers if that breaks."""
+
+    def was_kept(self, attempt: Attempt_contra) -> bool | None:
+        """Whether it has run on behind a winner; None: nobody may."""
+
     async def begin(self, attempt: Attempt_contra, now: float) -> Forward | None:
         """Start the answer of an attempt that has won with a first token at ``now``."""
 

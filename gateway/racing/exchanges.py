@@ -16,7 +16,7 @@ from providers.sendings import Sendings
 DRAIN_S = 0.25  # maximum wait for the end of the body after [DONE]; then the connection is dropped
 
 
-async def open_exchange(deployment: Deployment, call: Call, sendings: Sendings) -> Exchange:
+async def open_exchange(deployment: Deployment, call: Call, attempt_id: str, sendings: Sendings) -> Exchange:
     """Send ``call`` to ``deployment``; return the exchange, whose events are in the client's dialect.
 
     Raises:
@@ -28,7 +28,7 @@ async def open_exchange(deployment: Deployment, call: Call, sendings: Sendings) 
         model=deployment.model,
         fields=call.wordings.get(deployment.name, call.fields),
         dialect=spoken,
-        headers=call.headers,
+        headers=call.headers if call.trace is None else call.trace.sent_with(call.headers, attempt_id),
         own_headers=deployment.extra_headers,
         extra_body=deployment.extra_body,
         upstream_stream=deployment.upstream_stream,

@@ -11,6 +11,7 @@ from providers.dialects.index import DIALECTS
 from providers.dialects.wording import Fields
 
 _EMPTY = frozenset({b"", b"null", b"[]"})
+_ONE = frozenset({b"", b"null", b"1"})
 _NAMES = {
     dialect: frozenset((*dialect.requests.json_formats, *dialect.requests.tools)) for dialect in DIALECTS.values()
 }
@@ -37,13 +38,24 @@ def answer_kind(fields: Fields, dialect: Dialect) -> AnswerKind:
     return AnswerKind.TOOLS if offered else AnswerKind.PLAIN
 
 
-def expected(fields: Fields, dialect: Dialect) -> Expected | None:
-    """Return the required form of the answer; None if it cannot be read from the request."""
+def asks_for_several(fields: Fields, dialect: Dialect) -> bool:
+    """Whether a request asks for more than one answer, which are streamed side by side."""
+    field = dialect.requests.choices
+    return field is not None and field in fields and bytes(fields[field]).strip() not in _ONE
+
+
+def expected(fields: Fields, dialect: Dialect, *, every_schema: bool = False) -> Expected | None:
+    """Return the required form of the answer; None if it cannot be read from the request.
+
+    ``every_schema``: arguments must match the schemas of tools that are not strict, too.
+    """
     tools: dict[str, bytes | None] = {}
     try:
         for name, read in dialect.requests.tools.items():
             if name in fields:
-                tools.update((tool.name, tool.schema) for tool in read(fields[name]))
+                tools.update(
+                    (tool.name, tool.schema if tool.strict or every_schema else None) for tool in read(fields[name])
+                )
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     asked = _asked_format(fields, dialect)

@@ -30,12 +30,13 @@ class GapFigures(msgspec.Struct, frozen=True):
 class Gaps:
     """The gaps of one answer, in seconds."""
 
-    __slots__ = ("_kept", "_longest_s", "together")
+    __slots__ = ("_blocked", "_kept", "_longest_s", "together")
 
     def __init__(self) -> None:
         self.together = 0  # number of gaps of 0: chunks that arrived with the one before
         self._kept = array("d")
         self._longest_s = 0.0  # of those no longer kept
+        self._blocked: list[tuple[int, float]] | None = None  # in which gap the client took nothing, for how long
 
     def add(self, gap_s: float) -> None:
         """Record a gap. Of very long streams a part is kept, with more of the latest gaps."""
@@ -43,6 +44,22 @@ class Gaps:
         if len(self._kept) > MOST_GAPS:
             self._longest_s = max(self._longest_s, *self._kept)
             self._kept, self.together = self._kept[::2], self.together // 2
+
+    def blocked(self, seconds: float) -> None:
+        """Record that the client took nothing for so long, in the gap that comes next."""
+        if self._blocked is None:
+            self._blocked = []
+        self._blocked.append((len(self._kept), seconds))
+
+    def unblocked(self) -> list[float] | None:
+        """Return the gaps in their order, less what their client took; None without any, or if not all are kept."""
+        if not self._kept or self._longest_s:
+            return None
+        gaps_s = self._kept.tolist()
+        for number, seconds in self._blocked or ():
+            if number < len(gaps_s):
+                gaps_s[number] = max(0.0, gaps_s[number] - seconds)
+        return gaps_s
 
     def figures(self) -> GapFigures | None:
         """Return the figures; None without any gap. Sorts them once."""

@@ -51,6 +51,11 @@ class GatheringSink:
     async def end(self, last: Block) -> None:
         """Do nothing: all events were passed to ``write`` before."""
 
+    def may_be_continued(self, error: UpstreamError) -> bool:
+        """Return False: until its end another answer replaces it."""
+        del error
+        return False
+
     async def fail(self, error: UpstreamError) -> None:
         """Never called: a gathered answer is not committed before its end."""
         raise error

@@ -99,6 +99,20 @@ class Grid:
             self._left -= 1
         return name
 
+    def extra(self) -> Launch | None:
+        """Return the launch of an extra attempt besides one whose answer is of no use; None if there is none.
+
+        It uses the budget. A deployment that is refused stays a candidate.
+        """
+        name = self.next()
+        if name is None:
+            return None
+        launch = Launch(deployment=name, delay_s=0.0, role=Role.HEDGE)
+        if self._permit(launch):
+            return launch
+        self._candidates.insert(0, name)
+        return None
+
     def full(self) -> tuple[str, ...]:
         """Return the deployments to wait for: healthy candidates without a free seat."""
         if self._left == 0 or not self._lines:

@@ -1,4 +1,4 @@
-"""Judges a winner's complete answer: the form it was asked for, and its defects.
+"""Judges a complete answer, a winner's or, with ``win_on: valid``, any: the form it was asked for, and its defects.
 
 No answer is stored for this. What must be seen as a whole (tool arguments, text that must be JSON) has a size limit
 and is released with its attempt. If something cannot be known, it is not judged, so that no provider is blamed for it.
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.attempt_records import AnswerKind, Flaw, Outcome, TokensSource
+from gateway.attempt_records import AnswerKind, Flaw, Outcome, TokensSource, WinOn
 from gateway.calls import Call
 from gateway.racing.answer_text import AnswerText
 from gateway.racing.expected import Expected, expected
@@ -37,7 +37,7 @@ _GOOD = {kind: Judgement(kind) for kind in AnswerKind}
 
 
 def judge(call: Call, outcome: Outcome, measurement: Measurement, text: AnswerText | None) -> Judgement:
-    """Judge the answer of a winning attempt. ``text`` is None unless JSON was requested."""
+    """Judge a complete answer, or that of a winner that broke off. ``text`` is None unless JSON was requested."""
     kind = call.answer_kind
     if outcome in _BROKE_OFF:
         return Judgement(kind, Flaw.TRUNCATED)
@@ -75,7 +75,7 @@ def _is_clients_limit(call: Call, measurement: Measurement) -> bool:
 
 def _judge_form(call: Call, measurement: Measurement, text: AnswerText | None) -> Judgement:
     """Judge tool calls and JSON."""
-    kind, asked = call.answer_kind, expected(call.fields, call.dialect)
+    kind, asked = call.answer_kind, expected(call.fields, call.dialect, every_schema=call.win_on is WinOn.VALID)
     if asked is None:
         return UNJUDGED
     flaw: Flaw | bool | None = False
@@ -104,10 +104,18 @@ def _flaw_of_calls(measurement: Measurement, asked: Expected) -> Flaw | bool | N
         return None
     for name, piece in zip(calls.names, arguments, strict=True):
         schema = asked.tools[name]
-        flaw = False if schema is None else _schema_flaw(schema, _anything.decode(piece or "{}"), of=len(arguments))
+        flaw = False if schema is None else _flaw_of_arguments(schema, piece or "{}", of=len(arguments))
         if flaw is not False:
             return flaw
     return False
+
+
+def _flaw_of_arguments(schema: bytes, arguments: str, *, of: int) -> Flaw | bool | None:
+    try:
+        value = _anything.decode(arguments)
+    except RecursionError:  # they were not nested too deep a few frames further up
+        return Flaw.BAD_TOOL_CALL
+    return _schema_flaw(schema, value, of=of)
 
 
 def _flaw_of_json(text: AnswerText | None, asked: Expected) -> Flaw | bool | None:

@@ -6,7 +6,7 @@ timestamp is taken per read, so deltas that arrive together share it.
 
 import msgspec
 
-from gateway.attempt_records import TokensSource
+from gateway.attempt_records import TokensSource, WinOn
 from gateway.racing.gaps import Gaps
 from gateway.racing.tool_calls import ToolCalls
 from providers.dialects.chunk import Chunk
@@ -75,9 +75,12 @@ class Measurement:
         "headers_at",
         "last_at",
         "meaningful",
+        "pause_s",
         "reasoning_chars",
         "reported",
+        "spoken_at",
         "started",
+        "valid_at",
     )
 
     def __init__(self, started: float) -> None:
@@ -87,6 +90,9 @@ class Measurement:
         self.first_event_at: float | None = None
         self.first_at: float | None = None  # first meaningful delta
         self.answer_at: float | None = None  # first delta that is not reasoning
+        self.spoken_at: float | None = None  # end of the first clause; only looked for with win_on: sentence
+        self.valid_at: float | None = None  # when it was known to be valid; only looked for with win_on: valid
+        self.pause_s: float | None = None  # of speech: the longest time without anything left to hear
         self.last_at: float | None = None
         self.meaningful = 0  # chunks with a meaningful delta
         self.chars = 0
@@ -130,6 +136,18 @@ class Measurement:
         self.gaps.add(now - (self.last_at or now))
         self.gaps.together += number - 1
         self.last_at = now
+
+    def claims_at(self, win_on: WinOn) -> float | None:
+        """Return when it had what may win the call; None before that."""
+        match win_on:
+            case WinOn.ANY:
+                return self.first_at
+            case WinOn.ANSWER:
+                return self.answer_at
+            case WinOn.SENTENCE:
+                return self.spoken_at
+            case WinOn.VALID:
+                return self.valid_at
 
     def since_start_ms(self, instant: float | None) -> float | None:
         """Return ``instant`` as milliseconds from the launch."""

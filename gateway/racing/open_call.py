@@ -18,7 +18,7 @@ from gateway.fleet.model import Model
 from gateway.racing.alone import UNKNOWN, Alone
 from gateway.racing.costs import settle
 from gateway.racing.milliseconds import milliseconds
-from gateway.racing.recording import call_record, call_start
+from gateway.racing.recording import call_record, call_start, taken_over
 from gateway.racing.services import Services
 from gateway.racing.wait import Wait
 from providers.errors import UpstreamError
@@ -30,6 +30,22 @@ class Unanswered(msgspec.Struct, frozen=True):
     failures: Sequence[tuple[str, UpstreamError]] = ()  # deployment and error, in order
     full: Sequence[str] = ()  # deployments that had no free seat in time
     asked: Collection[str] = ()  # all that were asked
+
+
+class Times(msgspec.Struct, frozen=True):
+    """When a call's client had its first token, and what the gateway's part in that was."""
+
+    ttft_ms: float | None
+    overhead_ms: float | None
+    alone: Alone = UNKNOWN
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """An answer whose client has some of it, and which somebody else may finish. The call is not recorded yet."""
+
+    attempt: AttemptRecord
+    error: UpstreamError
+    times: Times
 
 
 class OpenCall:
@@ -51,9 +67,16 @@ class OpenCall:
         self.launched = 0  # attempts, at all models
         self.waited_s = 0.0  # for a seat
         self.record: CallRecord | None = None
+        self.broken: list[Broken] = []  # parts of the answer, each of which somebody else went on from
+        self.takeover: str | None = None  # "finished", or why an answer that broke was not
         self._winner: AttemptRecord | None = None
         self.attempts: list[AttemptRecord] = []  # those that have ended
         self._deployments: Mapping[str, Deployment] = {}
+
+    @property
+    def takeovers(self) -> int:
+        """How often somebody else went on with the answer."""
+        return len(self.broken)
 
     def continue_as(self, call: Call) -> None:
         """Continue as ``call``: the same call, built for another model."""
@@ -80,6 +103,7 @@ class OpenCall:
             model=call.model,
             in_flight=services.tasks.in_flight(deployment.name),
             asked_tokens=call.prompt_tokens,
+            continues=self.broken[-1].attempt.id if self.broken else None,
         )
 
     def begin(self, starts: Sequence[AttemptStart]) -> None:
@@ -117,6 +141,9 @@ class OpenCall:
         """
         if self.record is not None:
             return self.record
+        if self.broken:
+            times = self.broken[0].times
+            ttft_ms, overhead_ms, alone = times.ttft_ms, times.overhead_ms, times.alone
         call, self._winner = self.call, winner
         attempts = sorted(self.attempts, key=_number) if len(self.attempts) > 1 else self.attempts
         deployments = self._deployments if priced_as is None else priced_as(self._deployments, attempts)
@@ -136,6 +163,8 @@ class OpenCall:
             answered_model=call.model if is_fallback and winner is not None else None,
             dropped=call.dropped.get(winner.deployment, ()) if call.dropped and winner is not None else (),
         )
+        if self.broken or self.takeover is not None:
+            self.record = taken_over(self.record, [each.attempt for each in self.broken], self.takeover)
         self.services.recorder.call_finished(self.record)
         return self.record
 

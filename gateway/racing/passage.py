@@ -2,20 +2,24 @@
 
 from collections.abc import Callable, Sequence
 
-from gateway.attempt_records import AnswerKind
+from gateway.attempt_records import AnswerKind, Flaw, Outcome, WinOn
 from gateway.calls import Call
 from gateway.racing.answer_text import AnswerText
 from gateway.racing.clocks import AttemptClocks
+from gateway.racing.judging import UNJUDGED, Judgement, judge
 from gateway.racing.measurement import Measurement
 from gateway.racing.reading import AnswerReader, Block, joined
 from gateway.racing.sink import Forward, Sink
+from gateway.racing.speech import Speech
+from gateway.racing.validity import Validity
 from providers.errors import ErrorKind, UpstreamError
 
 UNCLAIMED_BYTES = 8 * 2**20  # a provider that sends this much before its first token is broken
+BLOCKED_S = 0.05  # a write that takes longer waits for the client
 
 
 class Passage:
-    """Reads and forwards one answer. ``text`` is kept only if the answer must be JSON."""
+    """Reads and forwards one answer. ``text`` is kept if it must be JSON, ``speech`` and ``validity`` if they win."""
 
     __slots__ = (
         "_clock",
@@ -27,7 +31,9 @@ class Passage:
         "_measurement",
         "announced",
         "reader",
+        "speech",
         "text",
+        "validity",
     )
 
     def __init__(
@@ -39,14 +45,18 @@ class Passage:
         clock: Callable[[], float],
     ) -> None:
         self.announced = False  # whether its first token was reported
-        self.text = AnswerText(call.dialect.answers.texts) if call.answer_kind is AnswerKind.JSON else None
+        texts = call.dialect.answers.texts
+        self.text = AnswerText(texts) if call.answer_kind is AnswerKind.JSON else None
+        is_spoken = call.win_on is WinOn.SENTENCE and self.text is None
+        self.speech = Speech(texts, call.sentence_words) if is_spoken else None
+        self.validity = Validity(call, measurement, self.text) if call.win_on is WinOn.VALID else None
         self.reader = AnswerReader(
             measurement,
             clocks,
             secrets,
             answers=call.dialect.answers,
             drop_usage=call.streamed and not call.wants_usage,
-            text=self.text,
+            text=self.text or self.speech,
         )
         self._measurement = measurement
         self._clocks = clocks
@@ -57,17 +67,36 @@ class Passage:
         self._forward: Forward | None = None
 
     def read(self, data: bytes, now: float, *, finishing: bool = False) -> Block:
-        """Parse one read (``b""`` at the end). After a finish reason, even a held-back one, the rest must come soon."""
+        """Parse one read (``b""`` at the end). After a finish reason, even a held-back one, the rest must come soon.
+
+        Raises:
+            UpstreamError: it calls a tool that was not offered, where only a valid answer wins.
+
+        """
         block = self.reader.read(data, now)
+        if self.speech is not None:
+            self._hear(self.speech, now)
+        elif self.validity is not None:
+            over = self.reader.done or (self.reader.finished and not data)
+            self.validity.look(now, finished=self.reader.finished, over=over, kept_bytes=self._kept_bytes)
         if (finishing or self.reader.finished) and not self.reader.done:
             self._clocks.finish()
         return block
+
+    def _hear(self, speech: Speech, now: float) -> None:
+        reader, measurement = self.reader, self._measurement
+        is_over = reader.finished or reader.done
+        is_text = measurement.answer_at is None or speech.has_text  # else a refusal, or sound
+        is_spoken = is_text and measurement.reported.tool_calls is None
+        speech.came(now, is_over=is_over, is_spoken=is_spoken)
+        if speech.began_at is not None:
+            measurement.spoken_at, measurement.pause_s = speech.began_at, speech.pause_s
 
     def check_whole(self) -> None:
         """Check an answer that has ended.
 
         Raises:
-            UpstreamError: it is empty (upstream_empty) or incomplete (upstream_truncated).
+            UpstreamError: it is empty (upstream_empty), incomplete (upstream_truncated) or of no use (invalid_answer).
 
         """
         reader = self.reader
@@ -76,6 +105,24 @@ class Passage:
             raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, message)
         if not (reader.finished or reader.done):
             raise UpstreamError(ErrorKind.UPSTREAM_TRUNCATED, "the stream ended without a finish reason or [DONE]")
+        if self.validity is not None and self._measurement.valid_at is None:
+            self.validity.check()
+
+    @property
+    def waits(self) -> bool:
+        """Whether its end may be what it claims with."""
+        return self.validity is not None
+
+    @property
+    def flaw(self) -> Flaw | None:
+        """What is wrong with the answer, if it is complete and all are looked at."""
+        return None if self.validity is None else self.validity.judgement.flaw
+
+    def judgement(self, call: Call, outcome: Outcome, *, had_won: bool) -> Judgement:
+        """Return the judgement of the answer: only a winner's, unless all are looked at."""
+        if had_won:
+            return judge(call, outcome, self._measurement, self.text)
+        return UNJUDGED if self.validity is None else self.validity.judgement
 
     def keep(self, block: Block) -> None:
         """Keep a block until the win.
@@ -108,7 +155,8 @@ class Passage:
         elif block.forward:
             self._clocks.pause(now)  # a slow client must not look like a silent provider
             await sink.write(block)
-            self._clocks.resume()
+            if (blocked_s := self._clocks.resume()) > BLOCKED_S:
+                self._measurement.gaps.blocked(blocked_s)
 
     def pass_on(self, data: bytes) -> bool:
         """Forward data at once if they only add text; return False if they must be read instead."""
@@ -119,6 +167,8 @@ class Passage:
         if not self._forward(data):
             return False
         self.reader.take(run, now)
+        if self.speech is not None:
+            self._hear(self.speech, now)
         return True
 
     def take_last(self, call: Call) -> Block:

@@ -1,17 +1,15 @@
 """A race: runs a plan until one attempt has answered; ``race_phase`` has its phases.
 
-However it ends (an answer, a failure, a disconnected client, a bug), no task, connection or timer is left; only an
-audited loser is watched a little longer. A race waits only for its own end: launches are timers, and attempts call it
-when they claim or fail; so does a seat that becomes free under ``max_in_flight``.
+However it ends (an answer, a failure, a client that left, a bug), no task, connection or timer is left, but for audited
+losers. A race waits only for its own end: launches are timers; attempts call it, and seats that become free.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import structlog
 
-from gateway.attempt_records import Outcome, Role
+from gateway.attempt_records import Outcome, WinOn
 from gateway.calls import CallRecord
 from gateway.errors import ApiError, ClientDisconnected, InternalError
 from gateway.fleet.model import Model
@@ -21,22 +19,19 @@ from gateway.racing.claim import Claim
 from gateway.racing.course import Bid
 from gateway.racing.grid import Grid
 from gateway.racing.hold import Hold
-from gateway.racing.open_call import OpenCall, Unanswered
+from gateway.racing.open_call import Broken, OpenCall, Unanswered
 from gateway.racing.race_phase import Phase
 from gateway.racing.reading import Block
+from gateway.racing.replacing import Replacing
 from gateway.racing.sink import Forward, Sink
 from gateway.steering.plans import Launch, Plan
 from providers.errors import ErrorKind, UpstreamError
-
-if TYPE_CHECKING:
-    from gateway.racing.wait import Wait
 
 
 class Race:
     """Runs one plan for one call. Use once: ``await Race(...).run()``.
 
-    ``permit`` is called for each extra launch when it is due; ``full`` for those that get no seat under
-    ``max_in_flight``.
+    ``permit`` is called for each extra launch when it is due; ``full`` for those without a seat (``max_in_flight``).
     """
 
     def __init__(
@@ -54,7 +49,7 @@ class Race:
         self.sink = sink
         self.loop = open_call.services.tasks.loop
         self.winner: Attempt | None = None
-        services, call = open_call.services, self.call
+        services = open_call.services
         self._plan = plan
         self._over: asyncio.Future[None] = self.loop.create_future()
         self._attempts = Attempts(open_call, model, plan, self)
@@ -68,14 +63,15 @@ class Race:
             full=full,
             loop=self.loop,
         )
-        self._wait: Wait | None = None  # for a seat; made when first needed
-        deadline_at = None if call.deadline_ms is None else call.received_at + call.deadline_ms / 1000
-        self._hold = Hold(plan.decode_s, self.release, self.loop, clock=services.clock, deadline_at=deadline_at)
+        self._made: Replacing | None = None
+        at = self.call.deadline_at
+        decode_s = {} if self.call.win_on is WinOn.VALID else plan.decode_s  # then a claim is the end of an answer
+        self._hold = Hold(decode_s, self.release, self.loop, clock=services.clock, deadline_at=at)
         self._failures: list[tuple[str, UpstreamError]] = []
-        self._ending: Unanswered | Exception = Unanswered()  # unless the call is recorded
+        self._ending: Unanswered | Broken | Exception = Unanswered()  # unless the call is recorded
         self._claim = Claim(open_call)
 
-    async def run(self) -> CallRecord | Unanswered:
+    async def run(self) -> CallRecord | Unanswered | Broken:
         """Run to the end; return the call's record, which the recorder has by then, or why there is none."""
         try:
             if not self._plan.launches:
@@ -114,7 +110,7 @@ class Race:
         if self._over.cancelled():  # its client has just gone, and ``run`` has not heard of it
             self._abandon(self.open_call.cancelled_as())
         if (phase := self.phase) in {Phase.ANSWERING, Phase.OVER}:
-            return Bid.LOST
+            return Bid.HELD if self.is_behind(attempt) else Bid.LOST
         may_be_held = phase is Phase.RUNNING and self._hold.possible and attempt not in self._attempts.empty
         if may_be_held and self._hold.begin(attempt, self._attempts.others(attempt)):
             self._cancel_launches()
@@ -126,6 +122,14 @@ class Race:
         self._win(attempt, now)
         return Bid.WON
 
+    def is_behind(self, attempt: Attempt) -> bool:
+        """Whether it runs on behind the winner, and answers if that breaks."""
+        return self._attempts.is_behind(attempt)
+
+    def was_kept(self, attempt: Attempt) -> bool | None:
+        """Whether it has run on behind a winner; None: nobody may."""
+        return self._attempts.was_kept(attempt)
+
     def release(self, attempt: Attempt) -> None:
         """Let the held ``attempt`` win: no other has overtaken it."""
         self._win(attempt, self.open_call.services.clock())
@@ -134,19 +138,19 @@ class Race:
     async def begin(self, attempt: Attempt, now: float) -> Forward | None:
         """Start the answer of ``attempt``, which has won with a first token at ``now``."""
         assert attempt.exchange is not None
-        return await self.sink.begin(self._claim.winner(attempt, attempt.exchange, now, is_last=self._is_last(attempt)))
-
-    def _is_last(self, attempt: Attempt) -> bool:
-        """Whether nothing reads the prompt any more once the answer of ``attempt`` streams."""
-        is_own_dialect = attempt.deployment.spoken_to(self.call.dialect) is self.call.dialect
-        return is_own_dialect and (len(self._attempts.all) == 1 or not self._attempts.watched)
+        is_last = self._attempts.is_last(attempt, self.call.dialect)
+        return await self.sink.begin(self._claim.winner(attempt, attempt.exchange, now, is_last=is_last))
 
     async def alone(self, attempt: Attempt) -> None:
-        """Wait until only attempts with empty answers are left."""
+        """Wait until only attempts with empty or invalid answers are left."""
+        if attempt.flaw() is not None and self.phase is Phase.RUNNING:
+            self._attempts.launch_extra(self._grid.extra())
         await self._attempts.alone(attempt, self.loop)
 
     async def complete(self, last: Block) -> None:
         """End the race with the winner's complete answer; its ``last`` events have not been sent yet."""
+        if not self.call.streamed:
+            self._attempts.dismiss_rival()
         self._close(200, None)
         await self.sink.end(last)
         self._finish()
@@ -155,11 +159,9 @@ class Race:
         """Replace an attempt that failed; end the race if none is left, or if its answer was committed."""
         if self.phase is Phase.OVER:
             return  # it was watched
-        if attempt is self.winner:
+        if was_winner := attempt is self.winner:
             if self.sink.streams:
-                self._close(200, error.kind)
-                await self.sink.fail(error)
-                self._finish()
+                await self._break_off(attempt, error)
                 return
             self.winner = None
             self._grid.unlimit()  # it had begun to answer, so the request is valid
@@ -168,12 +170,25 @@ class Race:
         self._failures.append((attempt.deployment.name, error))
         if error.kind is ErrorKind.BAD_REQUEST:
             self._grid.limit(0 if active else 1)
+        if was_winner and self._attempts.call_rival(self.release):
+            return  # a failure of its own is replaced
         if self.phase is not Phase.RUNNING:
             return  # another attempt has an answer; a release may just have made the held one win
-        if not self._replace() and not self._attempts.active:
+        is_paid = error.kind is ErrorKind.INVALID_ANSWER
+        is_replaced = self._attempts.launch_extra(self._grid.extra()) if is_paid else self._replace()
+        if not is_replaced and not self._attempts.active:
             self._fail()
         if self.winner is None:
             self._attempts.wake_empty()
+
+    async def _break_off(self, attempt: Attempt, error: UpstreamError) -> None:
+        """End the race with a part of an answer; if nobody else may finish it, its client is told."""
+        if attempt.record is not None and self.sink.may_be_continued(error):
+            self._ending = Broken(attempt.record, error, self._claim.times(self._attempts.all, attempt))
+        else:
+            self._close(200, error.kind)
+            await self.sink.fail(error)
+        self._finish()
 
     def client_gone(self, attempt: Attempt) -> None:
         """End the race: the client has disconnected."""
@@ -197,7 +212,7 @@ class Race:
 
     def _start(self) -> None:
         self._claim.planned_at = self.open_call.services.clock()
-        if not self._attempts.begin(self._grid.open()) and not self._line_up():
+        if not self._attempts.begin(self._grid.open()) and not self._replacing.line_up():
             self._fail()
 
     def _guarded(self, act: Callable[[], object]) -> None:
@@ -210,55 +225,22 @@ class Race:
     def _launch(self, launch: Launch) -> None:
         self._guarded(lambda: self._attempts.launch(launch))
 
-    def _launch_next(self, name: str) -> None:
-        """Launch ``name`` as the first attempt, or to replace a failed one."""
-        if self._attempts.all:
-            self._attempts.launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
-        else:
-            self._attempts.begin([Launch(name, 0.0, Role.PRIMARY, self._plan.launches[0].audited)])
+    @property
+    def _replacing(self) -> Replacing:
+        """Who replaces those that fail: made when first needed."""
+        if self._made is None:
+            self._made = Replacing(
+                self.open_call, self._grid, self._attempts, fail=self._fail, guarded=self._guarded, loop=self.loop
+            )
+        return self._made
 
-    def _line_up(self) -> bool:
-        """Wait for the first free seat of any remaining deployment; return whether an attempt runs or waits."""
-        names = self._grid.full()
-        if not names:
-            return False
-        if self._wait is None:
-            self._wait = self.open_call.wait(seated=self._seated, timed_out=self._timed_out, loop=self.loop)
-        self._wait.line_up(names)
-        return bool(self._attempts.active) or self._wait.start_clock() or self._take_last_resort()
-
-    def _take_last_resort(self) -> bool:
-        if (name := self._grid.next(last_resort=True)) is not None:
-            self._launch_next(name)
-        return name is not None
-
-    def _seated(self, name: str) -> None:
-        """Launch ``name``, where a seat has become free for this call."""
-        self._grid.called(name, first=not self._attempts.all)
-        self._guarded(lambda: self._launch_next(name))
-
-    def _timed_out(self) -> None:
-        """End the wait: no seat became free in time."""
-        if self._attempts.active:  # a rescue was launched meanwhile
-            self._line_up()
-        elif not self._take_last_resort():
-            self._fail()
+    def _replace(self) -> bool:
+        return self._replacing.replace()
 
     def _fail(self) -> None:
         """End the race: no attempt has answered, and no candidate is left."""
-        asked = {attempt.deployment.name for attempt in self._attempts.all}
-        self._ending = Unanswered(tuple(self._failures), self._grid.full(), asked)
+        self._ending = Unanswered(tuple(self._failures), self._grid.full(), self._attempts.asked)
         self._finish()
-
-    def _replace(self) -> bool:
-        """Launch the next candidate to replace a failed attempt, or wait for one that is full."""
-        name = self._grid.next()
-        if name is None:
-            return self._line_up()
-        if self._attempts.is_late(name):
-            return False
-        self._launch_next(name)
-        return True
 
     def _win(self, attempt: Attempt, now: float) -> None:
         self.winner = attempt
@@ -271,8 +253,8 @@ class Race:
     def _cancel_launches(self) -> None:
         """Cancel pending launches, and wait for no seat."""
         self._grid.close()
-        if self._wait is not None:
-            self._wait.leave()
+        if self._made is not None:
+            self._made.leave()
 
     def _finish(self) -> None:
         self._cancel_launches()
@@ -285,9 +267,8 @@ class Race:
         self._ending = Unanswered()  # an exception's frames refer to this race
         self._grid.forget()
         self._hold.forget()
-        if self._wait is not None:
-            self.open_call.waited(self._wait)
-            self._wait = None
+        if self._made is not None:
+            self._made.forget()
         self._attempts.forget()
         self.winner = None
 

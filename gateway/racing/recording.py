@@ -1,38 +1,22 @@
-"""Builds a call's records: its start, and its end with all attempts and their costs.
+"""Builds the records of calls: of its start, and of its end with all attempts and their costs.
 
 Fields are written out: copying the fields that two records share by name costs up to eight times as much, and this is
 the hot path.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
-from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, WinOn
+import msgspec
+
+from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, TokensSource, WinOn
 from gateway.calls import Call, CallRecord, CallStart
 from gateway.fleet.deployment import Deployment
 from gateway.prompt_classes import encoded_class
 from gateway.racing.alone import UNKNOWN, Alone
 from gateway.racing.costs import settle
-from gateway.racing.judging import CUT_SHORT, UNJUDGED, Judgement
-from gateway.racing.measurement import Measurement
-from gateway.racing.milliseconds import milliseconds
+from gateway.racing.judging import CUT_SHORT
 from gateway.racing.requested import requested
-from gateway.racing.watch import Overtaken
-from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Exchange
-from providers.rate_limits import headroom
-from providers.redaction import redact, redact_word
-from providers.sendings import Sendings
-
-MOST_CHARS = 128  # of a text from a provider
-_REQUEST_IDS = (
-    "x-request-id",
-    "request-id",
-    "x-amzn-requestid",
-    "x-generation-id",
-    "x-ms-request-id",
-    "apim-request-id",
-)
+from gateway.racing.validity import first_was_invalid
 
 
 def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
@@ -53,96 +37,8 @@ def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
         win_on=call.win_on,
         request_id=call.request_id,
         deadline_ms=call.deadline_ms,
+        profile=call.profile,
         attempts=attempts,
-    )
-
-
-def outcome_of(error: UpstreamError) -> Outcome:
-    """Return the outcome of an attempt that failed with ``error``. A lack of local resources is not its fault."""
-    return _OUTCOMES.get(error.kind, Outcome.FAILED)
-
-
-def attempt_record(
-    call: Call,
-    start: AttemptStart,
-    outcome: Outcome,
-    measurement: Measurement,
-    *,
-    exchange: Exchange | None,
-    sendings: Sendings,
-    error: UpstreamError | None,
-    censored_at: float | None,
-    overtaken: Overtaken | None = None,
-    judgement: Judgement = UNJUDGED,
-) -> AttemptRecord:
-    """Return the record of an attempt without its cost, which may depend on the winner's usage.
-
-    ``censored_at`` is when it was cut; ``overtaken`` is set if another attempt won before its first token.
-    """
-    since_start_ms = measurement.since_start_ms
-    ttft_ms, answer_ms = since_start_ms(measurement.first_at), since_start_ms(measurement.answer_at)
-    tokens, tools = measurement.tokens(), measurement.reported.tool_calls
-    gaps = measurement.gaps.figures()
-    secrets = exchange.secrets if exchange is not None else ()
-    return AttemptRecord(
-        id=start.id,
-        call_id=call.id,
-        number=start.number,
-        started_at=start.started_at,
-        role=start.role,
-        provider=start.provider,
-        deployment=start.deployment,
-        launch_offset_ms=start.launch_offset_ms,
-        outcome=outcome,
-        audited=start.audited,
-        connect_ms=measurement.connect_ms,
-        headers_ms=since_start_ms(measurement.headers_at),
-        first_event_ms=since_start_ms(measurement.first_event_at),
-        ttft_ms=ttft_ms,
-        ttft_answer_ms=answer_ms,
-        last_token_ms=since_start_ms(measurement.last_at),
-        censored_at_ms=since_start_ms(censored_at),
-        is_overtaken=overtaken is not None,
-        overtaken_at_ms=None if overtaken is None else since_start_ms(overtaken.at),
-        predicted_ms=None if overtaken is None or overtaken.expected_s is None else milliseconds(overtaken.expected_s),
-        status_code=exchange.status if exchange is not None else (error.status if error else None),
-        error_kind=error.kind if error else None,
-        error_message=error.message if error else None,
-        retry_after_s=error.retry_after_s if error else None,
-        headroom=headroom(exchange.headers) if exchange is not None else None,
-        asked_tokens=start.asked_tokens,
-        prompt_tokens=tokens.prompt if tokens else None,
-        completion_tokens=tokens.completion if tokens else None,
-        reasoning_tokens=tokens.reasoning if tokens else None,
-        cached_tokens=tokens.cached if tokens else None,
-        cache_write_tokens=tokens.cache_write if tokens else None,
-        tokens_source=tokens.source if tokens else None,
-        decode_tps=measurement.decode_tps(tokens),
-        e2e_tps=measurement.e2e_tps(tokens),
-        itl_p50_ms=gaps.p50_ms if gaps is not None else None,
-        itl_p95_ms=gaps.p95_ms if gaps is not None else None,
-        itl_max_ms=gaps.max_ms if gaps is not None else None,
-        itl=gaps.counts if gaps is not None else None,
-        model=start.model,
-        client=call.client,
-        api=call.endpoint,
-        size_class=call.prompt_class.size,
-        win_on=call.win_on,
-        token_ms=answer_ms if call.win_on is WinOn.ANSWER else ttft_ms,
-        in_flight=start.in_flight,
-        finish_reason=short(measurement.reported.finish_reason, secrets),
-        tool_calls=None if measurement.reported.finish_reason is None else tools.number() if tools is not None else 0,
-        tool_calls_valid=None if tools is None or measurement.reported.finish_reason is None else tools.valid(),
-        key_name=sendings.key_name,
-        model_version=short(measurement.reported.model_version, secrets),
-        provider_request_id=_request_id(exchange, measurement),
-        sends=sendings.times,
-        chars=measurement.chars if measurement.meaningful else None,
-        chunks=measurement.meaningful or None,
-        first_chars=measurement.first_chars if measurement.meaningful else None,
-        is_narrowed=call.is_narrowed,
-        judged_as=judgement.judged_as,
-        flaw=judgement.flaw,
     )
 
 
@@ -185,6 +81,7 @@ def call_record(
         region=call.region,
         win_on=call.win_on,
         request_id=call.request_id,
+        first_was_invalid=first_was_invalid(bill.attempts) if call.win_on is WinOn.VALID else None,
         answered_model=answered_model,
         launched=launched,
         winner_attempt_id=winner.id if winner is not None else None,
@@ -222,10 +119,31 @@ def call_record(
         alone_predicted_ms=alone.predicted_ms,
         alone_age_ms=alone.age_ms,
         deadline_ms=call.deadline_ms,
+        profile=call.profile,
         deadline_met=_is_met(call.deadline_ms, ttft_ms, total_ms, status_code),
         dropped=dropped,
         attempts=bill.attempts,
         kind=call.kind,
+        trace=call.trace,
+    )
+
+
+def taken_over(record: CallRecord, parts: Sequence[AttemptRecord], end: str | None) -> CallRecord:
+    """Return the record of a call whose answer others went on with: ``parts`` are the attempts that broke.
+
+    Its tokens are the first prompt and all that was delivered, so they are estimated.
+    """
+    if not parts:
+        return msgspec.structs.replace(record, takeover=end)
+    delivered = [each.completion_tokens or 0 for each in parts]
+    last = record.completion_tokens if record.winner_attempt_id != parts[-1].id else 0
+    return msgspec.structs.replace(
+        record,
+        takeover=end,
+        takeovers=len(parts),
+        prompt_tokens=parts[0].prompt_tokens if parts[0].prompt_tokens is not None else record.prompt_tokens,
+        completion_tokens=sum(delivered) + (last or 0),
+        tokens_source=TokensSource.ESTIMATED,
     )
 
 
@@ -250,33 +168,6 @@ def _is_truncated(winner: AttemptRecord) -> bool:
     return True
 
 
-def short(said: str | None, secrets: Sequence[str]) -> str | None:
-    """Return a text from a provider as stored in a column: with limited length and without ``secrets``."""
-    return None if said is None else _clean(said[:MOST_CHARS], tuple(secrets))
-
-
-@lru_cache(maxsize=1024)
-def _clean(said: str, secrets: tuple[str, ...]) -> str:
-    return redact(said, secrets)
-
-
-def _request_id(exchange: Exchange | None, measurement: Measurement) -> str | None:
-    """Return the provider's id of the request: the one its support asks for, else the answer's id."""
-    headers: Mapping[str, str] = {} if exchange is None else exchange.headers
-    found, answer_id = request_id(headers), measurement.reported.answer_id
-    if found is None and answer_id is not None:
-        found = redact_word(answer_id[:MOST_CHARS], exchange.secrets if exchange is not None else ())
-    return found
-
-
-def request_id(headers: Mapping[str, str]) -> str | None:
-    """Return the provider's request id in its masked ``headers``; None without one."""
-    for name in _REQUEST_IDS:
-        if name in headers:
-            return headers[name][:MOST_CHARS] or None
-    return None
-
-
 def _counted(priced: Sequence[AttemptRecord], winner: AttemptRecord | None) -> AttemptRecord | None:
     """Return the attempt whose token counts are the call's: the winner, else the first that was sent the prompt."""
     if winner is not None:
@@ -286,11 +177,3 @@ def _counted(priced: Sequence[AttemptRecord], winner: AttemptRecord | None) -> A
 
 CLIENT_GONE = 499
 _OWN_FAULT = frozenset(range(400, CLIENT_GONE)) - {424, 429}  # 424: the operator's fault; 429: no answer either
-
-_OUTCOMES = {
-    ErrorKind.CONNECT_TIMEOUT: Outcome.TIMEOUT,
-    ErrorKind.TTFT_TIMEOUT: Outcome.TIMEOUT,
-    ErrorKind.TOTAL_TIMEOUT: Outcome.TIMEOUT,
-    ErrorKind.STALL_TIMEOUT: Outcome.STALLED,
-    ErrorKind.LOCAL_RESOURCES: Outcome.INTERRUPTED,
-}

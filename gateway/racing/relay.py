@@ -11,9 +11,9 @@ from gateway.calls import CallRecord
 from gateway.errors import ApiError, ClientDisconnected, InternalError
 from gateway.fleet.deployment import Deployment
 from gateway.fleet.model import Model
+from gateway.racing.attempt_recording import outcome_of
 from gateway.racing.open_call import OpenCall, Unanswered
 from gateway.racing.outlet import Outlet, Relayed
-from gateway.racing.recording import outcome_of
 from gateway.racing.relayed_records import RelayedAttempt, billed, relayed_record
 from gateway.racing.seated import Seated
 from gateway.racing.sink import ClientGone
@@ -101,7 +101,7 @@ class Relay:
         request = Request(
             model=deployment.model,
             fields=call.fields,
-            headers=call.headers,
+            headers=call.headers if call.trace is None else call.trace.sent_with(call.headers, attempt.start.id),
             own_headers=deployment.extra_headers,
             extra_body=deployment.extra_body if asking.takes_extra_body else {},
             connect_timeout_s=deployment.clocks.connect_s,

@@ -7,8 +7,8 @@ import msgspec
 from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, TokensSource
 from gateway.calls import Call
 from gateway.fleet.deployment import Deployment
+from gateway.racing.attempt_recording import request_id, short
 from gateway.racing.milliseconds import milliseconds
-from gateway.racing.recording import request_id, short
 from providers.errors import UpstreamError
 from providers.exchange import Answer
 from providers.rate_limits import headroom

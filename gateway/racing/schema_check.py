@@ -58,6 +58,11 @@ _WALKS_NOTHING = frozenset(
     }
 )
 _DEEP = frozenset({"const", "dependentRequired", "enum"})  # compared down to the last leaf
+# Of another type the library would read them otherwise than they are meant: the letters of a text as its elements.
+_OF_TYPE: Mapping[str, type] = {
+    **dict.fromkeys(("allOf", "anyOf", "enum", "oneOf", "prefixItems", "required"), list),
+    **dict.fromkeys(("dependentRequired", "dependentSchemas", "properties"), dict),
+}
 _REFUSE_THEMSELVES = frozenset({"additionalProperties", "items"})  # each ``false`` among them makes an error of its own
 
 _Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
@@ -65,6 +70,10 @@ _Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
 class _TooMuchError(Exception):
     """The check needs too many steps."""
+
+
+class _NoSchemaError(Exception):
+    """A keyword's argument has the wrong type."""
 
 
 class _Check:
@@ -107,9 +116,13 @@ class _Check:
         return schema.items()
 
     def _charged(self, name: str, keyword: _Keyword) -> _Keyword:
-        walks = name not in _WALKS_NOTHING
+        walks, kind = name not in _WALKS_NOTHING, _OF_TYPE.get(name)
 
         def charged(validator: Any, said: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+            if kind is not None and not isinstance(said, kind):
+                raise _NoSchemaError
+            if name == "dependentRequired" and not all(isinstance(each, list) for each in said.values()):
+                raise _NoSchemaError
             if name in _DEEP:
                 self._charge_leaves(said)
             elif name == "$ref":

@@ -6,6 +6,7 @@ from datetime import datetime
 import msgspec
 
 from gateway.calls import Recorder
+from gateway.racing.pace import Paces
 from gateway.racing.seats import Seats
 from gateway.racing.tasks import AttemptTasks
 
@@ -19,3 +20,4 @@ class Services(msgspec.Struct, frozen=True):
     clock: Callable[[], float]  # monotonic seconds, with a finer resolution than the loop's
     new_id: Callable[[], str]
     utc_now: Callable[[], datetime]
+    paces: Paces = msgspec.field(default_factory=Paces)  # how fast deployments usually are

@@ -40,9 +40,14 @@ class ToolCalls(msgspec.Struct):
         """Return the number of calls; None if there are more than ``MOST_CALLS``."""
         return None if self._too_many else len(self._pieces)
 
+    @property
+    def is_too_long(self) -> bool:
+        """Whether not all arguments were kept."""
+        return self._too_many or self._chars > MOST_CHARS
+
     def arguments(self) -> list[str] | None:
         """Return the arguments of each call, in order; None if not all were kept."""
-        if self._too_many or self._chars > MOST_CHARS:
+        if self.is_too_long:
             return None
         return ["".join(pieces) for pieces in self._pieces.values()]
 
@@ -55,6 +60,6 @@ class ToolCalls(msgspec.Struct):
 def _parses(text: str) -> bool:
     try:
         _anything.decode(text or "{}")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):  # nested deeper than anybody can read
         return False
     return True

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.calls import CallRecord
 from gateway.racing.gather import GatheringSink
-from gateway.racing.open_call import Unanswered
+from gateway.racing.open_call import Broken, Unanswered
 from providers.dialects.chat.dialect import CHAT
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
@@ -33,7 +33,7 @@ class Reluctant(Timetable):
 def test_a_call_that_nobody_answered_is_not_recorded_by_the_race() -> None:
     track = Track(Timetable("a", [(0.1, BROKEN)]))
 
-    async def main() -> CallRecord | Unanswered:
+    async def main() -> CallRecord | Unanswered | Broken:
         return await track.race().run()
 
     ending = run(main())
@@ -48,7 +48,7 @@ def test_a_loser_that_is_still_watched_when_its_call_goes_on_keeps_its_number_an
     first = Track(breaks, late, sink=GatheringSink(CHAT), audited=["late"], permits=9)
     following = Track(Timetable("c", [(0.1, delta("well")), (0.2, FINISH), (0.2, None)]), sink=GatheringSink(CHAT))
 
-    async def main() -> CallRecord | Unanswered:
+    async def main() -> CallRecord | Unanswered | Broken:
         assert isinstance(await first.race().run(), Unanswered)
         following.open_call = first.open_call
         record = await following.race().run()

@@ -28,6 +28,10 @@ def test_one_call_whose_arguments_do_not_parse_makes_all_invalid(broken: str) ->
     assert of((0, "{}"), (1, broken)).valid() is False
 
 
+def test_arguments_that_are_nested_too_deep_to_be_read_are_not_valid() -> None:
+    assert of((0, "[" * 100_000)).valid() is False
+
+
 def test_no_arguments_are_valid_and_too_many_are_not_known() -> None:
     assert of((0, "")).valid() is True
     assert of((0, "[" + "1," * MOST_CHARS)).valid() is None

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.attempt_records import AttemptRecord, AttemptStart, Role, WinOn
+from gateway.attempt_records import AttemptRecord, AttemptStart, Invalid, Role, WinOn
 from gateway.calls import Call, CallRecord, CallStart, Mode, Objective
 from gateway.errors import ApiError, ClientDisconnected
 from gateway.fleet.deployment import Clocks, Deployment
@@ -16,7 +16,8 @@ from gateway.ingress.journey import total_failure
 from gateway.prompt_classes import PromptClass, answer_class
 from gateway.racing.expected import answer_kind
 from gateway.racing.gather import GatheringSink
-from gateway.racing.open_call import OpenCall, Unanswered
+from gateway.racing.open_call import Broken, OpenCall, Unanswered
+from gateway.racing.pace import Paces
 from gateway.racing.race import Race
 from gateway.racing.reading import Block
 from gateway.racing.seats import Seats
@@ -190,6 +191,10 @@ class RememberingSink:
         self.blocks.append(last.forward)
         self.ended = True
 
+    def may_be_continued(self, error: UpstreamError) -> bool:
+        del error
+        return False
+
     async def fail(self, error: UpstreamError) -> None:
         self.failure = error
 
@@ -261,6 +266,10 @@ class Track:
         wants_usage: bool = False,
         max_tokens: int | None = None,
         win_on: WinOn = WinOn.ANY,
+        sentence_words: int = 12,
+        invalid: Invalid = Invalid.ERROR,
+        keep_rival: bool = False,
+        paces: Paces | None = None,
         clocks: Clocks = CLOCKS,
         price: Price | None = None,
         permits: int = 100,
@@ -279,6 +288,7 @@ class Track:
         self.full: list[str] = []  # extra launches that found no room
         self.open_call = open_call  # of a race before this one
         self._cancelled_as = cancelled_as
+        self._paces = paces or Paces()
         self.upstreams = {upstream.name: upstream for upstream in upstreams}
         self.recorder = RememberingRecorder()
         self.tasks = AttemptTasks()
@@ -315,12 +325,14 @@ class Track:
                 )
                 for upstream in upstreams
             },
-            race=RaceSettings(),
+            race=RaceSettings(keep_rival=keep_rival),
         )
         self._call_options = {
             "streamed": streamed,
             "wants_usage": wants_usage,
             "win_on": win_on,
+            "sentence_words": sentence_words,
+            "invalid": invalid,
             "deadline_ms": deadline_ms,
         }
         more = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in (fields or {}).items()}
@@ -336,7 +348,9 @@ class Track:
     async def run(self) -> CallRecord:
         """Run the race, and end the call as its journey would."""
         race = self.race()
-        return recorded(race.open_call, await race.run(), self.model, self.plan)
+        ending = await race.run()
+        assert not isinstance(ending, Broken)
+        return recorded(race.open_call, ending, self.model, self.plan)
 
     def race(self) -> Race:
         now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -367,6 +381,7 @@ class Track:
                 clock=asyncio.get_running_loop().time,
                 new_id=lambda: f"attempt-{next(self._ids)}",
                 utc_now=lambda: now,
+                paces=self._paces,
             )
             self.open_call = OpenCall(services, call, cancelled_as=lambda: self._cancelled_as)
         else:
