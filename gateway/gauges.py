@@ -10,6 +10,7 @@ from gateway.limits.leases import Leases
 from gateway.live.live import Live
 from gateway.overload.intake import Intake
 from gateway.racing.seats import Seats
+from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics
 
@@ -31,6 +32,7 @@ def add_gauges(
     intake: Intake,
     live: Live,
     live_sharing: "Sharing | None",
+    tracing: Tracing,
 ) -> None:
     """Add the gauges, and the counters that are kept elsewhere, of these parts to ``metrics``."""
     _add_ledger(metrics, ledger)
@@ -46,6 +48,11 @@ def add_gauges(
         "holeshot_log_lines_dropped_total",
         "Log lines that were dropped because no process read them in time.",
         lambda: log.dropped,
+    )
+    metrics.counter(
+        "holeshot_spans_dropped_total",
+        "Spans that were not exported: the collector was away or too slow, or refused them.",
+        lambda: tracing.dropped,
     )
     metrics.gauge(
         "holeshot_limits_away",

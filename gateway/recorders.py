@@ -11,13 +11,14 @@ from gateway.live.live import Live
 from gateway.prompt_classes import PromptClass
 from gateway.racing.seats import Seats
 from gateway.steering.steering import Steering
+from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics
 from gateway.watching.usage import UsageWatch
 
 
 class Recorders:
-    """Ledger, leaderboard, metrics, log and live view. The ledger comes first, as it must not miss an event."""
+    """Ledger, leaderboard, metrics, log, live view and traces. The ledger comes first, as it must not miss an event."""
 
     def __init__(
         self,
@@ -29,6 +30,7 @@ class Recorders:
         *,
         limits: Limits,
         live: Live,
+        tracing: Tracing,
         clock: Callable[[], float],
     ) -> None:
         self._ledger = ledger
@@ -38,6 +40,7 @@ class Recorders:
         self._seats = seats
         self._limits = limits
         self._live = live
+        self._tracing = tracing
         self._usage = UsageWatch(clock, metrics.usage_far_off)
 
     def call_started(self, start: CallStart) -> None:
@@ -66,6 +69,8 @@ class Recorders:
             self._seats.ended(attempt.id, asyncio.get_running_loop())
         if (live := self._live.own) is not None:
             live.attempt_ended(attempt)
+        if (tracing := self._tracing.own) is not None:
+            tracing.attempt_ended(attempt)
 
     def call_finished(self, record: CallRecord) -> None:
         """Spool the record, count it, log its line."""
@@ -76,6 +81,8 @@ class Recorders:
         self._log.call_finished(record)
         if (live := self._live.own) is not None:
             live.call_finished(record)
+        if (tracing := self._tracing.own) is not None:
+            tracing.call_finished(record)
         for attempt in record.attempts:
             if attempt.id == record.winner_attempt_id:
                 self._usage.answered(attempt.model or record.model, attempt)
@@ -84,3 +91,5 @@ class Recorders:
         """Spool the row of a loser that was watched beyond its call, and count its cost."""
         self._limits.attempt_audited(attempt)
         self._ledger.attempts_ended(attempt.call_id, (attempt,))
+        if (tracing := self._tracing.own) is not None:
+            tracing.attempt_audited(attempt)

@@ -1,14 +1,17 @@
 """The metrics page: the sums of all workers' series in Prometheus' text format 0.0.4."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
+from math import isnan
 from operator import add
 
 from gateway.watching.series import Family, Table
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SLICE = 32  # series processed without a pause, at most about 0.3 ms; then the event loop runs other tasks
+
+MERGES: Mapping[str, Callable[[float, float], float]] = {"sum": add, "min": min, "max": max}
 
 Sums = dict[str, dict[tuple[str, ...], Sequence[float]]]  # by family and label values
 
@@ -36,8 +39,11 @@ async def _add(sums: Sums, families: Mapping[str, Family], table: Table) -> None
         if family is None or (family.kind == "gauge" and not table.alive):
             continue
         numbers = list(table.cells[place.first : place.first + family.width])
+        if isnan(numbers[0]):  # a gauge of something that is no longer configured, or not known
+            continue
         known = sums[family.name].get(place.values)
-        sums[family.name][place.values] = numbers if known is None else list(map(add, known, numbers))
+        merged = numbers if known is None else list(map(MERGES[family.merge], known, numbers))
+        sums[family.name][place.values] = merged
         if number % SLICE == 0:
             await asyncio.sleep(0)
 

@@ -164,6 +164,8 @@ class CallLog:
             line.client = record.client
         if record.request_id is not None:
             line.request_id = record.request_id
+        if record.trace is not None:
+            line.trace_id = record.trace.trace_id
         if record.answered_model is not None:
             line.answered_model = record.answered_model
         if record.error_kind is not None:
@@ -191,6 +193,7 @@ class _Line(msgspec.Struct, kw_only=True, gc=False):
     tokens: int | None
     client: str | msgspec.UnsetType = msgspec.UNSET
     request_id: str | msgspec.UnsetType = msgspec.UNSET  # the client's id of the request
+    trace_id: str | msgspec.UnsetType = msgspec.UNSET
     answered_model: str | msgspec.UnsetType = msgspec.UNSET  # the fallback that answered
     error_kind: str | msgspec.UnsetType = msgspec.UNSET
     causes: list[str] | msgspec.UnsetType = msgspec.UNSET

@@ -2,43 +2,59 @@
 
 import asyncio
 import os
-from bisect import bisect_left
-from collections.abc import Callable, Mapping, MutableSequence
+from collections.abc import Callable, Mapping, Sequence
+from math import nan
 from pathlib import Path
 
-from gateway.attempt_records import AttemptRecord, AttemptStart
+from gateway.attempt_records import AttemptRecord, AttemptStart, WinOn
 from gateway.calls import CallRecord
 from gateway.watching import series
+from gateway.watching.cells import observe, observe_gaps
 from gateway.watching.exposition import CONTENT_TYPE, exposition
 from gateway.watching.families import (
     ACCEPTED,
+    ALERT_MESSAGES,
+    ALERTS,
+    ALERTS_RESOLVED,
     ATTEMPT_TTFT,
     ATTEMPTS,
     CALLS,
+    CLIENT_CALLS,
+    CLIENT_COST,
     CLIENT_REFUSALS,
+    CLIENT_TOKENS,
     COST,
     CUT,
     DECODE,
+    DRIBBLED,
     ERRORS,
     FAR_OFF,
+    GAPS,
     IN_FLIGHT,
+    KEPT,
     OVERHEAD,
     OVERHEAD_BUCKETS,
+    PROBES,
     QUEUE_BUCKETS,
     REFUSALS,
     REFUSED,
+    SENTENCE,
     SHED,
+    TAKEOVERS,
     TOKENS,
     TPS_BUCKETS,
     TTFT,
     TTFT_BUCKETS,
+    VALID,
     WAITED,
 )
+from gateway.watching.known_cells import KnownCells
 from gateway.watching.series import Family, Series
 
 MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the folder that several workers share
 REFRESH_S = 1.0
-ADHOC_LABEL = "adhoc"  # names invented by clients must not become time series
+
+Readings = Mapping[tuple[str, ...], float]  # by the values of labels
 
 
 def forget_process(pid: int) -> None:
@@ -54,17 +70,16 @@ class Metrics:
         self.shared = folder is not None  # there are several workers
         self._series = Series(Path(folder) if folder is not None else None)
         self._cells = self._series.cells
-        self._known_models = known_models
-        self._looked_up_in: object = None  # the known models for which the following was looked up
-        self._models: dict[str, _Model] = {}
-        self._deployments: dict[tuple[str, str], _Deployment] = {}  # by model and name, only known ones
+        self._known = KnownCells(self._series, known_models)
         self._overhead = self._series.first_cell(OVERHEAD)
         self._accepted = self._series.first_cell(ACCEPTED)
         self._families = [
-            CALLS, ATTEMPTS, ERRORS, REFUSED, REFUSALS, CLIENT_REFUSALS, SHED, TOKENS, FAR_OFF, COST, TTFT,
-            ATTEMPT_TTFT, DECODE, OVERHEAD, WAITED, IN_FLIGHT, ACCEPTED, CUT,
+            CALLS, ATTEMPTS, ERRORS, REFUSED, REFUSALS, CLIENT_CALLS, CLIENT_TOKENS, CLIENT_COST, CLIENT_REFUSALS, SHED,
+            TOKENS, FAR_OFF, COST, VALID, TAKEOVERS, KEPT, DRIBBLED, TTFT, SENTENCE, ATTEMPT_TTFT, DECODE, GAPS,
+            OVERHEAD, WAITED, IN_FLIGHT, ACCEPTED, CUT, ALERTS, ALERTS_RESOLVED, ALERT_MESSAGES, PROBES,
         ]  # fmt: skip
-        self._read: list[tuple[int, Callable[[], float]]] = []  # read from elsewhere into these cells
+        self._on_render: list[Callable[[], None]] = []
+        self._read: list[Callable[[], None]] = []  # each reads from elsewhere into its cells
 
     def gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
         """Add a gauge that is read when metrics are rendered, and each second if there are several workers."""
@@ -75,8 +90,36 @@ class Metrics:
         self._add(Family(name, documentation, "counter"), read)
 
     def _add(self, family: Family, read: Callable[[], float]) -> None:
+        self.read_series(family, lambda: {(): float(read())})
+
+    def read_series(self, family: Family, read: Callable[[], Readings]) -> None:
+        """Add a family whose series are read like a gauge, by the values of their labels.
+
+        Series that ``read`` no longer returns are no longer on the page.
+        """
         self._families.append(family)
-        self._read.append((self._series.first_cell(family), read))
+        cells: dict[tuple[str, ...], int] = {}
+
+        def store() -> None:
+            found = read()
+            for values, number in found.items():
+                cell = cells.get(values)
+                if cell is None:
+                    cell = cells[values] = self._series.first_cell(family, *values)
+                self._cells[cell] = number
+            for values in cells.keys() - found.keys():
+                self._cells[cells[values]] = nan
+
+        self._read.append(store)
+
+    def on_render(self, act: Callable[[], None]) -> None:
+        """Call ``act`` each time this process is asked for the page."""
+        self._on_render.append(act)
+
+    @property
+    def families(self) -> Sequence[Family]:
+        """All families, in the order of the page."""
+        return self._families
 
     async def keep_fresh(self) -> None:
         """Store the gauges each second, for the worker that renders all. Runs until cancelled."""
@@ -86,19 +129,28 @@ class Metrics:
 
     def attempt_started(self, model: str, start: AttemptStart) -> None:
         """Count the start of an attempt."""
-        self._cells[self._deployment(model, start.deployment).in_flight] += 1.0
+        self._cells[self._known.deployment(model, start.deployment).in_flight] += 1.0
 
     def attempt_ended(self, model: str, attempt: AttemptRecord) -> None:
         """Count the end of an attempt."""
-        cells, deployment = self._cells, self._deployment(model, attempt.deployment)
+        cells, deployment = self._cells, self._known.deployment(model, attempt.deployment)
         cells[deployment.in_flight] -= 1.0
         cells[deployment.outcome(attempt.outcome, attempt.role)] += 1.0
         if attempt.error_kind is not None:
             cells[self._series.first_cell(ERRORS, deployment.label, str(attempt.error_kind))] += 1.0
         if attempt.ttft_ms is not None:
-            _observe(cells, deployment.ttft, TTFT_BUCKETS, attempt.ttft_ms / 1000)
+            observe(cells, deployment.ttft, TTFT_BUCKETS, attempt.ttft_ms / 1000)
+        if attempt.sentence_ms is not None:
+            first = self._series.first_cell(SENTENCE, deployment.label)
+            observe(cells, first, TTFT_BUCKETS, attempt.sentence_ms / 1000)
         if attempt.decode_tps is not None:
-            _observe(cells, deployment.decode, TPS_BUCKETS, attempt.decode_tps)
+            observe(cells, deployment.decode, TPS_BUCKETS, attempt.decode_tps)
+        if attempt.is_kept:
+            cells[self._series.first_cell(KEPT, deployment.label, attempt.outcome)] += 1.0
+        if attempt.would_take_over:
+            cells[self._series.first_cell(DRIBBLED, deployment.label)] += 1.0
+        if attempt.itl:
+            observe_gaps(cells, deployment.gaps, attempt)
         if attempt.completion_tokens:
             cells[deployment.completion_tokens] += attempt.completion_tokens
         if attempt.prompt_tokens:
@@ -106,11 +158,11 @@ class Metrics:
 
     def launch_refused(self, model: str, limit: str) -> None:
         """Count an extra attempt that ``limit`` (budget, usd_per_day, max_in_flight, …) refused."""
-        self._cells[self._series.first_cell(REFUSED, limit, self._model(model).label)] += 1.0
+        self._cells[self._series.first_cell(REFUSED, limit, self._known.model(model).label)] += 1.0
 
     def usage_far_off(self, model: str, deployment: str) -> None:
         """Count a comparison in which the tokens reported by ``deployment`` differed much from the others'."""
-        self._cells[self._deployment(model, deployment).far_off] += 1.0
+        self._cells[self._known.deployment(model, deployment).far_off] += 1.0
 
     def refused(self, status: int, reason: str, client: str | None) -> None:
         """Count a request that did not become a call; ``reason`` is one of a few, ``client`` a configured name."""
@@ -124,21 +176,36 @@ class Metrics:
 
     def call_waited(self, model: str, how: str, seconds: float) -> None:
         """Count a call that has waited under max_in_flight: seated, timed_out or left."""
-        first = self._series.first_cell(WAITED, how, self._model(model).label)
-        _observe(self._cells, first, QUEUE_BUCKETS, seconds)
+        first = self._series.first_cell(WAITED, how, self._known.model(model).label)
+        observe(self._cells, first, QUEUE_BUCKETS, seconds)
 
     def call_finished(self, record: CallRecord) -> None:
         """Count a call."""
-        cells, model = self._cells, self._model(record.model)
+        cells, model = self._cells, self._known.model(record.model)
         cells[model.call(record.mode, record.status_code)] += 1.0
         if record.ttft_ms is not None:
-            _observe(cells, model.ttft, TTFT_BUCKETS, record.ttft_ms / 1000)
+            observe(cells, model.ttft, TTFT_BUCKETS, record.ttft_ms / 1000)
+        if record.win_on is WinOn.VALID:
+            invalid = record.first_was_invalid
+            first = "unknown" if invalid is None else "invalid" if invalid else "valid"
+            cells[self._series.first_cell(VALID, first, model.label)] += 1.0
+        if record.takeover is not None:
+            cells[self._series.first_cell(TAKEOVERS, record.takeover, model.label)] += 1.0
         if record.overhead_ms is not None:
-            _observe(cells, self._overhead, OVERHEAD_BUCKETS, record.overhead_ms / 1000)
+            observe(cells, self._overhead, OVERHEAD_BUCKETS, record.overhead_ms / 1000)
         if record.cost_usd is not None:
             duplicate_usd = record.duplicate_cost_usd or 0.0
             cells[model.answer_usd] += max(0.0, record.cost_usd - duplicate_usd)
             cells[model.duplicate_usd] += duplicate_usd
+        client = self._known.clients.get(record.client) or self._known.client(record.client)
+        cells[client.call(record.status_code)] += 1.0
+        cells[client.usd] += record.cost_usd or 0.0
+        cells[client.prompt_tokens] += record.prompt_tokens or 0
+        cells[client.completion_tokens] += record.completion_tokens or 0
+
+    def probe_ended(self, deployment: str, outcome: str) -> None:
+        """Count a probe of the gateway's own."""
+        self._cells[self._series.first_cell(PROBES, deployment, outcome)] += 1.0
 
     def connection_accepted(self) -> None:
         """Count a connection."""
@@ -148,102 +215,30 @@ class Metrics:
         """Count a connection that was closed because of a limit, one of a few."""
         self._cells[self._series.first_cell(CUT, reason)] += 1.0
 
+    def alert_kind(self, kind: str) -> None:
+        """Make the series of a kind of alert: one that starts at 1 shows no increase."""
+        self._series.first_cell(ALERTS, kind)
+        self._series.first_cell(ALERTS_RESOLVED, kind)
+
+    def alert_opened(self, kind: str) -> None:
+        """Count an alert that this process opened."""
+        self._cells[self._series.first_cell(ALERTS, kind)] += 1.0
+
+    def alert_resolved(self, kind: str) -> None:
+        """Count an alert that this process resolved."""
+        self._cells[self._series.first_cell(ALERTS_RESOLVED, kind)] += 1.0
+
+    def alert_message(self, webhook: str, result: str) -> None:
+        """Count an attempt to send a message; ``webhook`` is its configured name."""
+        self._cells[self._series.first_cell(ALERT_MESSAGES, result, webhook)] += 1.0
+
     async def render(self) -> tuple[bytes, str]:
         """Return the text format and its content type, for all workers."""
+        for act in self._on_render:
+            act()
         self._refresh()
         return await exposition(self._families, self._series.tables()), CONTENT_TYPE
 
     def _refresh(self) -> None:
-        for cell, read in self._read:
-            self._cells[cell] = float(read())
-
-    def _model(self, name: str) -> "_Model":
-        models = self._known_models()
-        if models is not self._looked_up_in:
-            self._look_again(models)
-        found = self._models.get(name)
-        if found is None:
-            known = name in models
-            found = _Model(self._series, name if known else ADHOC_LABEL)
-            if known:
-                self._models[name] = found
-        return found
-
-    def _deployment(self, model: str, name: str) -> "_Deployment":
-        models = self._known_models()
-        if models is not self._looked_up_in:
-            self._look_again(models)
-        found = self._deployments.get((model, name))
-        if found is None:
-            known = model in models
-            found = _Deployment(self._series, name if known else ADHOC_LABEL)
-            if known:
-                self._deployments[model, name] = found
-        return found
-
-    def _look_again(self, models: Mapping[str, object]) -> None:
-        """Look everything up again after a change of the configuration."""
-        self._looked_up_in = models
-        self._models, self._deployments = {}, {}
-
-
-class _Model:
-    """The cells of one model's calls."""
-
-    __slots__ = ("_calls", "_series", "answer_usd", "duplicate_usd", "label", "ttft")
-
-    def __init__(self, series: Series, label: str) -> None:
-        self._series = series
-        self._calls: dict[tuple[str, int], int] = {}
-        self.label = label
-        self.ttft = series.first_cell(TTFT, label)
-        self.answer_usd = series.first_cell(COST, label, "answer")
-        self.duplicate_usd = series.first_cell(COST, label, "duplicate")
-
-    def call(self, mode: str, status_code: int) -> int:
-        cell = self._calls.get((mode, status_code))
-        if cell is None:
-            cell = self._series.first_cell(CALLS, str(mode), self.label, str(status_code))
-            self._calls[mode, status_code] = cell
-        return cell
-
-
-class _Deployment:
-    """The cells of one deployment's attempts."""
-
-    __slots__ = (
-        "_outcomes",
-        "_series",
-        "completion_tokens",
-        "decode",
-        "far_off",
-        "in_flight",
-        "label",
-        "prompt_tokens",
-        "ttft",
-    )
-
-    def __init__(self, series: Series, label: str) -> None:
-        self._series = series
-        self._outcomes: dict[tuple[str, str], int] = {}
-        self.label = label
-        self.in_flight = series.first_cell(IN_FLIGHT, label)
-        self.ttft = series.first_cell(ATTEMPT_TTFT, label)
-        self.decode = series.first_cell(DECODE, label)
-        self.completion_tokens = series.first_cell(TOKENS, label, "completion")
-        self.prompt_tokens = series.first_cell(TOKENS, label, "prompt")
-        self.far_off = series.first_cell(FAR_OFF, label)  # starts at 0: a series that starts at 1 shows no increase
-
-    def outcome(self, outcome: str, role: str) -> int:
-        cell = self._outcomes.get((outcome, role))
-        if cell is None:
-            cell = self._outcomes[outcome, role] = self._series.first_cell(
-                ATTEMPTS, self.label, str(outcome), str(role)
-            )
-        return cell
-
-
-def _observe(cells: MutableSequence[float], first: int, bounds: tuple[float, ...], value: float) -> None:
-    """Count ``value`` in the histogram that begins at ``first``."""
-    cells[first + bisect_left(bounds, value)] += 1.0
-    cells[first + len(bounds) + 1] += value
+        for read in self._read:
+            read()

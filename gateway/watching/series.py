@@ -20,13 +20,17 @@ NOWHERE = SHARED_CELLS - 64  # what does not fit is counted here, and never read
 
 
 class Family(msgspec.Struct, frozen=True):
-    """The series of one name. A histogram's ``bounds`` are inclusive; one more bucket is above the last."""
+    """The series of one name. A histogram's ``bounds`` are inclusive; one more bucket is above the last.
+
+    ``merge``: what the page has of several workers' gauges. A gauge that is NaN is left out.
+    """
 
     name: str
     documentation: str
     kind: Literal["counter", "gauge", "histogram"]
     labels: tuple[str, ...] = ()
     bounds: tuple[float, ...] = ()
+    merge: Literal["sum", "min", "max"] = "sum"
 
     @property
     def width(self) -> int:

@@ -5,13 +5,23 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.attempt_records import AttemptStart, Outcome, Role
+from gateway.racing.gaps import Gaps
+from gateway.steering.histogram import edge_s
+from gateway.target_watch import TargetFigures
+from gateway.targets.burn import Burn, burn_rate
+from gateway.targets.standing import Counts, Standing
+from gateway.targets.target import Definition, Target
 from gateway.watching import series
-from gateway.watching.metrics import ADHOC_LABEL, MULTIPROCESS_FOLDER, Metrics, forget_process
+from gateway.watching.families import GAP_BUCKETS, GAP_EDGES
+from gateway.watching.known_cells import ADHOC_LABEL, MOST_CLIENTS, OTHER_CLIENTS
+from gateway.watching.metrics import MULTIPROCESS_FOLDER, Metrics, forget_process
+from gateway.watching.series import Family
 from tests.unit.ledger.records import NOON, call, failed, lost, new_id, raced_call, won
 
 Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -33,6 +43,11 @@ def at(page: Page, name: str, **labels: str) -> float | None:
 
 def files(folder: Path, pattern: str) -> list[Path]:
     return sorted(folder.glob(pattern))
+
+
+def standing(bad: int) -> Standing:
+    burn = Burn("fast", 3600, 10, 1, burn_rate(10, 1, 0.9), "")
+    return Standing(Target("fast", Definition(), 0.9), Counts(100, bad), (burn,), "", "")
 
 
 def started(deployment: str = "groq/llama") -> AttemptStart:
@@ -84,6 +99,31 @@ async def test_a_buckets_bound_is_in_it_and_buckets_add_up(metrics: Metrics) -> 
     counts = [at(page, "holeshot_ttft_seconds_bucket", model="llama", le=le) for le in ("0.05", "0.1", "120.0", "+Inf")]
     assert counts == [1, 2, 3, 4]
     assert at(page, "holeshot_ttft_seconds_count", model="llama") == 4
+
+
+async def test_takeovers_are_counted_by_how_they_ended(metrics: Metrics) -> None:
+    for end in ("finished", "finished", "tools", None):
+        metrics.call_finished(raced_call(takeover=end))
+    page = await page_of(metrics)
+    assert at(page, "holeshot_takeovers_total", model="llama", end="finished") == 2
+    assert at(page, "holeshot_takeovers_total", model="llama", end="tools") == 1
+    assert sum(name == "holeshot_takeovers_total" for name, _ in page) == 2
+
+
+async def test_rivals_that_were_kept_are_counted_by_what_came_of_them(metrics: Metrics) -> None:
+    call_id = new_id()
+    for attempt in (won(call_id, is_kept=True), lost(call_id, is_kept=True), won(call_id, is_kept=False), won(call_id)):
+        metrics.attempt_ended("llama", attempt)
+    page = await page_of(metrics)
+    counted = {labels: count for (name, labels), count in page.items() if name == "holeshot_kept_rivals_total"}
+    assert sorted(counted.values()) == [1, 1]
+    assert at(page, "holeshot_kept_rivals_total", deployment="groq/llama", outcome="won") == 1
+
+
+async def test_streams_that_dribbled_are_counted(metrics: Metrics) -> None:
+    for found in (True, False, None):
+        metrics.attempt_ended("llama", won(new_id(), would_take_over=found))
+    assert at(await page_of(metrics), "holeshot_would_take_over_total", deployment="groq/llama") == 1
 
 
 async def test_errors_tokens_and_refusals_are_counted_by_kind(metrics: Metrics) -> None:
@@ -175,6 +215,30 @@ async def test_workers_counts_add_up_and_a_dead_ones_gauges_do_not(
     assert at(before, name, **labels) == at(after, name, **labels)
 
 
+async def test_targets_are_the_same_for_all_workers_and_do_not_add_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MULTIPROCESS_FOLDER, str(tmp_path))
+    one, other = knowing("llama"), knowing("llama")
+    for metrics in (one, other):
+        TargetFigures(metrics).show([standing(bad=4)])
+    for page in (await page_of(one), await page_of(other)):
+        assert at(page, "holeshot_target_calls", target="fast") == 100
+        assert at(page, "holeshot_target_bad_calls", target="fast") == 4
+        assert at(page, "holeshot_target_budget_left", target="fast") == pytest.approx(0.6)
+        assert at(page, "holeshot_target_burn_rate", target="fast", window="1h") == pytest.approx(1.0)
+
+
+async def test_a_target_that_is_gone_or_without_calls_has_no_figure(metrics: Metrics) -> None:
+    figures = TargetFigures(metrics)
+    figures.show([standing(bad=4)])
+    assert at(await page_of(metrics), "holeshot_target_calls", target="fast") == 100
+    figures.show([])
+    page = await page_of(metrics)
+    for name in ("holeshot_target_calls", "holeshot_target_budget_left"):
+        assert at(page, name, target="fast") is None
+
+
 async def test_a_series_that_another_worker_is_just_adding_is_left_for_the_next_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,7 +255,7 @@ async def test_what_does_not_fit_is_not_counted_and_disturbs_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(MULTIPROCESS_FOLDER, str(tmp_path))
-    monkeypatch.setattr(series, "NOWHERE", 100)
+    monkeypatch.setattr(series, "NOWHERE", 104)
     metrics = knowing("a", "b", "c", "d", "e", "f")
     for model in "abcdef":
         for _ in range(2):
@@ -222,3 +286,83 @@ async def test_calls_go_on_while_a_page_is_made() -> None:
 def test_losing_an_attempt_is_an_outcome_of_its_own(metrics: Metrics) -> None:
     metrics.attempt_ended("llama", lost(new_id(), outcome=Outcome.SUPERSEDED))
     assert 'outcome="superseded"' in asyncio.run(metrics.render())[0].decode()
+
+
+async def test_gaps_keep_their_buckets_and_their_sum_is_the_time_between_first_and_last_chunk(metrics: Metrics) -> None:
+    gaps = Gaps()
+    gaps_s = (0.0009, 0.004, 0.011, 0.011, 0.05, 0.7, 12.0)
+    for gap_s in gaps_s:
+        gaps.add(gap_s)
+    figures = gaps.figures()
+    assert figures is not None
+    total_ms = sum(gaps_s) * 1000
+    metrics.attempt_ended(
+        "llama", won(new_id(), ttft_ms=100.0, last_token_ms=100.0 + total_ms, chunks=8, itl=figures.counts)
+    )
+    page = await page_of(metrics)
+    name, label = "holeshot_gap_seconds", {"deployment": "groq/llama"}
+    for bound in GAP_BUCKETS:
+        shorter = sum(gap_s <= bound for gap_s in gaps_s)
+        assert at(page, f"{name}_bucket", le=repr(bound), **label) == shorter, bound
+    assert at(page, f"{name}_bucket", le="+Inf", **label) == at(page, f"{name}_count", **label) == len(gaps_s)
+    assert at(page, f"{name}_sum", **label) == pytest.approx(sum(gaps_s))
+
+
+def test_each_bound_of_gaps_is_an_edge_of_the_ledgers_buckets() -> None:
+    assert pytest.approx([edge_s(number) for number in GAP_EDGES]) == list(GAP_BUCKETS)
+
+
+async def test_the_sum_of_gaps_counts_those_that_are_kept_of_a_very_long_answer(metrics: Metrics) -> None:
+    metrics.attempt_ended("llama", won(new_id(), ttft_ms=0.0, last_token_ms=8000.0, chunks=801, itl={"0": 400}))
+    page = await page_of(metrics)
+    assert at(page, "holeshot_gap_seconds_sum", deployment="groq/llama") == pytest.approx(4.0)
+
+
+async def test_what_a_client_used_is_counted_and_calls_without_a_key_are_anonymous(metrics: Metrics) -> None:
+    metrics.call_finished(raced_call(client="a", prompt_tokens=7, completion_tokens=11, cost_usd=0.5))
+    metrics.call_finished(raced_call(client="a", status_code=502))
+    metrics.call_finished(raced_call(client=None))
+    page = await page_of(metrics)
+    assert at(page, "holeshot_client_calls_total", client="a", status="200") == 1
+    assert at(page, "holeshot_client_calls_total", client="a", status="502") == 1
+    assert at(page, "holeshot_client_calls_total", client="anonymous", status="200") == 1
+    assert at(page, "holeshot_client_tokens_total", client="a", kind="prompt") == 7
+    assert at(page, "holeshot_client_tokens_total", client="a", kind="completion") == 11
+    assert at(page, "holeshot_client_cost_usd_total", client="a") == 0.5
+
+
+async def test_clients_beyond_the_first_thousand_share_their_series() -> None:
+    metrics = knowing("llama")
+    for number in range(MOST_CLIENTS + 3):
+        for _ in range(2):
+            metrics.call_finished(raced_call(client=f"c{number}"))
+    page = await page_of(metrics)
+    assert at(page, "holeshot_client_calls_total", client="c0", status="200") == 2
+    assert at(page, "holeshot_client_calls_total", client=f"c{MOST_CLIENTS - 1}", status="200") == 2
+    assert at(page, "holeshot_client_calls_total", client=OTHER_CLIENTS, status="200") == 6
+    assert at(page, "holeshot_client_calls_total", client=f"c{MOST_CLIENTS}", status="200") is None
+
+
+async def test_a_series_that_is_no_longer_read_is_no_longer_on_the_page(metrics: Metrics) -> None:
+    found: dict[tuple[str, ...], float] = {("a",): 1.0, ("b",): 2.0}
+    metrics.read_series(Family("x", "X.", "gauge", ("of",)), lambda: found)
+    assert at(await page_of(metrics), "x", of="a") == 1.0
+    del found["a",]
+    page = await page_of(metrics)
+    assert (at(page, "x", of="a"), at(page, "x", of="b")) == (None, 2.0)
+    found["a",] = 3.0
+    assert at(await page_of(metrics), "x", of="a") == 3.0
+
+
+@pytest.mark.parametrize(("merge", "expected"), [("sum", 5.0), ("min", 2.0), ("max", 3.0)])
+async def test_workers_gauges_are_put_together_as_their_family_says(
+    merge: Literal["sum", "min", "max"], expected: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MULTIPROCESS_FOLDER, str(tmp_path))
+    workers = [knowing("llama") for _ in range(3)]
+    family = Family("x", "X.", "gauge", merge=merge)
+    for worker, number in zip(workers, (2.0, 3.0, None), strict=True):
+        known = {} if number is None else {(): number}
+        worker.read_series(family, lambda known=known: known)  # type: ignore[misc]  # a default argument binds it
+        await page_of(worker)
+    assert at(await page_of(workers[0]), "x") == expected
