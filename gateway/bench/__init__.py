@@ -1,0 +1,1 @@
+"""Comparing deployments: prompts by class, sent in turns, measured as races are, judged with intervals."""

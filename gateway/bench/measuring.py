@@ -1,0 +1,264 @@
+"""One request of a bench, sent and measured with the code that measures an attempt of a race."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from gateway.attempt_records import AnswerKind, AttemptRecord, AttemptStart, Outcome, Role, WinOn
+from gateway.bench.plan import Contender, Plan, salt
+from gateway.bench.prompts import PromptKind, body, kind_of
+from gateway.bench.sample import Key, Sample
+from gateway.calls import Call, Mode, Objective
+from gateway.errors import ApiError
+from gateway.fleet.deployment import Deployment
+from gateway.ingress.asked import Asked
+from gateway.ingress.body import Contents
+from gateway.ingress.fitting import Question, fitted
+from gateway.ingress.surfaces.chat import read_chat
+from gateway.racing.attempt_recording import attempt_record, outcome_of
+from gateway.racing.clocks import AttemptClocks
+from gateway.racing.costs import settle
+from gateway.racing.exchanges import drain, open_exchange
+from gateway.racing.judging import CUT_SHORT
+from gateway.racing.measurement import Measurement
+from gateway.racing.passage import Passage
+from gateway.settings.deployment import DataPolicy
+from providers.errors import ErrorKind, UpstreamError
+from providers.sendings import Sendings
+
+if TYPE_CHECKING:
+    from providers.exchange import Exchange
+
+_ANSWERED_BY = "x-holeshot-deployment"
+_ENDS = frozenset({ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT})
+_anything = msgspec.json.Decoder()
+
+
+class Moments(NamedTuple):
+    """The clocks of a bench: monotonic seconds, and seconds since 1970."""
+
+    clock: Callable[[], float]
+    unix_clock: Callable[[], float]
+
+
+class Measured(NamedTuple):
+    """A sample, and what is not stored of it."""
+
+    sample: Sample
+    message: str | None  # of its error, without secrets
+    retry_after_s: float | None
+
+
+def asked_of(plan: Plan, contender: Contender, key: Key, sitting: int) -> Asked:
+    """Return the request for ``key``."""
+    words = body(key.kind, plan.lengths, salt(plan, key, sitting), contender.model)
+    return read_chat(Contents.of(words), None)
+
+
+def unfit_for(asked: Asked, deployment: Deployment) -> str | None:
+    """Return why ``deployment`` cannot be asked this; None if it can."""
+    try:
+        _wordings(asked, deployment)
+    except ApiError as error:
+        return str(error)
+    return None
+
+
+async def measure(
+    asked: Asked, deployment: Deployment, key: Key, *, sitting: int, in_flight: int, moments: Moments
+) -> Measured:
+    """Send a request and return what was measured. An error is a sample too. ``in_flight`` counts this one."""
+    wordings, dropped = _wordings(asked, deployment)
+    began_s, started = moments.unix_clock(), moments.clock()
+    kind = kind_of(key.kind)
+    call = Call(
+        id=str(key),
+        received_at=started,
+        started_at=datetime.fromtimestamp(began_s, UTC),
+        client=None,
+        model=asked.model,
+        endpoint=asked.dialect.endpoint,
+        streamed=True,
+        mode=Mode.SINGLE,
+        objective=Objective.FIRST_TOKEN,
+        win_on=WinOn.ANY,
+        prompt_class=asked.prompt_class,
+        prompt_tokens=asked.needs.prompt_tokens,
+        wants_usage=True,
+        fields=asked.fields,
+        wordings=wordings,
+        dropped=dropped,
+        headers={},
+        tags={},
+        replica="",
+        region=None,
+        stateful=True,  # never sent twice: it would be paid twice, and measured wrongly
+        answer_kind=AnswerKind.JSON if kind is PromptKind.JSON else AnswerKind.PLAIN,
+    )
+    request = _Request(call, deployment, moments.clock)
+    error = await request.run()
+    record = _priced(request.record(key, error, in_flight), deployment, asked)
+    sample = _sample(key, record, request, sitting=sitting, began_s=began_s, in_flight=in_flight)
+    return Measured(sample, error.message if error else None, error.retry_after_s if error else None)
+
+
+class _Request:
+    """A running request."""
+
+    def __init__(self, call: Call, deployment: Deployment, clock: Callable[[], float]) -> None:
+        self._call = call
+        self._deployment = deployment
+        self._clock = clock
+        self._sendings = Sendings()
+        self._exchange: Exchange | None = None
+        self.measurement = Measurement(clock())
+        self.passage: Passage | None = None
+        self.ended_at = 0.0
+
+    async def run(self) -> UpstreamError | None:
+        """Send it and read its answer; return its error."""
+        task = asyncio.current_task()
+        assert task is not None
+        loop = asyncio.get_running_loop()
+        clocks = AttemptClocks(self._deployment.clocks, task, self._clock, loop)
+        error: UpstreamError | None = None
+        try:
+            await self._read(clocks)
+        except UpstreamError as broken:
+            error = self._forgiven(broken.without_frames())
+        except asyncio.CancelledError:
+            expired = clocks.take_expiry()
+            if expired is None:
+                raise
+            error = self._forgiven(expired)
+        finally:
+            clocks.forget()
+            self.ended_at = self._clock()
+            if self._exchange is not None and (error is not None or self.passage is None):
+                self._exchange.abort()
+        if error is None and self._exchange is not None and not self._exchange.ended:
+            await drain(self._exchange, loop)  # so that the connection is used again
+        return error
+
+    def record(self, key: Key, error: UpstreamError | None, in_flight: int) -> AttemptRecord:
+        """Return the record of the attempt."""
+        start = AttemptStart(
+            id=self._call.id,
+            number=1,
+            started_at=self._call.started_at,
+            role=Role.PRIMARY,
+            provider=self._deployment.provider,
+            deployment=key.deployment,
+            launch_offset_ms=0.0,
+            in_flight=in_flight - 1,
+        )
+        return attempt_record(
+            self._call,
+            start,
+            Outcome.WON if error is None else outcome_of(error),
+            self.measurement,
+            exchange=self._exchange,
+            sendings=self._sendings,
+            error=error,
+            censored_at=None,
+        )
+
+    async def _read(self, clocks: AttemptClocks) -> None:
+        exchange = self._exchange = await open_exchange(self._deployment, self._call, self._call.id, self._sendings)
+        measurement = self.measurement
+        measurement.headers_at, measurement.connect_ms = self._clock(), exchange.connect_ms
+        answered_by = exchange.headers.get(_ANSWERED_BY)
+        if answered_by is not None and answered_by != self._deployment.name:
+            raise UpstreamError(ErrorKind.NOT_FOUND, f"the gateway asked {answered_by} instead")
+        passage = self.passage = Passage(self._call, measurement, clocks, exchange.secrets, self._clock)
+        while not passage.reader.done:
+            data = await exchange.read()
+            block = passage.read(data, self._clock(), finishing=exchange.finishing)
+            if block.error is not None:
+                raise block.error
+            if not data:
+                break
+        clocks.stop()
+        passage.check_whole()
+
+    def _forgiven(self, error: UpstreamError) -> UpstreamError | None:
+        """Return None if the answer was complete when ``error`` came, as in a race."""
+        complete = self.passage is not None and self.passage.reader.finished
+        return None if complete and error.kind in _ENDS else error
+
+
+def _wordings(
+    asked: Asked, deployment: Deployment
+) -> tuple[Mapping[str, Mapping[str, msgspec.Raw]], Mapping[str, tuple[str, ...]]]:
+    """Return what ``deployment`` is sent if it differs from the request, and what is left out.
+
+    Raises:
+        ApiError: it cannot be asked this.
+
+    """
+    question = Question(asked.model, asked.dialect, asked.fields, asked.needs, DataPolicy())
+    fitting = fitted(question, [deployment])
+    return fitting.wordings, fitting.dropped
+
+
+def _priced(record: AttemptRecord, deployment: Deployment, asked: Asked) -> AttemptRecord:
+    """Return the record with its cost, as that of an attempt of a call."""
+    winner = record if record.outcome is Outcome.WON else None
+    bill = settle([record], winner, {record.deployment: deployment}, asked.needs.prompt_tokens, asked.needs.max_tokens)
+    return bill.attempts[0]
+
+
+def _sample(
+    key: Key, record: AttemptRecord, request: _Request, *, sitting: int, began_s: float, in_flight: int
+) -> Sample:
+    return Sample(
+        key=key,
+        sitting=sitting,
+        began_s=round(began_s, 3),
+        total_ms=record.last_token_ms,
+        ended_ms=request.measurement.since_start_ms(request.ended_at) or 0.0,
+        connect_ms=record.connect_ms,
+        ttft_ms=record.ttft_ms,
+        ttft_answer_ms=record.ttft_answer_ms,
+        decode_tps=record.decode_tps,
+        e2e_tps=record.e2e_tps,
+        itl_p50_ms=record.itl_p50_ms,
+        itl_p95_ms=record.itl_p95_ms,
+        itl_max_ms=record.itl_max_ms,
+        prompt_tokens=record.prompt_tokens,
+        completion_tokens=record.completion_tokens,
+        reasoning_tokens=record.reasoning_tokens,
+        cached_tokens=record.cached_tokens,
+        tokens_source=record.tokens_source,
+        finish_reason=record.finish_reason,
+        in_flight=in_flight,
+        as_asked=_as_asked(kind_of(key.kind), request) if record.error_kind is None else None,
+        cost_usd=record.cost_usd,
+        cost_high_usd=record.cost_high_usd,
+        error_kind=record.error_kind,
+        status_code=record.status_code,
+    )
+
+
+def _as_asked(kind: PromptKind, request: _Request) -> bool | None:
+    """Whether the answer has the form that was asked for; None if none was, or if the limit cut it off."""
+    reported, passage = request.measurement.reported, request.passage
+    if reported.finish_reason in CUT_SHORT:
+        return None
+    if kind is PromptKind.TOOL_CALL:
+        tools = reported.tool_calls
+        return False if tools is None or not tools.number() else tools.valid()
+    if kind is PromptKind.JSON and passage is not None and passage.text is not None:
+        text = passage.text.whole()
+        return None if text is None else _is_object(text)
+    return None
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(_anything.decode(text), dict)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return False
