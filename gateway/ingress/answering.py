@@ -3,6 +3,7 @@
 import msgspec
 from aiohttp import web
 
+from gateway.attempt_records import WinOn
 from gateway.calls import Call, CallRecord
 from gateway.errors import ApiError, ClientDisconnected, ResponseNotFound
 from gateway.fleet.fleet import Fleet
@@ -21,10 +22,13 @@ from gateway.ingress.receipt import received
 from gateway.ingress.seated import Admit, Handler, seated
 from gateway.ingress.streaming import StreamingSink
 from gateway.ingress.surfaces.surface import Surface
+from gateway.ingress.takeover import delivered_of, finish
 from gateway.racing.gather import GatheringSink
-from gateway.racing.open_call import Unanswered
+from gateway.racing.open_call import Broken, Unanswered
 from gateway.racing.prompt import forget_prompt
 from gateway.racing.sink import Sink
+
+COMMENT_S = 10.0  # between two comments while no answer is known to be valid
 
 
 def answering(surface: Surface, admit: Admit | None = None) -> Handler:
@@ -88,9 +92,15 @@ class _Answer:
         if not self._asked.stream:
             return await self._whole()
         keep = self._keep if self._asked.stores else None
-        sink = StreamingSink(self._request, journey.call, journey.response_headers, keep, self._forget)
-        if journey.entry.model.keepalive_s is not None:
-            sink.keep_alive(journey.entry.model.keepalive_s)
+        delivered = delivered_of(journey.entry, journey.open_call)
+        sink = StreamingSink(
+            self._request, journey.call, journey.response_headers, keep, self._forget, delivered=delivered
+        )
+        every_s = journey.entry.model.keepalive_s
+        if every_s is None and journey.call.win_on is WinOn.VALID:
+            every_s = COMMENT_S  # the first token may be the last
+        if every_s is not None:
+            sink.keep_alive(every_s)
         try:
             await self._run(sink)
         except ApiError as error:
@@ -123,7 +133,12 @@ class _Answer:
         journey = self._journey
 
         async def run(entry: Entry) -> CallRecord | Unanswered:
-            return await prepared_race(self._context, entry, journey.open_call, sink, journey.response_headers).run()
+            race = prepared_race(self._context, entry, journey.open_call, sink, journey.response_headers)
+            ending = await race.run()
+            while isinstance(ending, Broken):
+                assert isinstance(sink, StreamingSink)  # others are not committed before their end
+                ending = await finish(entry, journey.open_call, sink, ending)
+            return ending
 
         record = await journey.run(run)
         assert isinstance(record, CallRecord)  # only an ``answer_here`` gives a response instead; there is none

@@ -5,7 +5,7 @@ import re
 from gateway.errors import ApiError, NoDeploymentFits, NothingEnabled
 from gateway.limits.errors import LimitReached
 from gateway.race_failures import RaceFailed, RejectedByProvider
-from gateway.settings.model import Cause
+from gateway.settings.fallbacks import Cause
 
 _CONTEXT = re.compile(
     r"context.{0,5}(length|window|size|limit)|maximum.{0,20}context|(prompt|input|request).{0,30}too (long|large)"

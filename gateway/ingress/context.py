@@ -18,6 +18,7 @@ from gateway.racing.services import Services
 from gateway.reports import Reports
 from gateway.settings.model import Settings
 from gateway.steering.steering import Steering
+from gateway.tracing.tracing import Tracing
 
 
 class Context:
@@ -34,6 +35,7 @@ class Context:
         services: Services,
         intake: Intake,
         live: Live,
+        tracing: Tracing,
         responses: StoredResponses,
         refusals: Refusals,
         reports: Reports,
@@ -47,6 +49,7 @@ class Context:
         self.services = services
         self.intake = intake
         self.live = live
+        self.tracing = tracing
         self.responses = responses
         self.refusals = refusals
         self.reports = reports

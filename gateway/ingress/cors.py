@@ -21,7 +21,7 @@ _SENT = frozenset(
 )
 _SENT_PREFIXES = ("anthropic-", "openai-", "x-holeshot-", "x-llm-d-", "x-stainless-")
 # Headers of answers that a page may read.
-_SHOWN = frozenset({"request-id", "retry-after", "x-request-id"})
+_SHOWN = frozenset({"request-id", "retry-after", "traceresponse", "x-request-id"})
 _SHOWN_PREFIXES = ("anthropic-ratelimit-", "x-holeshot-", "x-ratelimit-")
 
 _VARY, _ORIGIN, _EXPOSED = istr("vary"), istr("access-control-allow-origin"), istr("access-control-expose-headers")

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import msgspec
 
+from gateway.attempt_records import AnswerKind, WinOn
 from gateway.calls import Call, Kind, Mode, Objective
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.model import Model
@@ -14,7 +15,7 @@ from gateway.ingress.headers import NARROWED
 from gateway.ingress.new_call import Origin, new_call
 from gateway.ingress.preferences.override import as_asked
 from gateway.ingress.preferences.resolved_model import ResolvedModel
-from gateway.racing.expected import answer_kind
+from gateway.racing.expected import answer_kind, asks_for_several
 from gateway.racing.open_call import OpenCall
 from gateway.racing.race import Race
 from gateway.racing.seats import MAX_IN_FLIGHT
@@ -92,6 +93,7 @@ def enter(
         tags=origin.tags,
         prompt_tokens=resolved.needs.prompt_tokens,
     )
+    asked_kind = answer_kind(resolved.fields, asked.dialect)
     call = new_call(
         context,
         origin,
@@ -102,7 +104,15 @@ def enter(
         dialect=asked.dialect,
         streamed=asked.stream,
         objective=resolved_objective(model.race.objective, streamed=asked.stream, for_program=asked.for_program),
-        win_on=model.race.win_on,
+        win_on=_win_on(
+            model.race.win_on,
+            asked_kind,
+            streamed=asked.stream,
+            stateful=asked.stateful,
+            several=asks_for_several(resolved.fields, asked.dialect),
+        ),
+        sentence_words=model.race.sentence_words,
+        invalid=model.race.invalid,
         prompt_class=asked.prompt_class,
         prompt_tokens=asked.needs.prompt_tokens,
         wants_usage=asked.wants_usage,
@@ -111,7 +121,7 @@ def enter(
         dropped=fitting.dropped,
         stateful=asked.stateful,
         kind=kind,
-        answer_kind=answer_kind(resolved.fields, asked.dialect),
+        answer_kind=asked_kind,
         deadline_ms=model.race.ttft_ms,
         is_narrowed=resolved.is_narrowed,
     )
@@ -134,6 +144,18 @@ def enter(
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(model.name, names, model.race, terms, call.prompt_class, explain=origin.explain)
     return Entry(call, model, resolved.kept_in(plan), resolved.response_headers, prefix, tuple(names))
+
+
+def _win_on(win_on: WinOn, kind: AnswerKind, *, streamed: bool, stateful: bool, several: bool) -> WinOn:
+    """Return what claims the win.
+
+    JSON is not spoken, and of an answer that comes whole no part is. Text is always valid; so is, as it is not asked
+    for twice, an answer that a provider stores. Several answers at once are neither spoken nor judged.
+    """
+    if win_on is WinOn.VALID:
+        return WinOn.ANY if kind is AnswerKind.PLAIN or stateful or several else WinOn.VALID
+    is_spoken = streamed and kind is not AnswerKind.JSON and not several
+    return WinOn.ANSWER if win_on is WinOn.SENTENCE and not is_spoken else win_on
 
 
 def is_counted(call: Call, model: Model) -> bool:

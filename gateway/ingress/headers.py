@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from multidict import istr
+from multidict import CIMultiDictProxy, istr
 
 from gateway.calls import Call
 from gateway.racing.sink import Winner
+from gateway.trace_context import TRACEPARENT, TRACESTATE, TraceContext, begun_by
 
 SERVER = "holeshot"  # without versions: they would help an attacker
-_UPSTREAM = frozenset({"openai-beta", "traceparent", "tracestate"})
+_UPSTREAM = frozenset({"openai-beta", TRACEPARENT, TRACESTATE})
 _UPSTREAM_PREFIX = "anthropic-"
 _UPSTREAM_INITIALS = frozenset("aAoOtT")  # the first letter rules out most headers
 _LONGEST_REQUEST_ID = 200  # characters
@@ -28,6 +29,7 @@ _DEADLINE_MET = istr("x-holeshot-deadline-met")
 _UPSTREAM_ID = istr("x-holeshot-upstream-request-id")
 _REQUEST_ID = istr("x-request-id")
 _ANTHROPICS_ID = istr("request-id")
+_TRACE = istr("traceresponse")  # W3C, Trace Context HTTP Response Headers
 
 _CLIENT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 _UPSTREAM_IDS = frozenset({_REQUEST_ID, _ANTHROPICS_ID})
@@ -49,6 +51,11 @@ def for_upstream(headers: Mapping[str, str], request_id: str | None) -> dict[str
     if request_id is not None:
         passed[_REQUEST_ID] = request_id
     return passed
+
+
+def trace(headers: CIMultiDictProxy[str]) -> TraceContext | None:
+    """Return the client's trace; None if there is none, or an invalid one."""
+    return begun_by(headers.getall(TRACEPARENT, ()), headers.getall(TRACESTATE, ())) if TRACEPARENT in headers else None
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
@@ -84,6 +91,8 @@ def of_answer(call: Call, provider: str, deployment: str, launched: int, upstrea
         _MODE: call.mode,
         _LAUNCHED: str(launched),
     }
+    if call.trace is not None:
+        headers[_TRACE] = call.trace.traceparent(call.id)
     if dropped := call.dropped.get(deployment):
         headers[_DROPPED] = _listed(dropped)
     for name, value in upstream.items():

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gateway.attempt_records import AnswerKind, WinOn
+from gateway.attempt_records import AnswerKind, Invalid, WinOn
 from gateway.calls import Call, Kind, Objective
 from gateway.fleet.model import Model
 from gateway.ingress.admission import Client
 from gateway.ingress.context import Context
 from gateway.prompt_classes import PromptClass
+from gateway.trace_context import TraceContext
 from providers.dialects.dialect import Dialect
 from providers.dialects.index import PIVOT
 
@@ -22,6 +23,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str] = {}
     request_id: str | None = None
     explain: bool = False  # whether the response shall explain the plan
+    parent: TraceContext | None = None  # the client's trace; None: none, or calls are not traced
     received_at: float | None = None  # when the body was complete, monotonic seconds; None: now
 
 
@@ -40,6 +42,8 @@ def new_call(
     dialect: Dialect = PIVOT,
     objective: Objective = Objective.FIRST_TOKEN,
     win_on: WinOn = WinOn.ANY,
+    sentence_words: int = 0,
+    invalid: Invalid = Invalid.ERROR,
     wants_usage: bool = False,
     stateful: bool = False,
     kind: Kind | None = None,
@@ -52,8 +56,10 @@ def new_call(
     """Build the call. ``instead_of`` is the same call as built for the model that could not answer."""
     services = context.services
     received_at = services.clock() if origin.received_at is None else origin.received_at
+    call_id = services.new_id() if instead_of is None else instead_of.id
+    tracing = context.tracing.own
     return Call(
-        id=services.new_id() if instead_of is None else instead_of.id,
+        id=call_id,
         received_at=received_at if instead_of is None else instead_of.received_at,
         started_at=services.utc_now() if instead_of is None else instead_of.started_at,
         client=origin.client.name,
@@ -65,6 +71,8 @@ def new_call(
         mode=model.race.mode,
         objective=objective,
         win_on=win_on,
+        sentence_words=sentence_words,
+        invalid=invalid,
         prompt_class=prompt_class,
         prompt_tokens=prompt_tokens,
         wants_usage=wants_usage,
@@ -80,6 +88,8 @@ def new_call(
         kind=kind,
         answer_kind=answer_kind,
         deadline_ms=deadline_ms,
+        profile=model.race.profile if instead_of is None else instead_of.profile,
         is_narrowed=is_narrowed,
         limits=origin.client.limits,
+        trace=None if tracing is None else tracing.trace(call_id, origin.parent),
     )

@@ -5,10 +5,13 @@ from typing import Any
 
 import msgspec
 
+from gateway.alerts.alerts import Alerts
+
 
 class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
-    """The process's replica, the state of its stores, and its metrics (the page, and its content type)."""
+    """The process's replica, the state of its stores, its metrics (the page, and its content type), and its alerts."""
 
     replica: str
     readiness: Callable[[], dict[str, Any]]
     render_metrics: Callable[[], Awaitable[tuple[bytes, str]]]
+    alerts: Alerts

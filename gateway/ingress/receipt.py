@@ -26,5 +26,6 @@ async def received(request: web.Request, context: Context, client: Client, waite
         tags=read_tags(request.headers.get("x-holeshot-tags")),
         request_id=request_id,
         explain=is_wanted(request.headers),
+        parent=None if context.tracing.own is None else headers.trace(request.headers),
         received_at=context.services.clock() - waited_s,
     )

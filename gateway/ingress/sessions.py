@@ -10,9 +10,9 @@ import re
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from gateway.settings.model import Settings
+from gateway.settings.page import signing_secret
 from gateway.settings.role import Role
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def secret_of(settings: Settings) -> bytes:
 
     With neither, whoever knows the hash of an operator's key can make a session of it.
     """
-    secret = settings.page.signing_key.get_secret_value()
-    return (secret or urlsplit(settings.database_url.get_secret_value()).password or "").encode()
+    return signing_secret(settings).encode()
 
 
 def _values(headers: Sequence[str]) -> Iterator[str]:

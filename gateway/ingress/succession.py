@@ -12,7 +12,7 @@ from gateway.ingress.plan_header import PLAN_HEADER, written
 from gateway.ingress.preferences.provider_preferences import is_passed_on
 
 if TYPE_CHECKING:
-    from gateway.settings.model import Cause
+    from gateway.settings.fallbacks import Cause
 
 FALLBACK = "x-holeshot-fallback"  # the model that was used instead of the requested one
 

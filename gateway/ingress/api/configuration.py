@@ -1,9 +1,10 @@
 """GET /api/configuration: what is configured, without its secrets."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import web
@@ -19,7 +20,14 @@ from providers.prices import Price
 from providers.redaction import MASK, redact
 
 # Places where an operator may have put a secret though it is not the place for one: parameters of bodies and of URLs.
-_SECRET = re.compile(r"key|secret|token$|password|passwd|credential|authorization|signature|cookie", re.IGNORECASE)
+_SECRET = re.compile(
+    r"key|secret|tokens?$|passw|passphrase|credential|authoriz|authentic|signature|cookie|bearer|webhook"
+    r"|(?<![a-z])(auth|code|dsn|pat|pwd|sas|sig)(?![a-z])",
+    re.IGNORECASE,
+)
+_COUNT = re.compile(r"tokens?$", re.IGNORECASE)  # a number of this name is none
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_PARAMETER = re.compile(r"(?<==)[^&#\s]+")
 _PER_MILLION = 1_000_000
 
 
@@ -29,35 +37,71 @@ async def configuration(request: web.Request) -> web.Response:
     asked(request, NoQuery)
     context = request.app[CONTEXT]
     settings = context.settings
+    secrets = tuple(_secrets(settings))
     return answer(
         request,
         {
-            "settings": shown({name: getattr(settings, name) for name in _plain_names(context)}),
-            "models": [_model(context, name, model) for name, model in settings.models.items()],
-            "providers": [{"name": name, **shown(each)} for name, each in settings.providers.items()],
+            "settings": shown({name: getattr(settings, name) for name in _plain_names(context)}, secrets),
+            "models": [_model(context, name, model, secrets) for name, model in settings.models.items()],
+            "providers": [{"name": name, **shown(each, secrets)} for name, each in settings.providers.items()],
         },
     )
 
 
-def shown(value: Any) -> Any:
-    """Return a value of the settings as JSON; secrets, and what looks like one, are ``***``."""
+def shown(value: Any, secrets: Collection[str] = ()) -> Any:
+    """Return a value of the settings as JSON; secrets, and what looks like one, are ``***``.
+
+    ``secrets`` are masked in every text: an operator may have put a key into an address too.
+    """
     if isinstance(value, SecretStr):
         return MASK
     if isinstance(value, BaseModel):
         fields = type(value).model_fields
         value = {field.alias or name: getattr(value, name) for name, field in fields.items()}
     if isinstance(value, Mapping):
-        return {str(name): _under(str(name), entry) for name, entry in value.items()}
+        return {str(name): _under(str(name), entry, secrets) for name, entry in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [shown(entry) for entry in value]
+        return [shown(entry, secrets) for entry in value]
     if isinstance(value, str):
-        return redact(value)
+        return _text(value, secrets)
     return value if value is None or isinstance(value, bool | int | float | datetime) else str(value)
 
 
-def _under(name: str, value: Any) -> Any:
-    is_secret = isinstance(value, str | list | tuple) and value and _SECRET.search(name) and name not in _HARMLESS
-    return MASK if is_secret else shown(value)
+def _under(name: str, value: Any, secrets: Collection[str]) -> Any:
+    if name in _HARMLESS or not _SECRET.search(name):
+        return shown(value, secrets)
+    if isinstance(value, Mapping) and all(isinstance(entry, SecretStr) for entry in value.values()):
+        return shown(value, secrets)  # a provider's keys have names
+    is_secret = isinstance(value, str | list | tuple | Mapping) and value
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and not _COUNT.search(name)
+    return MASK if is_secret or is_number else shown(value, secrets)
+
+
+def _text(value: str, secrets: Collection[str]) -> str:
+    """Return a text without secrets; of an address also without the values of its parameters."""
+    value = redact(value, secrets)
+    if not _URL.match(value) or "?" not in value:
+        return value
+    address, _, query = value.partition("?")
+    return f"{address}?{_PARAMETER.sub(MASK, query)}"
+
+
+def _secrets(value: Any) -> Iterator[str]:
+    """Yield the secrets of the settings, but plain words: a header's value is a secret, and may be one."""
+    if isinstance(value, SecretStr):
+        written = value.get_secret_value()
+        yield from (each for each in {written, *written.split()} if not each.isalpha())
+        if _URL.match(written) and (password := urlsplit(written).password):
+            yield password
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _secrets(getattr(value, name))
+    elif isinstance(value, Mapping):
+        for entry in value.values():
+            yield from _secrets(entry)
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            yield from _secrets(entry)
 
 
 _HARMLESS = frozenset({"keys", "region", "regions"})  # keys: where they are, file or database
@@ -67,10 +111,10 @@ def _plain_names(context: Context) -> list[str]:
     return [name for name in type(context.settings).model_fields if name not in {"models", "providers"}]
 
 
-def _model(context: Context, name: str, settings: ModelSettings) -> dict[str, Any]:
+def _model(context: Context, name: str, settings: ModelSettings, secrets: Collection[str]) -> dict[str, Any]:
     """Return a model with its deployments, each with what its settings leave to the catalog."""
     known = context.fleet.models[name].deployments
-    described = shown(settings)
+    described = shown(settings, secrets)
     described["deployments"] = [
         {**written, "name": each.name, **_resolved(known.get(each.name))}
         for each, written in zip(settings.deployments, described["deployments"], strict=True)

@@ -1,6 +1,7 @@
 """GET /api/history and /api/heat: how fast and how reliable deployments were, over time and over the week."""
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, Literal
 
@@ -12,6 +13,8 @@ from gateway.ingress.api.asked import asked
 from gateway.ingress.context import CONTEXT
 from gateway.ingress.visitors import admit_visitor
 from gateway.reports import HeatMetric, HeatWanted, HistoryWanted, Window
+
+MAY_LAST = timedelta(days=1)  # after that an outage without an end is one whose end nobody saw
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,7 +48,7 @@ async def history(request: web.Request) -> web.Response:
             "to": found.until,
             "step_s": found.step_s,
             "series": found.series,
-            "outages": [_outage(row) for row in found.outages],
+            "outages": [_outage(row, found.until) for row in found.outages],
             "sql": found.sql,
             "outages_sql": found.outages_sql,
         },
@@ -63,10 +66,12 @@ async def heat(request: web.Request) -> web.Response:
     return answer(request, {"metric": query.metric, "rows": list(_by_deployment(table.rows)), "sql": table.sql})
 
 
-def _outage(row: dict[str, Any]) -> dict[str, Any]:
+def _outage(row: dict[str, Any], now: datetime) -> dict[str, Any]:
     """Return an outage; ``to`` is null while it lasts, and when nobody could see its end."""
     known = {name: row[name] for name in ("deployment", "reason", "replica")}
-    return {**known, "from": row["began_at"], "to": row["ended_at"]}
+    began_at, ended_at = row["began_at"], row["ended_at"]
+    may_last = ended_at is None and now - began_at < MAY_LAST
+    return {**known, "from": began_at, "to": ended_at, "may_last": may_last}
 
 
 def _by_deployment(cells: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

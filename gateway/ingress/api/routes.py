@@ -7,6 +7,7 @@ from aiohttp import web
 from gateway.ingress import page
 from gateway.ingress.answering import answering
 from gateway.ingress.api import (
+    alerts,
     boards,
     calls,
     configuration,
@@ -14,7 +15,10 @@ from gateway.ingress.api import (
     keys,
     live,
     refusals,
+    replays,
     session,
+    slo,
+    slowdowns,
     usage,
     worth,
 )
@@ -39,8 +43,12 @@ ROUTES = (
     _route("GET", "/api/explain", boards.explain),
     _route("GET", "/api/history", history.history),
     _route("GET", "/api/heat", history.heat),
+    _route("GET", "/api/slowdowns", slowdowns.slowdowns),
     _route("GET", "/api/race-value", worth.race_value),
+    _route("GET", "/api/replay", replays.replay),
+    _route("GET", "/api/slo", slo.slo),
     _route("GET", "/api/refusals", refusals.refusals),
+    _route("GET", "/api/alerts", alerts.alerts),
     _route("GET", "/api/usage", usage.usage),
     _route("GET", "/api/configuration", configuration.configuration),
     _route("GET", "/api/keys", keys.list_keys),

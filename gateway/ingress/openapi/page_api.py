@@ -18,6 +18,8 @@ from gateway.errors import (
 from gateway.ingress.api.calls import CallsQuery
 from gateway.ingress.api.history import HeatQuery, HistoryQuery
 from gateway.ingress.api.refusals import RefusalsQuery
+from gateway.ingress.api.replays import ReplayQuery
+from gateway.ingress.api.slowdowns import SlowdownsQuery
 from gateway.ingress.api.usage import UsageQuery
 from gateway.ingress.api.worth import WorthQuery
 from gateway.ingress.explaining import Explained
@@ -36,12 +38,14 @@ from gateway.ingress.openapi.operation import (
     Schema,
     Tag,
     array,
+    nullable,
     record,
     ref,
     text,
 )
 from gateway.ingress.openapi.page import UNCHANGED
-from gateway.ingress.openapi.page_schemas import NEXT, ROW, SQL, WORTH
+from gateway.ingress.openapi.page_schemas import NEXT, REPLAYED, ROW, SQL, WORTH
+from gateway.ingress.openapi.slo_schemas import STANDING
 from gateway.ingress.openapi.status import HYPOTHETICAL_CALL, MODEL
 from gateway.ingress.openapi.structs import of, of_type
 from gateway.ingress.surfaces.chat import CHAT_SURFACE
@@ -63,6 +67,8 @@ _ABOUT: Mapping[str, str] = {
     "limit": "How many at most.",
     "metric": "Which figure.",
     "by": "By what it is summed up.",
+    "without": "As if these providers had not been there; with commas.",
+    "budget": "Extra attempts per call, several with commas.",
 }
 _OF_REPORTS: tuple[type[ApiError], ...] = (InvalidRequest, ReportsUnreachable, ReportTooSlow)
 
@@ -113,6 +119,7 @@ def operations() -> list[Operation]:
         ),
         _report("/history", "getHistory", "How fast and reliable deployments were, over time", "History", HistoryQuery),
         _report("/heat", "getHeat", "One figure by weekday and hour", "Heat", HeatQuery),
+        _report("/slowdowns", "getSlowdowns", "When deployments were slower than usual", "Slowdowns", SlowdownsQuery),
         _get(
             "/race-value",
             "getRaceValue",
@@ -121,7 +128,35 @@ def operations() -> list[Operation]:
             parameters=_query(WorthQuery),
             errors=_OF_REPORTS,
         ),
+        _get(
+            "/replay",
+            "getReplay",
+            "What other settings would have done with a model's calls",
+            record(
+                {
+                    "models": array(text("With calls, the busiest first.")),
+                    "data": array(REPLAYED),
+                    "note": nullable(text("Why there is no data.")),
+                }
+            ),
+            parameters=_query(ReplayQuery),
+            errors=_OF_REPORTS,
+        ),
+        _get(
+            "/slo",
+            "getTargets",
+            "Whether the targets are kept, and what is left of their error budgets",
+            record({"targets": array(STANDING)}),
+            errors=_OF_REPORTS,
+        ),
         _report("/refusals", "getRefusals", "What was refused, and who guesses keys", "Refused", RefusalsQuery),
+        _get(
+            "/alerts",
+            "getAlerts",
+            "What is wrong now, and what was",
+            ref("Alerts"),
+            errors=(InvalidRequest,),
+        ),
         _report("/usage", "getUsage", "What each client has used, and its limits", "Usage", UsageQuery),
         _get(
             "/configuration",

@@ -28,6 +28,11 @@ WORTH: Schema = {
     "description": "`model` or `client`, and the columns of the view `race_value`: docs/sql.md.",
     "additionalProperties": True,
 }
+REPLAYED: Schema = {
+    "type": "object",
+    "description": "What other settings would have done, in milliseconds and US dollars per call: docs/replay.md.",
+    "additionalProperties": True,
+}
 SETTINGS: Schema = {
     "type": "object",
     "description": "As in the configuration file, with defaults; secrets are `***`.",
@@ -102,6 +107,16 @@ SCHEMAS: Mapping[str, Schema] = {
             "is_stored": flag("False: from memory, as its row is not in the database yet."),
         }
     ),
+    "Alerts": record(
+        {
+            "enabled": flag("False: `alerts.enabled` is off."),
+            "webhooks": array(text("A name in `alerts.webhooks`.")),
+            "open": array(ROW),
+            "data": nullable(array(ROW)),
+            "sql": nullable(SQL),
+        },
+        about="`open` is what this process knows, also while the database is away; then `data`, its rows, is null.",
+    ),
     "HistorySeries": record(
         {
             "model": TEXT,
@@ -126,7 +141,8 @@ SCHEMAS: Mapping[str, Schema] = {
                     {
                         "deployment": TEXT,
                         "from": instant(),
-                        "to": nullable(instant("Null while it lasts.")),
+                        "to": nullable(instant("Null while it lasts, and if nobody saw its end.")),
+                        "may_last": flag("No end is known, and it began less than a day ago."),
                         "reason": nullable(TEXT),
                         "replica": nullable(TEXT),
                     }
@@ -134,6 +150,30 @@ SCHEMAS: Mapping[str, Schema] = {
             ),
             "sql": SQL,
             "outages_sql": SQL,
+        }
+    ),
+    "Slowdowns": record(
+        {
+            "data": array(
+                record(
+                    {
+                        "id": TEXT,
+                        "deployment": TEXT,
+                        "model": TEXT,
+                        "metric": text("What got worse.", one_of=("ttft", "tps", "itl", "errors")),
+                        "began_at": instant(),
+                        "noticed_at": instant(),
+                        "ended_at": nullable(instant("Null while it lasts.")),
+                        "ending": nullable(text("Why it is over.", one_of=("as_usual", "new_usual", "no_calls"))),
+                        "ratio": number("How many times as slow, or as many errors, as expected."),
+                        "low": number("The lower end of its interval of 95 %."),
+                        "high": number("The upper end."),
+                        "n": count("First tokens, answers or attempts it was noticed by."),
+                        "evidence_sql": SQL,
+                    }
+                )
+            ),
+            "sql": SQL,
         }
     ),
     "Heat": record(

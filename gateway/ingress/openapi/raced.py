@@ -27,6 +27,7 @@ from gateway.race_failures import (
     AllRateLimited,
     AllTimedOut,
     AtCapacity,
+    NoValidAnswer,
     OutOfResources,
     ProviderMisconfigured,
     RejectedByProvider,
@@ -41,6 +42,7 @@ OF_UPSTREAM: tuple[type[ApiError], ...] = (
     AllTimedOut,
 )
 OF_CALLS: tuple[type[ApiError], ...] = (
+    NoValidAnswer,
     InvalidRequest,
     LargerThanLimit,
     NoDeploymentFits,

@@ -13,7 +13,7 @@ import msgspec
 from gateway.errors import InvalidRequest
 from gateway.ingress.preferences.override import NOTHING, RaceOverride
 from gateway.ingress.preferences.provider_preferences import Preferences
-from gateway.settings.races import FASTEST_TOK_S, SOONEST_TTFT_MS
+from gateway.settings.slo import FASTEST_TOK_S, SOONEST_TTFT_MS
 
 DEADLINE = "x-holeshot-deadline-ms"  # for the first token, from the receipt of the request
 LLM_D_TTFT = "x-llm-d-slo-ttft-ms"  # the same

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from gateway.attempt_records import WinOn
+from gateway.attempt_records import Invalid, WinOn
 from gateway.calls import Mode, Objective
 from gateway.errors import Forbidden, InvalidRequest
 from gateway.fleet.model import Model
@@ -16,6 +16,7 @@ from gateway.ingress.admission import Client
 from gateway.settings.model import RaceSettings
 from gateway.settings.profiles import Profile
 from gateway.settings.races import ONE_AT_A_TIME, contradictions
+from gateway.settings.takeover import TakeoverSettings, When
 
 HEADER = "x-holeshot-race"
 
@@ -32,6 +33,8 @@ class RaceOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     ttft_ms: Annotated[float, msgspec.Meta(gt=0)] | None = None
     min_tok_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
     reading_tok_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    takeover: bool | None = None  # an answer that breaks is finished by another deployment
+    invalid: Invalid | None = None
 
 
 NOTHING = RaceOverride()
@@ -79,6 +82,8 @@ def as_asked(model: Model, override: RaceOverride, client: Client, *, stateful: 
         _check(override, client)
         model = model.under(override.profile or client.profile)
         race = _changed(model.race, override, client)
+    if override.takeover is not None:
+        model = msgspec.structs.replace(model, takeover=_taken_over(model, wanted=override.takeover))
     if stateful:
         race = race.model_copy(update=ONE_AT_A_TIME)
     return model if race is model.race else msgspec.structs.replace(model, race=race)
@@ -96,13 +101,26 @@ def _check(override: RaceOverride, client: Client) -> None:
 def _changed(race: RaceSettings, override: RaceOverride, client: Client) -> RaceSettings:
     """Return ``race`` with the overrides. Without a width it is as configured, within the key's limit."""
     said = msgspec.structs.asdict(override)
-    changes = {name: value for name, value in said.items() if value is not None and name != "profile"}
+    changes = {name: value for name, value in said.items() if value is not None and name not in _NOT_OF_RACE}
     if (override.profile or override.mode is Mode.RACE) and override.width is None:
         changes["width"] = min(race.width, client.max_width)
     race = race.model_copy(update=changes)
+    if override.invalid is not None and race.win_on is not WinOn.VALID:
+        raise InvalidRequest("'race' makes no sense: invalid has an effect with win_on: valid only", param="race")
     for field, reason in contradictions(race, changes.keys()):
         raise InvalidRequest(f"'race' makes no sense: {field} {reason}", param="race")
     return race
 
 
+def _taken_over(model: Model, *, wanted: bool) -> TakeoverSettings:
+    if wanted and model.takeover.when is When.NEVER:
+        raise InvalidRequest(
+            f"'race' makes no sense: takeover is not allowed for model {model.name!r}: its operator sets"
+            " 'takeover: asked' in the configuration",
+            param="race",
+        )
+    return model.takeover.model_copy(update={"when": When.ALWAYS if wanted else When.NEVER})
+
+
+_NOT_OF_RACE = frozenset({"profile", "takeover"})
 _PROFILES = frozenset(Profile)
