@@ -2,16 +2,20 @@
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import structlog
 
+from gateway.alerting import alerts
 from gateway.background_tasks import BackgroundTasks
 from gateway.client_keys import client_keys
+from gateway.detection import SLOWER, slowdown_watch
 from gateway.fleets import Fleets
 from gateway.gauges import add_gauges
+from gateway.health_gauges import add_budgets, add_health
 from gateway.ingress.admission import Admission
 from gateway.ingress.context import Context
 from gateway.ingress.process_state import ProcessState
@@ -20,6 +24,7 @@ from gateway.ingress.refusals import Refusals
 from gateway.ingress.routes import application
 from gateway.ingress.stored_responses import StoredResponses
 from gateway.ledger.reports.reader import Reader
+from gateway.ledger.reports.replays import Replays
 from gateway.ledger.reports.reports import LedgerReports
 from gateway.ledger.retention import Retention
 from gateway.ledger.writer import Ledger
@@ -27,6 +32,7 @@ from gateway.limits.limits import Limits
 from gateway.live.live import Live
 from gateway.overload.intake import Intake
 from gateway.overload.memory import calls_in, memory_limit
+from gateway.probes import prober
 from gateway.racing.seats import MAX_IN_FLIGHT, Seats
 from gateway.racing.services import Services
 from gateway.racing.tasks import AttemptTasks
@@ -35,6 +41,7 @@ from gateway.recollection import Recollection
 from gateway.recorders import Recorders
 from gateway.runtime import Runtime
 from gateway.settings.model import Settings
+from gateway.settings.slo import targets_of
 from gateway.shared_stores import leases, live_sharing, redis_board, response_store
 from gateway.steering.board import MemoryBoard
 from gateway.steering.constants import REFRESH_EVERY_S
@@ -42,8 +49,12 @@ from gateway.steering.outages import Outages
 from gateway.steering.spending import Spending
 from gateway.steering.steering import Steering
 from gateway.steering.strikes import Strikes
+from gateway.target_watch import target_watch
+from gateway.targets.target import Target
+from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics
+from gateway.watching.process_figures import add_process_figures
 
 _AFTER_A_BUG_S = 10.0
 
@@ -81,6 +92,7 @@ class Gateway:
         self.live = Live(
             tasks, clock=runtime.clock, unix_clock=runtime.unix_clock, replica=replica, worker=process_id[-12:]
         )
+        self.tracing = Tracing(settings, worker=worker, clock=runtime.clock)
         self.live_sharing = live_sharing(settings, self.live, runtime)
         self.ledger = Ledger(
             settings.database_url.get_secret_value(),
@@ -105,9 +117,12 @@ class Gateway:
         )
         self._reports = LedgerReports(
             Reader(settings.database_url.get_secret_value()),
+            replays=Replays(settings.database_url.get_secret_value(), clock=runtime.clock),
             unshipped=self.ledger.unshipped,
             running=self.ledger.open_call,
             utc_now=runtime.utc_now,
+            clock=runtime.clock,
+            targets=self._targets,
         )
         seats = Seats(
             on_waited=self.metrics.call_waited,
@@ -136,6 +151,7 @@ class Gateway:
                     seats,
                     limits=limits,
                     live=self.live,
+                    tracing=self.tracing,
                     clock=runtime.clock,
                 ),
                 tasks=tasks,
@@ -146,6 +162,7 @@ class Gateway:
             ),
             intake=intake,
             live=self.live,
+            tracing=self.tracing,
             responses=StoredResponses(settings.response_ids_ttl_s, clock=runtime.clock, store=self._response_store),
             refusals=Refusals(
                 self.metrics.refused,
@@ -153,7 +170,20 @@ class Gateway:
                 lambda: self.context.settings.refusals.addresses,
             ),
             reports=self._reports,
-            process=ProcessState(replica=replica, readiness=self._readiness, render_metrics=self.metrics.render),
+            process=ProcessState(
+                replica=replica,
+                readiness=self._readiness,
+                render_metrics=self.metrics.render,
+                alerts=alerts(
+                    lambda: self.context,
+                    settings=settings,
+                    replica=replica,
+                    runtime=runtime,
+                    ledger=self.ledger,
+                    reports=self._reports,
+                    metrics=self.metrics,
+                ),
+            ),
         )
         add_gauges(
             self.metrics,
@@ -167,7 +197,26 @@ class Gateway:
             intake=intake,
             live=self.live,
             live_sharing=self.live_sharing,
+            tracing=self.tracing,
         )
+        add_health(
+            self.metrics, steering=self.steering, ledger=self.ledger, board=self.redis_board, clock=runtime.clock
+        )
+        add_budgets(
+            self.metrics,
+            steering=self.steering,
+            spending=spending,
+            limits=limits,
+            fleet=lambda: self.context.fleet,
+        )
+        add_process_figures(self.metrics)
+        targets = target_watch(settings, runtime, reports=self._reports, metrics=self.metrics, targets=self._targets)
+        self._tasks.later(targets.run)
+        if settings.ledger.slowdowns and runtime.store is None:
+            slowdowns = slowdown_watch(settings, runtime, holder=worker)
+            self.metrics.read_series(SLOWER, slowdowns.ratios)
+            self._tasks.later(slowdowns.run)
+        self.probes = prober(self.context, runtime, self.ledger, self.metrics)
         self.application = application(self.context)
 
     async def start(self) -> None:
@@ -182,9 +231,13 @@ class Gateway:
         if self.context.settings.limits_dollars and not await self._recollection.of_spending():
             self._tasks.start(self._recollection.of_spending_later())
         await self.leases.start()
+        self.tracing.start()
         self.fleets.warm_up(self.context.fleet)
         self._tasks.start(self._keep_fresh())
+        self.probes.start()
         self._tasks.start(self._recollection.of_figures())
+        self.context.process.alerts.start()
+        self._tasks.start_later_ones()
         if self.metrics.shared:
             self._tasks.start(self.metrics.keep_fresh())
 
@@ -197,6 +250,7 @@ class Gateway:
             last_first.push_async_callback(self.ledger.close)
             last_first.push_async_callback(self.context.admission.keys.close)
             last_first.push_async_callback(self._reports.aclose)
+            last_first.push_async_callback(self.tracing.close)
             if self.redis_board is not None:
                 last_first.push_async_callback(self.redis_board.close)
             if self.live_sharing is not None:
@@ -204,16 +258,19 @@ class Gateway:
             if self._response_store is not None:
                 last_first.push_async_callback(self._response_store.aclose)
             last_first.push_async_callback(self.leases.close)
+            last_first.push_async_callback(self.context.process.alerts.close)
             last_first.push_async_callback(self.fleets.aclose)
             last_first.push_async_callback(self.context.fleet.aclose)
             last_first.push_async_callback(self.fleets.close_retired)
             last_first.push_async_callback(self._tasks.close)
             last_first.callback(self.context.intake.delay.close)
-            last_first.push_async_callback(self.context.services.tasks.close)  # first: they read from upstreams
+            last_first.push_async_callback(self.context.services.tasks.close)  # early: they read from upstreams
+            last_first.push_async_callback(self.probes.close)
 
     def reload(self, settings: Settings) -> None:
         """Use a new configuration for new calls; running calls keep theirs."""
         old, new = self.context.fleet, self.fleets.build(settings, self.context.fleet)
+        self.tracing.configure(settings)
         self.context.settings = settings
         self.context.fleet = new
         self.context.services.seats.limit(new.limits, settings.queue_timeout_s, self.steering.under_way)
@@ -232,6 +289,9 @@ class Gateway:
             except Exception:  # noqa: BLE001 - the next slice may succeed, and without any, calls compute their own
                 structlog.get_logger().exception("steering.not_refreshed")
                 await asyncio.sleep(_AFTER_A_BUG_S)
+
+    def _targets(self) -> Sequence[Target]:
+        return targets_of(self.context.settings.slo)
 
     def _readiness(self) -> dict[str, Any]:
         context = self.context

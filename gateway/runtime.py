@@ -14,6 +14,7 @@ import msgspec
 from gateway.fleet.fleet import OpenUpstream
 from gateway.ids import new_id
 from gateway.ledger.store import Store
+from gateway.probe_records import ProbeBook
 
 
 def _utc_now() -> datetime:
@@ -29,4 +30,5 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     random: Random = msgspec.field(default_factory=Random)  # for load balancing, not for security
     new_id: Callable[[], str] = new_id
     open_upstream: OpenUpstream | None = None  # None: over the network
+    probe_book: ProbeBook | None = None  # None: the same database
     store: Store | None = None  # None: the database in the settings

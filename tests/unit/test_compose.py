@@ -1,5 +1,6 @@
 """The container files, held against what they call: no container engine is needed to see them drift."""
 
+import hashlib
 import importlib.metadata
 import json
 import re
@@ -19,12 +20,15 @@ from gateway.cli.main import application
 from gateway.settings import load
 from gateway.settings.environment import NOT_SETTINGS, PREFIX
 from gateway.settings.model import Settings
+from gateway.settings.role import Role
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, Any] = COMPOSE["services"]
 CONFIG = ROOT / "config" / "compose.yaml"
 MAKE_SECRETS = ROOT / "config" / "container" / "make_secrets.py"
+MONITORING = ROOT / "config" / "monitoring"
+SCRAPES = yaml.safe_load((MONITORING / "prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
 SECRETS = "/etc/holeshot/secrets"
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 VERBS = set(get_command(application()).commands)  # type: ignore[attr-defined]  # the application is a group of verbs
@@ -95,7 +99,8 @@ def test_nothing_has_to_be_given_before_the_first_start() -> None:
 def test_secrets_are_made_once(tmp_path: Path) -> None:
     assert "owner_key" in made_secrets(tmp_path)
     made = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert set(made) == {"postgres_password", "database_url", "owner_key", "owner_key_sha256"}
+    ours = {"postgres_password", "database_url", "owner_key", "owner_key_sha256"}
+    assert set(made) == ours | {"prometheus_key", "prometheus_key_sha256", "grafana_password"}
     assert len(made["postgres_password"]) >= 32
 
     assert made_secrets(tmp_path) == ""
@@ -111,9 +116,40 @@ def test_secrets_that_are_given_go_before_those_that_were_made(tmp_path: Path) -
     assert (tmp_path / "owner_key_sha256").read_text() == "a" * 64
 
 
-def test_only_the_password_is_readable_for_postgres(tmp_path: Path) -> None:
+def test_only_what_other_containers_need_is_readable_for_them(tmp_path: Path) -> None:
     made_secrets(tmp_path)
-    assert {path.name for path in tmp_path.iterdir() if path.stat().st_mode & 0o077} == {"postgres_password"}
+    readable = {path.name for path in tmp_path.iterdir() if path.stat().st_mode & 0o077}
+    assert readable == {"postgres_password", "prometheus_key", "grafana_password"}
+
+
+def test_prometheus_reads_metrics_with_a_key_that_makes_no_calls(tmp_path: Path) -> None:
+    client = loaded(tmp_path).clients["prometheus"]
+    key = (tmp_path / "prometheus_key").read_text()
+    assert client.role is Role.VIEWER
+    assert client.key_sha256 == (hashlib.sha256(key.encode()).hexdigest(),)
+    assert SCRAPES[0]["authorization"] == {"credentials_file": "/run/holeshot/secrets/prometheus_key"}
+    assert "secrets:/run/holeshot/secrets:ro" in SERVICES["prometheus"]["volumes"]
+    port = environment_of("gateway")["HOLESHOT_PORT"]
+    assert SCRAPES[0]["static_configs"] == [{"targets": [f"gateway:{port}"]}]
+
+
+@pytest.mark.parametrize("service", ["prometheus", "grafana"])
+def test_monitoring_starts_only_when_asked_for_with_pinned_images_and_files_that_are_there(service: str) -> None:
+    described = SERVICES[service]
+    assert described["profiles"] == ["monitoring"]
+    assert re.fullmatch(r"[\w/]+:v?\d+\.\d+\.\d+", described["image"])
+    mounted = [source for source, *_ in (each.split(":") for each in described["volumes"]) if source.startswith("./")]
+    assert [source for source in mounted if not (ROOT / source).exists()] == []
+
+
+def test_grafana_has_the_dashboards_where_it_looks_for_them() -> None:
+    (provider,) = yaml.safe_load((MONITORING / "grafana/dashboards/holeshot.yml").read_text())["providers"]
+    folder = provider["options"]["path"]
+    assert f"./config/monitoring/dashboards:{folder}:ro" in SERVICES["grafana"]["volumes"]
+    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert (MONITORING / "dashboards" / home.removeprefix(f"{folder}/")).exists()
+    (source,) = yaml.safe_load((MONITORING / "grafana/datasources/prometheus.yml").read_text())["datasources"]
+    assert source["url"] == "http://prometheus:9090"
 
 
 def test_secrets_are_read_where_they_are_made(tmp_path: Path) -> None:
@@ -173,9 +209,13 @@ def test_what_lasts_is_in_named_volumes() -> None:
 
 
 def test_ports_are_published_on_loopback_only() -> None:
-    published = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
 
-    assert published == ["127.0.0.1:${HOLESHOT_PORT:-4000}:${HOLESHOT_PORT:-4000}"]
+    assert published == {
+        "gateway": ["127.0.0.1:${HOLESHOT_PORT:-4000}:${HOLESHOT_PORT:-4000}"],
+        "prometheus": ["127.0.0.1:${PROMETHEUS_PORT:-9090}:9090"],
+        "grafana": ["127.0.0.1:${GRAFANA_PORT:-3000}:3000"],
+    }
     assert SERVICES["gateway"]["environment"]["HOLESHOT_PORT"] == "${HOLESHOT_PORT:-4000}"
 
 

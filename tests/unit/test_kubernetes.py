@@ -126,8 +126,8 @@ def test_a_lame_duck_is_seen_to_be_one_before_its_port_closes() -> None:
 def test_calls_may_end_and_rows_are_written_before_a_pod_is_killed() -> None:
     settings = Settings()
     assert POD["spec"]["terminationGracePeriodSeconds"] >= settings.lame_duck_s + settings.shutdown_grace_s + 10
-    readme = (FOLDER.parents[1] / "README.md").read_text(encoding="utf-8")
-    assert f"terminationGracePeriodSeconds: {POD['spec']['terminationGracePeriodSeconds']}" in readme
+    page = (FOLDER.parents[1] / "docs" / "using" / "production.md").read_text(encoding="utf-8")
+    assert f"terminationGracePeriodSeconds: {POD['spec']['terminationGracePeriodSeconds']}" in page
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

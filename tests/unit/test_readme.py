@@ -1,4 +1,4 @@
-"""What the README shows as a configuration works as it says."""
+"""What the first pages show as a configuration works as it says."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 from providers.catalog import load_catalog
 from providers.datasheets import DatasheetTable
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "using").glob("*.md")))
 _BLOCK = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
 _DEPLOYMENT = re.compile(r"(?<![\w/.-])([a-z0-9_-]+)/([A-Za-z0-9][\w./-]*)")
 
@@ -15,7 +16,8 @@ def test_the_price_of_every_vendors_model_that_is_shown_is_known() -> None:
     catalog = load_catalog()
     shown = {
         (vendor.litellm_prefix, model)
-        for block in _BLOCK.findall(README.read_text(encoding="utf-8"))
+        for page in PAGES
+        for block in _BLOCK.findall(page.read_text(encoding="utf-8"))
         for provider, model in _DEPLOYMENT.findall(block)
         if (vendor := catalog.get(provider)) is not None and vendor.litellm_prefix is not None
     }
