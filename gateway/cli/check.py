@@ -91,7 +91,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     fallbacks, policies = summary.fallback_lines(settings), summary.policy_lines(settings)
     liveness = _ask(settings, catalog) if live else {}
     notes = [
-        *summary.warnings(settings, deployments),
+        *summary.warnings(settings, deployments, catalog),
         *summary.withheld(settings, os.environ, catalog),
         *_silent(liveness),
         *_absent(settings, catalog, liveness),
@@ -174,7 +174,7 @@ def _write_deployments(deployments: "list[DeploymentLine]", fallbacks: "list[Fal
 
 def _write_models(deployments: "list[DeploymentLine]", fallbacks: "list[FallbackLine]") -> None:
     """Print how each model is raced, and its fallbacks."""
-    from gateway.settings.model import Cause  # noqa: PLC0415 - as above
+    from gateway.settings.fallbacks import Cause  # noqa: PLC0415 - as above
 
     others: dict[str, list[str]] = {}
     for line in fallbacks:

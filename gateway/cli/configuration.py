@@ -12,6 +12,7 @@ from gateway.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.settings import ConfigurationError, Settings
+    from gateway.settings.installation import Watched
 
 ConfigOption = Annotated[
     Path | None,
@@ -45,6 +46,18 @@ def read_database_url(config: Path | None) -> str:
 
     try:
         return load_database_url(locate(config, os.environ), os.environ).get_secret_value()
+    except ConfigurationError as error:
+        report(error)
+        raise typer.Exit(FAILED) from None
+
+
+def read_targets(config: Path | None) -> "Watched":
+    """Return the targets and the database, even if the rest of the configuration is not usable."""
+    from gateway.settings import ConfigurationError, locate  # noqa: PLC0415 - as above
+    from gateway.settings.loader import load_targets  # noqa: PLC0415 - likewise
+
+    try:
+        return load_targets(locate(config, os.environ), os.environ)
     except ConfigurationError as error:
         report(error)
         raise typer.Exit(FAILED) from None

@@ -22,7 +22,7 @@ from gateway.ingress.new_call import Origin
 from gateway.ingress.surfaces.chat import read_chat
 from gateway.prompt_classes import PromptClass
 from gateway.race_failures import RaceFailed
-from gateway.racing.open_call import Unanswered
+from gateway.racing.open_call import Broken, Unanswered
 from gateway.server import prepare_schema
 from gateway.settings.model import Settings
 
@@ -100,7 +100,9 @@ async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
         return enter(context, asked, origin, name=name, fleet=fleet, instead_of=instead_of, allow=_affordable)
 
     async def run(entry: Entry) -> CallRecord | Unanswered:
-        return await prepared_race(context, entry, journey.open_call, lanes, journey.response_headers).run()
+        ending = await prepared_race(context, entry, journey.open_call, lanes, journey.response_headers).run()
+        assert not isinstance(ending, Broken)  # lanes are never continued
+        return ending
 
     with context.fleet.lease():
         journey = Journey(context, None, asked.model, asked.preferences, entered, may_fall_back=False, services=both)

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.alerts import alerts
+from gateway.cli.bench import bench
 from gateway.cli.check import check
 from gateway.cli.explain import explain
 from gateway.cli.importing import importing
@@ -15,9 +17,14 @@ from gateway.cli.models import models
 from gateway.cli.providers import providers
 from gateway.cli.prune import prune
 from gateway.cli.race import race
+from gateway.cli.replay import replay
+from gateway.cli.report import report
 from gateway.cli.schema import schema
 from gateway.cli.serve import serve
+from gateway.cli.slo import slo
+from gateway.cli.slowdowns import slowdowns
 from gateway.cli.sql import sql
+from gateway.cli.tail import tail
 from gateway.cli.version import version
 
 _HELP = """An LLM gateway that races providers.
@@ -31,6 +38,7 @@ First steps:
   holeshot serve          then point any OpenAI SDK at http://127.0.0.1:4000/v1
   holeshot race "Hello!"  watch one race, without a server
   holeshot leaderboard    which deployments are fast now
+  holeshot tail           calls as they end
   holeshot explain MODEL  what would run for the next call, and why
   holeshot sql "select * from throughput"
 
@@ -59,10 +67,17 @@ def application() -> typer.Typer:
     app.add_typer(keys(), name="keys")
     app.command()(migrate)
     app.command()(prune)
+    app.command()(slo)
     app.command()(sql)
+    app.command()(report)
+    app.command()(replay)
+    app.add_typer(alerts(), name="alerts")
     app.command()(race)
+    app.command()(bench)
     app.command()(leaderboard)
+    app.command()(tail)
     app.command()(explain)
+    app.command()(slowdowns)
     app.command()(version)
     return app
 

@@ -19,6 +19,8 @@ _COLUMNS = {
     "ttft_p50_interval": "95 %",
     "ttft_p95_ms": "p95",
     "ttft_p99_ms": "p99",
+    "sentence_p50_ms": "sentence",
+    "sentence_p95_ms": "sentence p95",
     "decode_tps": "tok/s",
     "e2e_tps": "e2e",
     "win_share": "won",
@@ -35,12 +37,14 @@ _LEAST_IMPORTANT = (
     "flaw_rate_interval",
     "ttft_p50_interval",
     "ttft_p99_ms",
+    "sentence_p95_ms",
     "e2e_tps",
     "in_flight",
     "censored",
     "n",
     "win_share",
     "flaw_rate",
+    "sentence_p50_ms",
     "decode_tps",
 )
 _SHORTEST_NAME = 8  # minimum width of a deployment's name if the other columns are too wide as well
@@ -83,6 +87,7 @@ def _parts(model: Mapping[str, Any], width: int) -> Iterator[Any]:
     marks = {str(value)[-1:] for name in shown for value in cells[name] if value is not None and name != "deployment"}
     notes = [f"{mark} {meaning}" for mark, meaning in _LEGEND.items() if mark in marks]
     notes += [f"{row.get('deployment')}: {why}" for row in rows if (why := _why(row))]
+    notes += [f"{row.get('deployment')}: {seen}" for row in rows if (seen := _seen(row))]
     for note in notes:
         yield Text(visible(note))
     if notes:
@@ -94,6 +99,15 @@ def _why(row: Mapping[str, Any]) -> str | None:
     state = str(row.get("state") or "")
     reason = row.get("reason") or _STATES.get(state.partition(" ")[0])
     return f"{state}, {reason}" if state and reason else None
+
+
+def _seen(row: Mapping[str, Any]) -> str | None:
+    """Return that a deployment was last asked by a probe, and when."""
+    probed_s_ago = row.get("probed_s_ago")
+    if not isinstance(probed_s_ago, int | float):
+        return None
+    minutes, seconds = divmod(round(probed_s_ago), 60)
+    return f"last asked by a probe, {f'{minutes} min' if minutes else f'{seconds} s'} ago"
 
 
 def _title(model: Mapping[str, Any], left_out: Sequence[str]) -> str:
@@ -130,7 +144,8 @@ def _figure(name: str, row: Mapping[str, Any]) -> object:
     if name in {"error_rate", "flaw_rate", "win_share"}:
         return f"{value:.1%}"
     if name.endswith("_ms"):
-        return f"{value:.0f}{_BIASED}" if row.get("biased") else round(value)
+        is_biased = row.get("sentence_biased" if name.startswith("sentence") else "biased")
+        return f"{value:.0f}{_BIASED}" if is_biased else round(value)
     if name == "decode_tps":
         return f"{value:.1f}{_BUFFERED if row.get('buffered') else ''}"
     return f"{value:.1f}" if name == "e2e_tps" else value

@@ -3,6 +3,9 @@
 import http.client
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
 from urllib.parse import urlsplit
 
 from gateway.settings.checks import is_loopback
@@ -26,6 +29,24 @@ def get(url: str, key: str | None) -> bytes:
         GatewayError: there is no gateway, or it refuses.
 
     """
+    with _answer(url, key, _TIMEOUT_S) as response:
+        return response.read()
+
+
+def lines(url: str, key: str | None, silent_s: float) -> Iterator[bytes]:
+    """Yield the lines of an answer as they come, without their ends.
+
+    Raises:
+        GatewayError: there is no gateway, it refuses, or nothing has come for ``silent_s`` seconds.
+
+    """
+    with _answer(url, key, silent_s) as response:
+        for line in response:
+            yield line.rstrip(b"\r\n")
+
+
+@contextmanager
+def _answer(url: str, key: str | None, timeout_s: float) -> Iterator[IO[bytes]]:
     if urlsplit(url).scheme not in ("http", "https"):
         raise GatewayError(f"{url!r} is no http:// or https:// address")
     headers = {"authorization": f"Bearer {key}"} if key else {}
@@ -36,8 +57,8 @@ def get(url: str, key: str | None) -> bytes:
             urllib.request.ProxyHandler({})
         )  # a proxy from the environment cannot reach this machine's loopback address
     try:
-        with urllib.request.build_opener(*handlers).open(request, timeout=_TIMEOUT_S) as response:
-            return bytes(response.read())
+        with urllib.request.build_opener(*handlers).open(request, timeout=timeout_s) as response:
+            yield response
     except urllib.error.HTTPError as error:
         with error:
             why = _reason(error.code, error.read(_LONGEST_ERROR))

@@ -70,8 +70,9 @@ def sql(
     docs/sql.md explains each column.
 
     \b
-    Tables: calls, attempts, refusals, outages, buckets, client_keys, key_changes, and
-      sums of calls and attempts, rollup_...
+    Tables: calls, attempts, refusals, outages, slowdowns, alerts, alert_messages,
+      buckets, client_keys, key_changes, and sums: target_counts, and of calls
+      and attempts rollup_...
     Views: leaderboard, samples, throughput_5m, load_5m, load_peaks,
       tag_differences, speed_by_hour, speed_days, rollup_pending
     Views of all time: race_value, slo, throughput, provider_errors,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gateway.settings import checks, races
+from gateway.settings import checks, races, takeover_checks
 from gateway.settings.base_urls import without_secrets
 from gateway.settings.datasheets import Datasheets, bills_on
 from gateway.settings.model import Settings
@@ -140,7 +140,7 @@ def policy_lines(settings: Settings) -> list[PolicyLine]:
     ]
 
 
-def warnings(settings: Settings, lines: Sequence[DeploymentLine]) -> list[str]:
+def warnings(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catalog) -> list[str]:
     """Return notes about what works but may not be intended."""
     found = []
     if not settings.providers:
@@ -159,7 +159,7 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine]) -> list[str]:
     counted = settings.limits_dollars
     for name, model in settings.models.items():
         found += races.doubtful(name, model, priced=name in priced, counted=counted)
-    return [*found, *checks.doubtful(settings)]
+    return [*found, *takeover_checks.doubtful_takeovers(settings, catalog), *checks.doubtful(settings)]
 
 
 def withheld(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> list[str]:

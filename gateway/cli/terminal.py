@@ -3,7 +3,8 @@
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, NoReturn
 
@@ -32,6 +33,18 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
 def say(text: str, *, err: bool = False) -> None:
     """Print ``text`` with a newline. Control characters from clients and providers are escaped."""
     typer.echo(visible(text, lines=True), err=err)
+
+
+@contextmanager
+def waiting(words: str) -> Iterator[None]:
+    """Show ``words`` while something takes long: on a line of standard error that goes, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console  # noqa: PLC0415 - slow imports only where they are used
+
+    with Console(stderr=True, highlight=False, markup=False).status(words):
+        yield
 
 
 def on_a_terminal() -> bool:

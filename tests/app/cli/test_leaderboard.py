@@ -219,3 +219,16 @@ async def _store(url: str, folder: Path, records: list[CallRecord]) -> None:
         ledger.call_finished(record)
     await ledger.flush()
     await ledger.close()
+
+
+def test_times_to_the_first_sentence_are_shown_where_there_are_any(holeshot: Holeshot, site: Any) -> None:
+    spoken = {"sentences": 9, "sentence_p50_ms": 611.4, "sentence_p95_ms": 980.0, "sentence_biased": True}
+    rows = [full_row("a/x", **spoken), full_row("b/x", sentence_p50_ms=None, sentence_p95_ms=None)]
+    site.answers["/leaderboard"] = {"models": [{"model": "m", "deployments": rows}]}
+
+    output = holeshot("leaderboard", "--url", site.url, COLUMNS="200").output
+
+    assert "sentence p95" in output
+    assert {"611?", "980?", "212"} <= set(output.split())
+    site.answers["/leaderboard"] = {"models": [{"model": "m", "deployments": rows[1:]}]}
+    assert "sentence" not in holeshot("leaderboard", "--url", site.url, COLUMNS="200").output

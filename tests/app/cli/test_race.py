@@ -190,7 +190,7 @@ async def test_ctrl_c_hangs_up_on_everybody_and_is_written_down(raced: RacedProv
     await raced.fast.reach(disconnects=1)
     await raced.slow.reach(disconnects=1)
     _, err = await process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     assert b"Traceback" not in err
     assert raced.rows("select outcome from attempts") == [("client_gone",)] * 2
 

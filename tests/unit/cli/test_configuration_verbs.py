@@ -299,7 +299,7 @@ def test_check_notes_what_may_not_be_meant_and_still_succeeds(holeshot: Holeshot
     race = {"mode": "race", "width": 2, "budget": 0.1, "usd_per_day": 5}
     config = {
         "providers": {"mine": {"base_url": "http://127.0.0.1:1/v1"}},
-        "models": {"m": {"deployments": ["mine/x", "mine/y"], "race": race}},
+        "models": {"m": {"deployments": ["mine/x", "mine/y"], "race": race, "takeover": True}},
     }
     Path("doubtful.yaml").write_text(yaml.safe_dump(config))
 
@@ -309,6 +309,7 @@ def test_check_notes_what_may_not_be_meant_and_still_succeeds(holeshot: Holeshot
     assert checked.exit_code == 0
     assert "note: model 'm': usd_per_day has no effect, because no price is known" in checked.stdout
     assert "note: model 'm': races of 2 start 1 extra attempts a call, the budget pays for 0.1" in checked.stdout
+    assert "nobody is known to continue those of chat: set `continues:` at deployments that do" in checked.stdout
     assert as_json["ok"]
     assert any("usd_per_day" in note for note in as_json["warnings"])
 

@@ -1,0 +1,146 @@
+"""``holeshot alerts``: what is wrong and was, and whether webhooks arrive."""
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway.cli.configuration import ConfigOption, read_database_url, read_settings
+from gateway.cli.terminal import FAILED, MISUSED, fail, json_text, say, write_json, write_table
+from gateway.terminal_text import counted
+
+if TYPE_CHECKING:
+    from gateway.alerts.sender import Answered
+    from gateway.settings.alerts import WebhookSettings
+
+_COLUMNS = ("opened_at", "resolved_at", "severity", "kind", "subject", "summary", "messages")
+
+
+def alerts() -> typer.Typer:
+    """Return the command with its verb."""
+    app = typer.Typer(rich_markup_mode=None, invoke_without_command=True)
+    app.command("test")(_try)
+    app.callback()(_alerts)
+    return app
+
+
+def _alerts(
+    context: typer.Context,
+    config: ConfigOption = None,
+    *,
+    open_only: Annotated[bool, typer.Option("--open", help="Only those that are open.")] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Also print the SQL that shows each one's evidence.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of objects.")] = False,
+) -> None:
+    """Show the alerts: the open ones first, then the newest of the others.
+
+    docs/alerts.md has when an alert opens and ends. `holeshot alerts test` tries the webhooks.
+
+    Example: holeshot alerts --open --sql
+    """
+    if context.invoked_subcommand is not None:
+        if config is not None:
+            fail("write --config after the verb: holeshot alerts test --config FILE", MISUSED)
+        return
+    url = read_database_url(config)
+    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - SQLAlchemy only where it is needed
+
+    try:
+        rows = asyncio.run(_rows(url))
+    except LedgerError as error:
+        fail(str(error))
+    rows = [row for row in rows if row["resolved_at"] is None or not open_only]
+    if as_json:
+        write_json(rows)
+        return
+    if not rows:
+        say("no alert is open" if open_only else "there has been no alert")
+        return
+    write_table(_COLUMNS, [[_cell(row, column) for column in _COLUMNS] for row in rows])
+    if sql:
+        for row in rows:
+            say(f"\n-- {row['kind']} {row['subject']}\n{row['sql']}")
+
+
+def _try(
+    config: ConfigOption = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of objects.")] = False,
+) -> None:
+    """Send a test message to each webhook, and say what it answered. Nothing is stored, and nothing is sent again.
+
+    The exit code is 1 if one did not take it.
+
+    Example: holeshot alerts test
+    """
+    settings, _ = read_settings(config)
+    webhooks = settings.alerts.webhooks
+    if not webhooks:
+        fail("no webhook is configured: add one to alerts.webhooks (docs/alerts.md)")
+    answers = asyncio.run(_send(webhooks, settings.replica or "test"))
+    rows = [
+        {"webhook": name, "ok": each.delivery.ok, "answer": each.delivery.answer, "said": each.said}
+        for name, each in answers.items()
+    ]
+    if as_json:
+        write_json(rows)
+    else:
+        write_table(("webhook", "ok", "answer", "said"), [list(row.values()) for row in rows])
+    refused = sum(not row["ok"] for row in rows)
+    if refused:
+        say(f"holeshot: {counted(refused, 'webhook')} did not take the message", err=True)
+        raise typer.Exit(FAILED)
+
+
+async def _rows(url: str) -> list[dict[str, Any]]:
+    from gateway.ledger import queries  # noqa: PLC0415 - as above
+    from gateway.ledger.reports.alerts import LISTED  # noqa: PLC0415 - likewise
+    from gateway.ledger.reports.reader import Answer  # noqa: PLC0415 - likewise
+    from gateway.ledger.reports.shapes import rows  # noqa: PLC0415 - likewise
+
+    found = await queries.run(url, LISTED)
+    return rows(Answer(found.columns, found.rows))
+
+
+def _cell(row: dict[str, Any], column: str) -> object:
+    value = row.get(column)
+    if isinstance(value, datetime):
+        return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    if column != "messages":
+        return value if isinstance(value, str) or value is None else json_text(value)
+    named = {"sent": "messages_sent", "waiting": "messages_waiting", "given up": "messages_given_up"}
+    return ", ".join(f"{row[name]} {words}" for words, name in named.items() if row[name]) or None
+
+
+async def _send(webhooks: "dict[str, WebhookSettings]", replica: str) -> "dict[str, Answered]":
+    """Send all at once; a receiver that hangs delays no other."""
+    from gateway import __version__  # noqa: PLC0415 - as above
+    from gateway.alerts.alert import Alert, Event, Message  # noqa: PLC0415 - likewise
+    from gateway.alerts.condition import Kind, Severity  # noqa: PLC0415 - likewise
+    from gateway.alerts.sender import Sender  # noqa: PLC0415 - 20 MB of an HTTP client
+    from gateway.ids import new_id  # noqa: PLC0415 - as above
+
+    now = datetime.now(UTC)
+    alert = Alert(
+        id=new_id(),
+        kind=Kind.MODEL_OUT,
+        subject="test",
+        severity=Severity.TICKET,
+        summary="This is a test of the webhook: nothing is wrong",
+        figures={},
+        sql="select 1",
+        opened_at=now,
+        seen_at=now,
+        replica=replica,
+    )
+    sender = Sender(unix_clock=time.time, user_agent=f"holeshot/{__version__}")
+    try:
+        messages = {
+            name: Message(id=new_id(), alert=alert, webhook=name, event=Event.TEST, created_at=now) for name in webhooks
+        }
+        said = await asyncio.gather(*(sender.send(webhook, messages[name]) for name, webhook in webhooks.items()))
+        return dict(zip(webhooks, said, strict=True))
+    finally:
+        await sender.aclose()

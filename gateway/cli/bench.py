@@ -1,0 +1,237 @@
+"""``holeshot bench``: compares deployments by the same requests, with intervals and verdicts."""
+
+import asyncio
+import random
+import time
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gateway.cli.configuration import ConfigOption
+from gateway.cli.terminal import FAILED, MISUSED, fail, say, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gateway.bench.journal import Journal, Past
+    from gateway.bench.plan import Plan
+    from gateway.bench.report import Report
+    from gateway.cli.bench_field import Wanted
+    from gateway.cli.bench_spending import Spending
+
+STOPPED = 130  # by Ctrl-C; the usual exit code
+_DEFAULT_ROUNDS = 20
+_DEFAULT_CAP_USD = 1.0
+
+
+def bench(  # noqa: PLR0917 - options are named on the command line
+    model: Annotated[
+        str | None,
+        typer.Argument(help="A model, or provider/model,provider/model. [default: the first model]"),
+    ] = None,
+    deployment: Annotated[
+        list[str] | None, typer.Option("--deployment", "-d", help="Only this deployment; may be repeated.")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Measure through the gateway at this URL. [default: directly, without a gateway]")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(envvar="HOLESHOT_KEY", show_envvar=True, help="The key for --url, if it needs one.")
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="Comma list of short, long_answer, long_prompt, tool_call, json; short:fixed etc. are sent without a"
+            " salt, so that prompt caches may know them. [default: the first five]"
+        ),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, help="How often each request is sent to each deployment. [default: 20]"),
+    ] = None,
+    concurrency: Annotated[
+        str | None, typer.Option(help="Requests at a time; a comma list measures several levels. [default: 1]")
+    ] = None,
+    warm_up: Annotated[
+        int | None, typer.Option(min=0, max=100, help="Requests to each deployment that do not count. [default: 2]")
+    ] = None,
+    answer_tokens: Annotated[
+        int | None, typer.Option(min=16, help="Most tokens of a long answer. [default: 512]")
+    ] = None,
+    prompt_tokens: Annotated[
+        int | None, typer.Option(min=100, help="About so many tokens has a long prompt. [default: 4000]")
+    ] = None,
+    goal: Annotated[
+        str | None,
+        typer.Option(help="What a good answer is like: ttft<500ms,tps>45; also answer, total, gap, itl, e2e."),
+    ] = None,
+    max_usd: Annotated[
+        float | None, typer.Option("--max-usd", min=0, help="What it may cost at most. [default: 1.00]")
+    ] = None,
+    unpriced: Annotated[
+        bool, typer.Option("--unpriced", help="Measure deployments of unknown price too; the cap is not for them.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before money is spent.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Of the order of requests. [default: random]")] = None,
+    journal: Annotated[
+        Path | None, typer.Option(help="Where each result is kept at once. [default: bench-TIME.jsonl]")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with this journal, where it was stopped or killed.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print a row for each figure.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write the report with plots as one HTML file.")] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Compare deployments: the same requests to each, in turns, in a random order.
+
+    It asks the providers directly, with the keys of the configuration, or a running gateway with --url. Each request
+    is in the journal as soon as it has ended; neither prompts nor answers are stored. Nothing is written to the ledger,
+    unless the requests go through a gateway.
+
+    The cost is estimated first, and never more than --max-usd. docs/bench.md explains figures and method.
+
+    Example: holeshot bench gpt-oss-120b --rounds 30 --goal "ttft<500ms,tps>45" --html report.html
+    """
+    if as_json and as_csv:
+        fail("give --json or --csv, not both", MISUSED)
+    own = {
+        "MODEL": model,
+        "--deployment": deployment,
+        "--url": url,
+        "--classes": classes,
+        "--rounds": rounds,
+        "--concurrency": concurrency,
+        "--warm-up": warm_up,
+        "--answer-tokens": answer_tokens,
+        "--prompt-tokens": prompt_tokens,
+        "--goal": goal,
+        "--seed": seed,
+        "--journal": journal,
+    }
+    given = [name for name, value in own.items() if value is not None]
+    if resume is not None and given:
+        fail(f"with --resume the plan is the journal's: leave out {', '.join(given)}", MISUSED)
+    from gateway.bench.journal import JournalError, read_journal  # noqa: PLC0415 - only where it is needed
+    from gateway.cli.bench_field import Wanted  # noqa: PLC0415 - imports the gateway, so only here
+    from gateway.cli.bench_options import read_classes, read_levels, the_goal  # noqa: PLC0415 - likewise
+    from gateway.cli.bench_spending import Spending  # noqa: PLC0415 - likewise
+    from gateway.watching import logs  # noqa: PLC0415 - likewise
+
+    logs.configure("error", "console")  # a log line would damage the progress
+    wanted = Wanted(
+        config=config,
+        model=model,
+        deployments=tuple(deployment or ()),
+        url=url,
+        key=key,
+        kinds=read_classes(classes),
+        rounds=rounds or _DEFAULT_ROUNDS,
+        concurrencies=read_levels(concurrency),
+        warm_up=2 if warm_up is None else warm_up,
+        answer_tokens=answer_tokens or 512,
+        prompt_tokens=prompt_tokens or 4000,
+        goal=the_goal(goal),
+        seed=random.randrange(2**31) if seed is None else seed,  # noqa: S311 - an order
+    )
+    path = resume or journal or Path(time.strftime("bench-%Y%m%d-%H%M%S.jsonl"))
+    spending = Spending(cap_usd=_DEFAULT_CAP_USD if max_usd is None else max_usd, unpriced=unpriced, yes=yes)
+    try:
+        past = read_journal(resume) if resume is not None else None
+        report = asyncio.run(_bench(wanted, past, path, spending))
+    except JournalError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        if path.exists():
+            say(f"holeshot: stopped; `holeshot bench --resume {path}` goes on", err=True)
+        raise typer.Exit(STOPPED) from None
+    _show(report, html, as_json=as_json, as_csv=as_csv)
+    if not report.requests:
+        raise typer.Exit(FAILED)
+
+
+async def _bench(wanted: "Wanted", past: "Past | None", path: Path, spending: "Spending") -> "Report":
+    """Run what is left of a bench; return its report."""
+    from gateway.bench.journal import Past  # noqa: PLC0415 - as above
+    from gateway.bench.measuring import Moments  # noqa: PLC0415 - as above
+    from gateway.bench.purse import Purse  # noqa: PLC0415 - likewise
+    from gateway.bench.report import report  # noqa: PLC0415 - likewise
+    from gateway.bench.running import Bench, BenchError  # noqa: PLC0415 - likewise
+    from gateway.cli.bench_field import open_field  # noqa: PLC0415 - likewise
+    from gateway.cli.bench_progress import watching  # noqa: PLC0415 - likewise
+    from gateway.cli.bench_spending import agree, paid, unpriced_of  # noqa: PLC0415 - likewise
+
+    if past is not None and _is_whole(past):
+        return report(past.plan, past.samples, sittings=past.sittings, at_most_usd=paid(past))
+    async with AsyncExitStack() as stack:
+        field = await stack.enter_async_context(open_field(wanted, None if past is None else past.plan))
+        plan = field.plan(wanted) if past is None else past.plan
+        costs = field.costs(plan)
+        agree(plan, field, costs, spending, Past(plan) if past is None else past)
+        journal, past = stack.enter_context(_journal(path, plan, is_new=past is None))
+        cap_usd = None if spending.unpriced and unpriced_of(field) else spending.cap_usd
+        purse = Purse(cap_usd, costs)
+        with watching(plan, past.samples) as watcher:
+            run = Bench(
+                plan,
+                field.deployments,
+                journal,
+                past,
+                purse,
+                watcher=watcher,
+                moments=Moments(time.monotonic, time.time),
+            )
+            try:
+                samples = await run.run()
+            except BenchError as error:
+                fail(str(error))
+        if run.stopped_at_cap:
+            say(
+                f"holeshot: the next round could cost more than is left of ${spending.cap_usd:.2f};"
+                f" `holeshot bench --resume {path} --max-usd ...` goes on",
+                err=True,
+            )
+        return report(plan, samples, sittings=past.sittings + 1, at_most_usd=purse.committed_usd)
+
+
+@contextmanager
+def _journal(path: Path, plan: "Plan", *, is_new: bool) -> "Iterator[tuple[Journal, Past]]":
+    from gateway.bench.journal import Past, continued_journal, new_journal  # noqa: PLC0415 - as above
+
+    if is_new:
+        with new_journal(path, plan) as journal:
+            yield journal, Past(plan)
+    else:
+        with continued_journal(path) as both:
+            yield both
+
+
+def _is_whole(past: "Past") -> bool:
+    """Whether nothing is left to ask."""
+    from gateway.bench.figures import measured  # noqa: PLC0415 - as above
+
+    return len(measured(past.samples)) >= past.plan.requests
+
+
+def _show(report: "Report", html: Path | None, *, as_json: bool, as_csv: bool) -> None:
+    from gateway.bench.report import as_csv as csv_of  # noqa: PLC0415 - as above
+
+    if as_json:
+        write_json(report)
+    elif as_csv:
+        typer.echo(csv_of(report), nl=False)
+    else:
+        from gateway.cli.bench_tables import write_report  # noqa: PLC0415 - as above
+
+        write_report(report)
+    if html is not None:
+        from gateway.bench.page import page  # noqa: PLC0415 - likewise
+
+        try:
+            html.write_text(page(report), encoding="utf-8")
+        except OSError as error:
+            fail(f"{html} cannot be written: {error.strerror}")
+        say(f"the report with plots: {html}", err=True)

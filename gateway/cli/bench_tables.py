@@ -1,0 +1,53 @@
+"""The report of a bench on a terminal: verdicts, then tables."""
+
+from gateway.bench.figures import ALL, Cell
+from gateway.bench.report import Report
+from gateway.bench.shown import shown
+from gateway.cli.terminal import say, write_table
+
+_FIRST = ("ttft_p50_ms", "ttft_p95_ms", "decode_tps_p50", "e2e_tps_p50", "itl_p50_ms", "gap_p95_ms", "total_p50_ms")
+_SECOND = ("errors", "goodput", "goodput_per_s", "as_asked", "tokens_mean", "tokens_per_s", "cost_per_1000_usd")
+
+_BY_CLASS = ("ttft_p50_ms", "decode_tps_p50", "total_p50_ms", "errors")
+
+
+def write_report(report: Report) -> None:
+    """Print the report."""
+    plan, labels = report.plan, report.plan.labels
+    if not report.requests:
+        say("nothing was measured")
+        return
+    for level in plan.concurrencies:
+        of_level = [cell for cell in report.cells if cell.concurrency == level and cell.kind == ALL]
+        at = f", {level} at a time" if len(plan.concurrencies) > 1 or level > 1 else ""
+        for names, title in ((_FIRST, f"all classes of prompts{at}"), (_SECOND, f"answers{at}")):
+            known = [name for name in names if any(name in cell.figures for cell in of_level)]
+            rows = [[labels[cell.deployment], cell.requests, *_row(cell, known)] for cell in of_level]
+            write_table(("deployment", "requests", *known), rows, title=title)
+    by_class = [cell for cell in report.cells if cell.kind != ALL]
+    if by_class:
+        known = [name for name in _BY_CLASS if any(name in cell.figures for cell in by_class)]
+        rows = [[cell.kind, labels[cell.deployment], cell.concurrency, *_row(cell, known)] for cell in by_class]
+        write_table(("class", "deployment", "at a time", *known), rows, title="by class of prompts")
+    for verdict in report.verdicts:
+        if verdict.is_shown:
+            say(verdict.words)
+    silent = [verdict for verdict in report.verdicts if not verdict.is_shown]
+    if silent:
+        say(f"no difference shown in {len(silent)} of {len(report.verdicts)} comparisons (--json and --html list them)")
+    if not report.is_whole:
+        say(f"note: {report.requests} of {plan.requests} requests were sent")
+    say(f"spent: {_money(report)}")
+
+
+def _money(report: Report) -> str:
+    known = "unknown" if report.spent_usd is None else f"${report.spent_usd:.4f}"
+    return (
+        known
+        if report.at_most_usd <= (report.spent_usd or 0.0) * 1.005
+        else f"{known}, at most ${report.at_most_usd:.4f}"
+    )
+
+
+def _row(cell: Cell, names: list[str]) -> list[str]:
+    return [shown(name, cell.figures.get(name)) for name in names]

@@ -1,0 +1,182 @@
+"""``holeshot replay``: what another setting would have done."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gateway.cli.configuration import ConfigOption, read_database_url
+from gateway.cli.terminal import MISUSED, fail, say, write_json, write_table
+from gateway.terminal_text import counted
+
+if TYPE_CHECKING:
+    from gateway.cli.replaying import Found, Request, Told
+    from gateway.replay.draws import Outcome
+    from gateway.replay.figures import Figure
+
+_WINDOW = re.compile(r"(\d+)([mhd])")
+_UNIT_S = {"m": 60, "h": 3600, "d": 86_400}
+_INTERRUPTED = 130
+
+
+def replay(  # noqa: PLR0917 - options are named on the command line
+    model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="Only this model.")] = None,
+    window: Annotated[str, typer.Option(metavar="7d", help="How far back (m, h, d).")] = "7d",
+    without: Annotated[
+        list[str] | None, typer.Option(metavar="PROVIDER", help="As if this provider had not been there; repeatable.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="0.1,0.2", help="Budgets: extra attempts per call, with commas.")
+    ] = None,
+    config: ConfigOption = None,
+    database_url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="HOLESHOT_SQL_URL",
+            metavar="URL",
+            help="Used instead of database_url; in the variable, other users cannot see its password.",
+        ),
+    ] = None,
+    most: Annotated[int, typer.Option("--calls", min=100, help="The most calls read of a model.")] = 50_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print only the recommended setting, as YAML.")] = False,
+) -> None:
+    """Show what another setting would have done: speed with intervals, attempts and cost, and which one to take.
+
+    It replays the ledger's calls: with one attempt, races of two and three, several budgets, without a provider. What
+    cancelled losers would have done is known from audited ones, so p95 needs 500 of them per deployment: if there are
+    fewer, it says how many are missing. docs/replay.md has the method, its assumptions and its errors.
+
+    Example: holeshot replay --model llama-3.3-70b --window 7d --budget 0.1,0.2
+
+    Example: holeshot replay --model llama-3.3-70b --without groq --json
+    """
+    if as_json and as_yaml:
+        fail("one of --json and --yaml", MISUSED)
+    window_s = _window_s(window)
+    budgets = _budgets(budget)
+    url = database_url or read_database_url(config)
+    from gateway.cli.replaying import ReplayError, Request, found  # noqa: PLC0415 - SQLAlchemy only where it is needed
+    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
+
+    request = Request(url, window, window_s, model, tuple(without or ()), budgets, most)
+    try:
+        with _progress() as told:
+            _, answers = found(request, told)
+    except (LedgerError, ReplayError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        fail("interrupted; nothing was changed", _INTERRUPTED)
+    _show(answers, request, as_json=as_json, as_yaml=as_yaml)
+
+
+def _window_s(window: str) -> float:
+    match = _WINDOW.fullmatch(window)
+    if match is None or not int(match[1]):
+        fail(f"--window {window!r} is not a duration; write 90m, 24h or 7d", MISUSED)
+    seconds = int(match[1]) * _UNIT_S[match[2]]
+    if seconds > 3660 * 86_400:
+        fail(f"--window {window} is more than ten years", MISUSED)
+    return float(seconds)
+
+
+def _budgets(budget: str | None) -> tuple[float, ...]:
+    from gateway.replay.settings import BUDGETS, MOST_BUDGET  # noqa: PLC0415 - only where it is needed
+
+    found = []
+    for each in [] if budget is None else budget.split(","):
+        try:
+            found.append(float(each))
+        except ValueError:
+            fail(f"--budget {each.strip()!r} is not a number; write 0.1 or 0.1,0.2", MISUSED)
+        if not 0 < found[-1] <= MOST_BUDGET:
+            fail(f"--budget {each.strip()} is impossible: it must be above 0 and at most {MOST_BUDGET:g}", MISUSED)
+    return tuple(found) or BUDGETS
+
+
+@contextmanager
+def _progress() -> Iterator["Told"]:
+    """Show on standard error, if it is a terminal, what is done and how far."""
+    from rich.console import Console  # noqa: PLC0415 - slow imports only where they are used
+    from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - likewise
+
+    screen = Console(stderr=True, markup=False, emoji=False)
+    columns = (TextColumn("{task.fields[model]}: {task.description}", markup=False), BarColumn())
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
+        task = progress.add_task("reading", total=None, model="ledger")
+
+        def told(model: str, words: str, share: float | None) -> None:
+            total = None if share is None else 1.0
+            progress.update(task, model=model, description=words, total=total, completed=share or 0.0)
+
+        yield told
+
+
+def _show(answers: "Sequence[Found]", request: "Request", *, as_json: bool, as_yaml: bool) -> None:
+    from gateway.replay.advice import advice, yaml  # noqa: PLC0415 - as above
+    from gateway.replay.published import published  # noqa: PLC0415 - likewise
+
+    without = request.without
+    if as_json:
+        data = [published(each.model, each.calls, each.replayed, without) for each in answers]
+        write_json({"window": request.window, "models": data})
+        return
+    for number, each in enumerate(answers):
+        told = advice(each.replayed)
+        written = yaml(each.model, told.race) if told.race else None
+        if as_yaml:
+            say(
+                "\n".join(
+                    f"# {line}" for line in [told.why, *[f"As if {name} had not been there." for name in without]]
+                )
+            )
+        else:
+            if number:
+                say("")
+            _table(each, request)
+            say(told.why if told.setting is None else f"Recommended: {told.setting}. {told.why}")
+        if written is not None:
+            say(written)
+    if not as_yaml:
+        say("\nMilliseconds; intervals of 95 % in brackets. docs/replay.md has the assumptions.", err=True)
+
+
+def _table(found: "Found", request: "Request") -> None:
+    each = found.replayed
+    words = "".join(f", without {provider}" for provider in request.without)
+    sample = "" if each.calls == found.calls else f", a sample of {each.calls:,}"
+    say(f"{found.model}: {counted(found.calls, 'call')} of the last {request.window}{sample}{words}")
+    if each.seen_ms:
+        was = ", ".join(f"{name} {ms:,.0f}" for name, ms in each.seen_ms.items())
+        say(f"As it was: TTFT {was} ms, {each.seen_attempts:.2f} attempts per call")
+    if each.outcomes:
+        write_table(_HEADS, [_line(one) for one in each.outcomes])
+
+
+_HEADS = ("setting", "attempts", "TTFT p50", "p95", "p99", "off p95", "total p50", "total p95", "USD of 1000")
+
+
+def _line(outcome: "Outcome") -> Sequence[object]:
+    cost = None
+    if outcome.cost_low_usd is not None and outcome.cost_high_usd is not None:
+        cost = f"{1000 * outcome.cost_low_usd:.3g} – {1000 * outcome.cost_high_usd:.3g}"  # noqa: RUF001 - a range
+    return (
+        outcome.setting,
+        f"{outcome.attempts:.2f}",
+        _figure(outcome.ttft["p50"]),
+        _figure(outcome.ttft["p95"]),
+        _figure(outcome.ttft["p99"]),
+        _figure(outcome.saved_p95_ms) if outcome.setting != "single" else None,
+        _figure(outcome.total["p50"]),
+        _figure(outcome.total["p95"]),
+        cost,
+    )
+
+
+def _figure(figure: "Figure") -> str | None:
+    if figure.value is None:
+        return None
+    high = "?" if figure.high is None else f"{figure.high:,.0f}"
+    return f"{figure.value:,.0f} [{figure.low or 0:,.0f} – {high}]"  # noqa: RUF001 - a range

@@ -1,0 +1,136 @@
+"""Reads the ledger and replays it: for ``holeshot replay``, and as a child process for a gateway's page.
+
+The child is asked on standard input and answers on standard output, both JSON: the gateway's event loop only waits.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+import msgspec
+
+from gateway.ledger.errors import LedgerError
+from gateway.ledger.raced_rows import MOST_CALLS, models, raced_calls
+from gateway.replay.published import published
+from gateway.replay.replay import Replayed, replay
+from gateway.replay.rows import Call
+from gateway.replay.settings import BUDGETS, settings
+from gateway.settings.explain import nearest
+
+_GENTLE = 15  # niceness of the child
+_LEAST_S = 60.0
+_SEED = 1
+
+
+class ReplayError(Exception):
+    """There is nothing of what was asked for; the message says so in a sentence."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is to be replayed. ``model`` None: all models; ``busiest``: then only the one with most calls."""
+
+    url: str
+    window: str
+    window_s: float
+    model: str | None = None
+    without: tuple[str, ...] = ()
+    budgets: tuple[float, ...] = BUDGETS
+    most: int = MOST_CALLS
+    busiest: bool = False
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The answer for one model."""
+
+    model: str
+    calls: int  # in the ledger
+    replayed: Replayed
+
+
+Told = Callable[[str, str, float | None], None]  # model, what is done, and the share that is done
+
+
+def found(request: Request, told: Told = lambda *_: None) -> tuple[list[str], list[Found]]:
+    """Return the models that were asked, the busiest first, and what is replayed of them.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
+        ReplayError: there are no calls, or none of this model or provider.
+
+    """
+    since = datetime.now(UTC) - timedelta(seconds=request.window_s)
+    known = asyncio.run(models(request.url, since))
+    if request.model is not None and known and request.model not in known:
+        raise ReplayError(f"no calls of model {request.model!r} in the last {request.window}; {_near(request, known)}")
+    if not known:
+        raise ReplayError(f"the ledger has no calls of the last {request.window} that could be raced")
+    wanted = list(known) if request.model is None else [request.model]
+    if request.busiest:
+        wanted = wanted[:1]
+    return list(known), [
+        Found(name, known[name], _replayed(request, name, known[name], since, told)) for name in wanted
+    ]
+
+
+def _near(request: Request, known: Sequence[str] | dict[str, int]) -> str:
+    return nearest(str(request.model), tuple(known))
+
+
+def _replayed(request: Request, model: str, count: int, since: datetime, told: Told) -> Replayed:
+    calls = asyncio.run(
+        raced_calls(
+            request.url,
+            model,
+            since,
+            count=count,
+            most=request.most,
+            progress=lambda rows: told(model, f"{rows:,} rows read", None),
+        )
+    )
+    providers = sorted({each.provider for call in calls for each in call.tries})
+    for name in request.without:
+        if name not in providers:
+            raise ReplayError(f"no attempt of {model!r} ran at provider {name!r}; {nearest(name, providers)}")
+    return replay(
+        calls,
+        settings(request.budgets),
+        Random(_SEED),  # noqa: S311 - no secrets; the same rows give the same figures
+        window_s=_lasted_s(calls, request.window_s),
+        without=request.without,
+        progress=lambda share: told(model, "replaying", share),
+    )
+
+
+def _lasted_s(calls: Sequence[Call], window_s: float) -> float:
+    """Return for how long there have been calls: a young ledger has not had a week."""
+    if not calls:
+        return window_s
+    began = min(call.started_s for call in calls)
+    return max(_LEAST_S, min(window_s, datetime.now(UTC).timestamp() - began))
+
+
+def _answered(request: Request) -> dict[str, Any]:
+    try:
+        known, answers = found(request)
+    except ReplayError as error:
+        return {"models": [], "data": [], "note": str(error)}
+    except LedgerError as error:
+        return {"unreachable": str(error)}
+    data = [published(each.model, each.calls, each.replayed, request.without) for each in answers]
+    return {"models": known, "data": data, "note": None}
+
+
+def main() -> None:
+    """Answer one request."""
+    if hasattr(os, "nice"):
+        os.nice(_GENTLE)
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
+    sys.stdout.buffer.write(msgspec.json.encode(_answered(request)))
+
+
+if __name__ == "__main__":
+    main()

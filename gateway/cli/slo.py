@@ -1,0 +1,101 @@
+"""``holeshot slo``: where the targets of the configuration stand, from the ledger."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gateway.cli.configuration import ConfigOption, read_targets
+from gateway.cli.terminal import fail, say, write_json, write_table
+from gateway.targets.shown import as_object
+from gateway.targets.standing import BURNS_S, condition, duration, share, subject, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gateway.targets.standing import Standing
+    from gateway.targets.target import Target
+
+
+def slo(
+    target: Annotated[str | None, typer.Argument(help="Only this target.")] = None,
+    config: ConfigOption = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with the SQL of each figure.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a target is missed.")] = False,
+) -> None:
+    """Show whether the targets of `slo:` are kept, what is left of their error budgets, and how fast they are spent.
+
+    A burn of 1 spends the budget just within the target's days; 14.4 for an hour spends 2 % of a month's. The figures
+    are read from the ledger; no gateway need run. docs/targets.md says which calls count.
+
+    Example: holeshot slo --json
+    """
+    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - SQLAlchemy only here
+    from gateway.settings.explain import nearest  # noqa: PLC0415 - likewise
+    from gateway.settings.slo import targets_of  # noqa: PLC0415 - likewise
+
+    watched = read_targets(config)
+    if not watched.slo:
+        fail("there is no target: add a section `slo:` to the configuration; docs/targets.md has examples")
+    if target is not None and target not in watched.slo:
+        fail(f"there is no target {target!r}; {nearest(target, watched.slo)}")
+    wanted = [each for each in targets_of(watched.slo) if target in {None, each.name}]
+    try:
+        found = asyncio.run(_standings(watched.database_url.get_secret_value(), wanted))
+    except LedgerError as error:
+        fail(str(error))
+    if as_json:
+        write_json({"targets": [as_object(each) for each in found]})
+    else:
+        _write(found)
+    if strict and any(each.budget_left is not None and each.budget_left < 0 for each in found):
+        raise typer.Exit(1)
+
+
+async def _standings(url: str, targets: "Sequence[Target]") -> "list[Standing]":
+    from gateway.ledger import queries  # noqa: PLC0415 - as above
+    from gateway.ledger.database import is_sqlite, parse_url  # noqa: PLC0415 - likewise
+    from gateway.ledger.reports.words import Words  # noqa: PLC0415 - likewise
+    from gateway.ledger.targets import reading  # noqa: PLC0415 - likewise
+
+    async def ask(sql: str) -> queries.Result:
+        return await queries.run(url, sql)
+
+    words = Words(is_postgres=not is_sqlite(parse_url(url)))
+    return await reading.standings(ask, words, targets, datetime.now(UTC))
+
+
+def _write(standings: "Sequence[Standing]") -> None:
+    windows = [duration(window_s) for window_s in BURNS_S]
+    columns = [
+        "target",
+        "of",
+        "good is",
+        "wanted",
+        "calls",
+        "bad",
+        "good",
+        "budget left",
+        *(f"burn {w}" for w in windows),
+    ]
+    write_table(columns, [_cells(each) for each in standings])
+    for each in standings:
+        say(f"{each.target.name}: {verdict(each)}")
+
+
+def _cells(standing: "Standing") -> list[object]:
+    target, counts = standing.target, standing.counts
+    burns = {burn.window_s: burn.burn_rate for burn in standing.burns}
+    return [
+        target.name,
+        subject(target),
+        condition(target),
+        f"{share(target.objective)}, {target.days} d",
+        counts.calls,
+        counts.bad,
+        None if standing.good_share is None else f"{100 * standing.good_share:.2f}%",
+        None if standing.budget_left is None else f"{100 * standing.budget_left:.0f}%",
+        *(None if (rate := burns.get(window_s)) is None else f"{rate:.1f}" for window_s in BURNS_S),
+    ]

@@ -1,0 +1,283 @@
+"""holeshot bench as a process, against scripted providers and a running gateway."""
+
+import asyncio
+import hashlib
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+from gateway.bench.journal import read_journal
+from providers.simulator.script import Delta, Done, Finish, Hang, Status, Step, Usage, answer
+from providers.simulator.scripted import ScriptedProvider
+from tests.app.gateway.running_gateway import serving
+
+ROOT = Path(__file__).parents[3]
+RIGHT_KEY = "hs-the-right-key-of-a-client"
+SECRET = "sk-secret-of-the-bench"
+SAID = "Danube"
+ANSWER: list[Step] = [Delta(SAID), Delta(" and"), Finish(), Usage(prompt_tokens=20, completion_tokens=2), Done()]
+
+
+class Field(NamedTuple):
+    """Two providers, and the folder with their configuration."""
+
+    a: ScriptedProvider
+    b: ScriptedProvider
+    folder: Path
+
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+        """Start the verb as a process."""
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "gateway.cli", "bench", *arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=self.folder,
+            env={**environ, "HOLESHOT_CONFIG": "gateway.yaml", "PYTHONPATH": str(ROOT)},
+        )
+
+    async def bench(self, *arguments: str) -> tuple[int | None, str, str]:
+        """Run the verb; return its exit code, standard output and standard error."""
+        process = await self.start(*arguments)
+        out, err = await process.communicate()
+        return process.returncode, out.decode(), err.decode()
+
+    def price(self, usd: float | None) -> None:
+        """Set the price of both deployments, per million tokens."""
+        path = self.folder / "gateway.yaml"
+        config = yaml.safe_load(path.read_text())
+        known = {} if usd is None else {"price_per_mtok": {"input": usd, "output": usd}}
+        config["models"]["chat"]["deployments"] = [{"deployment": f"{name}/m", **known} for name in "ab"]
+        path.write_text(yaml.safe_dump(config))
+
+
+@pytest.fixture
+async def field(tmp_path: Path) -> AsyncIterator[Field]:
+    async with AsyncExitStack() as stack:
+        a = await stack.enter_async_context(ScriptedProvider(ANSWER))
+        b = await stack.enter_async_context(ScriptedProvider(ANSWER))
+        config = {
+            "database_url": f"sqlite:///{tmp_path}/never.db",
+            "providers": {
+                name: {"kind": "openai_compatible", "base_url": each.base_url, "api_key": f"{SECRET}-{name}"}
+                for name, each in (("a", a), ("b", b))
+            },
+            "models": {"chat": {"deployments": []}},
+        }
+        (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(config))
+        built = Field(a, b, tmp_path)
+        built.price(0)
+        yield built
+
+
+QUICK = ("--classes", "short,json", "--rounds", "3", "--warm-up", "1", "--seed", "7")
+
+
+async def test_every_deployment_is_asked_the_same_and_the_report_is_json(field: Field) -> None:
+    code, out, err = await field.bench(*QUICK, "--json", "--html", "report.html", "--goal", "ttft<60s")
+
+    assert (code, err.splitlines()[-1]) == (0, "the report with plots: report.html")
+    told = json.loads(out)
+    assert (told["requests"], told["is_whole"], told["rounds_whole"]) == (12, True, 3)
+    [a, b] = [cell for cell in told["cells"] if cell["kind"] == "all"]
+    assert (a["deployment"], b["deployment"], a["requests"], b["requests"]) == ("a/m", "b/m", 6, 6)
+    assert a["figures"]["tokens_mean"]["value"] == 2
+    assert a["figures"]["goodput"]["value"] == 1
+    for provider in (field.a, field.b):
+        prompts = [each.body["messages"][0]["content"] for each in provider.received]
+        assert len(prompts) == len(set(prompts)) == 7  # each with a salt of its own, one to warm up
+        assert {each.body["max_tokens"] for each in provider.received} == {64, 320}
+    assert not (field.folder / "never.db").exists()
+
+
+async def test_neither_secrets_nor_texts_are_in_any_file(field: Field) -> None:
+    _, out, err = await field.bench(*QUICK, "--json", "--html", "report.html", "--journal", "bench.jsonl")
+
+    files = [path.read_text() for path in field.folder.iterdir() if path.name != "gateway.yaml"]
+    assert len(files) == 2
+    for text in (*files, out, err):
+        assert SECRET not in text
+        assert SAID not in text
+        assert "rivers" not in text
+
+
+async def test_a_killed_bench_goes_on_where_it_was(field: Field) -> None:
+    for _ in range(4):
+        field.a.once(ANSWER)
+    field.a.script = [Hang()]
+    process = await field.start(*QUICK, "--journal", "bench.jsonl", "--csv")
+    await field.a.reach(requests=5)
+    process.kill()
+    await process.communicate()
+    before = read_journal(field.folder / "bench.jsonl")
+    field.a.script = ANSWER
+
+    code, out, err = await field.bench("--resume", "bench.jsonl", "--json")
+
+    assert code == 0, err
+    told = json.loads(out)
+    assert (told["requests"], told["is_whole"], told["sittings"]) == (12, True, 2)
+    after = read_journal(field.folder / "bench.jsonl")
+    assert after.samples[: len(before.samples)] == before.samples
+    counted = Counter(sample.key for sample in after.samples if sample.key.round >= 0)
+    assert len(counted) == 12
+    assert set(counted.values()) == {1}
+    assert len(field.a.received) + len(field.b.received) == 12 + 2 * 2 + 1  # warmed up twice, and one cut
+    again = await field.bench("--resume", "bench.jsonl", "--json")
+    assert again[0] == 0
+    assert json.loads(again[1])["cells"] == told["cells"]
+
+
+async def test_ctrl_c_says_how_to_go_on(field: Field) -> None:
+    field.b.script = [Hang()]
+    process = await field.start(*QUICK, "--journal", "bench.jsonl")
+    await field.b.requested.wait()
+
+    process.send_signal(signal.SIGINT)
+    out, err = await process.communicate()
+
+    assert (process.returncode, out) == (130, b"")
+    assert b"stopped; `holeshot bench --resume bench.jsonl` goes on" in err
+    await field.b.reach(disconnects=1)
+
+
+async def test_no_round_begins_that_the_cap_might_not_pay(field: Field) -> None:
+    field.price(100)
+    # A short request is at most 64 tokens of answer and some 200 of prompt: about 0.03 dollars for each of two.
+    code, out, err = await field.bench(
+        *QUICK, "--classes", "short", "--rounds", "50", "--max-usd", "0.2", "--yes", "--json"
+    )
+
+    assert code == 0
+    told = json.loads(out)
+    assert 0 < told["requests"] < 100
+    assert told["requests"] % 2 == 0
+    assert told["at_most_usd"] <= 0.2
+    assert "the next round could cost more than is left of $0.20" in err
+    assert told["spent_usd"] == pytest.approx((told["requests"] + 2) * 22 * 100e-6)
+
+
+async def test_money_is_not_spent_without_consent(field: Field) -> None:
+    field.price(1)
+    code, _, err = await field.bench(*QUICK)
+    assert code == 2
+    assert "12 requests to 2 deployments: about $0." in err
+    assert "this costs money: add --yes to agree" in err
+    assert not field.a.received
+    assert not list(field.folder.glob("*.jsonl"))
+
+
+async def test_a_cap_that_pays_no_round_is_refused(field: Field) -> None:
+    field.price(100)
+    code, _, err = await field.bench(*QUICK, "--yes", "--max-usd", "0.01")
+    assert code == 2
+    assert "--max-usd 0.01 does not pay for one round: it may cost $0." in err
+    assert not field.a.received
+
+
+async def test_an_unknown_price_needs_consent(field: Field) -> None:
+    field.price(None)
+    code, _, err = await field.bench(*QUICK, "--yes")
+    assert code == 2
+    assert "the price of a/m, b/m is unknown, so --max-usd cannot hold" in err
+    code, out, _ = await field.bench(*QUICK, "--yes", "--unpriced", "--json")
+    assert code == 0
+    assert json.loads(out)["spent_usd"] is None
+
+
+async def test_a_wrong_key_ends_it_with_a_sentence(field: Field) -> None:
+    field.b.script = [Status(401)]
+    code, out, err = await field.bench(*QUICK)
+    assert (code, out) == (1, "")
+    assert "holeshot: b/m cannot be asked: " in err
+    assert "Traceback" not in err
+
+
+async def test_errors_are_samples_and_told_once(field: Field) -> None:
+    field.b.once(ANSWER)
+    field.b.script = [Status(503)]
+    code, out, err = await field.bench(*QUICK, "--json")
+    assert code == 0
+    [b] = [cell for cell in json.loads(out)["cells"] if cell["kind"] == "all" and cell["deployment"] == "b/m"]
+    assert b["error_kinds"] == {"server_error": 6}
+    assert b["figures"]["errors"]["value"] == 1
+    assert "ttft_p50_ms" not in b["figures"]
+    assert err.count("note: b/m: server_error") == 1
+
+
+async def test_several_requests_run_at_a_time_at_one_deployment(field: Field) -> None:
+    code, out, _ = await field.bench("--classes", "short", "--rounds", "2", "--concurrency", "4", "--json")
+    assert code == 0
+    assert field.a.counts.most_in_flight <= 4
+    assert {cell["concurrency"] for cell in json.loads(out)["cells"]} == {4}
+    assert len(field.a.received) == 2 * 4 + 2
+
+
+async def test_through_a_gateway_each_call_goes_to_the_deployment_that_is_measured(tmp_path: Path) -> None:
+    async with serving(tmp_path / "gateway", {"one": ANSWER, "two": ANSWER, "three": answer("no")}) as running:
+        field = Field(running["one"], running["two"], tmp_path)
+        price = ("--unpriced", "--yes")
+        code, out, err = await field.bench(*QUICK, *price, "--url", running.url, "-d", "one/m", "-d", "two/m", "--json")
+        assert code == 0, err
+        told = json.loads(out)
+        assert told["requests"] == 12
+        assert told["plan"]["url"] == running.url
+        assert all(not cell["error_kinds"] for cell in told["cells"])
+        assert [len(running[name].received) for name in ("one", "two", "three")] == [7, 7, 0]
+
+        code, _, err = await field.bench(*QUICK, *price, "--url", running.url, "-d", "four/m")
+        assert code == 2
+        assert "there is no deployment 'four/m' here; there are one/m, two/m, three/m" in err
+
+        code, _, err = await field.bench("nothing", *QUICK, *price, "--url", running.url)
+        assert (code, "the gateway has no model 'nothing'; it has" in err) == (2, True)
+
+
+async def test_a_gateway_that_wants_a_key_says_so(tmp_path: Path) -> None:
+    clients = {"me": {"key_sha256": hashlib.sha256(RIGHT_KEY.encode()).hexdigest()}}
+    async with serving(tmp_path / "gateway", {"one": ANSWER}, clients=clients) as running:
+        field = Field(running["one"], running["one"], tmp_path)
+        code, _, err = await field.bench(*QUICK, "--url", running.url, "--yes", "--unpriced")
+        assert code == 1
+        assert "the key is missing or wrong" in err
+        code, _, err = await field.bench(*QUICK, "--url", running.url, "--yes", "--unpriced", "--key", RIGHT_KEY)
+        assert code == 0, err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["--goal", "fast"], 2, "the goal 'fast' is not understood; write it like ttft<500ms,tps>45"),
+        (["--classes", "short,poems"], 2, "there is no class of prompts 'poems': choose of short, long_answer"),
+        (["--concurrency", "0"], 2, "--concurrency is a comma list of numbers from 1 to 256"),
+        (["--json", "--csv"], 2, "give --json or --csv, not both"),
+        (["--resume", "x", "--rounds", "3"], 2, "with --resume the plan is the journal's: leave out --rounds"),
+        (["--resume", "missing.jsonl"], 1, "missing.jsonl cannot be read: No such file or directory"),
+        (["-d", "c/m"], 2, "there is no deployment 'c/m' here; there are a/m, b/m"),
+        (["chatt"], 2, "the model 'chatt' does not exist; did you mean 'chat'?"),
+        (["--url", "http://127.0.0.1:9"], 1, "no gateway at http://127.0.0.1:9"),
+        (["--url", "nowhere"], 1, "is no http:// or https:// address"),
+        (["--journal", "/proc/none/x"], 1, "/proc/none/x cannot be written"),
+    ],
+)
+async def test_bad_input_is_one_sentence(field: Field, arguments: list[str], code: int, told: str) -> None:
+    found, out, err = await field.bench(*arguments)
+    assert (found, out) == (code, "")
+    assert told in err
+    assert "Traceback" not in err
+
+
+async def test_an_address_that_is_no_gateway_is_told_apart(field: Field) -> None:
+    code, _, err = await field.bench("--url", field.a.base_url.removesuffix("/v1"), "--yes")
+    assert (code, "Traceback" in err) == (2, False)

@@ -1,0 +1,142 @@
+"""holeshot slo, on a real SQLite file."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from gateway.calls import CallRecord
+from gateway.ledger.database import migrate
+from gateway.ledger.writer import Ledger
+from tests.unit.ledger.records import call, failed, new_id, won
+
+Holeshot = Callable[..., Result]
+
+CONFIG = """\
+database_url: sqlite:///ledger.db
+models: { llama: { deployments: [groq/x] } }
+slo:
+  fast: { model: llama, objective: 0.9, ttft_ms: 500 }
+  up: { objective: 0.999 }
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "gateway.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    return path
+
+
+def stored(folder: Path, records: Sequence[CallRecord]) -> None:
+    async def store() -> None:
+        await migrate(f"sqlite:///{folder}/ledger.db")
+        ledger = Ledger(f"sqlite:///{folder}/ledger.db", folder / "spool", "w1")
+        for record in records:
+            ledger.call_finished(record)
+        await ledger.flush()
+        await ledger.close()
+
+    asyncio.run(store())
+
+
+def some_calls() -> list[CallRecord]:
+    at = datetime.now(UTC) - timedelta(hours=2)
+    calls = [call(won(new_id(), started_at=at), started_at=at) for _ in range(97)]
+    calls += [call(won(new_id(), started_at=at, ttft_ms=900.0), started_at=at) for _ in range(2)]
+    return [*calls, call(failed(new_id(), started_at=at), started_at=at)]
+
+
+def test_each_target_is_a_line_and_a_verdict(holeshot: Holeshot, config: Path, tmp_path: Path) -> None:
+    stored(tmp_path, some_calls())
+    result = holeshot("slo", "--config", str(config))
+    assert result.exit_code == 0
+    for words in ("model llama", "first token under 500 ms", "all calls", "answered", "97.00%", "70%"):
+        assert words in result.output
+    lines = result.output.splitlines()
+    kept, missed = lines[-2:]
+    assert kept.startswith(
+        "fast: Kept: 97.0 % of 100 calls were good, 90 % are wanted over 28 days; 70 % of the error budget"
+    )
+    assert missed.startswith("up: Missed: 99.0 % of 100 calls were good, 99.9 % are wanted over 28 days; 1 was bad")
+
+
+def test_its_json_can_be_asked_again_in_sql(holeshot: Holeshot, config: Path, tmp_path: Path) -> None:
+    stored(tmp_path, some_calls())
+    result = holeshot("slo", "fast", "--json", "--config", str(config))
+    [target] = json.loads(result.output)["targets"]
+    assert (target["calls"], target["bad"], target["late"], target["failed"]) == (100, 3, 2, 1)
+    assert target["budget_left"] == pytest.approx(0.7)
+    again = holeshot("sql", target["sql"], "--json", "--config", str(config))
+    [row] = json.loads(again.output)
+    assert (row["calls"], row["bad"]) == (100, 3)
+    listed = json.loads(holeshot("sql", target["misses_sql"], "--json", "--config", str(config)).output)
+    assert sorted(each["status_code"] for each in listed) == [200, 200, 502]
+    assert {each["window_s"]: each["bad"] for each in target["burns"]} == {3600: 0, 21_600: 3, 259_200: 3}
+
+
+def test_an_empty_ledger_has_nothing_to_say(holeshot: Holeshot, config: Path, tmp_path: Path) -> None:
+    stored(tmp_path, [])
+    result = holeshot("slo", "--config", str(config), "--strict")
+    assert result.exit_code == 0
+    assert "fast: No calls in 28 days: nothing can be said." in result.output
+
+
+def test_strict_exits_with_one_if_a_target_is_missed(holeshot: Holeshot, config: Path, tmp_path: Path) -> None:
+    stored(tmp_path, some_calls())
+    assert holeshot("slo", "fast", "--strict", "--config", str(config)).exit_code == 0
+    assert holeshot("slo", "--strict", "--config", str(config)).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fats"], "there is no target 'fats'; did you mean 'fast'?"),
+        ([], "there is no ledger at ledger.db; run: holeshot migrate"),
+    ],
+)
+def test_what_cannot_be_answered_is_one_sentence(
+    holeshot: Holeshot, config: Path, arguments: list[str], words: str
+) -> None:
+    result = holeshot("slo", *arguments, "--config", str(config))
+    assert (result.exit_code, result.stderr) == (1, f"holeshot: {words}\n")
+
+
+def test_a_database_that_is_away_is_one_sentence(holeshot: Holeshot, config: Path) -> None:
+    away = "postgresql://nobody@127.0.0.1:1/none"
+    result = holeshot("slo", "--config", str(config), HOLESHOT_DATABASE_URL=away)
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert "127.0.0.1" in result.stderr
+
+
+def test_without_targets_it_says_how_to_have_some(holeshot: Holeshot, tmp_path: Path) -> None:
+    path = tmp_path / "plain.yaml"
+    path.write_text("database_url: sqlite:///ledger.db\n", encoding="utf-8")
+    result = holeshot("slo", "--config", str(path))
+    assert result.exit_code == 1
+    assert "add a section `slo:`" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("{ model: lama }", "5: slo.t.model: there is no model 'lama'; did you mean 'llama'?"),
+        ("{ client: anna }", "5: slo.t.client: there is no client 'anna'; known: bert"),
+        ("{ objective: 99 }", "5: slo.t.objective: is a share, not per cent: write 0.99"),
+    ],
+)
+def test_a_wrong_target_is_named_with_its_line(holeshot: Holeshot, tmp_path: Path, said: str, words: str) -> None:
+    path = tmp_path / "wrong.yaml"
+    clients = f"clients: {{ bert: {{ key_sha256: '{'0' * 64}' }} }}\n"
+    models = "models: { llama: { deployments: [groq/x] } }\n"
+    path.write_text(f"database_url: sqlite:///ledger.db\n{models}{clients}slo:\n  t: {said}\n", encoding="utf-8")
+    result = holeshot("slo", "--config", str(path))
+    assert result.exit_code == 1
+    assert words in result.stderr
+    assert "Traceback" not in result.output
