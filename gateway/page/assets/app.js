@@ -1,5 +1,6 @@
 // The shell: which view is shown, who looks, light or dark.
 
+import { alarm } from "./lib/alarm.js";
 import { get, send } from "./lib/api.js";
 import { themeChanged } from "./lib/colours.js";
 import { fill, h, say, tell } from "./lib/dom.js";
@@ -12,9 +13,12 @@ const VIEWS = {
   live: { title: "Live", group: "Now" },
   leaderboard: { title: "Leaderboard", group: "Now" },
   playground: { title: "Playground", group: "Now" },
+  alerts: { title: "Alerts", group: "Now" },
   calls: { title: "Calls", group: "Past", one: "call" },
   history: { title: "History", group: "Past" },
   worth: { title: "Racing's worth", group: "Past" },
+  replay: { title: "What if", group: "Past" },
+  targets: { title: "Targets", group: "Past" },
   refusals: { title: "Refusals", group: "Access" },
   keys: { title: "Keys and limits", group: "Access", admin: true },
   configuration: { title: "Configuration", group: "Access" },
@@ -120,12 +124,14 @@ function tools() {
   const theme = h("select", { "aria-label": "Theme", onchange: () => dress(theme.value) },
     [["", "System theme"], ["light", "Light"], ["dark", "Dark"]].map(([value, words]) =>
       h("option", { value, selected: value === (document.documentElement.dataset.theme ?? "") }, words)));
-  fill(document.getElementById("tools"),
+  const alarms = h("span");
+  fill(document.getElementById("tools"), alarms,
     stores?.database_ok === false ? h("span", { class: "chip bad" }, "database away") : null,
     h("span", {}, `${user?.name ?? "local"} · ${user?.role ?? "admin"}`),
     h("span", { title: `replica ${replica}` }, `Holeshot ${version}`),
     theme,
     session.authentication === "key" && !session.trusted_header ? h("button", { type: "button", onclick: signOut }, "Sign out") : null);
+  alarm(alarms);
 }
 
 function dress(theme) {

@@ -6,25 +6,35 @@ const HEADERS = { "content-type": "application/json" };
 
 /**
  * Ask. `body` is that of v1/chat/completions. `begun(id)` is called with the call's id, `said(text)` with each piece of the
- * answer, `thought(text)` with each piece of reasoning. Resolves when the answer is whole; throws an ApiError.
+ * answer (a refusal too), `thought(text)` with each piece of reasoning, `called(at, name, text)` with each piece of a tool
+ * call. Resolves to the finish reason when the answer is whole; throws an ApiError.
  */
-export async function chat(body, { signal, begun = () => {}, said, thought = () => {} }) {
+export async function chat(body, { signal, begun = () => {}, said, thought = () => {}, called = () => {} }) {
   const response = await asked(address("playground"), { method: "POST", headers: HEADERS, body: JSON.stringify(body), signal });
   const id = response.headers.get("x-holeshot-call-id");
   if (id) begun(id);
   if (!response.ok) throw await refusal(response);
-  const take = (delta) => {
+  let reason = null;
+  const take = (choice, delta) => {
+    reason = choice?.finish_reason ?? reason;
     const reasoning = delta?.reasoning_content ?? delta?.reasoning;
     if (reasoning) thought(reasoning);
     if (delta?.content) said(delta.content);
+    if (delta?.refusal) said(delta.refusal);
+    delta?.tool_calls?.forEach((each, at) => called(each.index ?? at, each.function?.name ?? "", each.function?.arguments ?? ""));
   };
-  if (!body.stream) return take((await response.json()).choices?.[0]?.message);
+  if (!body.stream) {
+    const [choice] = (await response.json()).choices ?? [];
+    take(choice, choice?.message);
+    return reason;
+  }
   for await (const data of events(response.body)) {
     const event = JSON.parse(data);
     if (event.error) throw new Error(event.error.message);
-    take(event.choices?.[0]?.delta);
+    const [choice] = event.choices ?? [];
+    take(choice, choice?.delta);
   }
-  return undefined;
+  return reason;
 }
 
 /** The `data:` of each server-sent event, until `[DONE]`. */

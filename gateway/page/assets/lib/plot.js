@@ -8,13 +8,14 @@ import { count, NOTHING } from "./format.js";
 import { copiesSql } from "./figures.js";
 import { behind, dataTable } from "./table.js";
 
+const EDGE_PX = 4;
 const ROWS_BEHIND = 1000; // of the table, newest first
 
 /**
  * Make a plot. `data`: {t: [unix_s], series: [{label, colour, values, group, dashed, bars, width}], bands, sql}.
  * `label` names a line everywhere; lines of one `group` (by default their label) have one button in the legend;
  * `colour` is a CSS colour (`colourOf(deployment)`); null in `values` is a gap. `bands` are times to mark:
- * [{from, to, label, colour}] in unix seconds, `to` null while it lasts.
+ * [{from, to, label, colour, edged}] in unix seconds, `to` null while it lasts; `edged`: with a line along the top.
  * Options: `over(u)` (draws on top, with uPlot's own instance), `title` (what it shows, for screen readers and the table), `format` (value → text), `axis` (the same, short,
  * for the axis), `log`, `least` and `most` (bounds of the axis), `height` in pixels, `sync` (plots of one key share
  * their cursor).
@@ -96,14 +97,18 @@ export function plot(data, { title, format = count, axis = format, log = false, 
 
   function bands(u) {
     const { ctx, bbox } = u;
-    for (const { from, to, colour = "var(--bad)" } of data.bands ?? []) {
+    for (const { from, to, colour = "var(--bad)", edged = false } of data.bands ?? []) {
       const left = Math.max(bbox.left, u.valToPos(from, "x", true));
       const right = Math.min(bbox.left + bbox.width, to === null ? Infinity : u.valToPos(to, "x", true));
       if (right <= bbox.left || left >= bbox.left + bbox.width) continue;
       ctx.save();
-      ctx.globalAlpha = 0.13;
+      ctx.globalAlpha = edged ? 0.08 : 0.13;
       ctx.fillStyle = resolved(colour);
       ctx.fillRect(left, bbox.top, Math.max(right - left, 2), bbox.height);
+      if (edged) {
+        ctx.globalAlpha = 1;
+        ctx.fillRect(left, bbox.top, Math.max(right - left, 2), EDGE_PX * devicePixelRatio);
+      }
       ctx.restore();
     }
   }
@@ -112,7 +117,7 @@ export function plot(data, { title, format = count, axis = format, log = false, 
     const at = u.cursor.idx;
     if (at === null || at === undefined || u.cursor.left < 0) return hide();
     const lines = data.series.filter((each) => !hidden.has(groupOf(each)) && isKnown(each.values[at]));
-    const out = (data.bands ?? []).filter(({ from, to }) => from <= data.t[at] && (to === null || data.t[at] <= to));
+    const out = marked(at);
     fill(tip, h("strong", {}, moment(data.t[at])),
       h("table", {}, h("tbody", {}, lines.map((each) => h("tr", {},
         h("th", {}, h("span", { class: "swatch", style: { color: each.colour } }), each.label), h("td", { class: "right" }, format(each.values[at])))))),
@@ -123,6 +128,12 @@ export function plot(data, { title, format = count, axis = format, log = false, 
     tip.style.left = `${Math.max(0, flips ? left - tip.offsetWidth - 12 : left + 12)}px`;
     tip.style.top = "8px";
     return undefined;
+  }
+
+  /** The bands that a step is in, or that are in it. */
+  function marked(at) {
+    const [begin, end] = [data.t[at], data.t[at + 1] ?? data.t[at] + (data.t[at] - (data.t[at - 1] ?? data.t[at]))];
+    return (data.bands ?? []).filter(({ from, to }) => from < Math.max(end, begin + 1) && (to === null || begin <= to));
   }
 
   function hide() {
@@ -161,11 +172,12 @@ export function plot(data, { title, format = count, axis = format, log = false, 
 
   function table() {
     const first = Math.max(0, data.t.length - ROWS_BEHIND);
+    const marks = Boolean(data.bands?.length);
     const lines = data.t.slice(first).map((at, offset) => [moment(at), ...data.series.map((each) => {
       const value = each.values[first + offset];
       return isKnown(value) ? format(value) : NOTHING;
-    })]);
-    return dataTable(title, ["Time", ...data.series.map((each) => each.label)], lines.reverse());
+    }), ...(marks ? [marked(first + offset).map((each) => each.label).join(", ")] : [])]);
+    return dataTable(title, ["Time", ...data.series.map((each) => each.label), ...(marks ? ["Marks"] : [])], lines.reverse());
   }
 
   function close() {

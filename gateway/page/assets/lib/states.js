@@ -2,6 +2,8 @@
 
 import { fill, h } from "./dom.js";
 
+const SOON_MS = 2000; // until somebody is asked for patience
+
 /** Lines that stand for what is coming. */
 export function waiting(lines = 5) {
   return h("div", { class: "waiting", "aria-busy": "true" }, h("span", { class: "unseen" }, "Loading"),
@@ -23,9 +25,10 @@ export function empty(title, words, ...actions) {
 /**
  * Load and show, and again every `everyMs` while the page is visible. `load(signal)` resolves to a value, `show(value)`
  * draws it. `place` shows lines while the first one loads, and errors above what was shown before.
+ * `patience`: words that ask for it, for what may take many seconds.
  * Returns {again(), close()}; `again` also starts over at once, for other filters.
  */
-export function watching(place, load, show, { everyMs = 0, lines = 5 } = {}) {
+export function watching(place, load, show, { everyMs = 0, lines = 5, patience = null } = {}) {
   const trouble = h("div");
   const body = h("div", {}, waiting(lines));
   fill(place, trouble, body);
@@ -38,6 +41,7 @@ export function watching(place, load, show, { everyMs = 0, lines = 5 } = {}) {
     running?.abort();
     const mine = new AbortController();
     running = mine;
+    const late = patience && setTimeout(() => fill(trouble, h("p", { class: "soft", role: "status" }, patience)), SOON_MS);
     try {
       const value = await load(mine.signal);
       if (mine.signal.aborted) return;
@@ -48,6 +52,8 @@ export function watching(place, load, show, { everyMs = 0, lines = 5 } = {}) {
       if (error.name !== "ApiError" && error.status === undefined) console.error(error);
       if (error.status !== 401) fill(trouble, failed(error, look));
       if (body.querySelector(":scope > .waiting")) fill(body);
+    } finally {
+      clearTimeout(late);
     }
     running = null;
     if (everyMs && !closed && !document.hidden) timer = setTimeout(look, everyMs);

@@ -4,13 +4,15 @@ import { fill, h } from "./dom.js";
 
 /**
  * Make a table. `columns`: [{title, cell: row → node or text, right, wraps, sort: row → number or text, help, head,
- * label, wide}]. `title` may be a node, then `label` names the column on a phone, where `wide` ones have a whole line.
+ * label, wide, under}]. `title` may be a node, then `label` names the column on a phone, where `wide` ones have a whole
+ * line. `under`: {title, cell, sort, help} of a second figure, which stands below the first one in the same cell.
  * `head: true` marks the column that names its row. Options: `caption` (for screen readers), `key: row → string`,
  * `link: row → address` (its first cell becomes a link and the whole row opens it), `stacks` (a list on a phone),
  * `sorted: [index, "ascending" | "descending"]`.
  * Returns {element, update(rows)}: rows that did not change keep their elements, and the focus.
  */
 export function table(columns, { caption, key = null, link = null, stacks = false, sorted = null, fingerprint = JSON.stringify } = {}) {
+  let order = sorted && { by: columns[sorted[0]], turn: sorted[1] };
   const body = h("tbody", stacks ? { role: "rowgroup" } : {});
   const heads = columns.map((column, index) => head(column, index));
   const role = (name) => (stacks ? { role: name } : {}); // `display: block` takes a table's own roles away
@@ -24,16 +26,27 @@ export function table(columns, { caption, key = null, link = null, stacks = fals
 
   function head(column, index) {
     const props = { scope: "col", class: column.right ? "right" : null, title: column.help, ...(stacks ? { role: "columnheader" } : {}) };
-    if (!column.sort) return h("th", props, column.title || h("span", { class: "unseen" }, column.label));
-    const order = sorted?.[0] === index ? sorted[1] : null;
-    return h("th", { ...props, "aria-sort": order }, h("button", { type: "button", class: "sort", onclick: () => turn(index) }, column.title));
+    const { under } = column;
+    return h("th", { ...props, "aria-sort": sorted?.[0] === index ? sorted[1] : null },
+      titled(column, column), under ? h("div", { title: under.help }, titled(under, column)) : null);
   }
 
-  function turn(index) {
-    const first = columns[index].right ? "descending" : "ascending";
+  /** The title of a column's figure, which sorts by it. */
+  function titled(part, column) {
+    if (!part.sort) return part.title || h("span", { class: "unseen" }, part.label);
+    return h("button", { type: "button", class: "sort", "data-turn": order?.by === part ? order.turn : null, onclick: (event) => turn(part, column, event.currentTarget) }, part.title);
+  }
+
+  function turn(part, column, button) {
+    const first = column.right ? "descending" : "ascending";
     const other = first === "ascending" ? "descending" : "ascending";
-    sorted = [index, sorted?.[0] === index && sorted[1] === first ? other : first];
-    heads.forEach((each, place) => (place === index ? each.setAttribute("aria-sort", sorted[1]) : each.removeAttribute("aria-sort")));
+    order = { by: part, turn: order?.by === part && order.turn === first ? other : first };
+    for (const each of heads) {
+      each.removeAttribute("aria-sort");
+      for (const one of each.querySelectorAll(".sort")) delete one.dataset.turn;
+    }
+    button.closest("th").setAttribute("aria-sort", order.turn);
+    button.dataset.turn = order.turn;
     update(rows);
   }
 
@@ -73,9 +86,9 @@ export function table(columns, { caption, key = null, link = null, stacks = fals
   }
 
   function ordered(all) {
-    if (!sorted) return all;
-    const { sort } = columns[sorted[0]];
-    const sign = sorted[1] === "ascending" ? 1 : -1;
+    if (!order) return all;
+    const { sort } = order.by;
+    const sign = order.turn === "ascending" ? 1 : -1;
     return [...all].sort((one, other) => compared(sort(one), sort(other), sign));
   }
 
@@ -83,7 +96,8 @@ export function table(columns, { caption, key = null, link = null, stacks = fals
     const goes = link?.(row);
     return h("tr", { ...role("row"), class: goes ? "opens" : null, onclick: goes ? (event) => opened(event, goes) : null },
       columns.map((column, at) => {
-        const content = column.cell(row);
+        const { under } = column;
+        const content = under ? [h("span", {}, column.cell(row)), h("div", { class: "under", "data-label": under.title }, under.cell(row))] : column.cell(row);
         const props = {
           class: [column.right && "right", column.wraps && "wraps", column.wide && "wide"].filter(Boolean).join(" ") || null,
           "data-label": stacks && !column.head ? column.label ?? column.title : null,

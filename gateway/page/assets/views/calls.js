@@ -25,7 +25,7 @@ const COLUMNS = [
   { title: "First token", right: true, cell: (call) => ms(call.ttft_ms) },
   { title: "Total", right: true, cell: (call) => ms(call.total_ms) },
   { title: "Attempts", right: true, cell: (call) => count(call.launched) },
-  { title: "Tokens", right: true, help: "Of the prompt → of the answer", cell: (call) => `${count(call.prompt_tokens)} → ${count(call.completion_tokens)}` },
+  { title: "Tokens", right: true, help: "Of the prompt → of the answer", cell: (call) => `${count(call.prompt_tokens)} →\u00a0${count(call.completion_tokens)}` },
   { title: "Speed", right: true, cell: (call) => tps(call.decode_tps) },
   { title: "Cost", right: true, cell: (call) => usd(call.cost_usd) },
 ];

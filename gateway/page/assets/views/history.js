@@ -40,10 +40,24 @@ const METRICS = {
 const OUTAGES = [
   { title: "Deployment", head: true, cell: (each) => named(each.deployment) },
   { title: "From", right: true, sort: (each) => each.from, cell: (each) => time(each.from) },
-  { title: "To", right: true, sort: (each) => each.to, cell: (each) => (each.to ? time(each.to) : "not known, or still out") },
+  { title: "To", right: true, sort: (each) => each.to, cell: (each) => (each.to ? time(each.to) : each.may_last ? "not known, or still out" : "not known") },
   { title: "Lasted", right: true, sort: lasted, cell: (each) => span(lasted(each)) },
   { title: "Why", wraps: true, cell: (each) => each.reason?.replaceAll("_", " ") ?? "–" },
   { title: "Seen by", cell: (each) => each.replica ?? "–" },
+];
+
+const WORSE = { ttft: "first token", tps: "speed", itl: "gaps between chunks", errors: "errors" };
+const ENDINGS = { as_usual: "as usual again", new_usual: "lasted for a week: usual now", no_calls: "no more calls" };
+
+const SLOWDOWNS = [
+  { title: "Deployment", head: true, cell: (each) => named(each.deployment) },
+  { title: "What", cell: (each) => WORSE[each.metric] ?? each.metric },
+  { title: "Times as slow", right: true, sort: (each) => each.ratio, cell: (each) => `${times(each.ratio)} (${times(each.low)} to ${times(each.high)})` },
+  { title: "From", right: true, sort: (each) => each.began_at, cell: (each) => time(each.began_at) },
+  { title: "Noticed", right: true, sort: (each) => each.noticed_at, cell: (each) => time(each.noticed_at) },
+  { title: "To", right: true, sort: (each) => each.ended_at, cell: (each) => (each.ended_at ? time(each.ended_at) : "it goes on") },
+  { title: "Why it ended", wraps: true, cell: (each) => ENDINGS[each.ending] ?? "–" },
+  { title: "Evidence", cell: (each) => copiesSql(each.evidence_sql) },
 ];
 
 /** Show it in `root` until closed. */
@@ -72,16 +86,20 @@ export function view(root, params, session, address) {
     place, heatPlace);
 
   const cards = PLOTS.map(card);
-  const marks = h("p", { class: "marks soft" }, h("i", { class: "mark-error" }), "errors", h("i", { class: "mark-limit" }), "rate limits", h("i", { class: "mark-outage" }), "outage: not asked after failures");
+  const marks = h("p", { class: "marks soft" }, h("i", { class: "mark-error" }), "errors", h("i", { class: "mark-limit" }), "rate limits", h("i", { class: "mark-outage" }), "outage: not asked after failures", h("i", { class: "mark-slow" }), "slower than usual");
   const gone = h("section", { class: "card", "aria-labelledby": "outages" }, h("header", {}, h("h2", { id: "outages" }, "Outages"), h("p", {}, "A deployment that fails again and again is not asked until a probe succeeds.")), outages.element);
-  const plots = h("div", { class: "history" }, legend, marks, h("div", { class: "columns" }, cards.map((each) => each.element)), gone);
+  const slow = table(SLOWDOWNS, { caption: "Slowdowns", key: (each) => each.id, stacks: true, sorted: [3, "descending"] });
+  const slower = h("section", { class: "card", "aria-labelledby": "slowdowns" }, h("header", {}, h("h2", { id: "slowdowns" }, "Slower than usual"), h("p", {}, "Compared with its own earlier weeks, and with the model's other deployments at the same time.")), slow.element);
+  const plots = h("div", { class: "history" }, legend, marks, h("div", { class: "columns" }, cards.map((each) => each.element)), slower, gone);
   const kept = watching(place, load, show, { everyMs: EVERY_MS, lines: 12 });
 
   const heats = watching(heatPlace, loadHeat, (value, body) => showHeat(value, body), { everyMs: HEAT_EVERY_MS, lines: 8 });
 
   async function load(signal) {
     const { window, model, client } = asked;
-    return await get("history", { window, model: model === "all" ? null : model, client }, { signal });
+    const of = { window, model: model === "all" ? null : model };
+    const [history, slowdowns] = await Promise.all([get("history", { ...of, client }, { signal }), get("slowdowns", of, { signal })]);
+    return { ...history, slowdowns: slowdowns.data };
   }
 
   function show(value, body) {
@@ -130,16 +148,26 @@ export function view(root, params, session, address) {
     const t = grid(found);
     const bands = found.outages.filter((each) => shown.some((line) => line.deployment === each.deployment)).map((each) => ({
       from: Date.parse(each.from) / 1000,
-      to: each.to ? Date.parse(each.to) / 1000 : null,
+      to: each.to ? Date.parse(each.to) / 1000 : each.may_last ? null : Date.parse(each.from) / 1000, // a line where it began
       colour: colourOf(each.deployment),
       label: `${each.deployment} out`,
     }));
+    const slowdowns = found.slowdowns.filter((each) => shown.some((line) => line.deployment === each.deployment && line.model === each.model));
+    bands.push(...slowdowns.map((each) => ({
+      from: Date.parse(each.began_at) / 1000,
+      to: each.ended_at ? Date.parse(each.ended_at) / 1000 : null,
+      colour: colourOf(each.deployment),
+      edged: true,
+      label: `${each.deployment}: ${WORSE[each.metric] ?? each.metric} ${times(each.ratio)} ${each.metric === "errors" ? "as many" : "as slow"}`,
+    })));
     const all = { won: sums(found.series, "won") };
     const trouble = troubles(t, shown);
     const several = new Set(found.series.map((each) => each.model)).size > 1;
     for (const each of cards) each.update({ t, shown, bands, all, trouble, several });
     outages.update(found.outages);
     gone.hidden = found.outages.length === 0;
+    slow.update(found.slowdowns);
+    slower.hidden = found.slowdowns.length === 0;
   }
 
   function card({ name, title, format, least = null, most = null, of, says }) {
@@ -271,6 +299,10 @@ function troubles(t, series) {
 
 function share(part, whole) {
   return whole ? (part ?? 0) / whole : null;
+}
+
+function times(ratio) {
+  return `${ratio.toFixed(ratio < 10 ? 2 : 0)} ×`;
 }
 
 function short(quantile) {

@@ -66,25 +66,44 @@ function board(model) {
   const notes = h("div", { class: "notes" });
   const next = h("div", { class: "next" });
   const summary = h("p");
-  const rows = table([
-    { title: "Deployment", head: true, cell: name, help: "In the order in which the policy would choose; the number is the rank by time to first token" },
-    { title: "State", cell: state, wide: true },
-    { title: head, cell: (row) => range(row, axis, colourOf(row.deployment)), label: "First token", wide: true },
-    { title: "p50", right: true, cell: (row) => time(row, row.ttft_p50_ms), sort: (row) => row.ttft_p50_ms, help: "Half of the first tokens came sooner" },
-    { title: "p95", right: true, cell: (row) => time(row, row.ttft_p95_ms), sort: (row) => row.ttft_p95_ms, help: "19 of 20 first tokens came sooner" },
-    { title: "Speed", right: true, cell: speed, sort: (row) => (row.buffered ? row.e2e_tps : row.decode_tps), help: "Tokens a second after the first" },
-    { title: "Gaps", right: true, cell: gaps, sort: (row) => row.itl_p95_ms, help: "Time between pieces of the answer, p50 and p95 of 24 hours" },
-    { title: "Wins", right: true, cell: (row) => figure(percent(row.win_share)), sort: (row) => row.win_share, help: "Its share of the model's answered calls" },
-    { title: "Cut", right: true, cell: (row) => figure(percent(cutShare(row))), sort: cutShare, help: "Its attempts that were cut before their first token" },
-    { title: "Errors", right: true, cell: errors, sort: (row) => row.error_rate },
-    { title: "Flaws", right: true, cell: flaws, sort: (row) => row.flaw_rate, help: "Complete answers that were empty, cut short, refused, or broken JSON or tool calls" },
-    { title: "$ / M tok", right: true, cell: price, sort: (row) => row.price?.completion, help: "Price of a million tokens: prompt, answer" },
-    { title: "Room", right: true, cell: (row) => figure(percent(row.headroom)), sort: (row) => row.headroom, help: "The part of the provider's rate limit that is left" },
-  ], { caption: `Deployments of ${model}`, key: (row) => row.deployment, stacks: true, fingerprint: (row) => `${axis?.key}${JSON.stringify(row)}` });
+  let isSpoken = false; // whether anybody was measured by first sentences
+  let rows = figures();
   const element = h("section", { class: "card board", "aria-label": model }, h("header", {}, h("h2", {}, model), summary), rows.element, notes, next);
+
+  function figures() {
+    return table([
+      { title: "Deployment", head: true, cell: name, help: "In the order in which the policy would choose; the number is the rank by time to first token" },
+      { title: "State", cell: state, wide: true },
+      { title: head, cell: (row) => range(row, axis, colourOf(row.deployment)), label: "First token", wide: true },
+      { title: "p50", right: true, cell: (row) => time(row, row.ttft_p50_ms), sort: (row) => row.ttft_p50_ms, help: "Half of the first tokens came sooner",
+        under: sentence("Sentence", "sentence_p50_ms", "Half of the first sentences could be spoken sooner") },
+      { title: "p95", right: true, cell: (row) => time(row, row.ttft_p95_ms), sort: (row) => row.ttft_p95_ms, help: "19 of 20 first tokens came sooner",
+        under: sentence("Sentence", "sentence_p95_ms", "19 of 20 first sentences could be spoken sooner") },
+      { title: "Speed", right: true, cell: speed, sort: (row) => (row.buffered ? row.e2e_tps : row.decode_tps), help: "Tokens a second after the first",
+        under: { title: "Gaps", cell: gaps, sort: (row) => row.itl_p95_ms, help: "Time between pieces of the answer, p50 and p95 of 24 hours" } },
+      { title: "Wins", right: true, cell: (row) => figure(percent(row.win_share)), sort: (row) => row.win_share, help: "Its share of the model's answered calls",
+        under: { title: "Cut", cell: (row) => figure(percent(cutShare(row))), sort: cutShare, help: "Its attempts that were cut before their first token" } },
+      { title: "Errors", right: true, cell: (row) => figure(percent(row.error_rate)), sort: (row) => row.error_rate,
+        under: { title: "Flaws", cell: flaws, sort: (row) => row.flaw_rate, help: "Complete answers that were empty, cut short, refused, or broken JSON or tool calls" } },
+      { title: "$/M prompt", right: true, cell: (row) => usd(row.price?.prompt), sort: (row) => row.price?.prompt, help: "Price of a million tokens of prompts",
+        under: { title: "$/M answer", cell: (row) => usd(row.price?.completion), sort: (row) => row.price?.completion, help: "Price of a million tokens of answers" } },
+      { title: "Room", right: true, cell: (row) => figure(percent(row.headroom)), sort: (row) => row.headroom, help: "The part of the provider's rate limit that is left" },
+    ], { caption: `Deployments of ${model}`, key: (row) => row.deployment, stacks: true, fingerprint: (row) => `${axis?.key}${JSON.stringify(row)}` });
+  }
+
+  /** The second figure of a column, where anybody has it. */
+  function sentence(title, field, help) {
+    return isSpoken ? { title, cell: (row) => time(row, row[field], row.sentence_biased), sort: (row) => row[field], help } : null;
+  }
 
   function update({ window_s, deployments }, plan) {
     axis = axisOf(deployments);
+    if (isSpoken !== deployments.some((each) => each.sentence_p50_ms !== null)) {
+      isSpoken = !isSpoken;
+      const made = figures();
+      rows.element.replaceWith(made.element);
+      rows = made;
+    }
     fill(head, h("span", {}, "First token"), axisHead(axis));
     rows.update(deployments);
     say(summary, `last ${span(window_s)} · ${counted(deployments.reduce((sum, each) => sum + each.n, 0), "attempt")}`);
@@ -104,15 +123,16 @@ function refill(place, children) {
 function state(row) {
   const [word] = (row.state ?? "").split(" ");
   return h("span", {}, h("span", { class: `chip ${STATES[word] ?? ""}` }, row.state ?? "unknown"),
+    row.rate_limited ? h("span", { class: "reason warn", title: "Rate-limited attempts" }, `${count(row.rate_limited)} × 429`) : null,
     row.reason ? h("span", { class: "reason" }, row.reason) : null);
 }
 
 function name(row) {
-  return h("span", {}, h("span", { class: "rank" }, row.rank ?? NOTHING), named(row.deployment));
+  return h("span", { class: "name" }, h("span", { class: "rank" }, row.rank ?? NOTHING), named(row.deployment));
 }
 
-function time(row, value) {
-  return marked(ms(value), row.biased && value !== null, "?");
+function time(row, value, isBiased = row.biased) {
+  return marked(ms(value), isBiased && value !== null, "?");
 }
 
 function marked(text, is, mark) {
@@ -133,22 +153,14 @@ function cutShare(row) {
   return all ? row.censored / all : null;
 }
 
-function errors(row) {
-  return h("span", {}, figure(percent(row.error_rate)), row.rate_limited ? h("span", { class: "reason warn" }, `${count(row.rate_limited)} × 429`) : null);
-}
-
 function flaws(row) {
   if (row.flaw_rate === null) return NOTHING;
   return h("span", { title: `95 %: ${percent(row.flaw_rate_low)} to ${percent(row.flaw_rate_high)}, of ${counted(row.judged, "answer")}` }, figure(percent(row.flaw_rate)));
 }
 
-function price(row) {
-  return row.price ? `${usd(row.price.prompt)} · ${usd(row.price.completion).slice(1)}` : NOTHING;
-}
-
 function legend(rows) {
   return [
-    rows.some((row) => row.biased && row.ttft_p50_ms !== null)
+    rows.some((row) => (row.biased && row.ttft_p50_ms !== null) || (row.sentence_biased && row.sentence_p50_ms !== null))
       ? h("p", {}, "? may be too high: attempts were cut before their first token, and too few of them were audited") : null,
     rows.some((row) => row.buffered) ? h("p", {}, "* answers come all at once, from a buffer: the speed is of the whole answer") : null,
   ];

@@ -14,12 +14,14 @@ import { timeline } from "./parts/timeline.js";
 const MODES = { "": "As configured", single: "One provider alone", race: "Race", hedge: "Hedge" };
 const STORED_WITHIN_MS = 5000; // the end of a call is known at once, its costs too
 const AGAIN_MS = 150;
+const REASONS = { length: "cut at the limit of tokens", content_filter: "cut by the provider's content filter" };
 
 /** Show it in `root` until closed. */
 export function view(root, params, session, query) {
   const asked = { model: query.get("model") ?? session.models[0] ?? "", mode: "", stream: true };
   let language = "curl";
   let running = null; // what stops the present call
+  let latest = null; // the same, kept after its end: what belongs to an earlier call is not drawn any more
   let frame = null;
 
   if (!session.models.length) {
@@ -27,6 +29,7 @@ export function view(root, params, session, query) {
     return { close() {} };
   }
 
+  const models = session.models.includes(asked.model) ? session.models : [asked.model, ...session.models]; // a link may name another
   const prompt = h("textarea", { rows: "5", name: "prompt", onkeydown: hurry }, query.get("prompt") ?? "Why do engineers race requests? Answer in three sentences.");
   const stream = h("input", { type: "checkbox", checked: true, onchange: () => change({ stream: stream.checked }) });
   const go = h("button", { type: "submit", class: "primary" }, "Send");
@@ -44,7 +47,7 @@ export function view(root, params, session, query) {
     isViewer ? h("p", { class: "soft" }, "Your key may only look: calls need the key of an admin.") : null,
     h("div", { class: "play" },
       h("form", { class: "card", onsubmit: send }, h("div", { class: "inside fields" },
-        selects("Model", session.models, asked.model, (model) => change({ model })),
+        selects("Model", models, asked.model, (model) => change({ model })),
         selects("How", Object.entries(MODES), "", (mode) => change({ mode })),
         h("label", { class: "field whole" }, "Prompt", prompt),
         h("label", { class: "check" }, stream, "Stream the answer"),
@@ -57,7 +60,9 @@ export function view(root, params, session, query) {
           language = chosen;
           tellCode();
         }), copies(() => code.textContent))),
-      h("div", { class: "inside" }, code)));
+      h("div", { class: "inside" },
+        session.authentication === "key" ? h("p", { class: "soft" }, "It reads a key of the gateway from the environment: ", h("code", {}, "export HOLESHOT_KEY=hs-…")) : null,
+        code)));
   prompt.addEventListener("input", tellCode);
   fill(answer, h("p", { class: "soft" }, "Nothing was asked yet."));
   fill(race, h("p", { class: "soft" }, "Who is asked, who answers first and who is cut is drawn here while it happens."));
@@ -85,7 +90,7 @@ export function view(root, params, session, query) {
     event.preventDefault();
     if (running || isViewer) return;
     const mine = new AbortController();
-    running = mine;
+    running = latest = mine;
     let id = null;
     go.disabled = true;
     stop.hidden = false;
@@ -103,8 +108,9 @@ export function view(root, params, session, query) {
       frame = requestAnimationFrame(draw);
     };
     draw();
+    const tools = [];
     try {
-      await chat(body(), {
+      const reason = await chat(body(), {
         signal: mine.signal,
         begun: (found) => (id = found),
         said: (piece) => text.append(piece),
@@ -112,7 +118,13 @@ export function view(root, params, session, query) {
           thoughts.hidden = false;
           thoughts.append(piece);
         },
+        called: (at, name, piece) => {
+          tools[at] ??= answer.appendChild(h("p", {}, h("span", { class: "soft" }, "calls the tool ")));
+          tools[at].append(name && piece ? `${name} ${piece}` : name ? `${name} ` : piece);
+        },
       });
+      if (reason in REASONS) text.append(h("span", { class: "soft" }, ` … ${REASONS[reason]}`));
+      else if (!answer.textContent) text.append(h("span", { class: "soft" }, "The answer is empty."));
     } catch (error) {
       if (error.name === "AbortError") text.append(h("span", { class: "soft" }, " … stopped"));
       else if (error.status !== 401) fill(trouble, failed(error));
@@ -121,21 +133,24 @@ export function view(root, params, session, query) {
     answer.removeAttribute("aria-busy");
     running = null;
     go.disabled = false;
+    if (document.activeElement === stop) go.focus(); // what is hidden has no focus
     stop.hidden = true;
-    if (id !== null && root.isConnected) await conclude(id, watched);
+    const isLatest = () => latest === mine && root.isConnected;
+    if (id !== null && isLatest()) await conclude(id, watched, isLatest);
     watched.close();
   }
 
   /** Draw the call as it was recorded, with what it cost. */
-  async function conclude(id, watched) {
+  async function conclude(id, watched, isLatest) {
     const last = watched.call(id);
     if (last) fill(race, timeline(last.call, last.attempts, last.nowMs));
     fill(link, h("a", { class: "button", href: to("calls", [id]) }, "Open the call"));
-    for (const end = Date.now() + STORED_WITHIN_MS; Date.now() < end && root.isConnected;) {
+    for (const end = Date.now() + STORED_WITHIN_MS; Date.now() < end && isLatest();) {
       const found = await get(`calls/${id}`).catch(() => null);
+      if (!isLatest()) return;
       if (found && found.source !== "running") {
         const { call, attempts } = found;
-        const winner = attempts.find((each) => each.outcome === "won");
+        const winner = attempts.find((each) => each.id === call.winner_attempt_id);
         fill(race, timeline(call, attempts, null));
         fill(figures, stats(
           ["First token", ms(call.ttft_ms), winner ? winner.deployment : "nobody answered"],
@@ -143,7 +158,7 @@ export function view(root, params, session, query) {
           ["Speed", tps(winner?.decode_tps), `${count(call.completion_tokens)} tokens`],
           ["Cost", usd(call.cost_usd), call.duplicate_cost_usd ? `${usd(call.duplicate_cost_usd)} of it by racing` : ""],
         ));
-        return;
+        if (attempts.length >= call.launched) return; // a loser may end after its call
       }
       await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
     }

@@ -9,6 +9,7 @@ import { empty, watching } from "../lib/states.js";
 import { behind, dataTable } from "../lib/table.js";
 import { key, redraw } from "./parts/redraw.js";
 import { scale } from "./parts/scale.js";
+import { picture, point, strip, whisker } from "./parts/strips.js";
 import { askedWindow, windowChoice, windowWords } from "./parts/windows.js";
 
 const EVERY_MS = 30_000;
@@ -70,12 +71,12 @@ function surely(rows, unsure, window) {
   const first = isNothing
     ? ["Racing saved nothing that can be told from chance: ", h("b", {}, `${signed(mid)} per call`), ` (${signed(low)} to ${signed(high)})`]
     : [`Racing ${mid < 0 ? "lost" : "saved"} `, h("b", {}, `${ms(Math.abs(mid))} per call`), ` (${bounds(low, high)})`];
-  const money = cost === null ? [", at unknown prices"] : [" and cost ", h("b", {}, `${usd(cost.low)} to ${usd(cost.high)} more`)];
+  const money = cost === null ? [", at unknown prices"] : [" and cost ", h("b", {}, `${dollars(cost.low, cost.high)} more`)];
   const hours = saved.mid / 3_600_000;
   return h("div", { class: "headline" }, h("p", { class: "lead" }, first, money, `${where}.`),
     h("p", { class: "soft" }, `${counted(calls, "call")} in ${windowWords(window)}, ${percent(total(rows, "calls_with_extra") / calls)} of them with a second attempt. `,
       !isNothing && hours > 0 ? `In all ${waiting(saved.mid)} of waiting` : "",
-      !isNothing && hours > 0 && cost !== null && cost.high > 0 ? `, at ${usd(cost.low / hours)} to ${usd(cost.high / hours)} an hour.` : !isNothing && hours > 0 ? "." : ""));
+      !isNothing && hours > 0 && cost !== null && cost.high > 0 ? `, at ${dollars(cost.low / hours, cost.high / hours)} an hour.` : !isNothing && hours > 0 ? "." : ""));
 }
 
 function unsurely(rows, isMore) {
@@ -98,19 +99,22 @@ function cards(by, rows, sql) {
 function quantiles(rows, name) {
   const drawn = rows.filter((each) => QUANTILES.some((q) => known(each[`ttft_${q}_ms`]) && known(each[`alone_${q}_ms`])));
   if (!drawn.length) return h("figure", {}, h("figcaption", {}, "First token, with and without racing"), h("p", { class: "soft" }, "Not known yet: too few audits."));
-  const axis = scale(0, Math.max(...drawn.flatMap((each) => QUANTILES.flatMap((q) => [each[`ttft_${q}_ms`] ?? 0, each[`alone_${q}_ms`] ?? 0]))) * 1.04);
-  return picture("First token, with ● and without ○ racing", axis, ms, drawn.map((each) => h("div", {}, h("h3", {}, name(each)),
-    QUANTILES.map((q) => pair(q, each[`ttft_${q}_ms`], each[`alone_${q}_ms`], axis)))));
+  const axis = scale(0, Math.max(...drawn.flatMap((each) => QUANTILES.flatMap((q) => [each[`ttft_${q}_ms`] ?? 0, each[`alone_${q}_ms`] ?? 0, (each[`ttft_${q}_ms`] ?? 0) + (each[`saved_${q}_high_ms`] ?? 0)]))) * 1.04);
+  return picture("First token with ● and without ○ racing, and what was saved", axis, ms, drawn.map((each) => h("div", {}, h("h3", {}, name(each)),
+    QUANTILES.map((q) => pair(q, each, axis)))));
 }
 
-function pair(words, raced, alone, axis) {
+/** One quantile. Its interval is of what is estimated: without racing; the other end is seen. */
+function pair(q, each, axis) {
+  const [raced, alone, low, high] = [each[`ttft_${q}_ms`], each[`alone_${q}_ms`], each[`saved_${q}_low_ms`], each[`saved_${q}_high_ms`]];
   if (!known(raced) || !known(alone)) return null;
   const [from, to] = [Math.min(raced, alone), Math.max(raced, alone)];
-  return strip(words, [
+  return strip(q, [
+    known(low) && low !== high ? whisker(raced + low, known(high) ? raced + high : axis.high, axis) : null,
     h("i", { class: `span ${raced <= alone ? "good" : "bad"}`, style: { left: axis.at(from), width: `${(axis.share(to) - axis.share(from)) * 100}%` } }),
-    h("i", { class: "point hollow", style: { left: axis.at(alone) } }),
-    h("i", { class: "point", style: { left: axis.at(raced) } }),
-  ], axis, `${signed(alone - raced)} saved: ${ms(raced)}, not ${ms(alone)}`);
+    point(alone, axis, true),
+    point(raced, axis),
+  ], axis, `${signed(alone - raced)}${interval(low, high)}`);
 }
 
 /** Saved per call, with its interval. */
@@ -120,8 +124,8 @@ function savings(rows, name) {
   const axis = scale(Math.min(0, ...ends), Math.max(1, ...ends) * 1.04);
   return picture("Saved per call, with its interval", axis, ms, drawn.map((each) => {
     const isSure = known(each.saved_low_ms_per_call);
-    return strip(name(each), [isSure ? whisker(each.saved_low_ms_per_call, each.saved_high_ms_per_call, axis) : null, h("i", { class: isSure ? "point" : "point hollow", style: { left: axis.at(each.saved_ms_per_call) } })], axis,
-      isSure ? `${signed(each.saved_ms_per_call)} (${bounds(each.saved_low_ms_per_call, each.saved_high_ms_per_call)})` : `about ${signed(each.saved_ms_per_call)}, no interval`);
+    return strip(name(each), [isSure ? whisker(each.saved_low_ms_per_call, each.saved_high_ms_per_call, axis) : null, point(each.saved_ms_per_call, axis, !isSure)], axis,
+      isSure ? `${signed(each.saved_ms_per_call)}${interval(each.saved_low_ms_per_call, each.saved_high_ms_per_call)}` : `about ${signed(each.saved_ms_per_call)}, no interval`);
   }));
 }
 
@@ -132,24 +136,9 @@ function prices(rows, name) {
   const axis = scale(0, Math.max(1e-6, ...drawn.map((each) => each.duplicate_cost_high_usd ?? each.duplicate_cost_usd)) * 1.04, 4);
   return picture("Cost added, at least and at most", axis, usd, drawn.map((each) => {
     const [low, high] = [each.duplicate_cost_low_usd ?? each.duplicate_cost_usd, each.duplicate_cost_high_usd ?? each.duplicate_cost_usd];
-    return strip(name(each), [whisker(low, high, axis), known(each.duplicate_cost_usd) ? h("i", { class: "point", style: { left: axis.at(each.duplicate_cost_usd) } }) : null], axis,
-      `${usd(low)} to ${usd(high)}${known(each.duplicate_cost_share) ? `, ${percent(each.duplicate_cost_share)} of all` : ""}`);
+    return strip(name(each), [whisker(low, high, axis), known(each.duplicate_cost_usd) ? point(each.duplicate_cost_usd, axis) : null], axis,
+      `${dollars(low, high)}${known(each.duplicate_cost_share) ? `, ${percent(each.duplicate_cost_share)} of all` : ""}`);
   }));
-}
-
-function picture(title, axis, words, rows) {
-  return h("figure", { class: "strips" }, h("figcaption", {}, title), rows,
-    h("div", { class: "axis", "aria-hidden": "true" }, axis.ticks.map((tick) => h("span", { style: { left: axis.at(tick) } }, tick === 0 ? "0" : words(tick)))));
-}
-
-function strip(words, marks, axis, told) {
-  return h("div", { class: "strip" }, h("span", { class: "what" }, words),
-    h("span", { class: "track", "aria-hidden": "true" }, axis.ticks.map((tick) => h("i", { class: tick === 0 ? "rule zero" : "rule", style: { left: axis.at(tick) } })), marks),
-    h("span", { class: "told-figure" }, told));
-}
-
-function whisker(low, high, axis) {
-  return h("i", { class: "whisker", style: { left: axis.at(low), width: `${Math.max(0, axis.share(high) - axis.share(low)) * 100}%` } });
 }
 
 function figures(by, name, rows) {
@@ -163,7 +152,7 @@ function figures(by, name, rows) {
     ["Saved per call", (each) => signed(each.saved_ms_per_call)],
     ["Interval", (each) => (known(each.saved_low_ms_per_call) ? bounds(each.saved_low_ms_per_call, each.saved_high_ms_per_call) : "–")],
     ...QUANTILES.flatMap((q) => [
-      [`${q} saved`, (each) => signed(difference(each[`alone_${q}_ms`], each[`ttft_${q}_ms`]))],
+      [`${q} saved`, (each) => `${signed(each[`saved_${q}_ms`])}${interval(each[`saved_${q}_low_ms`], each[`saved_${q}_high_ms`])}`],
       [`${q} with`, (each) => ms(each[`ttft_${q}_ms`])],
       [`${q} without`, (each) => ms(each[`alone_${q}_ms`])],
     ]),
@@ -196,16 +185,23 @@ function total(rows, column) {
   return rows.reduce((sum, each) => sum + (each[column] ?? 0), 0);
 }
 
-function difference(a, b) {
-  return known(a) && known(b) ? a - b : null;
-}
-
 function bounds(low, high) {
   return low < 0 ? `${signed(low)} to ${signed(high)}` : `${ms(low)} to ${ms(high)}`;
 }
 
+/** An interval in words: none where all was seen, no end where audits are too few to tell one. */
+function interval(low, high) {
+  if (!known(low) || low === high) return "";
+  return known(high) ? ` (${bounds(low, high)})` : ` (at least ${signed(low)})`;
+}
+
 function signed(value) {
   return value < 0 ? `−${ms(-value)}` : ms(value);
+}
+
+/** From the least to the most, or one amount where both are written alike. */
+function dollars(low, high) {
+  return usd(low) === usd(high) ? usd(low) : `${usd(low)} to ${usd(high)}`;
 }
 
 function waiting(value) {

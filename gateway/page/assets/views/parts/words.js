@@ -2,6 +2,7 @@
 
 const CALL_ERRORS = {
   all_providers_failed: "every provider failed",
+  no_valid_answer: "no answer was valid",
   provider_misconfigured: "a provider's configuration is wrong",
   client_disconnected: "the client left",
   client_stalled: "the client stopped reading",
@@ -31,6 +32,7 @@ const ATTEMPT_ERRORS = {
   stream_error: "an error in the middle of the stream",
   upstream_empty: "an empty answer",
   upstream_truncated: "the answer broke off",
+  invalid_answer: "the answer was not valid",
 };
 
 const OUTCOMES = {

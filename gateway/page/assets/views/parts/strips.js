@@ -1,0 +1,26 @@
+// Strips: rows of one axis, each with its words, its marks on a track and its figure. Intervals are whiskers.
+
+import { h } from "../../lib/dom.js";
+
+/** A figure of strips over one axis (of parts/scale.js); `words` writes a tick. `kind` is one more class of it. */
+export function picture(title, axis, words, rows, kind = "") {
+  return h("figure", { class: `strips ${kind}`.trim() }, h("figcaption", {}, title), rows,
+    h("div", { class: "strip", "aria-hidden": "true" }, h("div", { class: "axis" }, axis.ticks.map((tick) => h("span", { style: { left: axis.at(tick) } }, tick === 0 ? "0" : words(tick))))));
+}
+
+/** One row: what it is of, its marks, and the figure told. */
+export function strip(words, marks, axis, told) {
+  return h("div", { class: "strip" }, h("span", { class: "what" }, words),
+    h("span", { class: "track", "aria-hidden": "true" }, axis.ticks.map((tick) => h("i", { class: tick === 0 ? "rule zero" : "rule", style: { left: axis.at(tick) } })), marks),
+    h("span", { class: "told-figure" }, told));
+}
+
+/** An interval on its axis. */
+export function whisker(low, high, axis) {
+  return h("i", { class: "whisker", style: { left: axis.at(low), width: `${Math.max(0, axis.share(high) - axis.share(low)) * 100}%` } });
+}
+
+/** A value on its axis; `hollow` where it is an estimate. */
+export function point(value, axis, hollow = false) {
+  return h("i", { class: hollow ? "point hollow" : "point", style: { left: axis.at(value) } });
+}
