@@ -1,21 +1,27 @@
-"""A Chromium, a gateway that is open on loopback, and one with keys."""
+"""A Chromium, a gateway that is open on loopback, one with keys, and one that nobody has called."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.browser.chromium import chromium
-from tests.browser.installation import KEYS, Installation, installed, people
+from tests.browser.installation import KEYS, MODEL, Installation, installed, people
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
     from tests.browser.visit import Visit
 
-CALLS = 16
+CALLS: Mapping[str, int] = {"guarded": 6, "demo": 16, "fresh": 0}  # of each gateway, before its first test
+TARGETS: Mapping[str, Any] = {  # of the demo: kept, missed, and without calls
+    "answered": {"objective": 0.5},
+    "strict": {"model": MODEL, "ttft_ms": 10, "tok_s": 4000, "gap_ms": 1},
+    "spoken": {"profile": "voice"},
+}
 collect_ignore_glob = [] if chromium() and find_spec("playwright") else ["test_*.py"]
 
 
@@ -31,20 +37,42 @@ def browser() -> "Iterator[Browser]":
         browser.close()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def gateways(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> "Iterator[Mapping[str, Future[Installation]]]":
+    """Those that the chosen tests ask for, by fixture: all start at once, beside the browser and the first tests."""
+    asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+
+    def start(name: str) -> Installation:
+        guarded = name == "guarded"
+        more = people() if guarded else {"slo": TARGETS} if name == "demo" else {}
+        running = installed(folders[name] / "gateway", **more)
+        installation = stack.enter_context(running)
+        assert set(installation.calls(CALLS[name], key=KEYS["app"] if guarded else None)) <= {200}
+        return installation
+
+    with ExitStack() as stack, ThreadPoolExecutor(len(CALLS)) as pool:
+        folders = {name: tmp_path_factory.mktemp(name) for name in CALLS if name in asked}
+        yield {name: pool.submit(start, name) for name in folders}
+
+
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+def demo(gateways: "Mapping[str, Future[Installation]]") -> Installation:
     """A gateway without clients, which has answered some calls."""
-    with installed(tmp_path_factory.mktemp("demo") / "gateway") as installation:
-        assert set(installation.calls(CALLS)) == {200}
-        yield installation
+    return gateways["demo"].result()
 
 
 @pytest.fixture(scope="session")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+def guarded(gateways: "Mapping[str, Future[Installation]]") -> Installation:
     """A gateway with an admin, a viewer and a client."""
-    with installed(tmp_path_factory.mktemp("guarded") / "gateway", **people()) as installation:
-        assert set(installation.calls(6, key=KEYS["app"])) == {200}
-        yield installation
+    return gateways["guarded"].result()
+
+
+@pytest.fixture(scope="session")
+def fresh(gateways: "Mapping[str, Future[Installation]]") -> Installation:
+    """A gateway which nobody has called: for one test."""
+    return gateways["fresh"].result()
 
 
 @pytest.fixture
@@ -62,9 +90,3 @@ def visit(browser: "Browser") -> "Iterator[Callable[..., Visit]]":
     yield open_window
     for each in opened:
         each.close()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder that is not there yet."""
-    return tmp_path / "gateway"

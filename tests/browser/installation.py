@@ -51,8 +51,8 @@ class Installation:
         return self.ask("/v1/chat/completions", key=key, body=body)[0]
 
     def calls(self, count: int, *, key: str | None = None) -> list[int]:
-        """Make calls, eight at a time; return their statuses."""
-        with ThreadPoolExecutor(8) as pool:
+        """Make calls at the same time; return their statuses."""
+        with ThreadPoolExecutor(max(1, count)) as pool:
             return list(pool.map(lambda number: self.call(key=key, stream=number % 3 > 0), range(count)))
 
     def stored(self, ids: Iterable[str]) -> None:

@@ -1,9 +1,8 @@
 """Calls from the page: the first visit, the playground, and both under a path prefix."""
 
 from collections.abc import Callable
-from pathlib import Path
 
-from tests.browser.installation import Installation, installed
+from tests.browser.installation import Installation
 from tests.browser.prefix import prefixed
 from tests.browser.visit import Visit
 
@@ -18,19 +17,18 @@ def ended(where: Installation, call_id: str) -> tuple[int, int]:
     return launched, status
 
 
-def test_a_first_visit_says_what_to_do_and_sends_three_calls(folder: Path, visit: Callable[..., Visit]) -> None:
-    with installed(folder) as gateway:
-        seen = visit(gateway)
-        page = seen.open("live")
-        page.get_by_role("heading", name="No call has come yet").wait_for()
-        assert f"{gateway.url}/v1" in page.locator("main").inner_text()
-        assert seen.axe() == []
-        page.get_by_role("button", name="Send three calls").click()
-        page.wait_for_function(ROWS, arg=3)
-        listed = page.locator("main tbody tr a").evaluate_all("all => all.map(each => each.hash.split('/').pop())")
-        gateway.stored(listed)
-        assert len(listed) == 3
-        assert seen.complaints == []
+def test_a_first_visit_says_what_to_do_and_sends_three_calls(fresh: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(fresh)
+    page = seen.open("live")
+    page.get_by_role("heading", name="No call has come yet").wait_for()
+    assert f"{fresh.url}/v1" in page.locator("main").inner_text()
+    assert seen.axe() == []
+    page.get_by_role("button", name="Send three calls").click()
+    page.wait_for_function(ROWS, arg=3)
+    listed = page.locator("main tbody tr a").evaluate_all("all => all.map(each => each.hash.split('/').pop())")
+    fresh.stored(listed)
+    assert len(listed) == 3
+    assert seen.complaints == []
 
 
 def test_the_playground_shows_answer_race_and_cost(demo: Installation, visit: Callable[..., Visit]) -> None:
@@ -45,7 +43,7 @@ def test_the_playground_shows_answer_race_and_cost(demo: Installation, visit: Ca
     assert len(page.locator(".reply").inner_text()) > 20
     launched, status = ended(demo, call_id)
     assert status == 200
-    assert page.locator(".timeline li").count() == launched
+    page.wait_for_function("all => document.querySelectorAll('.timeline li').length === all", arg=launched)
     assert seen.complaints == []
 
 
@@ -54,7 +52,7 @@ def test_an_answer_is_stopped(demo: Installation, visit: Callable[..., Visit]) -
     page.get_by_role("button", name="Send").click()
     page.wait_for_function("() => document.querySelector('.reply').innerText.length > 5")
     page.get_by_role("button", name="Stop").click()
-    page.get_by_text("stopped").wait_for()
+    page.locator(".reply").get_by_text("stopped").wait_for()
     call_id = str(page.get_by_role("link", name="Open the call").get_attribute("href")).rpartition("/")[2]
     _, status = ended(demo, call_id)
     assert status == 499
@@ -64,7 +62,8 @@ def test_it_works_under_a_prefix(demo: Installation, visit: Callable[..., Visit]
     with prefixed(demo.url) as url:
         seen = visit(url)
         for view in ("leaderboard", "history", "calls", "playground"):
-            seen.open(view).wait_for_selector("main [aria-busy=true]", state="detached")
+            seen.open(view)
+            seen.settle()
         page = seen.page
         assert f"{url}/v1/chat/completions" in page.get_by_label("The same call for a program").inner_text()
         page.get_by_role("button", name="Send").click()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.browser.installation import Installation
+from tests.browser.installation import MODEL, Installation
 from tests.browser.visit import Visit
 
 MADE = 4  # calls while the page looks
@@ -39,6 +39,25 @@ def test_the_leaderboard_has_every_deployment(demo: Installation, visit: Callabl
         assert deployment in said
 
 
+def test_targets_have_the_calls_that_count_and_sql_that_says_so(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    page = visit(demo).open("targets")
+    page.wait_for_selector("main section.card")
+    cards = {each.locator("h2").inner_text(): each for each in page.locator("main section.card").all()}
+    assert list(cards) == ["answered", "spoken", "strict"]
+    assert "kept" in cards["answered"].inner_text()
+    assert "No calls" in cards["spoken"].inner_text()
+    strict = cards["strict"].inner_text()
+    assert "missed" in strict
+    assert "began too late" in strict
+    cards["strict"].get_by_role("button", name="Copy SQL", exact=True).click()
+    [(calls, bad, *_)] = demo.rows(page.evaluate("() => navigator.clipboard.readText()"))
+    assert 0 < bad <= calls
+    cards["strict"].get_by_role("button", name="Copy SQL of bad calls").click()
+    assert 0 < len(demo.rows(page.evaluate("() => navigator.clipboard.readText()"))) <= calls
+
+
 def test_lanes_move_and_pause(demo: Installation, visit: Callable[..., Visit]) -> None:
     seen = visit(demo)
     page = seen.open("live")
@@ -56,4 +75,21 @@ def test_lanes_move_and_pause(demo: Installation, visit: Callable[..., Visit]) -
     still = canvas.screenshot()
     page.wait_for_timeout(300)
     assert canvas.screenshot() == still
+    assert seen.complaints == []
+
+
+def test_the_leaderboard_has_first_sentences_once_somebody_was_measured_by_them(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    seen = visit(demo)
+    page = seen.open("leaderboard")
+    page.wait_for_selector("main tbody tr")
+    titles = page.locator("main thead").first
+    assert "Sentence" not in titles.inner_text()
+    body = {"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "Why race?"}]}
+    for _ in range(20):
+        voice = {"mode": "race", "win_on": "sentence"}
+        assert demo.ask("/v1/chat/completions", body=body | {"race": voice})[0] == 200
+    page.get_by_role("button", name="Sentence").first.wait_for()
+    assert titles.inner_text().count("Sentence") == 2
     assert seen.complaints == []

@@ -8,6 +8,18 @@ from urllib.parse import urlsplit
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response
 
 WAIT_MS = 30_000
+_QUIET = """() => new Promise(done => {
+  let frames = 0;
+  const watcher = new MutationObserver(() => { frames = 0; });
+  watcher.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
+  const painted = () => ((frames += 1) < 6 ? requestAnimationFrame(painted) : done(watcher.disconnect()));
+  requestAnimationFrame(painted);
+})"""
+_SCROLLING = """() => [...document.querySelectorAll("body, body *:not(pre.code)")].filter(each =>
+  each.clientWidth && each.scrollWidth > each.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(each).overflowX)
+).map(each => `${each.localName}.${each.className}: ${each.scrollWidth} px in ${each.clientWidth}`)"""
+_AXE = """within => axe.run(within, {resultTypes: ["violations"]}).then(found => found.violations.flatMap(each =>
+  each.nodes.map(node => `${each.id}: ${each.help}: ${node.target}`)))"""
 
 
 class Visit:
@@ -32,11 +44,19 @@ class Visit:
         self.page.on("request", self._asked)
         self.page.on("response", self._answered)
 
-    def open(self, view: str = "") -> Page:
+    def open(self, view: str) -> Page:
         """Open a view, and wait until its title is there."""
         self.page.goto(f"{self.url}/#/{view}")
+        name = view.partition("/")[0]
+        shown = f"#navigation a[aria-current=page][href='#/{name}']"  # no longer the view before
+        self.page.wait_for_selector(shown, state="attached")
         self.page.wait_for_selector("main h1")
         return self.page
+
+    def settle(self) -> None:
+        """Wait until nothing of the view loads any more, and six frames have not changed it."""
+        self.page.wait_for_selector("main [aria-busy=true]", state="detached")
+        self.page.evaluate(_QUIET)
 
     def sign_in(self, key: str) -> None:
         """Sign in as a person does."""
@@ -48,15 +68,17 @@ class Visit:
 
     def axe(self, *parts: str) -> list[str]:
         """Return what axe-core finds wrong, in the page or in parts of it."""
-        self.page.evaluate(_axe())
-        found = self.page.evaluate("within => axe.run(within)", {"include": [[each] for each in parts or ["html"]]})
-        return [
-            f"{each['id']}: {each['help']}: {node['target']}" for each in found["violations"] for node in each["nodes"]
-        ]
+        if not self.page.evaluate("() => 'axe' in window"):
+            self.page.evaluate(_axe())
+        return list(self.page.evaluate(_AXE, {"include": [[each] for each in parts or ["html"]]}))
 
     def overflow_px(self) -> int:
         """Return by how much the page is wider than its window."""
         return int(self.page.evaluate("() => document.documentElement.scrollWidth - innerWidth"))
+
+    def scrolling(self) -> list[str]:
+        """Return the parts of the page that are wider than their place and scroll sideways, but for code."""
+        return list(self.page.evaluate(_SCROLLING))
 
     def close(self) -> None:
         """Close the window."""

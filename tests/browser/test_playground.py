@@ -1,0 +1,116 @@
+"""The playground with answers that are no plain text, failures, a keyboard, and calls that follow each other."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.browser.installation import KEYS, Installation, installed
+from tests.browser.upstream import MARKUP, models, odd_upstream
+from tests.browser.visit import Visit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+HELD = "**/api/calls/*"  # a call as it was recorded
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    with odd_upstream() as url:
+        config = {"providers": {"odd": {"base_url": url, "api_key": "unused"}}, "models": models()}
+        with installed(tmp_path_factory.mktemp("odd") / "gateway", **config) as installation:
+            yield installation
+
+
+def ask(page: "Page", model: str) -> str:
+    page.get_by_label("Model").select_option(model)
+    page.get_by_role("button", name="Send").click()
+    page.wait_for_selector(".reply:not([aria-busy])")  # it is busy from the click on
+    return str(page.locator(".reply").inner_text())
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("markup", MARKUP),
+        ("tools", 'calls the tool weather {"city": "Oslo"}'),
+        ("refusal", "I would rather not."),
+        ("short", "Once upon a … cut at the limit of tokens"),
+    ],
+)
+def test_every_kind_of_answer_is_shown_as_text(
+    odd: Installation, visit: Callable[..., Visit], model: str, said: str, stream: bool
+) -> None:
+    seen = visit(odd, width=390)
+    page = seen.open("playground")
+    page.get_by_label("Stream the answer").set_checked(stream)
+    assert ask(page, model).strip() == said
+    assert page.evaluate("() => window.broken") is None
+    assert seen.overflow_px() <= 0
+    assert seen.complaints == []
+
+
+def test_a_failure_is_told_in_the_gateways_words(odd: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(odd).open("playground")
+    ask(page, "down")
+    assert "out of order" in page.get_by_role("alert").inner_text()
+
+
+def test_a_model_that_a_link_names_is_the_one_that_is_asked(odd: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(odd).page
+    page.goto(f"{odd.url}/#/playground?model=gone")
+    assert page.get_by_label("Model").input_value() == "gone"
+    page.get_by_role("button", name="Send").click()
+    assert "'gone' does not exist" in page.get_by_role("alert").inner_text()
+
+
+def test_figures_of_an_earlier_call_are_not_drawn_under_a_later_one(
+    odd: Installation, visit: Callable[..., Visit]
+) -> None:
+    page = visit(odd).open("playground")
+    held: list[Any] = []
+    page.route(HELD, lambda route: held.append(route))  # noqa: PLW0108 - Playwright sets attributes on it
+    with page.expect_request(HELD):
+        ask(page, "markup")
+    with page.expect_request(HELD):
+        ask(page, "refusal")
+    first, *_ = held
+    with page.expect_response(first.request.url):
+        first.continue_()
+    page.wait_for_timeout(100)
+    assert page.locator(".stats").count() == 0
+
+
+def test_stop_is_reached_by_keyboard_and_leaves_the_focus_where_it_was(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    page = visit(demo).open("playground")
+    page.get_by_label("Prompt").focus()
+    page.keyboard.press("Control+Enter")
+    page.wait_for_function("() => document.querySelector('.reply').innerText.length > 5")
+    page.get_by_role("button", name="Stop").focus()
+    page.keyboard.press("Enter")
+    page.locator(".reply").get_by_text("stopped").wait_for()
+    assert page.evaluate("() => document.activeElement.innerText") == "Send"
+    page.wait_for_selector(".stats")
+    assert "nobody answered" not in page.locator(".stats").inner_text()
+
+
+def test_the_command_to_copy_runs_as_it_is(guarded: Installation, visit: Callable[..., Visit], tmp_path: Path) -> None:
+    seen = visit(guarded)
+    seen.sign_in(KEYS["root"])
+    seen.page.wait_for_selector("#navigation a[href='#/playground']")
+    page = seen.open("playground")
+    page.get_by_label("Prompt").fill("It's \"5 o'clock\": $HOME `id` \\n\nwhy?")
+    assert "export HOLESHOT_KEY=hs-" in page.locator("main").inner_text()
+    command = page.get_by_label("The same call for a program").inner_text()
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "HOLESHOT_KEY": KEYS["root"]}
+    said = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, check=True).stdout
+    assert said.rstrip().endswith("data: [DONE]")
+    page.get_by_role("button", name="Python", exact=True).click()
+    code = page.get_by_label("The same call for a program").inner_text()
+    compile(code, "snippet.py", "exec")

@@ -1,0 +1,61 @@
+"""An upstream whose answers are odd: the model's name says how."""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+MARKUP = "<script>window.broken = 1</script><img src=x onerror='window.broken = 1'> & \u202e"
+_CALLED = {"index": 0, "id": "c1", "type": "function", "function": {"name": "weather", "arguments": ""}}
+_ANSWERS: Mapping[str, list[tuple[dict[str, Any], str | None]]] = {
+    "markup": [({"content": MARKUP}, None), ({}, "stop")],
+    "tools": [
+        ({"tool_calls": [_CALLED]}, None),
+        ({"tool_calls": [{"index": 0, "function": {"arguments": '{"city": "Oslo"}'}}]}, None),
+        ({}, "tool_calls"),
+    ],
+    "refusal": [({"refusal": "I would rather "}, None), ({"refusal": "not."}, None), ({}, "stop")],
+    "short": [({"content": "Once upon a"}, None), ({}, "length")],
+}
+
+
+@contextmanager
+def odd_upstream() -> Iterator[str]:
+    """Serve it; yield its base URL. Models besides those above are a 500."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def models() -> dict[str, Any]:
+    """Return the settings of all its models, at the provider ``odd``."""
+    return {name: {"deployments": [f"odd/{name}"]} for name in (*_ANSWERS, "down")}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        model = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))))["model"]
+        answer = _ANSWERS.get(model)
+        self.send_response(200 if answer else 500)
+        self.send_header("content-type", "text/event-stream" if answer else "application/json")
+        self.end_headers()
+        if answer is None:
+            self.wfile.write(b'{"error": {"message": "out of order"}}')
+            return
+        for delta, reason in answer:
+            choice = {"index": 0, "delta": delta, "finish_reason": reason}
+            chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": model, "choices": [choice]}
+            self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
