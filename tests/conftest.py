@@ -1,5 +1,7 @@
 """What holds for every test: none leaves the process's logging other than it found it."""
 
+import os
+import signal
 from collections.abc import Iterator
 
 import hypothesis
@@ -11,8 +13,19 @@ hypothesis.settings.register_profile("no deadline", deadline=None)
 hypothesis.settings.load_profile("no deadline")
 
 
+# Whoever runs this in the background of a script has SIGINT ignored, and so would all processes started here.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+os.environ.pop("COLUMNS", None)  # pytest-xdist says 80; without a terminal, tables are as wide as they are
+
+
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
     """Undo what a command under test has set up: it would hide another test's warnings."""
     yield
     structlog.reset_defaults()
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name bytes by their number: what is compressed has the time in it, and all processes must collect the same."""
+    return f"{len(val)} bytes" if isinstance(val, bytes) else None

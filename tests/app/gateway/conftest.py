@@ -42,7 +42,9 @@ def folder(tmp_path: Path, migrated_file: Path) -> Path:
 def serve(folder: Path) -> Serve:
     """Serve a gateway: ``async with serve(alpha=script, beta=None, config={…}) as running``."""
 
-    def start(*, config: dict[str, Any] | None = None, key: str = "unused", **scripts: Any) -> Any:
-        return serving(folder, scripts or {"alpha": None}, key=key, **(config or {}))
+    def start(
+        *, config: dict[str, Any] | None = None, key: str = "unused", in_one_minute: bool = False, **scripts: Any
+    ) -> Any:
+        return serving(folder, scripts or {"alpha": None}, key=key, in_one_minute=in_one_minute, **(config or {}))
 
     return start

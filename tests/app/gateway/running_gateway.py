@@ -168,15 +168,24 @@ def read(config: Mapping[str, Any], folder: Path) -> Settings:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, scripts: Mapping[str, Sequence[Step] | None], *, key: str = "unused", **settings: Any
+    folder: Path,
+    scripts: Mapping[str, Sequence[Step] | None],
+    *,
+    key: str = "unused",
+    in_one_minute: bool = False,
+    **settings: Any,
 ) -> AsyncIterator[RunningGateway]:
-    """Serve a gateway with one provider for each script (None: an ordinary answer), until the block ends."""
+    """Serve a gateway with one provider for each script (None: an ordinary answer), until the block ends.
+
+    ``in_one_minute``: no minute that limits count in ends during the test.
+    """
     async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
         providers = {
             name: await stack.enter_async_context(ScriptedProvider(script)) for name, script in scripts.items()
         }
         config = configuration(folder, {name: each.base_url for name, each in providers.items()}, **settings)
-        gateway = Gateway(read(config, folder), Runtime(random=Incurious()))
+        unix_clock = _since_a_full_minute() if in_one_minute else time.time
+        gateway = Gateway(read(config, folder), Runtime(random=Incurious(), unix_clock=unix_clock))
         await gateway.start()
         stack.push_async_callback(gateway.close)
         sock = bind("127.0.0.1", 0)
@@ -196,6 +205,12 @@ async def serving(
             http=http,
             sdk=sdk,
         )
+
+
+def _since_a_full_minute() -> Callable[[], float]:
+    """Return a clock that is slow by what has passed of this minute."""
+    slow_s = time.time() % 60.0
+    return lambda: time.time() - slow_s
 
 
 def _merged(lower: dict[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:

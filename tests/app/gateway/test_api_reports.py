@@ -2,9 +2,12 @@
 
 import asyncio
 import gzip
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -15,7 +18,8 @@ from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
 REPORTS = (
-    "leaderboard", "explain", "history", "heat", "race-value", "calls", "refusals", "usage", "configuration",
+    "leaderboard", "explain", "history", "slowdowns", "heat", "race-value", "replay", "calls", "refusals", "slo",
+    "usage", "alerts", "configuration",
 )  # fmt: skip
 JSON = {"content-type": "application/json"}
 
@@ -145,6 +149,52 @@ async def test_the_configuration_has_no_secret(serve: Serve) -> None:
     assert deployment["price"] == {"prompt": 0.5, "completion": 1.5}
     assert deployment["extra_body"] == {"metadata": {"access_token": "***", "depth": 3}}
     assert models[MODEL]["race"]["mode"] == "race"
+
+
+async def test_the_configuration_has_no_secret_in_a_place_that_is_not_for_one(serve: Serve) -> None:
+    config = in_database()
+    config["providers"] = {
+        "hook": {
+            "base_url": "http://example.test/hooks/sneaky-0/v1", "api_key": "sneaky-0",
+            "query": {"code": "sneaky-1", "sig": "sneaky-2", "version": "3"}, "headers": {"x-team": "search"},
+        }
+    }  # fmt: skip
+    body = {
+        "credentials": {"value": "sneaky-3"}, "password": 31337001, "auth": "sneaky-4", "access_tokens": ["sneaky-5"],
+        "callback": "https://me@example.test/x?sv=sneaky-6&n=sneaky-7", "webhook": {"url": "https://example.test/sneaky-8"},
+        "max_tokens": 5, "note": "search",
+    }  # fmt: skip
+    config["models"] = {
+        "second": {"deployments": [{"deployment": "hook/m", "extra_body": body}], "defaults": {"m": body}}
+    }
+    async with serve(config=config) as running, running.get("/api/configuration", headers=bearer(ROOT)) as response:
+        text = await response.text()
+    assert "sneaky" not in text
+    assert "31337001" not in text
+    read = msgspec.json.decode(text)
+    [hook] = [each for each in read["providers"] if each["name"] == "hook"]
+    assert hook["base_url"] == "http://example.test/hooks/***/v1"
+    assert hook["query"] == {"code": "***", "sig": "***", "version": "3"}
+    [second] = [each for each in read["models"] if each["name"] == "second"]
+    seen = second["deployments"][0]["extra_body"]
+    assert (seen["max_tokens"], seen["note"], seen["credentials"]) == (5, "search", "***")
+    assert seen["callback"] == "https://me@example.test/x?sv=***&n=***"
+
+
+async def test_an_outage_without_an_end_may_last_for_a_day(serve: Serve) -> None:
+    async with serve() as running:
+        now = datetime.now(UTC)
+        with closing(sqlite3.connect(running.folder / "holeshot.db")) as connection:
+            for name, hours in (("new", 2), ("old", 30)):
+                began = (now - timedelta(hours=hours)).isoformat(" ", "microseconds").removesuffix("+00:00")
+                connection.execute(
+                    "insert into outages (id, deployment, began_at, replica) values (?, ?, ?, 'r')",
+                    (str(uuid4()), f"alpha/{name}", began),
+                )
+            connection.commit()
+        _, body = await read(running, "/api/history?window=7d")
+    found = {each["deployment"]: (each["to"], each["may_last"]) for each in body["outages"]}
+    assert found == {"alpha/new": (None, True), "alpha/old": (None, False)}
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ async def statuses(running: RunningGateway, calls: int, **fields: Any) -> list[i
 async def test_a_client_beyond_its_requests_a_minute_gets_a_429_that_says_when_to_return(
     serve: Serve, stream: bool
 ) -> None:
-    async with serve(alpha=None, config=client(rpm=2, max_parallel=50), key=KEY) as running:
+    async with serve(alpha=None, config=client(rpm=2, max_parallel=50), key=KEY, in_one_minute=True) as running:
         assert await statuses(running, 2, stream=stream) == [200, 200]
         async with running.chat(keyed(), stream=stream) as response:
             error = (await response.json())["error"]
@@ -40,7 +40,7 @@ async def test_a_client_beyond_its_requests_a_minute_gets_a_429_that_says_when_t
 
 
 async def test_each_api_has_its_own_error_format(serve: Serve) -> None:
-    async with serve(alpha=None, config=client(rpm=1), key=KEY) as running:
+    async with serve(alpha=None, config=client(rpm=1), key=KEY, in_one_minute=True) as running:
         await statuses(running, 1)
         body = {"model": MODEL, "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
         async with running.http.post(f"{running.url}/v1/messages", json=body, headers=keyed()) as response:
@@ -54,7 +54,9 @@ async def test_each_api_has_its_own_error_format(serve: Serve) -> None:
 
 async def test_answers_say_what_is_left_for_the_client_not_for_the_gateways_own_key(serve: Serve) -> None:
     theirs = {"x-ratelimit-remaining-requests": "77", "x-ratelimit-limit-images": "5", "anthropic-ratelimit-a": "1"}
-    async with serve(alpha=[Headers(theirs), *answer("Hi")], config=client(rpm=5), key=KEY) as running:
+    async with serve(
+        alpha=[Headers(theirs), *answer("Hi")], config=client(rpm=5), key=KEY, in_one_minute=True
+    ) as running:
         for stream in (True, False):
             async with running.chat(keyed(), stream=stream) as response:
                 await response.read()
@@ -128,7 +130,7 @@ async def test_a_model_without_money_left_is_followed_by_its_fallback(serve: Ser
 
 
 async def test_programs_of_this_machine_can_be_limited_too(serve: Serve) -> None:
-    async with serve(alpha=None, config={"anonymous": {"rpm": 1}}) as running:
+    async with serve(alpha=None, config={"anonymous": {"rpm": 1}}, in_one_minute=True) as running:
         assert await statuses(running, 2) == [200, 429]
 
 
@@ -140,7 +142,7 @@ async def test_a_prompt_larger_than_a_minute_is_a_bad_request(serve: Serve) -> N
 
 
 async def test_a_reload_changes_limits_of_those_who_are_calling(serve: Serve) -> None:
-    async with serve(alpha=None, config=client(rpm=2), key=KEY) as running:
+    async with serve(alpha=None, config=client(rpm=2), key=KEY, in_one_minute=True) as running:
         assert await statuses(running, 3) == [200, 200, 429]
         running.gateway.reload(read({**running.config, **client(rpm=3)}, running.folder))
         assert await statuses(running, 2) == [200, 429]

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import warnings
 from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any
@@ -29,6 +30,14 @@ MIXED: Sequence[Sequence[Step]] = (
     [Status(400)],
     [RoleOnly(), Delta("a"), Hang()],
 )
+
+
+@pytest.fixture(autouse=True)
+def without_garbage_of_others() -> None:
+    """Collect what earlier tests of this process left, so that no warning about it is taken for one of these."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def busy(running: RunningGateway) -> dict[str, int]:

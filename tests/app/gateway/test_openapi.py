@@ -55,6 +55,7 @@ GETS = (
     f"/v1/models/{MODEL}",
     "/v1/models/no-such-model",
     "/api/session",
+    "/api/slo",
     "/api/leaderboard",
     f"/api/leaderboard?model={MODEL}",
     "/api/leaderboard?model=no-such-model",
@@ -68,11 +69,14 @@ GETS = (
     "/api/calls/no-such-call",
     "/api/history?window=1h",
     "/api/history?window=no_such",
+    "/api/slowdowns?window=7d",
     "/api/heat?metric=n",
     "/api/race-value",
+    "/api/replay",
     "/api/race-value?by=client",
     "/api/refusals",
     "/api/usage",
+    "/api/alerts",
     "/api/configuration",
     "/api/configuration?no_such_field=1",
 )
@@ -165,6 +169,7 @@ async def described(serve: Serve, **settings: Any) -> AsyncIterator[tuple[Runnin
         config: dict[str, Any] = {
             "providers": {"all": {"base_url": base_url, "api_key": "k", "apis": APIS}},
             "models": {OTHER: {"deployments": ["all/m"]}},
+            "slo": {"fast": {"model": OTHER, "ttft_ms": 500, "tok_s": 45}},
             **settings,
         }
         async with serve(config=config) as running:

@@ -43,7 +43,7 @@ async def test_the_row_the_headers_and_the_answer_are_those_of_the_api(serve: Se
 async def test_the_limits_of_the_client_count_both_ways(serve: Serve) -> None:
     config = people()
     config["clients"]["admin"]["rpm"] = 2
-    async with serve(config=config) as running:
+    async with serve(config=config, in_one_minute=True) as running:
         visitor = await signed_in(running)
         async with running.chat(key_of("admin")) as response:
             assert response.headers["x-ratelimit-remaining-requests"] == "1"

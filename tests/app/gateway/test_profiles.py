@@ -47,3 +47,20 @@ async def test_a_profile_brings_its_clocks_and_the_models_own_are_weaker_only_th
         assert clocks(None) == clocks(Profile.VOICE) == (33, 10)
         assert clocks(Profile.BATCH) == (600, 600)
         assert clocks(Profile.AGENT) == (33, 120)
+
+
+async def test_the_row_of_a_call_has_the_profile_it_was_raced_under(serve: Serve) -> None:
+    async with serve(fast=answer("Hello"), config=client(profile="agent"), key=KEY) as running:
+        for said in ({}, {"race": "chat"}, {"race": {"profile": "voice"}}):
+            async with running.chat(keyed(), stream=True, **said) as response:
+                await response.read()
+        rows = await running.rows("select profile from calls order by id")
+    assert [row["profile"] for row in rows] == ["agent", "chat", "voice"]
+
+
+async def test_a_call_without_a_profile_has_none(serve: Serve) -> None:
+    async with serve(fast=answer("Hello")) as running:
+        async with running.chat() as response:
+            await response.read()
+        [row] = await running.rows("select profile from calls")
+    assert row["profile"] is None

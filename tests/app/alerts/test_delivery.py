@@ -1,0 +1,257 @@
+"""Messages over real sockets: who gets them, when they are sent again, and what a bad receiver can do."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+import structlog
+from aiohttp import web
+from pydantic import SecretStr
+
+from gateway.alerts.alert import Alert, Event
+from gateway.alerts.alerts import Alerts
+from gateway.alerts.condition import Kind, Severity
+from gateway.alerts.delivery import LEASE, RETRIES_S, SPREAD, Delivery
+from gateway.alerts.sender import Sender
+from gateway.settings.alerts import Format, WebhookSettings
+from tests.app.alerts.receiver import Receiver
+from tests.app.alerts.verifying import verified
+from tests.unit.alerts.world import START, World, condition
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+TIMEOUT_S = 0.2
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with Receiver.running() as running:
+        yield running
+
+
+class Post:
+    """A world whose messages are really sent."""
+
+    def __init__(self, world: World, webhooks: Mapping[str, WebhookSettings]) -> None:
+        self.world = world
+        self.webhooks = webhooks
+        self.sender = Sender(
+            unix_clock=lambda: world.elapsed_s + START.timestamp(), user_agent="holeshot/test", timeout_s=TIMEOUT_S
+        )
+        self.delivery = Delivery(
+            [world.book, world.owns[0]],
+            self.sender,
+            webhooks=lambda: self.webhooks,
+            utc_now=lambda: world.now,
+            random=Random(1),
+            listener=world.counts[0],
+        )
+
+    async def open(self, subject: str = "m") -> None:
+        self.world.sources[0].now.append(condition(subject))
+        await self.world.run(15)
+
+    async def deliver(self, *, rounds: int = 1, every_s: float = 15.0) -> None:
+        for _ in range(rounds):
+            await self.delivery.deliver()
+            self.world.elapsed_s += every_s
+
+    @property
+    def results(self) -> list[tuple[str, str]]:
+        return self.world.counts[0].messages
+
+
+@asynccontextmanager
+async def posting(**urls: str) -> AsyncIterator[Post]:
+    webhooks = {name: WebhookSettings(url=SecretStr(url), secret=SecretStr(SECRET)) for name, url in urls.items()}
+    post = Post(World(webhooks=tuple(urls)), webhooks)
+    try:
+        yield post
+    finally:
+        await post.sender.aclose()
+
+
+async def test_a_message_is_signed_and_says_what_is_wrong_with_the_sql_that_shows_it(receiver: Receiver) -> None:
+    async with posting(ops=receiver.url) as post:
+        await post.open()
+        await post.deliver(rounds=3)
+    [(headers, body)] = receiver.received
+    assert verified(headers, body, SECRET, now_s=int(post.world.now.timestamp()))
+    assert headers["content-type"] == "application/json"
+    said = msgspec.json.decode(body)
+    assert (said["type"], said["data"]["key"], said["data"]["sql"]) == ("alert.opened", "model_out:m", "select 1")
+    assert said["data"]["resolved_at"] is None
+    assert post.results == [("ops", "sent")]
+
+
+async def test_slack_gets_a_text_in_which_nobody_is_called(receiver: Receiver) -> None:
+    async with posting(chat=receiver.url) as post:
+        post.webhooks = {"chat": WebhookSettings(url=SecretStr(receiver.url), format=Format.SLACK)}
+        await post.open("<!channel> & friends")
+        await post.deliver()
+    [(headers, body)] = receiver.received
+    said = msgspec.json.decode(body)
+    assert said["text"] == "*Look now:* &lt;!channel&gt; &amp; friends: model_out"
+    assert [each["type"] for each in said["blocks"]] == ["section", "context", "section"]
+    assert "select 1" in said["blocks"][2]["text"]["text"]
+    assert "webhook-signature" not in headers
+
+
+async def test_a_failed_message_is_sent_again_with_the_same_id_and_another_time(receiver: Receiver) -> None:
+    receiver.answer = receiver.status(500, 503, 429, 200)
+    async with posting(ops=receiver.url) as post:
+        await post.open()
+        await post.deliver(rounds=60)
+    assert len(set(receiver.ids)) == 1
+    assert post.results == [("ops", "failed")] * 3 + [("ops", "sent")]
+    times = [int(headers["webhook-timestamp"]) for headers, _ in receiver.received]
+    waits = [later - earlier for earlier, later in pairwise(times)]
+    for waited_s, wanted_s in zip(waits, RETRIES_S, strict=False):
+        assert wanted_s * (1 - SPREAD) <= waited_s <= wanted_s * (1 + SPREAD) + 15
+
+
+async def test_a_receiver_that_stays_dead_is_given_up_after_a_day_and_costs_nothing_more(receiver: Receiver) -> None:
+    receiver.answer = receiver.status(500)
+    async with posting(ops=receiver.url) as post:
+        await post.open()
+        with structlog.testing.capture_logs() as logged:
+            await post.deliver(rounds=30, every_s=3600)
+        assert len(receiver.received) == len(RETRIES_S) + 1
+        assert post.world.book.waiting == 0
+    assert post.results[-1] == ("ops", "given_up")
+    assert [each["event"] for each in logged].count("alerts.given_up") == 1
+
+
+async def test_one_that_wants_no_more_is_not_asked_again(receiver: Receiver) -> None:
+    receiver.answer = receiver.status(410)
+    async with posting(ops=receiver.url) as post:
+        await post.open()
+        await post.deliver(rounds=30, every_s=3600)
+    assert post.results == [("ops", "given_up")]
+
+
+async def test_a_redirect_is_not_followed_anywhere(receiver: Receiver) -> None:
+    async with Receiver.running() as other:
+
+        async def redirect(_: web.Request) -> web.StreamResponse:
+            return web.Response(status=307, headers={"location": other.url})
+
+        receiver.answer = redirect
+        async with posting(ops=receiver.url) as post:
+            await post.open()
+            with structlog.testing.capture_logs() as logged:
+                await post.deliver()
+        assert other.received == []
+    assert post.results == [("ops", "failed")]
+    assert logged[0]["answer"] == "307, a redirect, which is not followed"
+
+
+async def test_a_receiver_that_hangs_delays_no_other(receiver: Receiver) -> None:
+    receiver.answer = receiver.hang
+    async with Receiver.running() as other, posting(bad=receiver.url, good=other.url) as post:
+        for number in range(5):
+            await post.open(f"m{number}")
+        await post.deliver()
+        assert len(other.received) == 5
+    assert sorted(post.results) == [("bad", "failed")] * 5 + [("good", "sent")] * 5
+
+
+def _closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("url", "answer"),
+    [
+        ("http://nobody.invalid/hook/T0P-S3CRET", "the name of its host is not known"),
+        (f"http://127.0.0.1:{_closed_port()}/hook/T0P-S3CRET", "no connection: ECONNREFUSED"),
+    ],
+    ids=["no name", "no port"],
+)
+async def test_a_receiver_that_is_not_there_is_named_without_its_address(url: str, answer: str) -> None:
+    async with posting(ops=url) as post:
+        post.sender._timeout_s = 10
+        await post.open()
+        with structlog.testing.capture_logs() as logged:
+            await post.deliver()
+    assert [each["answer"] for each in logged] == [answer]
+    assert "S3CRET" not in str(logged)
+
+
+async def test_a_connection_that_drops_and_one_that_hangs_are_failures_in_words(receiver: Receiver) -> None:
+    async with posting(ops=receiver.url) as post:
+        await post.open()
+        with structlog.testing.capture_logs() as logged:
+            receiver.answer = receiver.drop
+            await post.deliver(every_s=3600)
+            receiver.answer = receiver.hang
+            await post.deliver()
+    answers = [each["answer"] for each in logged]
+    assert answers == ["the connection was closed without an answer", f"no answer within {TIMEOUT_S:g} s"]
+
+
+async def test_a_gateway_that_stops_while_a_receiver_hangs_leaves_the_message_to_the_next_one(
+    receiver: Receiver,
+) -> None:
+    receiver.answer = receiver.hang
+    async with posting(ops=receiver.url) as post:
+        post.sender._timeout_s = 60
+        world = post.world
+        world.sources[0].now = [condition()]
+        alerts = Alerts(
+            world.watches[0],
+            post.delivery,
+            sender=post.sender,
+            book=world.book,
+            own=world.owns[0],
+            enabled=lambda: True,
+        )
+        alerts.start()
+        async with asyncio.timeout(20):
+            await receiver.asked.wait()
+            await alerts.close()
+        receiver.answer = receiver.status(200)
+        await post.deliver()
+        assert len(receiver.received) == 1  # it may still be on its way
+        world.elapsed_s += LEASE.total_seconds()
+        await post.deliver()
+    assert len(receiver.received) == 2
+    assert len(set(receiver.ids)) == 1
+    assert post.results == [("ops", "sent")]
+
+
+async def test_no_secret_is_in_what_is_logged_sent_or_stored(receiver: Receiver) -> None:
+    receiver.answer = receiver.status(400, body=f"bad {receiver.url} {SECRET}")
+    async with posting(ops=receiver.url) as post:
+        await post.open()
+        with structlog.testing.capture_logs() as logged:
+            await post.deliver(rounds=3, every_s=3600)
+        message = await post.world.book.take_due(
+            post.world.now + timedelta(days=2), lease=LEASE, webhooks=post.webhooks
+        )
+        answered = await post.sender.send(post.webhooks["ops"], message[0])
+    seen = [logged, receiver.received, message, answered, post.webhooks]
+    assert not [word for word in ("T0P-S3CRET", SECRET, SECRET.removeprefix("whsec_")) if word in repr(seen)]
+    assert answered.said == "bad *** ***"
+
+
+def _alert(**changes: Any) -> Alert:
+    world = World()
+    made = Alert(
+        id="a", kind=Kind.SPOOL, subject="here", severity=Severity.PAGE, summary="full", figures={}, sql="select 1",
+        opened_at=world.now, seen_at=world.now, replica="here",
+    )  # fmt: skip
+    return msgspec.structs.replace(made, **changes)
+
+
+def test_events_have_names_that_receivers_can_route_by() -> None:
+    assert [str(each) for each in Event] == ["alert.opened", "alert.resolved", "alert.test"]
+    assert _alert().key == "spool:here"

@@ -1,0 +1,169 @@
+"""holeshot alerts and holeshot alerts test, as their users run them."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from gateway.alerts.alert import Alert
+from gateway.alerts.condition import Kind, Severity
+from gateway.ids import new_id
+from gateway.ledger.alert_book import SqlAlertBook
+from gateway.ledger.database import migrate
+from tests.app.alerts.receiver import Receiver
+from tests.app.alerts.verifying import verified
+from tests.app.cli.conftest import holeshot
+
+Holeshot = Callable[..., Result]
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+__all__ = ["holeshot"]  # the fixture
+
+
+@contextmanager
+def receiving(*codes: int) -> Iterator[Receiver]:
+    """Run a receiver in a thread, as a command has its own event loop."""
+    loop, started = asyncio.new_event_loop(), threading.Event()
+    found: list[Receiver] = []
+    over: list[asyncio.Event] = []
+
+    async def serve() -> None:
+        async with Receiver.running() as receiver:
+            receiver.answer = receiver.status(*codes, body="thank you")
+            found.append(receiver)
+            over.append(asyncio.Event())
+            started.set()
+            await over[0].wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    assert started.wait(20)
+    try:
+        yield found[0]
+    finally:
+        loop.call_soon_threadsafe(over[0].set)
+        thread.join()
+        loop.close()
+
+
+def configure(webhooks: str) -> None:
+    Path("gateway.yaml").write_text(f"providers: {{}}\nalerts: {{ webhooks: {{ {webhooks} }} }}\n")
+
+
+def stored(folder: Path, *, resolved: bool = True) -> str:
+    """Store an alert of the past and one that is open; return the ledger's URL."""
+    url = f"sqlite:///{folder}/ledger.db"
+
+    async def fill() -> None:
+        await migrate(url)
+        book = SqlAlertBook(url, new_id=new_id)
+        for number, subject in enumerate(("past", "now") if resolved else ("now",)):
+            alert = Alert(
+                id=new_id(), kind=Kind.MODEL_OUT, subject=subject, severity=Severity.PAGE, summary=f"{subject} is out",
+                figures={"n": 2}, sql="select 1 as one", opened_at=NOW + timedelta(hours=number), replica="here",
+                seen_at=NOW + timedelta(hours=number),
+            )  # fmt: skip
+            await book.open(alert, ["ops"])
+            if subject == "past":
+                await book.resolve(alert, unseen_since=NOW, at=NOW + timedelta(minutes=9), webhooks=["ops"])
+        await book.aclose()
+
+    asyncio.run(fill())
+    return url
+
+
+def test_a_test_message_is_signed_and_what_each_webhook_answers_is_shown(holeshot: Holeshot) -> None:
+    with receiving(202) as good, receiving(500) as bad:
+        configure(f"good: {{ url: '{good.url}', secret: {SECRET} }}, bad: {{ url: '{bad.url}', secret: {SECRET} }}")
+        result = holeshot("alerts", "test", "--config", "gateway.yaml", "--json")
+        [(headers, body)] = good.received
+        assert json.loads(body)["type"] == "alert.test"
+        assert verified(headers, body, SECRET, int(headers["webhook-timestamp"]))
+    assert result.exit_code == 1
+    assert json.loads(result.stdout) == [
+        {"webhook": "good", "ok": True, "answer": "202", "said": "thank you"},
+        {"webhook": "bad", "ok": False, "answer": "500", "said": "thank you"},
+    ]
+    assert "1 webhook did not take the message" in result.stderr
+    assert "S3CRET" not in result.output
+    assert SECRET not in result.output
+
+
+def test_a_message_that_every_webhook_takes_is_a_success(holeshot: Holeshot) -> None:
+    with receiving(200) as good:
+        configure(f"good: {{ url: '{good.url}', format: slack }}")
+        result = holeshot("alerts", "test", "--config", "gateway.yaml")
+        assert json.loads(good.received[0][1])["text"].startswith("*Test:*")
+    assert (result.exit_code, "thank you" in result.stdout) == (0, True)
+
+
+def test_without_a_webhook_it_says_where_to_add_one(holeshot: Holeshot) -> None:
+    configure("")
+    result = holeshot("alerts", "test", "--config", "gateway.yaml")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "add one to alerts.webhooks" in result.stderr
+
+
+def test_alerts_are_listed_the_open_ones_first(holeshot: Holeshot, tmp_path: Path) -> None:
+    url = stored(tmp_path)
+    result = holeshot("alerts", "--json", HOLESHOT_DATABASE_URL=url)
+    listed = json.loads(result.stdout)
+    assert [each["subject"] for each in listed] == ["now", "past"]
+    assert (listed[0]["figures"], listed[0]["resolved_at"]) == ({"n": 2}, None)
+    assert (listed[1]["messages_waiting"], listed[1]["messages_sent"]) == (2, 0)
+    shown = holeshot("alerts", "--open", "--sql", HOLESHOT_DATABASE_URL=url)
+    assert "now is out" in shown.stdout
+    assert "select 1 as one" in shown.stdout
+    assert "past is out" not in shown.stdout
+
+
+def test_an_empty_ledger_has_no_alerts(holeshot: Holeshot, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    asyncio.run(migrate(url))
+    result = holeshot("alerts", HOLESHOT_DATABASE_URL=url)
+    assert (result.exit_code, result.stdout) == (0, "there has been no alert\n")
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("sqlite:////nowhere/ledger.db", "there is no ledger"),
+        ("postgresql://nobody@127.0.0.1:1/none", "cannot be used"),
+    ],
+)
+def test_a_database_that_is_away_is_one_sentence(holeshot: Holeshot, url: str, words: str) -> None:
+    result = holeshot("alerts", HOLESHOT_DATABASE_URL=url)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
+    assert words in result.stderr
+
+
+def test_a_file_given_before_the_verb_is_a_wrong_use(holeshot: Holeshot) -> None:
+    configure("")
+    result = holeshot("alerts", "--config", "gateway.yaml", "test")
+    assert (result.exit_code, "after the verb" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("webhook", "words"),
+    [
+        ("{ url: 'ftp://x', format: slack }", "must be a URL that begins with https://"),
+        ("{ url: 'https://x' }", "needs a secret"),
+        ("{ url: 'https://x', secret: whsec_c2hvcnQ= }", "must be 24 to 64 bytes in base64"),
+        ("{ url: 'https://x', secret: 'not base64 at all!' }", "must be 24 to 64 bytes in base64"),
+        ("{ url: 'https://x', fromat: slack, secret: ${NONE} }", "format"),
+    ],
+)
+def test_a_webhook_that_cannot_work_is_refused_without_its_secret(holeshot: Holeshot, webhook: str, words: str) -> None:
+    configure(f"ops: {webhook}")
+    result = holeshot("alerts", "test", "--config", "gateway.yaml")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert words in result.stderr
+    assert "gateway.yaml:2" in result.stderr
+    assert "not base64" not in result.stderr
+    assert "c2hvcnQ" not in result.stderr

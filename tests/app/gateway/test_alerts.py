@@ -1,0 +1,59 @@
+"""Alerts of a whole gateway: a model that is out is said once, shown, counted and resolved."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from gateway.alerts.alert import Event
+from providers.simulator.script import Status
+from tests.app.alerts.receiver import Receiver
+from tests.app.gateway.running_gateway import RunningGateway, Serve
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+async def shown(running: RunningGateway) -> Any:
+    async with running.get("/api/alerts") as response:
+        assert response.status == 200
+        return await response.json()
+
+
+async def test_a_model_that_is_out_is_said_once_shown_and_counted(serve: Serve, logged: list[Any]) -> None:
+    async with Receiver.running() as receiver:
+        config = {
+            "alerts": {"model_out_s": 0, "webhooks": {"ops": {"url": receiver.url, "secret": SECRET}}},
+            "log_level": "info",
+        }
+        async with serve(alpha=[Status(401)], config=config) as running:
+            async with running.chat() as response:
+                assert response.status == 424
+            alerts = running.gateway.context.process.alerts
+            await alerts.look()
+            await alerts.look()
+            async with asyncio.timeout(60):
+                await receiver.asked.wait()
+            found = await shown(running)
+            [row] = await running.rows("select key, summary, replica, scope from alerts")
+            async with running.get("/metrics") as response:
+                metrics = await response.text()
+            async with running.get("/api/configuration") as response:
+                configured = await response.text()
+            messages = await running.rows("select * from alert_messages")
+    assert (row["key"], row["replica"], row["scope"]) == ("model_out:llama", "here", "all")
+    assert [each["key"] for each in found["open"]] == ["model_out:llama"]
+    assert [each["kind"] for each in found["data"]] == ["model_out"]
+    assert msgspec.json.decode(receiver.received[0][1])["type"] == Event.OPENED
+    assert 'holeshot_alerts_total{kind="model_out"} 1' in metrics
+    assert len(receiver.received) == len(messages) == 1
+    seen = repr([found, row, messages, metrics, configured, logged, receiver.received[0][1]])
+    assert not [word for word in (SECRET, SECRET.removeprefix("whsec_"), "T0P-S3CRET") if word in seen]
+
+
+async def test_alerts_that_are_off_open_nothing(serve: Serve) -> None:
+    async with serve(alpha=[Status(401)], config={"alerts": {"enabled": False, "model_out_s": 0}}) as running:
+        async with running.chat() as response:
+            assert response.status == 424
+        await running.gateway.context.process.alerts.look()
+        found = await shown(running)
+    assert (found["enabled"], found["open"], found["data"]) == (False, [], [])

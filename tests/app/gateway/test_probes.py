@@ -1,0 +1,213 @@
+"""Probes over sockets: quiet deployments are probed, users' figures know nothing of it."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gateway.probe_records import NotProbed
+from providers.simulator.script import Gate, Hang, answer
+from tests.app.gateway.running_gateway import PATIENCE_S, RunningGateway, Serve, read
+from tests.app.gateway.watcher import watching
+
+PRICE = {"input": 1.0, "output": 2.0}
+
+
+def probing(
+    *names: str, price: dict[str, float] | None = PRICE, model: dict[str, Any] | None = None, **settings: Any
+) -> dict[str, Any]:
+    """Return a configuration that probes deployments after a second."""
+    deployments = [
+        {"deployment": f"{name}/m", **({} if price is None else {"price_per_mtok": price})} for name in names
+    ]
+    return {
+        "probes": {"enabled": True, "quiet_s": 1, **settings},
+        "models": {"llama": {"deployments": deployments, **(model or {})}},
+    }
+
+
+async def ended(running: RunningGateway, number: int = 1) -> list[dict[str, Any]]:
+    """Return the probes once so many have ended."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            rows = await running.rows("select * from probes where ended_at is not null order by started_at")
+            if len(rows) >= number:
+                return rows
+            await asyncio.sleep(0.05)
+
+
+async def test_a_quiet_deployment_is_probed_and_recorded(serve: Serve) -> None:
+    async with serve(config=probing("alpha"), alpha=None) as running:
+        [first, *_] = await ended(running)
+        assert first["outcome"] == "answered"
+        assert first["ttft_ms"] > 0
+        assert 0 < first["cost_usd"] < first["reserved_usd"] < 0.001
+        [attempt] = await running.rows(f"select * from attempts where call_id = '{first['id']}'")
+        assert (attempt["role"], attempt["number"], attempt["client"]) == ("probe", 0, None)
+        assert attempt["cost_usd"] == first["cost_usd"]
+        assert not await running.rows("select * from calls")
+
+
+# What users are shown of their own calls: no probe may change any of it.
+OF_USERS = (
+    "calls", "rollup_calls", "rollup_tags",
+    *(f"{view}{window}" for view in ("race_value", "client_usage", "tag_values", "cache_value", "slo", "answer_quality")
+      for window in ("", "_1h", "_24h", "_30d")),
+    "tag_differences", "load_5m", "load_peaks", "cache_latency_24h", "refusals_24h", "gaps_1h", "gaps_24h", "gaps_30d",
+)  # fmt: skip
+APIS = ("/api/calls", "/api/usage", "/api/race-value", "/api/refusals")
+
+
+async def shown(running: RunningGateway) -> dict[str, Any]:
+    """Return what users are shown, by view and path."""
+    found: dict[str, Any] = {}
+    for view in OF_USERS:
+        rows = await running.rows(f"select * from {view}")
+        found[view] = sorted(str(_rounded(row)) for row in rows)
+    for path in APIS:
+        async with running.get(path) as response:
+            assert response.status == 200
+            answer = await response.json()
+        found[path] = _lasting(answer)
+    return found
+
+
+def _lasting(value: Any) -> Any:
+    """Return an answer without what goes on with the clock: instants, statements, and steps in which nothing was."""
+    if isinstance(value, dict):
+        passing = {"since", "until", "as_of"}
+        return {name: _lasting(one) for name, one in value.items() if name not in passing and not name.endswith("sql")}
+    if isinstance(value, list):
+        return (
+            [_lasting(one) for one in value if one not in {None, 0}] if _is_flat(value) else list(map(_lasting, value))
+        )
+    return value
+
+
+def _is_flat(values: list[Any]) -> bool:
+    return not any(isinstance(one, dict | list) for one in values)
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row without what goes on with the clock."""
+    return {name: value for name, value in row.items() if name not in {"requests_s", "tokens_s"}}
+
+
+async def test_no_view_and_no_api_of_users_has_probes(serve: Serve) -> None:
+    """The deployment that is called, and one that is only probed."""
+    config = probing("alpha", model={"race": {"mode": "single"}}, enabled=False)
+    async with serve(config=config, alpha=None) as running:
+        for _ in range(3):
+            async with running.chat({"x-holeshot-tags": '{"v": "a"}'}, stream=True) as response:
+                await response.read()
+        before = await shown(running)
+        limited = running.gateway.steering.extra_attempts_left("llama")
+        running.config["probes"]["enabled"] = True
+        running.gateway.reload(read(running.config, running.folder))
+        await ended(running, 2)
+        assert await running.rows("select * from attempts where role = 'probe'")
+        after = await shown(running)
+        assert running.gateway.steering.extra_attempts_left("llama") == limited
+        async with running.get("/metrics") as response:
+            metrics = await response.text()
+            assert response.status == 200
+        async with running.get("/api/history?window=1h&client=") as response:
+            history = await response.json()
+    assert sum(n or 0 for series in history["series"] for n in series["n"]) == 3
+    for name, figures in before.items():
+        assert after[name] == figures, name
+    assert 'holeshot_calls_total{mode="single",model="llama",status="200"} 3.0' in metrics
+
+
+async def test_the_leaderboard_learns_from_probes_in_memory_and_in_sql(serve: Serve) -> None:
+    async with serve(config=probing("alpha", quiet_s=1), alpha=None) as running:
+        await ended(running, 3)
+        await running.gateway.ledger.flush()
+        [row] = running.gateway.steering.leaderboard("llama").deployments
+        [stored] = await running.rows("select * from leaderboard")
+    assert row.events >= 3
+    assert row.probed_s_ago is not None
+    assert (stored["events"], stored["n"]) == (row.events, row.n)
+    assert stored["win_share"] in {None, 0}
+    assert not row.win_share
+
+
+async def test_probes_are_counted_apart(serve: Serve) -> None:
+    async with serve(config=probing("alpha"), alpha=None) as running:
+        [probe, *_] = await ended(running)
+        async with running.get("/metrics") as response:
+            lines = (await response.text()).splitlines()
+        [counted] = [line for line in lines if line.startswith("holeshot_probes_total{")]
+        assert 'deployment="alpha/m",outcome="answered"' in counted
+        [spent] = [line for line in lines if line.startswith("holeshot_probes_today_usd ")]
+        assert float(spent.split()[1]) >= probe["cost_usd"] > 0
+        assert not any(line.startswith("holeshot_calls_total{") for line in lines)
+
+
+async def test_what_is_sent_is_short_and_salted(serve: Serve) -> None:
+    async with serve(config=probing("alpha", max_tokens=7, prompt="Hi."), alpha=None) as running:
+        await ended(running, 2)
+        bodies = [each.body for each in running["alpha"].received]
+    prompts = [body["messages"][0]["content"] for body in bodies]
+    assert all(prompt.endswith(": Hi.") for prompt in prompts)
+    assert len(set(prompts)) == len(prompts)
+    assert {body["max_tokens"] for body in bodies} == {7}
+
+
+async def test_one_without_a_price_is_probed_only_at_an_assumed_one(serve: Serve) -> None:
+    async with serve(config=probing("alpha", price=None), alpha=None) as running:
+        prober = running.gateway.probes
+        async with asyncio.timeout(PATIENCE_S):
+            while "alpha/m" not in prober.not_probed:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.02)
+        assert prober.not_probed["alpha/m"] is NotProbed.NO_PRICE
+        assert not running.requests
+        running.config["probes"]["usd_if_unknown"] = 0.04
+        running.gateway.reload(read(running.config, running.folder))
+        [probe, *_] = await ended(running, 2)
+    assert (probe["reserved_usd"], probe["cost_usd"]) == (0.04, None)
+
+
+async def test_what_was_reserved_counts_after_a_crash(serve: Serve, folder: Path) -> None:
+    """A row without an end is of a process that was killed: 0.04 of 0.10 dollars, twice, leave room for none."""
+    async with serve(config=probing("alpha", price=None, usd_if_unknown=0.04), alpha=[Hang()]) as running:
+        with closing(sqlite3.connect(folder / "holeshot.db")) as connection, connection:
+            columns = "id, started_at, model, deployment, replica, reserved_usd"
+            for number in range(2):
+                now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+                connection.execute(
+                    f"insert into probes ({columns}) values (?, ?, ?, ?, ?, ?)",
+                    (f"killed-{number}", now, "llama", "other/m", "killed", 0.04),
+                )
+        prober = running.gateway.probes
+        async with asyncio.timeout(PATIENCE_S):
+            while "alpha/m" not in prober.not_probed:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.02)
+        assert prober.not_probed["alpha/m"] is NotProbed.MONEY
+        assert not running.requests
+
+
+async def test_viewers_see_no_race_of_a_probe(serve: Serve) -> None:
+    async with serve(config=probing("alpha"), alpha=None) as running, watching(running.http, running.url) as watcher:
+        await ended(running, 2)
+        async with running.chat() as response:
+            await response.read()
+        await watcher.seen("done")
+        assert len({event["id"] for event in watcher.of("began", "done")}) == 1
+
+
+async def test_a_probe_that_runs_while_a_limit_is_set_gives_its_seat_back(serve: Serve) -> None:
+    go_on = asyncio.Event()
+    async with serve(config=probing("alpha"), alpha=[Gate(go_on), *answer("one")]) as running:
+        await running["alpha"].reach(requests=1)
+        running.config["models"]["llama"]["deployments"][0]["max_in_flight"] = 1
+        running.gateway.reload(read(running.config, running.folder))
+        line = running.gateway.context.services.seats.lines["alpha/m"]
+        assert line.taken == 1
+        running.config["probes"]["enabled"] = False
+        running.gateway.reload(read(running.config, running.folder))
+        go_on.set()
+        await ended(running)
+        assert running.gateway.context.services.seats.lines["alpha/m"].taken == 0

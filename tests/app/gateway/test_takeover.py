@@ -1,0 +1,147 @@
+"""An answer that breaks is finished by another provider, over real sockets."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from providers.simulator.script import Delta, Done, Drop, ErrorEvent, Finish, Gate, Reasoning, RoleOnly, Step, answer
+from tests.app.gateway.broken_answers import Seen
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+
+WHOLE = "The quick brown fox jumps over the lazy dog."
+BROKEN = "The quick bro"
+
+
+SEEN = Seen()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_seen() -> None:
+    SEEN.event = asyncio.Event()
+
+
+def allowed(**more: Any) -> dict[str, Any]:
+    """Race one after the other, and take over; both providers continue by prefix."""
+    deployments = [{"deployment": f"{name}/m", "continues": "prefix"} for name in ("alpha", "beta")]
+    return {"models": {MODEL: {"race": {"mode": "single"}, "takeover": True, "deployments": deployments, **more}}}
+
+
+def pieces(text: str, size: int = 5) -> list[Step]:
+    return [Delta(text[at : at + size]) for at in range(0, len(text), size)]
+
+
+def half(*breaks: Step) -> list[Step]:
+    return [RoleOnly(), *pieces(BROKEN), Gate(SEEN.event), *breaks]
+
+
+def whole(text: str) -> list[Step]:
+    return [RoleOnly(), *pieces(text), Finish(), Done()]
+
+
+async def told(running: RunningGateway, **fields: Any) -> tuple[str, list[dict[str, Any]], bool]:
+    """Return the text, the events, and whether the stream ended as a whole answer does."""
+    running.prefer("alpha", "beta")
+    async with running.chat(stream=True, **fields) as response:
+        assert response.status == 200
+        came = (await response.content.readany()).decode()
+        SEEN.event.set()  # what breaks now has been committed
+        came += (await response.read()).decode()
+        data = [line[6:] for line in came.split("\n") if line.startswith("data: ")]
+    events = [json.loads(each) for each in data if each != "[DONE]"]
+    choices = [choice for event in events for choice in event.get("choices", ())]
+    text = "".join(choice["delta"].get("content") or "" for choice in choices)
+    return text, events, data[-1] == "[DONE]"
+
+
+@pytest.mark.parametrize("breaks", [[Drop()], [ErrorEvent()], []], ids=["reset", "error", "no end"])
+@pytest.mark.parametrize("rest", [" brown fox jumps over the lazy dog.", "brown fox jumps over the lazy dog."])
+async def test_another_provider_finishes_it_and_no_character_is_wrong(
+    serve: Serve, breaks: list[Step], rest: str
+) -> None:
+    async with serve(alpha=half(*breaks), beta=whole(rest), config=allowed()) as running:
+        text, events, is_whole = await told(running)
+        assert (text, is_whole) == (WHOLE, True)
+        assert len({(event["id"], event["model"]) for event in events}) == 1
+        assert [choice["finish_reason"] for event in events for choice in event["choices"]][-1] == "stop"
+        asked = running["beta"].received[-1].body
+        assert asked["messages"][-1] == {"role": "assistant", "content": "The quick", "prefix": True}
+        (call,) = await running.rows("select * from calls")
+        first, second = await running.rows("select * from attempts order by number")
+        assert (call["status_code"], call["error_kind"], call["takeover"], call["takeovers"]) == (
+            200,
+            None,
+            "finished",
+            1,
+        )
+        assert (call["winner_attempt_id"], call["tokens_source"]) == (second["id"], "estimated")
+        assert (second["role"], second["outcome"], second["continues"]) == ("takeover", "won", first["id"])
+        assert first["outcome"] == "failed"
+        assert call["ttft_ms"] == pytest.approx(first["launch_offset_ms"] + first["ttft_ms"], abs=5)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        whole("wn fox"),
+        whole("The quick brown fox"),
+        [Reasoning(" bro"), *whole(" brown fox")],
+        [Drop()],
+        answer("Sure"),
+    ],
+    ids=["no tail", "anew", "reasoning", "broken", "other"],
+)
+async def test_who_does_not_continue_it_is_not_heard_and_the_client_is_told(serve: Serve, rest: list[Step]) -> None:
+    async with serve(alpha=half(Drop()), beta=rest, config=allowed()) as running:
+        text, events, is_whole = await told(running)
+        assert (text, is_whole) == (BROKEN, False)
+        assert "error" in events[-1]
+        (call,) = await running.rows("select * from calls")
+        assert (call["takeover"], call["error_kind"]) == ("failed", "disconnected")
+
+
+async def test_before_anything_was_to_be_seen_it_starts_anew_unseen(serve: Serve) -> None:
+    async with serve(
+        alpha=[RoleOnly(), Reasoning(""), Delta("H"), Drop()], beta=whole("Hello."), config=allowed()
+    ) as running:
+        assert (await told(running))[0] == "Hello."
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"logprobs": True}, "logprobs"),
+    ],
+)
+async def test_what_is_more_than_text_ends_where_it_breaks(serve: Serve, fields: dict[str, Any], reason: str) -> None:
+    async with serve(alpha=half(Drop()), beta=whole(" brown fox."), config=allowed()) as running:
+        assert (await told(running, **fields))[2] is False
+        (call,) = await running.rows("select * from calls")
+        assert (call["takeover"], call["takeovers"]) == (reason, None)
+
+
+async def test_a_request_may_switch_it_off_and_on_only_where_that_is_allowed(serve: Serve) -> None:
+    scripts: dict[str, Any] = {"alpha": half(Drop()), "beta": whole(" brown fox jumps over the lazy dog.")}
+    async with serve(**scripts, config=allowed()) as running:
+        assert (await told(running, race={"takeover": False}))[0] == BROKEN
+    async with serve(**scripts, config=allowed(takeover="asked")) as running:
+        assert (await told(running))[0] == BROKEN
+        assert (await told(running, race={"takeover": True}))[0] == WHOLE
+    async with serve(**scripts, config=allowed(takeover=False)) as running:
+        async with running.chat(stream=True, race={"takeover": True}) as response:
+            assert response.status == 400
+            assert "takeover is not allowed" in (await response.json())["error"]["message"]
+        assert not running["alpha"].received
+
+
+async def test_usage_is_of_the_whole_and_the_limit_is_less_by_what_was_delivered(serve: Serve) -> None:
+    async with serve(
+        alpha=half(Drop()), beta=whole(" brown fox jumps over the lazy dog."), config=allowed()
+    ) as running:
+        _, events, _ = await told(running, max_tokens=100, stream_options={"include_usage": True})
+        delivered = -(-len(BROKEN) // 4)
+        assert running["beta"].received[-1].body["max_tokens"] == 100 - delivered
+        assert events[-1]["usage"]["completion_tokens"] >= delivered

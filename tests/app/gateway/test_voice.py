@@ -1,0 +1,69 @@
+"""The first clause that can be spoken wins, over real sockets."""
+
+from typing import Any
+
+import pytest
+
+from providers.simulator.script import Delta, Done, Finish, Gate, Hang, answer
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+
+VOICE: dict[str, Any] = {"models": {MODEL: {"race": {"mode": "race", "win_on": "sentence"}}}}
+
+
+async def said(running: RunningGateway, **options: Any) -> str:
+    async with running.chat(**options) as response:
+        assert response.status == 200
+        body: bytes = await response.read()
+        return body.decode()
+
+
+async def test_who_says_a_sentence_first_wins_and_the_ledger_and_metrics_have_its_time(serve: Serve) -> None:
+    async with serve(mumbles=[Delta("Well"), Delta(", "), Hang()], talks=None, config=VOICE) as running:
+        running["talks"].script = [Gate(running["mumbles"].requested), *answer("It is noon. Anything else?")]
+        assert "noon" in await said(running, stream=True)
+        rows = {row["provider"]: row for row in await running.rows("select * from attempts")}
+        talks, mumbles = rows["talks"], rows["mumbles"]
+        assert (talks["outcome"], talks["win_on"], talks["token_ms"]) == ("won", "sentence", talks["sentence_ms"])
+        assert talks["speech_pause_ms"] is not None
+        assert (mumbles["outcome"], mumbles["sentence_ms"]) == ("lost", None)
+        assert mumbles["censored_at_ms"] is not None
+        async with running.http.get(f"{running.url}/metrics") as response:
+            page = await response.text()
+        assert "holeshot_attempt_first_sentence_seconds_count" in page
+
+
+async def test_what_is_not_spoken_is_not_waited_for(serve: Serve) -> None:
+    script = [Delta('{"a":'), Delta(" 1}"), Finish(), Done()]
+    async with serve(alpha=script, beta=script, config=VOICE) as running:
+        await said(running, stream=True, response_format={"type": "json_object"})
+        await said(running)
+        rows = await running.rows("select distinct win_on, sentence_ms from attempts")
+        assert [tuple(row.values()) for row in rows] == [("answer", None)]
+
+
+async def test_the_leaderboard_has_the_time_to_the_first_sentence_where_it_was_measured(serve: Serve) -> None:
+    async def row(running: RunningGateway, path: str) -> dict[str, Any]:
+        async with running.get(path) as response:
+            board: dict[str, Any] = await response.json()
+        found: dict[str, Any] = board["models"][0]["deployments"][0]
+        return found
+
+    async with serve(talks=answer("It is noon. Anything else?")) as running:
+        for _ in range(3):
+            await said(running, stream=True)
+        before = await row(running, "/leaderboard")
+        assert (before["events"], before["sentences"], before["sentence_p50_ms"]) == (3, 0, None)
+        for _ in range(4):
+            await said(running, stream=True, race={"win_on": "sentence"})
+        for path in ("/leaderboard", "/api/leaderboard"):
+            after = await row(running, path)
+            assert (after["events"], after["sentences"]) == (7, 4)
+            assert after["sentence_p95_ms"] >= after["sentence_p50_ms"] > 0
+
+
+@pytest.mark.parametrize(("win_on", "instead"), [("sentence", "answer"), ("valid", "any")])
+async def test_several_answers_at_once_are_not_looked_into(serve: Serve, win_on: str, instead: str) -> None:
+    tools = [{"type": "function", "function": {"name": "weather"}}]
+    async with serve(alpha=None, beta=None) as running:
+        await said(running, stream=True, n=2, tools=tools, race={"mode": "race", "win_on": win_on})
+        assert (await running.call())["win_on"] == instead
