@@ -4,13 +4,14 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
-from gateway.attempt_records import AttemptRecord, Outcome, Role
+from gateway.attempt_records import AttemptRecord, Outcome, Role, WinOn
 from gateway.calls import CallRecord
 from gateway.racing.grid import EXTRA_ROLES
 from gateway.racing.hold import HOLD_MAX_S
 from providers.errors import ErrorKind
 from tests.schedules.clients import Seen
 from tests.schedules.providers import DONE, NEVER_S, Asked, complete
+from tests.schedules.scenario import MODEL
 from tests.schedules.simulation import Evidence
 
 REFUSED = re.compile(r"^holeshot_refusals_total\{.*\} (.+)$", re.MULTILINE)
@@ -255,7 +256,12 @@ def nothing_was_launched_beyond_its_limits(evidence: Evidence) -> Iterator[str]:
         if not (record := evidence.store.calls.get(call_id)) or not plans:
             continue
         planned = Counter((model, launch.role) for model, plan in plans for launch in plan.launches)
-        raced = Counter((each.model, each.role) for each in record.attempts if each.role in EXTRA_ROLES)
+        raced = Counter(
+            (each.model, each.role)
+            for each in record.attempts
+            # One that is not valid may be followed by another that was not planned, if permitted.
+            if each.role in EXTRA_ROLES and each.win_on is not WinOn.VALID
+        )
         for (model, role), number in raced.items():
             if number > planned[model or "", role]:
                 yield f"call {call_id}: {number} attempts as {role}, planned {planned[model or '', role]}"
@@ -328,6 +334,8 @@ def nobody_is_held_for_longer_than_it_can_gain(evidence: Evidence) -> Iterator[s
         winner = None if call is None else _winner(call)
         if call is None or winner is None or call.ttft_ms is None or winner.token_ms is None:
             continue
+        if winner.is_kept:  # it was not held, but behind a winner that broke
+            continue
         held_ms = call.ttft_ms - winner.launch_offset_ms - winner.token_ms
         gains_s = [0.0]
         for model, plan in evidence.steering.plans.get(task, ()):
@@ -347,6 +355,48 @@ def refusals_are_in_sql_as_counted(evidence: Evidence) -> Iterator[str]:
         yield "an answer to a wrong key still waits"
 
 
+def who_is_valid_wins(evidence: Evidence) -> Iterator[str]:
+    """Where JSON is asked for, bad JSON answers nobody who wants none, and no other while there is good JSON."""
+    asked = {each.tag: each for each in _asked(evidence)}
+    calls = _call_of(evidence)
+    for seen in _all_seen(evidence):
+        call = calls.get(seen.name)
+        if call is None or call.win_on is not WinOn.VALID or not seen.ask.json:
+            continue
+        winner = _winner(call)
+        source = None if winner is None else asked.get(winner.provider_request_id or "")
+        if winner is None or source is None or (winner.flaw is None and source.behaviour.json == "good"):
+            continue
+        if evidence.scenario.race.get("invalid") != "best":
+            yield f"{seen.name}: answered by {source.tag}, which is {source.behaviour.json} ({winner.flaw})"
+        if good := [each.deployment for each in call.attempts if each.valid_ms is not None]:
+            yield f"{seen.name}: answered by {source.tag} ({winner.flaw}), and {good} were valid"
+
+
+def a_rival_answers_when_its_winner_breaks(evidence: Evidence) -> Iterator[str]:
+    """Where one is to be kept there is one, in whole answers only, and it is not needed unless somebody broke."""
+    asked = {each.tag: each for each in _asked(evidence)}
+    for call in evidence.store.calls.values():
+        rows = [row for row in evidence.store.attempts.values() if row.call_id == call.id and row.api in RACED]
+        of_model = [row for row in rows if row.model == MODEL]
+        kept = [row for row in rows if row.is_kept]
+        keeps = bool(evidence.scenario.race.get("keep_rival")) and not call.streamed
+        if [row for row in kept if row not in of_model] or len(kept) > keeps:
+            yield f"call {call.id}: kept {[row.deployment for row in kept]}"
+        behind = [row for row in of_model if row.is_overtaken and row.finish_reason is None]
+        if keeps and behind and not kept:
+            yield f"call {call.id}: {[row.deployment for row in behind]} lost, and none of them was kept"
+        for row in kept:
+            source = asked.get(row.provider_request_id or "")
+            others = [each for each in of_model if each is not row and each.token_ms is not None]
+            broken = [each for each in others if each.outcome in BROKEN]
+            if row.outcome is Outcome.WON and not broken:
+                yield f"call {call.id}: {row.deployment} was kept and has won, and nobody broke"
+            if row.outcome in CUT - {Outcome.CLIENT_GONE} and call.winner_attempt_id is None:
+                was = "whole" if source is not None and source.finished else "running"
+                yield f"call {call.id}: {row.deployment} was kept, {was} and cut, and nobody has answered"
+
+
 CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     nothing_is_left,
     nothing_crashed,
@@ -363,6 +413,8 @@ CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     the_board_is_as_recounted,
     the_last_token_wins_nothing_it_should_not,
     nobody_is_held_for_longer_than_it_can_gain,
+    who_is_valid_wins,
+    a_rival_answers_when_its_winner_breaks,
     refusals_are_in_sql_as_counted,
 )
 

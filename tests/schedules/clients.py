@@ -340,6 +340,8 @@ def request_bytes(seen: Seen) -> bytes:
         body["stream"] = ask.stream
         if ask.wants_usage and ask.stream and ask.dialect in {"chat", "completions"}:
             body["stream_options"] = {"include_usage": True}
+        if ask.json:
+            body["response_format"] = {"type": "json_object"}
         if ask.max_tokens is not None or ask.dialect == "messages":
             body["max_output_tokens" if ask.dialect == "responses" else "max_tokens"] = ask.max_tokens or 100
     if ask.dialect == "speech":

@@ -17,12 +17,15 @@ from gateway.racing.clocks import AttemptClocks
 from gateway.racing.course import Bid
 from gateway.racing.grid import Grid
 from gateway.racing.hold import Hold
+from gateway.racing.judging import UNJUDGED
 from gateway.racing.measurement import Measurement
 from gateway.racing.open_call import OpenCall
 from gateway.racing.passage import Passage
 from gateway.racing.race import Race
+from gateway.racing.rival import Rival
 from gateway.racing.seats import Line, Seat
 from gateway.racing.tasks import AttemptTasks
+from gateway.racing.validity import Validity
 from gateway.recorders import Recorders
 from gateway.steering.budget import Budget
 from gateway.steering.learning import Learning
@@ -226,6 +229,26 @@ def a_refusal_leaves_its_request_behind(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Connection, "_is_refused", is_refused)
 
 
+def an_invalid_answer_is_let_through(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Validity, "check", lambda self: None)
+
+
+def an_answer_is_not_checked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("gateway.racing.validity.judge", lambda call, outcome, measurement, text: UNJUDGED)
+
+
+def no_rival_is_kept(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Rival, "choose", lambda self, losers: None)
+
+
+def a_rival_is_not_called(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Attempts, "call_rival", lambda self, release: False)
+
+
+def a_rival_runs_on_when_it_is_not_needed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Attempts, "dismiss_rival", lambda self: None)
+
+
 MUTATIONS: Collection[Mutation] = (
     a_losers_bytes_are_let_through,
     a_loser_is_not_cancelled,
@@ -254,4 +277,9 @@ MUTATIONS: Collection[Mutation] = (
     a_loser_is_called_a_failure,
     more_calls_are_taken_on_than_may_be,
     a_refusal_leaves_its_request_behind,
+    an_invalid_answer_is_let_through,
+    an_answer_is_not_checked,
+    no_rival_is_kept,
+    a_rival_is_not_called,
+    a_rival_runs_on_when_it_is_not_needed,
 )

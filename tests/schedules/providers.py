@@ -1,6 +1,7 @@
 """Simulated providers: what each does with a request is written beforehand, and what was done is remembered."""
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from tests.schedules.scenario import Behaviour
 
 Read = bytes | UpstreamError | None  # None: the end
 NEVER_S = 1e6
+TEXT = re.compile(rb'"(?:content|text)":"[^"]')
 DONE = b"data: [DONE]\n\n"
 SLICE = 7  # bytes of a torn event, about
 
@@ -224,7 +226,7 @@ class SimulatedExchange:
         for event in complete(asked.delivered)[before:]:
             asked.finished = asked.finished or b'"finish_reason":"' in event
             asked.usage_read = asked.usage_read or b'"usage":{' in event
-            is_thought, is_text = b'"reasoning_content":"' in event, b'"content":"<' in event or b'"text":"<' in event
+            is_thought, is_text = b'"reasoning_content":"' in event, TEXT.search(event) is not None
             if not (is_thought or is_text):
                 continue
             if asked.token_at is None:
@@ -305,7 +307,7 @@ def answer_events(asked: Asked) -> list[bytes]:
     events = [_delta(asked, role="assistant", content="")]
     thoughts = behaviour.thoughts if asked.path != "completions" else 0
     events += [_delta(asked, reasoning_content=f"<{asked.tag}?{number}>") for number in range(thoughts)]
-    events += [_delta(asked, content=f"<{asked.tag}:{number}>") for number in range(behaviour.tokens)]
+    events += [_delta(asked, content=text) for text in _texts(asked)]
     match behaviour.lie:
         case "garbage":
             events.insert(1 + behaviour.tokens // 2, b"data: {broken\n\n")
@@ -318,6 +320,17 @@ def answer_events(asked: Asked) -> list[bytes]:
         usage = {"prompt_tokens": 9, "completion_tokens": n, "total_tokens": n + 9}
         events.append(_chunk(asked, usage=usage))
     return events
+
+
+def _texts(asked: Asked) -> list[str]:
+    """Return the tokens of an answer: together they may be JSON, and bad JSON lacks its end."""
+    behaviour = asked.behaviour
+    texts = [f"<{asked.tag}:{number}>" for number in range(behaviour.tokens)]
+    if behaviour.json is not None:
+        texts[0] = '{"a":"' + texts[0]
+    if behaviour.json == "good":
+        texts[-1] += '"}'
+    return texts
 
 
 def _delta(asked: Asked, finish: str | None = None, **delta: str) -> bytes:

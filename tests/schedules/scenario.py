@@ -21,6 +21,8 @@ REFUSALS = (
     "disconnected",
     "local_resources",
 )
+VALID_SHARE = 0.15  # of the scenarios are about win_on: valid
+RIVAL_SHARE = 0.25  # are about race.keep_rival
 LIES = ("garbage", "error_event", "empty", "html", "no_finish", "foreign_shape")
 
 
@@ -43,6 +45,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     torn: bool = False  # events arrive in pieces
     sends: int = 1  # a kept connection was lost, and it was sent again
     lingers_s: float = 0.0  # between [DONE] and the end of its body
+    json: str | None = None  # its text is "good" JSON, or "bad"
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +63,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     deadline_ms: float | None = None
     pieces: int = 1  # reads in which it arrives
     waits_s: float = 0.0  # since the answer before it
+    json: bool = False  # JSON is asked for; only in chat
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +109,13 @@ def read(text: str) -> Scenario:
 
 def drawn(seed: int) -> Scenario:
     """Return the scenario of a seed."""
+    scenario, dice = _drawn(seed), Random(f"{seed} valid")
+    if dice.random() < VALID_SHARE:
+        scenario = _valid(scenario, dice)
+    return _kept(scenario, dice) if Random(f"{seed} rival").random() < RIVAL_SHARE else scenario
+
+
+def _drawn(seed: int) -> Scenario:
     dice = Random(seed)
     calm, knows = dice.random() < 0.15, dice.random() < 0.5
     return Scenario(
@@ -131,6 +142,40 @@ def drawn(seed: int) -> Scenario:
         queue=dice.choice((0, 1, 2, 32)),
         queue_wait_s=dice.choice((0.01, 0.1, 2.0)),
     )
+
+
+def _valid(scenario: Scenario, dice: Random) -> Scenario:
+    """Return a scenario in which the first valid answer wins, and some are not."""
+    changes = {"win_on": "valid", "invalid": dice.choice(("error", "best"))}
+    if scenario.race["mode"] == "single":
+        changes["mode"] = "race"
+    behaviours = {
+        name: tuple(msgspec.structs.replace(each, json=dice.choice(("good", "good", "bad"))) for each in several)
+        for name, several in scenario.behaviours.items()
+    }
+    clients = tuple(
+        msgspec.structs.replace(
+            client,
+            asks=tuple(
+                msgspec.structs.replace(ask, json=ask.dialect == "chat" and dice.random() < 0.8) for ask in client.asks
+            ),
+        )
+        for client in scenario.clients
+    )
+    return msgspec.structs.replace(scenario, race={**scenario.race, **changes}, behaviours=behaviours, clients=clients)
+
+
+def _kept(scenario: Scenario, dice: Random) -> Scenario:
+    """Return a scenario in which a rival runs on behind the winner of a whole answer; most are asked for."""
+    mode = "race" if scenario.race["mode"] == "single" else scenario.race["mode"]
+    clients = tuple(
+        msgspec.structs.replace(
+            client,
+            asks=tuple(msgspec.structs.replace(ask, stream=ask.stream and dice.random() < 0.3) for ask in client.asks),
+        )
+        for client in scenario.clients
+    )
+    return msgspec.structs.replace(scenario, race={**scenario.race, "mode": mode, "keep_rival": True}, clients=clients)
 
 
 def _race(dice: Random) -> dict[str, Any]:

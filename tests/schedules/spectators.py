@@ -67,7 +67,8 @@ class Spectator:
             return
         records = {each.id: each for each in evidence.witness.finished}
         done = {each["id"]: each for each in self._of("done")}
-        began = [each["id"] for each in self._of("call")]
+        running = (each["id"] for hello in self._of("hello") for each in hello["running"])  # when it began to look
+        began = [*running, *(each["id"] for each in self._of("call"))]
         if len(done) != len(self._of("done")) or len(set(began)) != len(began):
             yield "a call began or ended twice"
         for name, end in done.items():
