@@ -2,7 +2,7 @@
 
 Run once at each start, as ``make_secrets.py FOLDER``; what is there stays. The variables POSTGRES_PASSWORD and
 OWNER_KEY_SHA256 go before what was made. The files are postgres_password, database_url, owner_key (unless the owner has
-their own) and owner_key_sha256.
+their own), owner_key_sha256, prometheus_key, prometheus_key_sha256 and grafana_password.
 """
 
 import hashlib
@@ -14,13 +14,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 OURS = 0o600
-POSTGRES_TOO = 0o644  # its container has another user; nobody else has this volume
+OTHERS_TOO = 0o644  # the containers of Postgres, Prometheus and Grafana have other users; nobody else has this volume
 
 
 def make(folder: Path, given: Mapping[str, str]) -> bool:
     """Write the files that are missing or whose value has changed; return whether a key was made for the owner."""
     password = given.get("POSTGRES_PASSWORD") or _kept(folder / "postgres_password") or secrets.token_hex(24)
-    _write(folder / "postgres_password", password, POSTGRES_TOO)
+    _write(folder / "postgres_password", password, OTHERS_TOO)
     _write(folder / "database_url", f"postgresql://holeshot:{quote(password, safe='')}@postgres:5432/holeshot", OURS)
     digest = given.get("OWNER_KEY_SHA256")
     key = _kept(folder / "owner_key")
@@ -29,6 +29,10 @@ def make(folder: Path, given: Mapping[str, str]) -> bool:
         key = f"hs-{secrets.token_urlsafe(32)}"
         _write(folder / "owner_key", key, OURS)
     _write(folder / "owner_key_sha256", digest or hashlib.sha256(key.encode()).hexdigest(), OURS)
+    scraper = _kept(folder / "prometheus_key") or f"hs-{secrets.token_urlsafe(32)}"
+    _write(folder / "prometheus_key", scraper, OTHERS_TOO)
+    _write(folder / "prometheus_key_sha256", hashlib.sha256(scraper.encode()).hexdigest(), OURS)
+    _write(folder / "grafana_password", _kept(folder / "grafana_password") or secrets.token_hex(16), OTHERS_TOO)
     return is_new
 
 

@@ -1,0 +1,74 @@
+"""Writes docs/metrics.md, and config/monitoring/: dashboards, alert rules and their tests."""
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import structlog
+
+from monitoring.alerts import ALERTS
+from monitoring.boards import BOARDS
+from monitoring.metrics_page import page
+from monitoring.registry import families
+from monitoring.rules import RULES_FILE, rule_tests, rules
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = "config/monitoring"
+METRICS_PAGE = "docs/metrics.md"
+
+
+def texts() -> Mapping[str, str]:
+    """Return what needs no SDK: files by path below the checkout."""
+    return {
+        METRICS_PAGE: page(asyncio.run(families())),
+        f"{FOLDER}/{RULES_FILE}": rules(ALERTS),
+        f"{FOLDER}/holeshot.tests.yml": rule_tests(ALERTS),
+    }
+
+
+def dashboards() -> Mapping[str, str]:
+    """Return the dashboards: files by path below the checkout.
+
+    Raises:
+        ImportError: grafana-foundation-sdk is not installed.
+
+    """
+    from monitoring.grafana import as_json  # noqa: PLC0415 - installed for make test-monitoring only
+
+    return {f"{FOLDER}/dashboards/{name}.json": as_json(board) for name, board in BOARDS.items()}
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m monitoring", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is not current")
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # the store is nowhere
+    only_check = parser.parse_args().check
+    made = dict(texts())
+    lacking = ""
+    try:
+        made |= dashboards()
+    except ImportError as error:
+        lacking = f"no dashboards, {error}: pip install --require-hashes -r requirements/monitoring.lock\n"
+        sys.stderr.write(lacking)
+    stale = [path for path, text in made.items() if not _is_current(ROOT / path, text)]
+    for path in stale:
+        sys.stdout.write(f"{'not current' if only_check else 'written'}: {path}\n")
+        if not only_check:
+            (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+            (ROOT / path).write_text(made[path], encoding="utf-8")
+    if only_check and stale:
+        parser.exit(1, "run python -m monitoring\n")
+    if lacking:
+        parser.exit(1)
+
+
+def _is_current(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""All families of metrics that a gateway can have: those of one with every store, composed and not started."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from aiohttp import web
+from pydantic import SecretStr
+
+from gateway.app import Gateway
+from gateway.connections.connections import Connections
+from gateway.settings.model import Settings
+from gateway.watching.series import Family
+
+_NOWHERE = SecretStr("redis://127.0.0.1:1/0")
+
+
+async def families() -> Sequence[Family]:
+    """Return the families by name. Nothing is connected."""
+    with tempfile.TemporaryDirectory(prefix="holeshot-families-") as folder:
+        gateway = Gateway(
+            Settings(
+                spool_dir=str(Path(folder) / "spool"),
+                database_url=SecretStr(f"sqlite:///{folder}/ledger.db"),
+                redis_url=_NOWHERE,
+            )
+        )
+        try:
+            Connections(gateway, web.Server(_never), most=1)
+            return sorted(gateway.metrics.families, key=lambda family: family.name)
+        finally:
+            await gateway.close()
+
+
+async def _never(_: web.BaseRequest) -> web.StreamResponse:
+    raise web.HTTPNotFound
