@@ -1,0 +1,1 @@
+"""Alerts in a simulated month: which fired, and which should have."""

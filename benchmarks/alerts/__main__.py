@@ -1,0 +1,83 @@
+"""Simulates a month of two gateways and injects incidents: which alerts fired, and which should have.
+
+    python -m benchmarks.alerts [--seed 1] [--days 30]
+
+It fails when an alert is missed, does not end, or comes without a cause; or more than once while the database is there.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from random import Random
+
+from benchmarks.alerts.findings import Finding, Findings, compare
+from benchmarks.alerts.incidents import Incident, incidents
+from benchmarks.alerts.world import REPLICAS, Month, Simulation
+from gateway.alerts.alerts import LOOK_S
+
+
+async def simulate(happening: list[Incident], *, seed: int, days: float) -> Findings:
+    """Return what became of the incidents."""
+    month = Month(Random(seed), happening, days)
+    simulation = Simulation(month, seed)
+    restarts = sorted(each.start_s + after_s for each in happening for after_s in each.restarts)
+    while simulation.now_s + LOOK_S <= days * 86_400:
+        if restarts and simulation.now_s >= restarts[0]:
+            restarts.pop(0)
+            simulation.restart()
+        await simulation.step(LOOK_S)
+    return compare(happening, simulation.delivered)
+
+
+def table(findings: Findings) -> str:
+    """Return the table, as docs/alerts.md has it."""
+    lines = [
+        "| injected | expected | fired after | resolved after its end | duplicates |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [_line(each) for each in findings.findings]
+    lines += ["", f"False alarms: {len(findings.false_alarms)}. Missed: {len(findings.missed)}."]
+    return "\n".join(lines)
+
+
+def _line(found: Finding) -> str:
+    expected = f"`{found.expected}`" if found.expected else "none"
+    cells = [found.incident.name, expected, _span(found.fired_after_s), _span(found.resolved_after_s)]
+    return f"| {' | '.join(cells)} | {found.duplicates if found.expected else '–'} |"  # noqa: RUF001 - a dash
+
+
+def _span(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"  # noqa: RUF001 - a dash
+    sign, seconds = ("-" if seconds < 0 else ""), abs(seconds)
+    if seconds < 60:
+        return f"{sign}{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{sign}{minutes:.1f} min" if minutes < 120 else f"{sign}{minutes / 60:.1f} h"
+
+
+def main() -> int:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--days", type=float, default=30.0)
+    arguments = parser.parse_args()
+    happening = [each for each in incidents(Random(arguments.seed)) if each.end_s < arguments.days * 86_400]
+    began_s = time.perf_counter()
+    findings = asyncio.run(simulate(happening, seed=arguments.seed, days=arguments.days))
+    print(table(findings))
+    print(
+        f"\n{arguments.days:g} days, {REPLICAS} replicas, seed {arguments.seed}; {time.perf_counter() - began_s:.0f} s",
+        file=sys.stderr,
+    )
+    for each in findings.false_alarms:
+        print(f"false alarm: {each}", file=sys.stderr)
+    for each in findings.missed:
+        print(f"missed: {each}", file=sys.stderr)
+    needless = sum(each.duplicates for each in findings.findings if each.incident.database != "away")
+    return 1 if findings.false_alarms or findings.missed or needless else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

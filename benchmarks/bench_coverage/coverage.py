@@ -1,0 +1,146 @@
+"""How often intervals hold the truth, and how often verdicts are false, over many small benches."""
+
+from collections.abc import Mapping
+from itertools import combinations
+from math import exp, log
+from statistics import fmean
+
+import msgspec
+
+from benchmarks.bench_coverage.world import World, quantile
+from gateway.bench.figures import cells
+from gateway.bench.plan import Plan
+from gateway.bench.resampling import Draws
+from gateway.bench.sample import Sample
+from gateway.bench.verdicts import verdicts
+
+DRAWS = 500  # of each interval; a real bench takes more
+_MANY = 60_000
+_SEEDS = 1009
+
+
+class Tally(msgspec.Struct):
+    """How many intervals of one figure there were, and how many held the truth."""
+
+    number: int = 0
+    held: int = 0
+    below: int = 0  # the truth was below the interval
+
+    def add(self, truth: float, low: float | None, high: float | None) -> None:
+        """Count an interval; one that is not given says nothing."""
+        if low is None or high is None:
+            return
+        self.number += 1
+        self.held += low - 1e-12 <= truth <= high + 1e-12
+        self.below += truth < low
+
+
+class Verdicts(msgspec.Struct):
+    """How many comparisons there were, how many showed a difference, and how many of these are the wrong way round."""
+
+    benches: int = 0
+    comparisons: int = 0
+    shown: int = 0
+    wrong: int = 0
+    benches_that_show: int = 0
+
+
+class Coverage(msgspec.Struct):
+    """What many benches of one world have shown."""
+
+    figures: dict[str, Tally] = {}
+    verdicts: dict[str, Verdicts] = {}
+    together: Verdicts = msgspec.field(default_factory=Verdicts)
+
+
+class Truth(msgspec.Struct, frozen=True):
+    """The true figures of a world."""
+
+    figures: Mapping[tuple[str, str], float]  # by deployment and figure
+    differences: Mapping[tuple[str, str, str], float]  # by aspect and the two deployments: how much less b has
+
+
+def truth_of(world: World, seed: int = 0, number: int = _MANY) -> Truth:
+    """Return the truth, from very many draws."""
+    drawn = {persona.name: world.many(persona, number, seed) for persona in world.personas}
+    plan = world.plan(1, 0)
+    assert plan.goal is not None
+    figures: dict[tuple[str, str], float] = {}
+    means: dict[tuple[str, str], float] = {}
+    for name, samples in drawn.items():
+        whole = [sample for sample in samples if sample.error_kind is None]
+        for figure, field, share in _QUANTILES:
+            figures[name, figure] = quantile((getattr(sample, field) for sample in whole), share)
+        figures[name, "errors"] = 1.0 - len(whole) / len(samples)
+        figures[name, "goodput"] = fmean(plan.goal.met(sample) is True for sample in samples)
+        for aspect, field in _LOGS.items():
+            means[name, aspect] = fmean(log(getattr(sample, field)) for sample in whole)
+        means[name, "errors"], means[name, "goodput"] = figures[name, "errors"], figures[name, "goodput"]
+    differences = {
+        (aspect, a, b): means[a, aspect] - means[b, aspect]
+        for a, b in combinations(drawn, 2)
+        for aspect in (*_LOGS, "errors", "goodput")
+    }
+    return Truth(figures, differences)
+
+
+def run(world: World, truth: Truth, *, rounds: int, benches: int, seed: int = 0) -> Coverage:
+    """Run ``benches`` benches of ``rounds`` rounds; return how their intervals and verdicts did."""
+    coverage = Coverage()
+    for number in range(benches):
+        own = (seed + number) * _SEEDS + rounds
+        plan = world.plan(rounds, own)
+        samples = world.samples(plan, own)
+        draws = Draws(range(rounds), own, DRAWS)
+        _count_figures(coverage, plan, samples, draws, truth)
+        _count_verdicts(coverage, plan, samples, draws, truth)
+    return coverage
+
+
+def _count_figures(coverage: Coverage, plan: Plan, samples: list[Sample], draws: Draws, truth: Truth) -> None:
+    for cell in cells(plan, samples, draws):
+        for name, estimate in cell.figures.items():
+            known = truth.figures.get((cell.deployment, name))
+            if known is not None:
+                coverage.figures.setdefault(name, Tally()).add(known, estimate.low, estimate.high)
+
+
+def _count_verdicts(coverage: Coverage, plan: Plan, samples: list[Sample], draws: Draws, truth: Truth) -> None:
+    shown = 0
+    for verdict in verdicts(plan, samples, draws):
+        if verdict.aspect not in (*_LOGS, "errors", "goodput"):
+            continue
+        known = truth.differences.get((verdict.aspect, verdict.a, verdict.b))
+        difference = known if known is not None else -truth.differences[verdict.aspect, verdict.b, verdict.a]
+        less_is_better = verdict.aspect in ("ttft", "total", "errors")
+        real = _as_share(verdict.aspect, difference, less_is_better=less_is_better)
+        low, high = verdict.difference.low, verdict.difference.high
+        coverage.figures.setdefault(f"verdict: {verdict.aspect}", Tally()).add(real, low, high)
+        count = coverage.verdicts.setdefault(verdict.aspect, Verdicts())
+        for each in (count, coverage.together):
+            each.comparisons += 1
+            each.shown += verdict.is_shown
+            each.wrong += verdict.is_shown and real <= 0.0
+        shown += verdict.is_shown
+    coverage.together.benches += 1
+    coverage.together.benches_that_show += shown > 0
+
+
+def _as_share(aspect: str, difference: float, *, less_is_better: bool) -> float:
+    """Return by how much a is better than b, in the form of a verdict."""
+    if aspect in ("errors", "goodput"):
+        return -difference if less_is_better else difference
+    return 1.0 - exp(difference) if less_is_better else exp(difference) - 1.0
+
+
+_QUANTILES = (
+    ("ttft_p50_ms", "ttft_ms", 0.5),
+    ("ttft_p95_ms", "ttft_ms", 0.95),
+    ("decode_tps_p50", "decode_tps", 0.5),
+    ("decode_tps_p05", "decode_tps", 0.05),
+    ("e2e_tps_p50", "e2e_tps", 0.5),
+    ("gap_p95_ms", "itl_max_ms", 0.95),
+    ("total_p50_ms", "total_ms", 0.5),
+    ("total_p95_ms", "total_ms", 0.95),
+)
+_LOGS = {"ttft": "ttft_ms", "decode_tps": "decode_tps", "total": "total_ms"}

@@ -1,0 +1,1 @@
+"""Is what a replay says true? Seeded fleets that know all their draws."""

@@ -1,0 +1,176 @@
+"""Fleets whose every draw is known, and the ledger that one policy would have made of them.
+
+Each call has a draw of every deployment, so any other setting can be replayed exactly.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from math import exp, sqrt
+from random import Random
+from statistics import fmean
+
+from msgspec import Struct
+
+from gateway.replay.playing import Drawn, play
+from gateway.replay.rows import CAP_MS, Call, Try
+from gateway.replay.settings import Setting, hedge_delay_ms
+
+RATE_S = 20.0  # seconds between calls
+TRUE_DELAYS = 4_000  # calls from which the true delays of hedges are found
+
+
+class World(Struct, frozen=True, kw_only=True):
+    """A fleet and its weather."""
+
+    name: str
+    difficulty: float = 0.3  # share of the variance of log TTFT that is the call's own, the same everywhere
+    shapes: Sequence[str] = ("lognormal",)  # of the deployments, in turn
+    deployments: int = 3
+    tail: float | None = None  # share of attempts some six times slower; None: drawn for each deployment
+    failures: float = 0.01
+    spells: float = 0.0  # share of the time in which all are twice as slow
+    drift: float = 0.0  # sd of the log of each deployment's own slow drift
+    steered: bool = False  # whether faster ones are the primary more often
+    tuned: bool = True  # whether anything was chosen with it in view
+
+
+WORLDS = (
+    World(name="independent", difficulty=0.0),
+    World(name="shared 30 %"),
+    World(name="shared 60 %", difficulty=0.6),
+    World(name="gamma", shapes=("gamma",)),
+    World(name="two humps", shapes=("bimodal",)),
+    World(name="mixed shapes", shapes=("lognormal", "gamma", "bimodal", "lognormal"), deployments=4, steered=True),
+    World(name="long tails", tail=0.06),
+    World(name="failures", failures=0.06),
+    World(name="slow spells", spells=0.15),
+    World(name="drifting", drift=0.4, steered=True),
+)
+
+
+class Drawing:
+    """All that a world does, from its seed."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        self._random = random = Random(f"{world.name} {seed}")
+        self.names = [f"provider{n}/model" for n in range(world.deployments)]
+        self._medians_ms = [random.uniform(200, 600) for _ in self.names]
+        self._sigmas = [random.uniform(0.2, 0.6) for _ in self.names]
+        self._tails = [
+            random.choice((0.002, 0.01, 0.03, 0.06)) if world.tail is None else world.tail for _ in self.names
+        ]
+        self._drifts = [0.0 for _ in self.names]
+        self._slow_until = -1.0
+        self._means_ms = [
+            fmean(self._draw(at, random.gauss(0, 1), 1.0).ms for _ in range(2000)) for at in range(len(self.names))
+        ]
+
+    def calls(self, count: int) -> list[list[Drawn]]:
+        """Draw ``count`` calls: what each deployment would have done, in the order of the policy."""
+        return [self._call(number) for number in range(count)]
+
+    def _call(self, number: int) -> list[Drawn]:
+        world, random = self.world, self._random
+        if world.spells and number > self._slow_until and random.random() < world.spells / 200:
+            self._slow_until = number + 200 * 1.0
+        slow = 2.0 if number <= self._slow_until else 1.0
+        if world.drift and number % 50 == 0:
+            self._drifts = [0.95 * drift + sqrt(1 - 0.95**2) * random.gauss(0, world.drift) for drift in self._drifts]
+        shared = random.gauss(0, 1)
+        drawn = [self._draw(at, shared, slow) for at in range(len(self.names))]
+        keys = []
+        for at in range(len(self.names)):
+            usual_ms = self._medians_ms[at] * exp(self._drifts[at])
+            keys.append(usual_ms * exp(random.gauss(0, 0.35)) if world.steered else random.random())
+        first, second, *rest = sorted(range(len(self.names)), key=keys.__getitem__)
+        rest.sort(key=self._means_ms.__getitem__)
+        return [drawn[at] for at in (first, second, *rest)]
+
+    def _draw(self, at: int, shared: float, slow: float) -> Drawn:
+        world, random = self.world, self._random
+        name = self.names[at]
+        if random.random() < world.failures:
+            return Drawn(name, random.uniform(50, 400), failed=True)
+        shape = world.shapes[at % len(world.shapes)]
+        sigma, share = self._sigmas[at], world.difficulty
+        own = random.gauss(0, 1)
+        if shape == "gamma":
+            k = 1 / sigma**2
+            own = (random.gammavariate(k, 1 / k) - 1) / sigma
+            own = max(own, -2.5)
+        elif shape == "bimodal":
+            own = (1.0 if random.random() < 0.3 else -0.6) * 1.4 + 0.4 * own
+        ms = (
+            self._medians_ms[at] * exp(sigma * (sqrt(share) * shared + sqrt(1 - share) * own) + self._drifts[at]) * slow
+        )
+        if random.random() < self._tails[at]:
+            ms *= 6 * exp(0.5 * random.gauss(0, 1))
+        return Drawn(name, min(ms, CAP_MS))
+
+
+def ledger(drawn: Sequence[Sequence[Drawn]], audit_share: float, random: Random, width: int = 2) -> list[Call]:
+    """Return the rows of the calls raced by ``width``, of which a share is audited."""
+    return [_row(number, each, random.random() < audit_share, width) for number, each in enumerate(drawn)]
+
+
+def _row(number: int, drawn: Sequence[Drawn], audited: bool, width: int) -> Call:
+    result = play([0.0] * width, partial(_at, drawn))
+    tries, offset = [], 0.0
+    for place in result.launched:
+        each = drawn[place]
+        late = place >= width
+        if late:
+            offset = (
+                max(one.ms for one in drawn[:place] if one.failed) if any(one.failed for one in drawn[:place]) else 0.0
+            )
+        role = "failover" if late else "primary" if place == 0 else "race"
+        lost = place != result.winner
+        age = result.ttft_ms - offset
+        watched = audited and not late
+        overtaken = lost and each.ms > age
+        seen = not each.failed and (not lost or watched)
+        tries.append(
+            Try(
+                each.deployment,
+                each.deployment.split("/")[0],
+                role,
+                offset,
+                audited=watched,
+                token_ms=each.ms if seen else None,
+                cut_ms=age if overtaken and not watched else None,
+                overtaken_ms=age if overtaken else None,
+                failed=each.failed and (not overtaken or watched),
+                failed_ms=each.ms if each.failed and (not overtaken or watched) else None,
+                won=not lost,
+                decode_tps=60.0 if not lost else None,
+            )
+        )
+    ttft = result.ttft_ms if result.winner >= 0 else None
+    return Call(number * RATE_S, tries, ttft, None if ttft is None else ttft + 2000, 800, 120)
+
+
+def truth(drawn: Sequence[Sequence[Drawn]], setting: Setting, random: Random) -> list[float]:
+    """Return the first tokens of all calls under ``setting``, in order."""
+    delays = {} if setting.hedged_from is None else _true_delays(drawn, setting.hedged_from)
+    found = []
+    for call in drawn:
+        if setting.budget is None:
+            starts = [0.0] * setting.width
+        else:
+            starts = [0.0, 0.0 if random.random() < setting.raced else delays[call[0].deployment]]
+        found.append(play(starts, partial(_at, call)).ttft_ms)
+    return sorted(found)
+
+
+def _true_delays(drawn: Sequence[Sequence[Drawn]], share: float) -> dict[str, float]:
+    seen: dict[str, list[float]] = {}
+    for call in drawn[:TRUE_DELAYS]:
+        for each in call:
+            if not each.failed:
+                seen.setdefault(each.deployment, []).append(each.ms)
+    return {name: hedge_delay_ms(sorted(ms)[int(share * len(ms))]) for name, ms in seen.items()}
+
+
+def _at(call: Sequence[Drawn], place: int) -> Drawn | None:
+    return call[place] if place < len(call) else None

@@ -1,0 +1,39 @@
+"""A few simulated days of alerts: everything that should fire does, once, and nothing else."""
+
+from random import Random
+
+from benchmarks.alerts.__main__ import simulate, table
+from benchmarks.alerts.findings import compare
+from benchmarks.alerts.incidents import HOUR_S, MINUTE_S, Incident
+from benchmarks.alerts.world import Month, Simulation
+
+EVENTS = [
+    Incident(name="nothing", start_s=0.0, end_s=60.0),
+    Incident(name="bad", start_s=HOUR_S, end_s=2 * HOUR_S, expected=("burn_fast:chat",), bad={"chat": 0.3}),
+    Incident(
+        name="out", start_s=6 * HOUR_S, end_s=7 * HOUR_S, expected=("deployment_out:a/chat",), broken=("a/chat",),
+        restarts=(20 * MINUTE_S,),
+    ),
+    Incident(
+        name="away", start_s=10 * HOUR_S, end_s=10.5 * HOUR_S, database="away",
+        expected=("ledger_behind:replica-0", "ledger_behind:replica-1"),
+    ),
+]  # fmt: skip
+
+
+async def test_in_half_a_day_each_incident_is_said_once_and_ends() -> None:
+    findings = await simulate(EVENTS, seed=3, days=0.5)
+    assert (findings.missed, findings.false_alarms, findings.duplicates) == ([], [], 0)
+    assert table(findings).count("\n") == 2 + len(findings.findings) + 1
+
+
+async def test_the_comparison_finds_what_is_missed_said_twice_or_without_a_cause() -> None:
+    simulation = Simulation(Month(Random(1), EVENTS, 0.5), 1)
+    while simulation.now_s < 3 * HOUR_S:
+        await simulation.step(15.0)
+    messages = simulation.delivered
+    assert len(messages) == 2
+    missed = compare([*EVENTS[:1], Incident(name="x", start_s=0, end_s=HOUR_S, expected=("spool:here",))], [])
+    assert missed.missed == ["x: spool:here"]
+    assert compare(EVENTS[:1], messages).false_alarms == ["burn_fast:chat"]
+    assert compare(EVENTS[:2], [messages[0], *messages]).duplicates == 1

@@ -1,0 +1,28 @@
+"""Small versions of the benchmark: where the truth is known, intervals hold it, and verdicts are right."""
+
+from benchmarks.bench_coverage.__main__ import WORLDS
+from benchmarks.bench_coverage.coverage import Coverage, run, truth_of
+from benchmarks.bench_coverage.world import World
+
+
+def coverage(name: str, rounds: int, benches: int) -> Coverage:
+    world = next(world for world in WORLDS if world.name == name)
+    quick = World(world.name, world.personas, world.mood, tokens=12)
+    return run(quick, truth_of(quick, number=8_000), rounds=rounds, benches=benches)
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+    found = coverage("three of the demo's", 20, 25)
+    figures = {name: tally for name, tally in found.figures.items() if tally.number}
+    assert {"ttft_p50_ms", "decode_tps_p50", "total_p50_ms", "errors", "goodput", "verdict: ttft"} <= set(figures)
+    number, held = sum(tally.number for tally in figures.values()), sum(tally.held for tally in figures.values())
+    assert held / number > 0.92
+    assert all(tally.held / tally.number > 0.82 for tally in figures.values())
+    assert found.together.shown > found.together.comparisons / 4
+    assert found.together.wrong == 0
+
+
+def test_equal_deployments_are_hardly_ever_told_apart() -> None:
+    found = coverage("four equal ones, with moods", 10, 30)
+    assert found.together.benches_that_show <= 5  # 1.5 are expected; more than 5 happens once in two hundred times
+    assert found.together.comparisons == 30 * 6 * 5
