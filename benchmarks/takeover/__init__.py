@@ -1,0 +1,1 @@
+"""Takeover: are answers that break finished without a wrong character?"""

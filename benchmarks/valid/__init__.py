@@ -1,0 +1,1 @@
+"""What ``win_on: valid`` gives and costs where some tool calls are broken."""

@@ -1,0 +1,151 @@
+"""Races for the first clause that can be spoken, in virtual time: ``python -m benchmarks.voice``.
+
+Two deployments stream each answer. Of ``quick``'s some fall silent after their first words. Each call's draws are the
+same for both policies. Where the first clause ends is known from how the text was made, not from the gateway.
+"another winner" is how often somebody else wins than by the first token; the times are those of the first clause.
+"""
+
+import argparse
+import statistics
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from random import Random
+
+import msgspec
+
+from benchmarks.voice.texts import Text, text
+from gateway.attempt_records import Role, WinOn
+from gateway.calls import CallRecord
+from providers.prices import Price
+from tests.unit.racing.track import DONE, FINISH, Step, Timetable, Track, delta, usage
+from tests.unit.racing.virtual_time import run
+
+PRICE = Price(input_usd=1e-6, output_usd=4e-6)
+PROMPT_TOKENS = 800
+TOKEN_CHARS = 4
+FIRST_S = {"quick": 0.25, "steady": 0.45}  # medians of the time to the first token
+TOK_S = {"quick": 90.0, "steady": 70.0}
+SILENCE_S = 1.5  # its median, where an answer falls silent
+CLOSE_S = 1e-6
+
+
+class Draw(msgspec.Struct):
+    """How one deployment answers one request: what it says, and when each piece comes."""
+
+    text: Text
+    pieces: list[str]
+    at_s: list[float]
+
+    @property
+    def spoken_s(self) -> float:
+        """When the first clause can be spoken."""
+        ends = list(accumulate(len(piece) for piece in self.pieces))
+        return self.at_s[min(bisect_left(ends, self.text.needed_chars), len(ends) - 1)]
+
+
+class Figures(msgspec.Struct):
+    """What one policy did with all calls."""
+
+    spoken_s: list[float] = []
+    pauses_ms: list[float] = []
+    winners: list[str] = []
+    usd: float = 0.0
+    heard: int = 0  # attempts whose first clause the gateway found
+    early: int = 0  # of them, before it ends: half a sentence would be spoken
+    late: int = 0
+
+
+def drawn(dice: Random, name: str, silent: float) -> Draw:
+    """Draw an answer of deployment ``name``, which falls silent after its first words with this probability."""
+    said = text(dice)
+    pieces = [said.whole[at : at + TOKEN_CHARS] for at in range(0, len(said.whole), TOKEN_CHARS)]
+    first_s = FIRST_S[name] * dice.lognormvariate(0.0, 0.35)
+    tok_s = TOK_S[name] * dice.lognormvariate(0.0, 0.15)
+    silence_s, after = SILENCE_S * dice.lognormvariate(0.0, 0.5), dice.randint(1, 3)
+    is_silent = dice.random() < silent
+    at_s = [
+        first_s + number / tok_s + (silence_s if is_silent and number >= after else 0.0)
+        for number in range(len(pieces))
+    ]
+    return Draw(said, pieces, at_s)
+
+
+def timetable(name: str, draw: Draw) -> Timetable:
+    """Return an upstream that answers with ``draw``."""
+    steps: list[tuple[float, Step]] = [(at, delta(piece)) for at, piece in zip(draw.at_s, draw.pieces, strict=True)]
+    end = draw.at_s[-1]
+    return Timetable(
+        name, [*steps, (end, FINISH), (end, usage(PROMPT_TOKENS, len(draw.pieces))), (end, DONE), (end, None)]
+    )
+
+
+def one_race(draws: dict[str, Draw], win_on: WinOn) -> CallRecord:
+    """Race both; return the record."""
+    track = Track(
+        *(timetable(name, draw) for name, draw in draws.items()),
+        launches=[("quick", 0.0, Role.PRIMARY), ("steady", 0.0, Role.RACE)],
+        win_on=win_on,
+        price=PRICE,
+    )
+    return run(track.run())
+
+
+def ask(draws: dict[str, Draw], win_on: WinOn, figures: Figures) -> None:
+    """Race once, and note what a listener has of it."""
+    record = one_race(draws, win_on)
+    winner = next(each for each in record.attempts if each.outcome == "won")
+    figures.winners.append(winner.deployment)
+    figures.spoken_s.append(draws[winner.deployment].spoken_s)
+    figures.usd += record.cost_usd or 0.0
+    if winner.speech_pause_ms is not None:
+        figures.pauses_ms.append(winner.speech_pause_ms)
+    for each in record.attempts:
+        if each.sentence_ms is not None:
+            figures.heard += 1
+            late_s = each.sentence_ms / 1000 - draws[each.deployment].spoken_s
+            figures.early += late_s < -CLOSE_S
+            figures.late += late_s > CLOSE_S
+
+
+def rows(calls: int, seed: int, shares: Sequence[float]) -> Iterator[str]:
+    """Yield the lines of the table."""
+    titles = ("`quick` falls silent", "policy", "another winner", "mean s", "p50 s", "p95 s", "$ per 1,000")
+    yield f"| {' | '.join((*titles, 'first clauses found too early, too late'))} |"
+    yield "|--:|---|--:|--:|--:|--:|--:|--:|"
+    for share in shares:
+        dice = Random(seed)
+        silent = {"quick": share, "steady": 0.0}
+        all_draws = [{name: drawn(dice, name, silent[name]) for name in silent} for _ in range(calls)]
+        found = {}
+        for win_on in (WinOn.ANY, WinOn.SENTENCE):
+            figures = found[win_on] = Figures()
+            for draws in all_draws:
+                ask(draws, win_on, figures)
+            others = sum(one != other for one, other in zip(figures.winners, found[WinOn.ANY].winners, strict=True))
+            is_heard = win_on is WinOn.SENTENCE
+            yield (
+                f"| {share:.0%} | win_on: {win_on} | {f'{others / calls:.1%}' if is_heard else ''} "
+                f"| {_times(figures.spoken_s)} | {1000 * figures.usd / calls:.2f} "
+                f"| {f'{figures.early}, {figures.late} of {figures.heard}' if is_heard else ''} |"
+            )
+
+
+def _times(seconds: Sequence[float]) -> str:
+    p95_s = statistics.quantiles(seconds, n=20)[-1]
+    return f"{statistics.mean(seconds):.2f} | {statistics.median(seconds):.2f} | {p95_s:.2f}"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.voice", description=__doc__)
+    parser.add_argument("--calls", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=18)
+    parser.add_argument("--silent", type=float, nargs="+", default=[0.0, 0.02, 0.1, 0.3])
+    given = parser.parse_args()
+    for row in rows(given.calls, given.seed, given.silent):
+        print(row)
+
+
+if __name__ == "__main__":
+    main()
