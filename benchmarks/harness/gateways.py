@@ -73,11 +73,18 @@ def environment(tls: Tls | None = None) -> dict[str, str]:
 
 @contextmanager
 def gateway(
-    name: str, upstream_port: int, folder: Path, stores: Stores, *, tls: Tls | None = None, workers: int = 1
+    name: str,
+    upstream_port: int,
+    folder: Path,
+    stores: Stores,
+    *,
+    tls: Tls | None = None,
+    workers: int = 1,
+    more: Mapping[str, Any] = {},
 ) -> Iterator[Server]:
     """Run the gateway as its users do, ledger, leaderboard, metrics, log line and client keys on."""
     port = free_port()
-    config = write_config(folder, upstream_port, port, stores, tls=tls, workers=workers)
+    config = write_config(folder, upstream_port, port, stores, tls=tls, workers=workers, more=more)
     with running(gateway_command(config), {**environment(tls), "HOLESHOT_LAME_DUCK_S": "0"}) as process:
         wait_until_listening(process, port)
         yield Server(name, process.pid, port, HEADERS, workers)
@@ -91,9 +98,16 @@ def migrate(database_url: str) -> None:
 
 
 def write_config(
-    folder: Path, upstream_port: int, port: int, stores: Stores, *, tls: Tls | None = None, workers: int = 1
+    folder: Path,
+    upstream_port: int,
+    port: int,
+    stores: Stores,
+    *,
+    tls: Tls | None = None,
+    workers: int = 1,
+    more: Mapping[str, Any] = {},
 ) -> Path:
-    """Write the gateway's configuration into ``folder`` and return its path.
+    """Write the gateway's configuration into ``folder``, with the sections ``more``, and return its path.
 
     A provider for each behaviour of the mock, a model for each way of racing them; and, where the mock is reached over
     TLS, both again over HTTP/1.1 and over what ALPN negotiates, which is HTTP/2; see ``over``.
@@ -127,6 +141,7 @@ def write_config(
         },
         "providers": providers,
         "models": models,
+        **more,
     }
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "gateway.yaml"

@@ -91,7 +91,7 @@ def main() -> None:
 
 
 async def _measure(name: str, number: int) -> Measured:
-    async with _database(name) as url, AsyncExitStack() as last_first:
+    async with database(name) as url, AsyncExitStack() as last_first:
         await migrate(url)
         engine, shipping = create_engine(url), create_engine(url)
         last_first.push_async_callback(engine.dispose)
@@ -133,7 +133,8 @@ async def _measure(name: str, number: int) -> Measured:
 
 
 @asynccontextmanager
-async def _database(name: str) -> AsyncIterator[str]:
+async def database(name: str) -> AsyncIterator[str]:
+    """Yield the URL of an empty database of its own, until the block ends."""
     if name == "postgres":
         with postgres() as url:
             yield url

@@ -1,10 +1,12 @@
 """What each view of the page asks of a large ledger, and how long that takes."""
 
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 
 from gateway.ledger.reports.reader import Reader
+from gateway.ledger.reports.replays import Replays
 from gateway.ledger.reports.reports import LedgerReports
 from gateway.reports import By, CallsWanted, Ended, HeatMetric, HeatWanted, HistoryWanted, Window
 
@@ -15,7 +17,13 @@ Ask = Callable[[], Awaitable[object]]
 def open_reports(url: str) -> LedgerReports:
     """Return the reports of a ledger, of which nothing is in memory."""
     return LedgerReports(
-        Reader(url, timeout_s=60.0), unshipped=tuple, running=lambda _: None, utc_now=lambda: datetime.now(UTC)
+        Reader(url, timeout_s=60.0),
+        replays=Replays(url, clock=time.monotonic),
+        unshipped=tuple,
+        running=lambda _: None,
+        utc_now=lambda: datetime.now(UTC),
+        clock=time.monotonic,
+        kept_s=0.0,
     )
 
 

@@ -71,15 +71,7 @@ where calls.request_id in (select 'req-' || i from generate_series({first}, {las
 async def fill_postgres(url: str, engine: AsyncEngine, number: int, made: Callable[[int], None]) -> None:
     """Make ``number`` calls in SQL, in partitions as a gateway of that time would have made them."""
     connection: Any = await asyncpg.connect(url)
-    now = datetime.now(UTC)
-    for table in ("calls", "attempts"):  # without the first partition, which would have all of them
-        await connection.execute(f"drop table {table}_first")
-        begin = (now - timedelta(days=DAYS + 7)).replace(hour=0, minute=0, second=0, microsecond=0)
-        await connection.execute(
-            f"create table {table}_begin partition of {table} for values from (minvalue) to ('{begin.isoformat()}')"
-        )
-    for day in range(DAYS + 7, -1, -1):
-        await prune(engine, Retention(), now - timedelta(days=day))
+    await make_partitions(connection, engine, datetime.now(UTC))
     gaps = str(GAPS).replace("'", '"').replace(" ", "")
     price = str(PRICE).replace("'", '"').replace(" ", "")
     seconds = f"{DAYS * 86400.0}"
@@ -91,6 +83,18 @@ async def fill_postgres(url: str, engine: AsyncEngine, number: int, made: Callab
         made(last - first + 1)
     await connection.execute("vacuum analyze")
     await connection.close()
+
+
+async def make_partitions(connection: Any, engine: AsyncEngine, now: datetime) -> None:
+    """Make the partitions of ``DAYS`` days."""
+    for table in ("calls", "attempts"):  # without the first partition, which would have all of them
+        await connection.execute(f"drop table {table}_first")
+        begin = (now - timedelta(days=DAYS + 7)).replace(hour=0, minute=0, second=0, microsecond=0)
+        await connection.execute(
+            f"create table {table}_begin partition of {table} for values from (minvalue) to ('{begin.isoformat()}')"
+        )
+    for day in range(DAYS + 7, -1, -1):
+        await prune(engine, Retention(), now - timedelta(days=day))
 
 
 async def fill_by_shipping(engine: AsyncEngine, number: int, made: Callable[[int], None]) -> None:

@@ -3,7 +3,8 @@
 Only the way of a call is in it: nothing is shipped, shared or looked after in the background, and the collector is off,
 so that the same code runs the same instructions. Run under a ``ticking`` clock. It obeys lines on its standard input,
 ``SUBJECT WAY CALLS``, with a subject: ``gateway``; ``direct``, the driver at the mock itself; ``watch``, from which on
-somebody looks at the calls live. It says ``done``.
+somebody looks at the calls live. It says ``done``. With ``traced`` as its second argument, calls are traced; what the
+exporting thread does is not counted.
 """
 
 import asyncio
@@ -28,11 +29,13 @@ from gateway.live import viewer
 from gateway.settings import load
 from gateway.watching import logs
 
+TRACED = {"tracing": {"enabled": True}}
 
-async def obey(folder: Path) -> None:
+
+async def obey(folder: Path, *, traced: bool) -> None:
     """Serve, and carry out what standard input says, until it ends."""
     port, upstream_port = free_port(), free_port()
-    config = gateways.write_config(folder, upstream_port, port, gateways.sqlite(folder))
+    config = gateways.write_config(folder, upstream_port, port, gateways.sqlite(folder), more=TRACED if traced else {})
     settings = load(config, {})
     logs.configure(settings.log_level, settings.log_format)
     loop = asyncio.get_running_loop()
@@ -86,4 +89,4 @@ def _say_done() -> None:
 
 def main() -> None:
     """Run in the folder given."""
-    uvloop.run(obey(Path(sys.argv[1])))
+    uvloop.run(obey(Path(sys.argv[1]), traced=sys.argv[2:] == ["traced"]))

@@ -77,12 +77,12 @@ class Callgrind:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Callgrind]:
-    """Run the counted process under callgrind until the block ends."""
+def running(*arguments: str) -> Iterator[Callgrind]:
+    """Run the counted process with ``arguments`` under callgrind until the block ends."""
     with tempfile.TemporaryDirectory(prefix="holeshot-instructions-") as name:
         folder = Path(name)
         callgrind = ["--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder / 'callgrind'}"]
-        command = ["valgrind", *callgrind, sys.executable, "-c", _LAUNCH, str(folder)]
+        command = ["valgrind", *callgrind, sys.executable, "-c", _LAUNCH, str(folder), *arguments]
         root = str(ROOT)
         environment = {**os.environ, "PYTHONPATH": root, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
         with (folder / "log").open("wb") as log, _started(command, environment, log) as process:
@@ -99,15 +99,15 @@ def _started(command: list[str], environment: Mapping[str, str], log: IO[bytes])
             process.kill()
 
 
-def counted() -> Counts:
-    """Count.
+def counted(*arguments: str) -> Counts:
+    """Count, in a process with ``arguments``.
 
     Raises:
         RuntimeError: a call went wrong.
 
     """
     instructions = {}
-    with running() as process:
+    with running(*arguments) as process:
         for way in WAYS:
             totals = {}
             for subject in ("direct", "gateway"):
@@ -141,6 +141,22 @@ def watched() -> Table:
     return made
 
 
+def traced() -> Table:
+    """Count with traces off and on; return a table.
+
+    Raises:
+        RuntimeError: a call went wrong.
+
+    """
+    made = Table(title="Instructions per call", title_justify="left", caption=interpreter.described())
+    for column in ("", "traces off", "traces on", "added"):
+        made.add_column(column, justify="right" if column else "left")
+    off, on = counted().instructions, counted("traced").instructions
+    for way, instructions in off.items():
+        made.add_row(way, f"{instructions:,}", f"{on[way]:,}", f"{on[way] / instructions - 1:+.2%}")
+    return made
+
+
 def compared(now: Counts, known: Counts) -> tuple[Table, bool]:
     """Return a table of both, and whether nothing grew by more than it may."""
     made = Table(title="Instructions per call", title_justify="left", caption=interpreter.described())
@@ -161,12 +177,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.micro.instructions", description=__doc__)
     parser.add_argument("--write", action="store_true", help="take today's figures as the ones to hold others against")
     parser.add_argument("--viewer", action="store_true", help="count what one viewer of live races adds instead")
+    parser.add_argument("--tracing", action="store_true", help="count what traces add on the way of a call instead")
     arguments = parser.parse_args()
     if shutil.which("valgrind") is None:
         parser.exit(2, "it needs valgrind; on Debian: apt-get install valgrind\n")
     try:
         if arguments.viewer:
             console().print(watched())
+            return
+        if arguments.tracing:
+            console().print(traced())
             return
         now = counted()
     except RuntimeError as error:

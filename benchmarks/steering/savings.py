@@ -4,8 +4,9 @@
 """
 
 import argparse
+from bisect import bisect_right
 from collections.abc import Sequence
-from math import exp, sqrt
+from math import exp, inf, sqrt
 from random import Random
 from statistics import fmean
 
@@ -19,6 +20,7 @@ from gateway.steering.standings import Standings, standings
 LEAST_AUDITS = 30  # below, neither the ratio nor an interval is published
 CAP_MS = 30_000.0  # audits end then
 TAIL_SHARES = (0.002, 0.01, 0.03, 0.06)  # of attempts, some six times slower
+QUANTILES = (0.5, 0.95, 0.99)
 WARM_UP = 2_000  # calls that only teach the curves
 
 
@@ -61,6 +63,44 @@ def saved(calls: Sequence[Overtaken]) -> Saved:
     return Saved(ratio * total_ms, ratio * total_ms / factor, ratio * total_ms * factor)
 
 
+def saved_at(q: float, calls: Sequence[Overtaken], seen_ms: Sequence[float]) -> Saved:
+    """Estimate what racing took off the quantile ``q`` of all calls; ``seen_ms``: first tokens nobody overtook.
+
+    The share of calls below a value is known but for the overtaken ones, of which n of N were audited; its interval is
+    that of Agresti and Coull with the correction for a finite population. A value is in the interval of the quantile
+    when the interval of its share has q in it (Woodruff). None: it is beyond all that audits have seen.
+    """
+    audited = sorted(call.alone_ms for call in calls if call.audited)
+    n, total = len(audited), len(calls) + len(seen_ms)
+    racing_ms = quantile(q, [(call.ttft_ms, 1.0) for call in calls] + [(ms, 1.0) for ms in seen_ms])
+    if n < LEAST_AUDITS:
+        return Saved(0.0, None, None)
+    known = [(ms, 1.0) for ms in seen_ms] + [(ms, len(calls) / n) for ms in audited]
+    low_ms = high_ms = None
+    reached = 0.0
+    for ms, weight in sorted(known):
+        reached += weight / total
+        share = (bisect_right(audited, ms) + 2) / (n + 4)
+        doubt = (1 - n / len(calls)) * (len(calls) / total) ** 2 * share * (1 - share) / (n + 4)
+        is_off = (reached - q) ** 2 > 1.96**2 * doubt
+        if low_ms is None and (reached >= q or not is_off):
+            low_ms = ms - racing_ms
+        if high_ms is None and reached > q and is_off:
+            high_ms = ms - racing_ms
+    return Saved(quantile(q, known) - racing_ms, low_ms, high_ms)
+
+
+def quantile(q: float, weighted: Sequence[tuple[float, float]]) -> float:
+    """Return the least value which, with those below it, has the share ``q`` of the weight."""
+    least = q * sum(weight for _, weight in weighted) - 1e-9
+    reached = 0.0
+    for value, weight in sorted(weighted):
+        reached += weight
+        if reached >= least:
+            return value
+    raise ValueError("no values")
+
+
 class Fleet:
     """Four providers, lognormal with a slow tail, any two of which race each call; all of it from ``seed``.
 
@@ -101,20 +141,27 @@ class Fleet:
 
 
 def overtaken(seed: int, difficulty: float, calls: int, audit_share: float) -> list[Overtaken]:
-    """Race ``calls`` calls, audit a share of them, and return those whose primary was overtaken.
+    """Race ``calls`` calls, audit a share of them, and return those whose primary was overtaken."""
+    return raced(seed, difficulty, calls, audit_share)[0]
+
+
+def raced(seed: int, difficulty: float, calls: int, audit_share: float) -> tuple[list[Overtaken], list[float]]:
+    """Race ``calls`` calls; return those whose primary was overtaken, and the first tokens (ms) of the others.
 
     Predictions are those of the gateway's own curves, as it would have learned them from the calls before.
     """
     fleet, random = Fleet(seed, difficulty), Random(-seed)
     known = _taught(fleet, random, audit_share)
-    found = []
+    found, seen_ms = [], []
     for _ in range(calls):
         primary, _, alone_ms, rival_ms = fleet.draw()
         audited = random.random() < audit_share
         if rival_ms < alone_ms:
             predicted_ms = 1000 * known.of(str(primary)).expected_s(rival_ms / 1000)
             found.append(Overtaken(rival_ms, alone_ms, predicted_ms, audited))
-    return found
+        else:
+            seen_ms.append(alone_ms)
+    return found, seen_ms
 
 
 def _taught(fleet: Fleet, random: Random, audit_share: float) -> Standings:
@@ -137,8 +184,10 @@ def measured(difficulty: float, calls: int, audit_share: float, fleets: int) -> 
     """Return how the estimate does over seeded fleets, as shares: of the truth, and of the fleets."""
     errors, widths, curves, audits = [], [], [], []
     covered = 0
+    covered_at = dict.fromkeys(QUANTILES, 0)
+    unknown = 0
     for seed in range(1, fleets + 1):
-        found = overtaken(seed, difficulty, calls, audit_share)
+        found, seen_ms = raced(seed, difficulty, calls, audit_share)
         truth_ms = sum(call.alone_ms - call.ttft_ms for call in found)
         estimate = saved(found)
         errors.append(estimate.ms / truth_ms - 1)
@@ -147,6 +196,10 @@ def measured(difficulty: float, calls: int, audit_share: float, fleets: int) -> 
         if estimate.low_ms is not None and estimate.high_ms is not None:
             covered += estimate.low_ms <= truth_ms <= estimate.high_ms
             widths.append((estimate.high_ms - estimate.low_ms) / 2 / truth_ms)
+        for q in QUANTILES:
+            at = saved_at(q, found, seen_ms)
+            covered_at[q] += at.low_ms is not None and at.low_ms <= _true_at(q, found, seen_ms) <= (at.high_ms or inf)
+            unknown += q == max(QUANTILES) and at.high_ms is None
     return {
         "audits": fmean(audits),
         "bias": fmean(errors),
@@ -154,7 +207,14 @@ def measured(difficulty: float, calls: int, audit_share: float, fleets: int) -> 
         "half_width": fmean(widths) if widths else 0.0,
         "covered": covered / fleets,
         "curve_alone": fmean(curves),
+        **{f"covered_p{q * 100:.0f}": covered_at[q] / fleets for q in QUANTILES},
+        "p99_unknown": unknown / fleets,
     }
+
+
+def _true_at(q: float, calls: Sequence[Overtaken], seen_ms: Sequence[float]) -> float:
+    alone = [(call.alone_ms, 1.0) for call in calls] + [(ms, 1.0) for ms in seen_ms]
+    return quantile(q, alone) - quantile(q, [(call.ttft_ms, 1.0) for call in calls] + [(ms, 1.0) for ms in seen_ms])
 
 
 def main() -> None:
@@ -164,13 +224,18 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=10_000)
     parser.add_argument("--audit-shares", type=float, nargs="+", default=[0.05, 0.1, 0.2])
     options = parser.parse_args()
-    print("difficulty  audits    bias   error  half of the interval  covered  curve alone")
+    print(
+        "difficulty  audits    bias   error  half of the interval  covered  curve alone"
+        "  at p50   p95   p99  without an upper bound"
+    )
     for audit_share in options.audit_shares:
         for difficulty in (0.0, 0.3, 0.6):
             row = measured(difficulty, options.calls, audit_share, options.fleets)
             print(
                 f"{difficulty:10.0%}  {row['audits']:6.0f}  {row['bias']:+6.1%}  {row['error']:6.1%}"
                 f"  {row['half_width']:20.1%}  {row['covered']:7.0%}  {row['curve_alone']:9.2f} x"
+                f"  {row['covered_p50']:6.0%}  {row['covered_p95']:4.0%}  {row['covered_p99']:4.0%}"
+                f"  {row['p99_unknown']:22.0%}"
             )
 
 

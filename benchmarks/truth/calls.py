@@ -198,10 +198,14 @@ CALLS: Mapping[str, Sequence[Rule]] = {
     "is_truncated": [same(lambda call: _of_winner(lambda _: kind(call) in {"cut", "truncated"})(call))],
     "dropped": [same(lambda call: ["seed"] if call.made.job.scenario.name == "narrow" else None)],
     "tags": [same(lambda call: dict(call.made.job.tags))],
+    "profile": [same(lambda _: None)],  # none is configured here
     "replica": [same(lambda _: REPLICA)],
     "region": [same(lambda _: REGION)],
     "request_id": [same(lambda call: str(call.made.job.number))],
     "answered_model": [same(lambda call: "pool" if call.made.job.scenario.name == "fallback" else None)],
+    "takeover": [same(lambda _: None)],  # off in this fleet's gateway, as are win_on sentence and valid
+    "takeovers": [same(lambda _: None)],
+    "first_was_invalid": [same(lambda _: None)],
     "cache_saved_usd": [
         same(_winners(saved), only=lambda call: _is_one_answer(call) and call.winner.persona.cached_usd)
     ],
