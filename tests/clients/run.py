@@ -49,6 +49,7 @@ PROGRAMS = (
     Program("llama-index", "python/llama_index.py", "openai-2"),
     Program("instructor", "python/instructor.py", "openai-2"),
     Program("llm", "python/llm.py", "openai-3"),
+    Program("pipecat", "python/pipecat_ai.py", "voice"),
     Program("openai-node", "node/openai_node.mjs", "node", needs_node=True),
     Program("ai-sdk", "node/ai_sdk.mjs", "node", needs_node=True),
     Program("curl", "python/curl.py", "own"),

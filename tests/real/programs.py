@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.services.servers import LAUNCHER
 
+ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 LOOK_EVERY_S = 0.05
@@ -79,3 +80,21 @@ def _answers(url: str) -> bool:
             return bool(response.status == 200)
     except (OSError, urllib.error.URLError):
         return False
+
+
+def program() -> str:
+    """Return the path of ``holeshot``, beside the Python that runs this."""
+    return str(Path(sys.executable).with_name("holeshot"))
+
+
+def output(environ: Mapping[str, str], *arguments: str) -> str:
+    """Run a verb of ``holeshot``; return what it printed.
+
+    Raises:
+        RuntimeError: it failed; with what it said.
+
+    """
+    finished = subprocess.run([program(), *arguments], check=False, capture_output=True, env=dict(environ), cwd=ROOT)
+    if finished.returncode:
+        raise RuntimeError(f"holeshot {arguments[0]}: {finished.stderr.decode().strip()}")
+    return finished.stdout.decode()

@@ -18,9 +18,9 @@ import msgspec
 import openai
 import yaml
 
-from tests.real import llama, tls
+from tests.real import breaks, llama, tls
 from tests.real.checks import Checks
-from tests.real.programs import running, until
+from tests.real.programs import output, program, running, until
 from tests.services.servers import free_port, postgres, redis_server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,9 +64,9 @@ def main() -> int:
         for server in servers:
             _ask(openai.OpenAI(base_url=server.base_url, api_key="none"), "Hello", streamed=False)  # loads the weights
         environ = _configure(database_url, redis_url, servers)
-        _holeshot(environ, "migrate")
+        output(environ, "migrate")
         port = free_port()
-        command = [_program(), "serve", "--port", str(port)]
+        command = [program(), "serve", "--port", str(port)]
         health_url = f"http://127.0.0.1:{port}/health/ready"
         stack.enter_context(running(command, log=VAR / "gateway.log", health_url=health_url, environ=environ))
         _say(f"racing {CALLS} calls through the gateway with the openai package {openai.__version__} ...")
@@ -77,6 +77,7 @@ def main() -> int:
         _show(database_url, environ, ATTEMPT_ROWS)
         _check_calls(checks, answers, _facts(environ))
         _check_losers(checks, servers, _facts(environ))
+        breaks.check(checks, servers, VAR, _say)
     tls.check(checks, VAR, _say)
     return checks.exit_code()
 
@@ -130,28 +131,17 @@ def _configure(database_url: str, redis_url: str, servers: list[llama.Server]) -
 
 
 def _facts(environ: Mapping[str, str]) -> list[Mapping[str, Any]]:
-    return msgspec.json.decode(_holeshot(environ, "sql", "--json", FACTS), type=list[Mapping[str, Any]])
+    return msgspec.json.decode(output(environ, "sql", "--json", FACTS), type=list[Mapping[str, Any]])
 
 
 def _show(database_url: str, environ: Mapping[str, str], query: str) -> None:
     """Print rows as psql shows them, or where there is none as ``holeshot sql`` does."""
     psql = shutil.which("psql")
     if psql is None:
-        _say(_holeshot(environ, "sql", "--csv", query))
+        _say(output(environ, "sql", "--csv", query))
         return
     shown = subprocess.run([psql, database_url, "-X", "-P", "pager=off", "-c", query], check=True, capture_output=True)
     _say(shown.stdout.decode().rstrip() + "\n")
-
-
-def _holeshot(environ: Mapping[str, str], *arguments: str) -> str:
-    finished = subprocess.run([_program(), *arguments], check=False, capture_output=True, env=dict(environ), cwd=ROOT)
-    if finished.returncode:
-        raise RuntimeError(f"holeshot {arguments[0]}: {finished.stderr.decode().strip()}")
-    return finished.stdout.decode()
-
-
-def _program() -> str:
-    return str(Path(sys.executable).with_name("holeshot"))
 
 
 def _leave(_number: int, _frame: object) -> NoReturn:

@@ -434,5 +434,37 @@ def models_are_listed(target: Target) -> None:
     expect(target.messages in {model.id for model in sdk(target).models.list()}, "it is missing")
 
 
+VALID = {"x-holeshot-race": '{"mode": "race", "win_on": "valid"}'}
+
+
+def spoilers(target: Target) -> tuple[str, ...]:
+    """Return whose answers are to be spoilt: behind a gateway each upstream's in turn; alone, nobody's."""
+    return ("a", "b") if target.gateway else ("nobody",)
+
+
+@suite.case(Feature.TOOLS)
+def the_first_valid_tool_use_wins(target: Target) -> None:
+    for name in spoilers(target):
+        said = [{"role": "user", "content": f'call: weather {{"city": "Oslo"}}\nspoil: {name}'}]
+        fields: Any = {"model": target.troubled_model("messages"), "max_tokens": 100, "messages": said}
+        fields |= {"tools": [WEATHER], "extra_headers": VALID}
+        whole = sdk(target).messages.create(**fields)
+        equal([block.input for block in whole.content if block.type == "tool_use"], [{"city": "Oslo"}])
+        with sdk(target).messages.stream(**fields) as stream:
+            final = stream.get_final_message()
+        equal([block.input for block in final.content if block.type == "tool_use"], [{"city": "Oslo"}])
+
+
+@suite.case(Feature.STRUCTURED)
+def the_first_valid_structured_answer_wins(target: Target) -> None:
+    for name in spoilers(target):
+        said = [{"role": "user", "content": f'data: {{"name": "Ada", "age": 36}}\nspoil: {name}'}]
+        fields: Any = {"model": target.troubled_model("messages"), "max_tokens": 100, "messages": said}
+        fields |= {"output_format": Person, "extra_headers": VALID}
+        equal(sdk(target).messages.parse(**fields).parsed_output, Person(name="Ada", age=36))
+        with sdk(target).messages.stream(**fields) as stream:
+            equal(stream.get_final_message().parsed_output, Person(name="Ada", age=36))
+
+
 if __name__ == "__main__":
     suite.main()

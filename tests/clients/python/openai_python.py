@@ -744,5 +744,49 @@ def models_are_listed(target: Target) -> None:
     equal(client.models.retrieve(target.chat).id, target.chat)
 
 
+VALID = {"x-holeshot-race": '{"mode": "race", "win_on": "valid"}'}
+
+
+def spoilers(target: Target) -> tuple[str, ...]:
+    """Return whose answers are to be spoilt: behind a gateway each upstream's in turn; alone, nobody's."""
+    return ("a", "b") if target.gateway else ("nobody",)
+
+
+@suite.case(Feature.TOOLS)
+def the_first_valid_tool_call_wins(target: Target) -> None:
+    for name in spoilers(target):
+        said = user(f'call: weather {{"city": "Oslo"}}\nspoil: {name}')
+        fields: Any = {"model": target.troubled_model("chat"), "messages": said, "tools": [WEATHER]}
+        whole = sdk(target).chat.completions.create(**fields, extra_headers=VALID)
+        [call] = whole.choices[0].message.tool_calls
+        equal(json.loads(call.function.arguments), {"city": "Oslo"})
+        with sdk(target).chat.completions.stream(**fields, extra_headers=VALID) as stream:
+            final = stream.get_final_completion()
+        [call] = final.choices[0].message.tool_calls
+        equal(json.loads(call.function.arguments), {"city": "Oslo"})
+
+
+@suite.case(Feature.STRUCTURED)
+def the_first_valid_json_wins(target: Target) -> None:
+    for name in spoilers(target):
+        said = user(f"data: {ADA.model_dump_json()}\nspoil: {name}")
+        fields: Any = {"model": target.troubled_model("chat"), "messages": said, "response_format": Person}
+        whole = sdk(target).chat.completions.parse(**fields, extra_headers=VALID)
+        equal(whole.choices[0].message.parsed, ADA)
+        with sdk(target).chat.completions.stream(**fields, extra_headers=VALID) as stream:
+            equal(stream.get_final_completion().choices[0].message.parsed, ADA)
+
+
+@suite.case(Feature.STRUCTURED)
+def the_first_valid_response_wins(target: Target) -> None:
+    for name in spoilers(target):
+        said = f"data: {ADA.model_dump_json()}\nspoil: {name}"
+        fields: Any = {"model": target.troubled_model("responses"), "input": said, "store": False}
+        fields |= {"text_format": Person, "extra_headers": VALID}
+        equal(sdk(target).responses.parse(**fields).output_parsed, ADA)
+        with sdk(target).responses.stream(**fields) as stream:
+            equal(stream.get_final_response().output_parsed, ADA)
+
+
 if __name__ == "__main__":
     suite.main()

@@ -77,6 +77,16 @@ def answer(asked: Asked) -> Answer:
     return Answer(seed, text, reasoning=reasoning, finish=finish, stopped_by=stopped_by, prompt_tokens=prompt_tokens)
 
 
+def spoilt(asked: Asked, given: Answer) -> Answer:
+    """Return an answer whose tool calls, or whose JSON, end in the middle."""
+    calls = tuple(msgspec.structs.replace(call, arguments=_half(call.arguments)) for call in given.calls)
+    return msgspec.structs.replace(given, calls=calls, text=given.text if asked.schema is None else _half(given.text))
+
+
+def _half(text: str) -> str:
+    return text[: len(text) // 2]
+
+
 def described(media: str) -> str:
     """Say what a picture, sound or file is; a PNG by its size."""
     if not media.startswith("data:"):

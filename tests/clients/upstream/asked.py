@@ -8,7 +8,9 @@ import msgspec
 
 Json = dict[str, Any]
 
-_DIRECTIVE = re.compile(r"^[ \t]*(say|call|data|think|fail|slow|hang|break|echo):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_DIRECTIVE = re.compile(
+    r"^[ \t]*(say|call|data|think|fail|slow|hang|break|echo|spoil|mumble):[ \t]*(.*?)[ \t]*$", re.MULTILINE
+)
 
 
 class Tool(msgspec.Struct, frozen=True):

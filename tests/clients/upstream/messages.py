@@ -57,7 +57,7 @@ def _blocks(given: Answer) -> Iterator[tuple[Json, Json, list[Json]]]:
         name = call.id.replace("call_", "toolu_")
         yield (
             {"type": "tool_use", "id": name, "name": call.name, "input": {}},
-            {"input": json.loads(call.arguments)},
+            {"input": _input(call.arguments)},
             [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *_pieces(call))],
         )
 
@@ -84,3 +84,12 @@ def _usage(given: Answer, output_tokens: int) -> Json:
         "output_tokens": output_tokens,
         "service_tier": "standard",
     }
+
+
+def _input(arguments: str) -> Json:
+    """Return the arguments as an object, which a whole answer has; none of those that were cut off."""
+    try:
+        read: Json = json.loads(arguments)
+    except ValueError:
+        return {}
+    return read

@@ -3,7 +3,8 @@
 Two of them answer alike but for their name, so that what a race forwards can be told from what it cut. Beside the
 directives of ``answer.py`` a prompt may ask for trouble: ``fail: 429`` (``fail: 500 times 1 KEY`` only the first time),
 ``slow: 2`` (seconds before the first token), ``hang: now`` (headers, then nothing), ``break: now`` (the connection
-breaks in the middle of the stream).
+breaks in the middle of the stream). ``spoil: NAME`` has only the upstream of that name cut its tool calls or its JSON
+off, and ``mumble: NAME`` has it fall silent for a second after its first words.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from aiohttp import web
 
 from tests.clients.upstream import asked as reading
 from tests.clients.upstream import chat, completions, messages, responses, things
-from tests.clients.upstream.answer import Answer, answer
+from tests.clients.upstream.answer import Answer, answer, spoilt
 from tests.clients.upstream.asked import Asked
 from tests.clients.upstream.counts import Counts
 from tests.clients.upstream.errors import Refused, Said, in_anthropics_words, in_openais_words
@@ -29,6 +30,7 @@ KEY = "upstream-key"
 FORBIDDEN_KEY = "upstream-forbidden-key"  # known, and good for nothing
 MAX_BODY_BYTES = 64 * 2**20
 PATIENCE_S = 10.0
+_FIRST_WORDS = 3  # events
 
 _OPENAI_HEADERS = {
     "x-request-id": "req_upstream",
@@ -135,6 +137,8 @@ class Upstream:
             await asyncio.sleep(float(seconds))
         asked = self._remembering(asked) if request.path == "/v1/responses" else asked
         given = answer(asked)
+        if asked.said("spoil") == self._name:
+            given = spoilt(asked, given)
         if not asked.stream:
             if asked.said("hang") is not None:
                 await asyncio.Event().wait()
@@ -152,7 +156,9 @@ class Upstream:
             await asyncio.Event().wait()
         blocks = list(talk.framed(talk.events(asked, given, self._name)))
         breaks = asked.said("break") is not None
-        for block in blocks[: len(blocks) // 2] if breaks else blocks:
+        for number, block in enumerate(blocks[: len(blocks) // 2] if breaks else blocks):
+            if number == _FIRST_WORDS and asked.said("mumble") == self._name:
+                await asyncio.sleep(1)
             await response.write(block)
         if breaks:
             assert request.transport is not None
