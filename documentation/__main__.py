@@ -1,0 +1,46 @@
+"""Writes docs/reference/ from the code: ``python -m documentation``."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from documentation import commands, configuration, errors, events, headers, http_api
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = "docs/reference"
+
+
+def pages() -> Mapping[str, str]:
+    """Return the text of each page, by its path below the checkout."""
+    made = {
+        "configuration": configuration.page(),
+        "command-line": commands.page(),
+        "http-api": http_api.page(),
+        "headers": headers.page(),
+        "errors": errors.page(),
+        "events": events.page(),
+    }
+    return {f"{FOLDER}/{name}.md": text for name, text in made.items()}
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m documentation", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when a page is not current")
+    only_check = parser.parse_args().check
+    stale = [path for path, text in pages().items() if not _is_current(ROOT / path, text)]
+    for path in stale:
+        sys.stdout.write(f"{'not current' if only_check else 'written'}: {path}\n")
+        if not only_check:
+            (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+            (ROOT / path).write_text(pages()[path], encoding="utf-8")
+    sys.exit(1 if only_check and stale else 0)
+
+
+def _is_current(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text
+
+
+if __name__ == "__main__":
+    main()

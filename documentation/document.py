@@ -1,0 +1,12 @@
+"""The OpenAPI description, as a gateway serves it."""
+
+from typing import Any, cast
+
+import msgspec
+
+from gateway.ingress.openapi.document import document
+
+
+def openapi() -> dict[str, Any]:
+    """Return it as plain JSON values."""
+    return cast("dict[str, Any]", msgspec.json.decode(msgspec.json.encode(document())))

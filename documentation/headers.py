@@ -1,0 +1,51 @@
+"""Every header of requests that the gateway reads, and of answers that it sends."""
+
+from typing import Any
+
+from documentation.document import openapi
+from documentation.tables import code, table
+
+_HEAD = """# Headers
+
+This page is made from the OpenAPI description (`/openapi.json`) by `make docs`; a test holds it.
+"""
+
+
+def page() -> str:
+    """Return the text of docs/reference/headers.md."""
+    document = openapi()
+    asked: dict[str, Any] = {}
+    for path in document["paths"].values():
+        for operation in path.values():
+            for each in operation.get("parameters", []):
+                one = _resolved(document, each)
+                if one["in"] == "header":
+                    asked.setdefault(one["name"], one)
+    sent = document["components"].get("headers", {})
+    return "\n".join(
+        [
+            _HEAD,
+            "## Of requests",
+            "",
+            *table(
+                ("header", "what it says"), [(code(name), asked[name].get("description", "")) for name in sorted(asked)]
+            ),
+            "",
+            "## Of answers",
+            "",
+            *table(
+                ("header", "what it says"),
+                [(code(name), _resolved(document, sent[name]).get("description", "")) for name in sorted(sent)],
+            ),
+            "",
+        ]
+    )
+
+
+def _resolved(document: Any, one: Any) -> Any:
+    if "$ref" not in one:
+        return one
+    found = document
+    for name in one["$ref"].removeprefix("#/").split("/"):
+        found = found[name]
+    return found
