@@ -1,0 +1,178 @@
+"""Each block of code on the pages works, or says above it why it is not run: ``<!-- not run: reason -->``."""
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from gateway.cli.main import application
+from gateway.settings.schema import json_schema
+from providers.catalog import load_catalog
+from tests.app.documentation.snippets import ROOT, RUN, SHELL, SHOWN, Snippet, pages, snippets, snippets_in
+from tests.app.gateway.process import COMMAND, GatewayProcess
+
+PATIENCE_S = 60.0  # for a block, and for the start of the gateway
+_WRITTEN = re.compile(r"(?:127\.0\.0\.1|localhost):4000")  # where the pages say that the gateway listens
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_VALUES = {
+    "DATABASE_URL": "postgresql://holeshot:made-up@database/holeshot",
+    "REDIS_URL": "redis://made-up:6379/0",
+    "_URL": "https://made-up.example",
+    "_SHA256": "f" * 64,
+    "SECRET": "whsec_bWFkZSB1cCwgYW5kIHRoaXJ0eS10d28gYnl0ZXMgbG9uZyE=",
+}
+_CATALOG = load_catalog()
+
+
+@pytest.mark.parametrize("page", pages())
+def test_a_block_is_run_or_says_why_not(page: str) -> None:
+    unknown = [
+        f"{each}: {each.language or 'no language'}"
+        for each in snippets_in(page, (ROOT / page).read_text(encoding="utf-8"))
+        if each.reason is None and each.language not in RUN | SHOWN
+    ]
+    assert unknown == []
+
+
+def test_a_block_says_that_it_is_not_run_in_the_line_above_it() -> None:
+    text = "<!-- not run: needs a key -->\n```bash\na\n```\n\n- x:\n\n  ```sql sqlite\n  b\n  ```\n```{image} c\n```\n"
+    assert snippets_in("p", text) == [
+        Snippet("p", 2, "bash", "", "a\n", "needs a key"),
+        Snippet("p", 8, "sql", "sqlite", "b\n", None),
+    ]
+
+
+def test_json_can_be_read() -> None:
+    for snippet in snippets("json"):
+        json.loads(snippet.text)
+
+
+@pytest.mark.parametrize("snippet", snippets("yaml"), ids=str)
+def test_a_configuration_is_accepted(snippet: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = check(snippet.text, tmp_path, monkeypatch)
+    assert checked == (0, "")
+
+
+def test_a_configuration_with_an_unknown_key_is_not_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, said = check("models: { a: { deployments: [groq/b], race: { budgte: 1 } } }", tmp_path, monkeypatch)
+    assert (code, "budgte" in said) == (1, True)
+
+
+def check(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """Have ``holeshot check`` read ``text``, made whole; return its exit code, and what is wrong if anything is."""
+    config = whole(yaml.safe_load(_VARIABLE.sub(lambda match: value_of(match[1]), text)))
+    monkeypatch.chdir(folder)
+    path = folder / "gateway.yaml"
+    path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    result = CliRunner().invoke(application(), ["check", "--config", str(path)])
+    return result.exit_code, result.output if result.exit_code else ""
+
+
+def value_of(variable: str) -> str:
+    """Return a value that is fit for what ``variable`` is called."""
+    for ending, value in _VALUES.items():
+        if variable.endswith(ending):
+            return value
+    return f"made-up-{variable}"
+
+
+def whole(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration of which ``part`` is a part, with all that it names and does not define."""
+    assert part.keys() <= json_schema()["properties"].keys(), "not a configuration: mark it as not run, and say why"
+    config = {"models": {}, "providers": {}, **part}
+    for model in config["models"].values():
+        model.setdefault("deployments", ["groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b"])
+        for fallback in model.get("fallbacks", ()):
+            name = fallback["model"] if isinstance(fallback, dict) else fallback
+            if name not in config["models"]:
+                config = {**config, "models": {**config["models"], name: {"deployments": ["groq/other"]}}}
+    if not config["models"]:
+        config["models"] = {"gpt-oss-120b": {"deployments": ["groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b"]}}
+    for model in config["models"].values():
+        for each in model["deployments"]:
+            provider = (each["deployment"] if isinstance(each, dict) else each).partition("/")[0]
+            config["providers"].setdefault(provider, named(provider))
+    for number, client in enumerate((config.get("clients") or {}).values()):
+        if client.get("key_sha256") in {"...", "…"}:
+            client["key_sha256"] = f"{number:064x}"
+    return config
+
+
+def named(provider: str) -> Mapping[str, str]:
+    """Return what ``provider`` needs: a key, and an address if no vendor has this name."""
+    return {"api_key": "made-up"} if provider in _CATALOG else {"base_url": "http://127.0.0.1:9/v1"}
+
+
+def test_whatever_a_shell_or_python_is_given_is_marked_or_run() -> None:
+    assert {each.page for each in snippets(*SHELL, "python")} >= {"docs/start.md"}
+
+
+@pytest.mark.parametrize("page", sorted({each.page for each in snippets(*SHELL, "python")}))
+async def test_what_is_typed_works(page: str, tmp_path: Path) -> None:
+    async with demo(tmp_path) as run:
+        for snippet in snippets(*SHELL, "python"):
+            if snippet.page == page:
+                code, said = await run(snippet)
+                assert code == 0, f"{snippet}: {said}"
+
+
+async def test_what_is_typed_wrongly_does_not_work(tmp_path: Path) -> None:
+    async with demo(tmp_path) as run:
+        wrong = Snippet("p", 1, "bash", "", "holeshot sql 'select no_such_column from calls'\ntrue\n", None)
+        code, said = await run(wrong)
+    assert (code, "no_such_column" in said) == (1, True)
+
+
+Run = Callable[[Snippet], Any]
+
+
+@asynccontextmanager
+async def demo(folder: Path) -> AsyncIterator[Run]:
+    """Serve the simulated providers, as ``holeshot serve`` does without keys; yield what runs a block against them."""
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("HOLESHOT_") and not name.endswith(("_KEY", "_TOKEN"))
+    }
+    environ = {**clean, "PYTHONPATH": str(ROOT), "PATH": f"{folder / 'bin'}{os.pathsep}{clean['PATH']}"}
+    shim = folder / "bin" / "holeshot"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n', encoding="utf-8")
+    shim.chmod(0o755)
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, "serve", "--port", "0", cwd=folder, env=environ, stderr=asyncio.subprocess.PIPE
+    )
+    gateway = GatewayProcess(process)
+
+    async def run(snippet: Snippet) -> tuple[int | None, str]:
+        text = _WRITTEN.sub(gateway.url.removeprefix("http://"), snippet.text)
+        command = (
+            ("bash", "-euo", "pipefail", "-c", text) if snippet.language in SHELL else (sys.executable, "-c", text)
+        )
+        started = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=folder,
+            env={**environ, "HOLESHOT_URL": gateway.url},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        async with asyncio.timeout(PATIENCE_S):
+            said, _ = await started.communicate()
+        return started.returncode, said.decode()
+
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            gateway.url = (await gateway.event("gateway.started"))["url"]
+        yield run
+    finally:
+        process.terminate()
+        await gateway.ended()
