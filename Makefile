@@ -4,10 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
-READ_BY_PEOPLE := *.md Makefile docs config gateway providers holeshot migrations requirements
+READ_BY_PEOPLE := *.md Makefile docs documentation config gateway providers holeshot migrations monitoring requirements
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test test-real test-servers test-clients fuzz bench bench-peers bench-instructions bench-overload bench-limits bench-edge bench-ledger bench-truth profile bench-fleet bench-steering soak fmt lock release clean
+.PHONY: help run install test test-real test-monitoring test-servers test-clients fuzz bench bench-peers bench-instructions bench-overload bench-limits bench-edge bench-ledger bench-truth profile bench-fleet bench-steering soak docs fmt lock release clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -23,11 +23,14 @@ test: $(VENV)/.dev  ## everything that must pass; brings its own Postgres and Re
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell -D - -D requirements/words.txt $(READ_BY_PEOPLE)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(or $(JOBS),3) --dist loadfile
 	@$(BIN)/python tests/browser/run.py
 
 test-real: $(VENV)/.dev  ## race two real LLM servers on loopback (compiles llama.cpp, once: up to twenty minutes)
 	$(BIN)/python tests/real/run.py
+
+test-monitoring: $(VENV)/.dev  ## run every query of the dashboards, and the alert rules, in a real Prometheus (one minute)
+	@$(BIN)/python tests/monitoring/run.py
 
 test-servers: $(VENV)/.dev  ## our HTTP client against real servers: nginx, HAProxy, Envoy and what else is installed (six minutes)
 	$(BIN)/python tests/real_servers/run.py $(SERVERS)
@@ -75,16 +78,24 @@ bench-steering: $(VENV)/.dev  ## simulate the steering policy against others, in
 soak: $(VENV)/.dev  ## 100,000 calls, one in twenty with a fault: does the gateway keep anything of them? (five minutes; COUNT=20000)
 	$(BIN)/python -m benchmarks.soak $(if $(COUNT),--calls $(COUNT)) $(if $(JSON),--json)
 
+docs: $(VENV)/.runtime  ## make the site of the documentation in var/site: offline, with a search, its links checked
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.lock
+	@$(BIN)/python -m documentation
+	@PYTHONPATH=. $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --nitpicky -c documentation docs var/site
+	@echo "open var/site/index.html"
+
 fmt: $(VENV)/.dev  ## format, and mend what can be mended
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
 lock: $(VENV)/.made  ## pin and hash the dependencies again, and take the newest table of prices
 	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
-	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra litellm -o requirements/runtime.lock
-	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev --extra litellm --extra parquet \
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra litellm --extra otel -o requirements/runtime.lock
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev --extra litellm --extra otel --extra parquet \
 	  -c requirements/runtime.lock -o requirements/dev.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group browser -c requirements/dev.lock -o requirements/browser.lock
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group monitoring -c requirements/dev.lock -o requirements/monitoring.lock
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group docs -c requirements/dev.lock -o requirements/docs.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group build --group release \
 	  -c requirements/dev.lock -o requirements/release.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/runtime.lock

@@ -1,5 +1,6 @@
 """No descriptor is left: that is told from a failure of the server, whatever the resolver or OpenSSL call it."""
 
+import errno
 import os
 import resource
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ import pytest
 
 from providers.errors import ErrorKind, UpstreamError
 from providers.http.dialing import TlsContexts
+from providers.shortage import is_shortage
 from tests.app.http.dialled import answered, calling, closed_port
 from tests.app.http.http1_line import Http1Line
 from tests.app.http.lines import Server
@@ -58,3 +60,10 @@ async def test_no_authorities_that_could_not_be_read_are_kept() -> None:
         contexts.offering("auto")
     fresh = TlsContexts().offering("auto").cert_store_stats()
     assert contexts.offering("auto").cert_store_stats() == fresh
+
+
+def test_a_resolver_that_is_busy_is_our_own_only_without_descriptors() -> None:
+    busy = OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+    assert not is_shortage(busy)
+    with without_descriptors():
+        assert is_shortage(busy)
