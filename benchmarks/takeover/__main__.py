@@ -86,7 +86,7 @@ async def _measure(calls: int, dice: random.Random) -> Found:
             place.mkdir()
             await migrate(f"sqlite:///{place}/holeshot.db")
             deployments = [{"deployment": f"{name}/m", **_declared(api)} for name in NAMES]
-            config = {
+            config: dict[str, Any] = {
                 "providers": {name: {"apis": [api]} for name in NAMES},
                 "models": {MODEL: {"race": {"mode": "single"}, "takeover": True, "deployments": deployments}},
             }

@@ -40,7 +40,7 @@ async def rows(url: str, query: str) -> list[dict[str, Any]]:
 async def test_the_whole_path_on_a_real_postgres_and_a_real_redis(
     tmp_path: Path, postgres_url: str, redis_url: str
 ) -> None:
-    stores = {"database_url": postgres_url, "redis_url": redis_url}
+    stores: dict[str, Any] = {"database_url": postgres_url, "redis_url": redis_url}
     async with serving(tmp_path, {"fast": None, "slow": [Hang()]}, **stores) as running:
         running["fast"].script = [Gate(running["slow"].requested), *answer("a", "b")]
         async with running.chat({"x-holeshot-tags": '{"prompt": "v\\u0000 2"}'}, stream=True) as response:
@@ -63,7 +63,7 @@ async def test_two_gateways_on_one_redis_share_one_leaderboard(
     tmp_path: Path, postgres_url: str, redis_url: str
 ) -> None:
     """What one has measured steers the other after one round of each, and a round is a second."""
-    stores = {"database_url": postgres_url, "redis_url": redis_url}
+    stores: dict[str, Any] = {"database_url": postgres_url, "redis_url": redis_url}
     scripts = {"alpha": None, "beta": [Hang()]}
     async with serving(tmp_path / "one", scripts, **stores) as one, serving(tmp_path / "two", scripts, **stores) as two:
         for _ in range(5):
@@ -116,7 +116,7 @@ async def test_garbage_in_redis_breaks_neither_the_leaderboard_nor_calls(
 
 
 async def test_a_gateway_serves_on_when_its_redis_is_not_there(tmp_path: Path, postgres_url: str) -> None:
-    nowhere = {"database_url": postgres_url, "redis_url": "redis://127.0.0.1:1/0"}
+    nowhere: dict[str, Any] = {"database_url": postgres_url, "redis_url": "redis://127.0.0.1:1/0"}
     async with serving(tmp_path, {"alpha": None}, **nowhere) as running:
         await chat(running)
         async with running.get("/health/ready") as ready:
@@ -125,7 +125,7 @@ async def test_a_gateway_serves_on_when_its_redis_is_not_there(tmp_path: Path, p
 
 
 async def test_a_gateway_serves_on_when_its_postgres_is_not_there(tmp_path: Path, postgres_url: str) -> None:
-    nowhere = {"database_url": "postgresql://holeshot@127.0.0.1:1/none"}
+    nowhere: dict[str, Any] = {"database_url": "postgresql://holeshot@127.0.0.1:1/none"}
     async with serving(tmp_path, {"alpha": None}, **nowhere) as running:
         call_id = await chat(running)
         async with running.get("/health/ready") as ready:
