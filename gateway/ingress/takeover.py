@@ -12,7 +12,7 @@ from gateway.ingress.entry import Entry
 from gateway.ingress.streaming import StreamingSink
 from gateway.racing.continuing_sink import ContinuingSink
 from gateway.racing.delivered import Delivered
-from gateway.racing.open_call import Broken, OpenCall, Unanswered
+from gateway.racing.open_call import FINISHED, Broken, OpenCall, Unanswered
 from gateway.racing.race import Race
 from gateway.racing.seam import Seam, split
 from gateway.settings.takeover import When
@@ -21,7 +21,6 @@ from providers.dialects.continuing import Begun
 
 CANDIDATES = 2
 COMMENT_S = 2.0  # between two comments while the client waits for more
-FINISHED = "finished"
 
 
 def delivered_of(entry: Entry, open_call: OpenCall) -> Delivered | None:

@@ -23,6 +23,8 @@ from gateway.racing.services import Services
 from gateway.racing.wait import Wait
 from providers.errors import UpstreamError
 
+FINISHED = "finished"  # the value of ``takeover`` of an answer that another deployment went on with to its end
+
 
 class Unanswered(msgspec.Struct, frozen=True):
     """Why no deployment of one model has answered."""
@@ -68,7 +70,7 @@ class OpenCall:
         self.waited_s = 0.0  # for a seat
         self.record: CallRecord | None = None
         self.broken: list[Broken] = []  # parts of the answer, each of which somebody else went on from
-        self.takeover: str | None = None  # "finished", or why an answer that broke was not
+        self.takeover: str | None = None  # FINISHED, or why an answer that broke was not
         self._winner: AttemptRecord | None = None
         self.attempts: list[AttemptRecord] = []  # those that have ended
         self._deployments: Mapping[str, Deployment] = {}
@@ -164,6 +166,8 @@ class OpenCall:
             dropped=call.dropped.get(winner.deployment, ()) if call.dropped and winner is not None else (),
         )
         if self.broken or self.takeover is not None:
+            if self.takeover == FINISHED and error_kind is not None:
+                self.takeover = "left"
             self.record = taken_over(self.record, [each.attempt for each in self.broken], self.takeover)
         self.services.recorder.call_finished(self.record)
         return self.record

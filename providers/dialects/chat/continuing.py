@@ -102,7 +102,7 @@ class ChatContinuing(Continuing):
             for choice in event.choices or ():
                 delta = choice.delta or {}
                 if choice.index or choice.finish_reason:
-                    return Begun("", None, "choices" if choice.index else "finished")
+                    return Begun("", None, "choices" if choice.index else "ended")
                 content = delta.get("content")
                 if any(delta.get(name) for name in ("tool_calls", "function_call", "refusal", "audio", "images")):
                     return Begun("", None, "tools")

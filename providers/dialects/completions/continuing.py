@@ -38,7 +38,7 @@ class CompletionContinuing(Continuing):
             head = head or event.head()
             for choice in event.choices or ():
                 if choice.index or choice.finish_reason:
-                    return Begun("", None, "choices" if choice.index else "finished")
+                    return Begun("", None, "choices" if choice.index else "ended")
                 pieces.append(choice.text or "")
         return Begun("".join(pieces), msgspec.json.encode(head) if head else None)
 

@@ -167,7 +167,7 @@ class _Reading:
             case "content_block_stop":
                 return "closed"
             case "message_delta" | "message_stop":
-                return "finished"
+                return "ended"
         return None
 
     def _open(self, said: _Event) -> str | None:

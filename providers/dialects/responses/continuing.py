@@ -35,8 +35,8 @@ _OBSTACLES: Mapping[str, str] = {
 }
 _OTHERS: Mapping[str, str] = {  # why an answer that has such an event cannot be continued
     "response.output_text.annotation.added": "citations",
-    "response.completed": "finished",
-    "response.incomplete": "finished",
+    "response.completed": "ended",
+    "response.incomplete": "ended",
 }
 
 

@@ -101,6 +101,23 @@ async def test_who_does_not_continue_it_is_not_heard_and_the_client_is_told(serv
         assert (call["takeover"], call["error_kind"]) == ("failed", "disconnected")
 
 
+async def test_a_client_that_leaves_before_it_is_finished_is_not_counted_as_finished(serve: Serve) -> None:
+    hold = asyncio.Event()
+    scripts: dict[str, Any] = {"alpha": half(Drop()), "beta": [RoleOnly(), Gate(hold)]}
+    async with serve(**scripts, config=allowed()) as running:
+        running.prefer("alpha", "beta")
+        async with running.chat(stream=True) as response:
+            await response.content.readany()
+            SEEN.event.set()
+            while not running["beta"].received:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+            response.close()
+        while not (calls := await running.rows("select * from calls")):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+        assert [(call["takeover"], call["error_kind"]) for call in calls] == [("left", "client_disconnected")]
+        hold.set()
+
+
 async def test_before_anything_was_to_be_seen_it_starts_anew_unseen(serve: Serve) -> None:
     async with serve(
         alpha=[RoleOnly(), Reasoning(""), Delta("H"), Drop()], beta=whole("Hello."), config=allowed()
