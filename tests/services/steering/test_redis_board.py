@@ -17,6 +17,7 @@ from gateway.attempt_records import AttemptStart, Role
 from gateway.calls import Objective
 from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
+from gateway.steering import redis_board
 from gateway.steering.candidates import Terms
 from gateway.steering.redis_board import RedisBoard
 from gateway.steering.redis_commands import connect
@@ -27,6 +28,7 @@ from tests.services.servers import free_port, redis_server
 
 START_S = 1_800_000_000.0
 MODEL = "meta/llama {70b}"
+PATIENCE_S = 30.0
 
 NewBoard = Callable[[], RedisBoard]
 
@@ -53,11 +55,13 @@ async def redis(redis_url: str) -> AsyncIterator[Redis]:
 
 
 @pytest.fixture
-async def replica(redis_url: str, clock: Clock) -> AsyncIterator[NewBoard]:
+async def replica(redis_url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NewBoard]:
+    """Replicas that are patient: on a busy machine a round may take longer than they allow it."""
+    monkeypatch.setattr(redis_board, "REDIS_TIMEOUT_S", PATIENCE_S)
     async with AsyncExitStack() as stack:
 
         def make() -> RedisBoard:
-            board = RedisBoard(connect(redis_url), unix_clock=clock)
+            board = RedisBoard(connect(redis_url, PATIENCE_S), unix_clock=clock)
             stack.push_async_callback(board.close)
             return board
 
