@@ -7,7 +7,7 @@ FACTORS = (1.3, 1.6, 2.0)
 # A false alarm needs evidence of e^h : 1, so it comes after e^h windows at the earliest, on average: with four metrics,
 # three factors and 8,640 windows a month this is less than one a month in all.
 ENOUGH = log(8640 * 4 * 3)
-SHARE = 3  # no window gives more than a third of it: whatever happens within five minutes is no alarm
+SHARE = 3  # no window gives more than a third of it: whatever happens within two windows is no alarm
 
 
 class Evidence:

@@ -6,6 +6,7 @@ virtual time, not what somebody remembers.
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
@@ -199,20 +200,25 @@ def _ledger(evidence: Evidence) -> str:
     attempts = sorted(
         (each for each in evidence.store.attempts.values() if each.call_id == call.id), key=lambda each: each.number
     )
-    told = [
-        f"{_place(each.provider)} {each.outcome}" + (f" (`{each.error_kind}`)" if each.error_kind else "")
+    ends = [
+        (_place(each.provider), f"{each.outcome}" + (f" (`{each.error_kind}`)" if each.error_kind else ""))
         for each in attempts
     ]
+    told = []
+    for (place, end), alike in groupby(ends):
+        number = len(list(alike))
+        told.append(f"{place if number == 1 else f'{number} others'} {end}")
     kind = f" `{call.error_kind}`" if call.error_kind else ""
-    return f"`status_code` {call.status_code}{kind}; {', '.join(told) or 'no attempts'}"
+    return f"{call.status_code}{kind}; {', '.join(told) or 'no attempts'}"
 
 
 def _operator(evidence: Evidence) -> str:
     told = [f"state `{evidence.state}`"] if evidence.state != "ok" else []
     told += [f"log `{event}`" for event in dict.fromkeys(evidence.warnings)]
     counted = re.findall(r'holeshot_attempt_errors_total\{deployment="([^"]+)",kind="([^"]+)"\} 1', evidence.metrics)
-    kinds = dict.fromkeys(kind for _, kind in counted)
-    told += [f'`attempt_errors_total{{kind="{kind}"}}`' for kind in kinds]
+    rows = {each.error_kind for each in evidence.store.attempts.values() if each.error_kind}
+    kinds = {kind for _, kind in counted}
+    assert kinds == rows, "the page says that each failed attempt is counted by its kind"
     told += [
         f"`shed_calls_total{shed}`" for shed in re.findall(r"holeshot_shed_calls_total(\{.+\}) ", evidence.metrics)
     ]
@@ -225,11 +231,28 @@ def _place(provider: str | None) -> str:
 
 HEAD = """# Faults
 
-What a client, the ledger and the operator see of each fault. The tables are made by tests: every line is what a whole
-gateway did, between simulated clients and providers (`python -m tests.schedules.faults` writes this page). *The first*
-is the provider that is asked first, as it is known to be the fastest; *another* is one of three more. Only one of them
-runs at a time (`mode: single`), so that each fault is seen: in a race the others answer meanwhile. The operator sees
-the call's line in the log and its rows in any case; metrics are named without `holeshot_`.
+**The question**: when something breaks, what does a client get, what do the tables say, and what does the operator see?
+For whoever writes a client, or is called at night.
+
+| it breaks | the client |
+|---|---|
+| at one provider, before the first token | gets the whole answer of another provider, and does not notice |
+| at one provider, in an answer that is not streamed | the same |
+| at one provider, in the middle of a stream | gets a part, then an error event, unless [takeover](takeover.md) is on |
+| at all providers | gets one error, whose status says what to do: 429 and 503 with `retry-after`, 424, 502, 504 |
+
+Of the {faults} faults below, {whole} end with the whole answer. [Errors](reference/errors.md) explains each code.
+
+The tables are made by tests: every line is what a whole gateway did, between simulated clients and providers
+(`python -m tests.schedules.faults` writes this page). Only one attempt runs at a time (`mode: single`), so that each
+fault is seen: in a race the others answer meanwhile.
+
+- *The first* is the provider that is asked first, as it is known to be the fastest; *another* is one of three more.
+- *The ledger*: `calls.status_code` and `calls.error_kind`; then each attempt's `outcome` and, in brackets, its
+  `error_kind` ([sql.md](sql.md)).
+- *The operator also sees*: what there is beside the call's line in the log, its rows, and
+  `holeshot_attempt_errors_total`, which counts each failed attempt by its `error_kind`. *State* is the first's on the
+  leaderboard; metrics are named without `holeshot_`.
 """
 
 FOOT = """
@@ -240,16 +263,18 @@ leaderboard of its own until Redis is back. [operations.md](operations.md) says 
 
 def page() -> str:
     """Return docs/faults.md."""
-    lines = [HEAD]
+    sights = {name: seen(fault) for faults in FAULTS.values() for name, fault in faults.items()}
+    whole = sum("the whole answer" in sight.client for sight in sights.values())
+    lines = [HEAD.format(faults=len(sights), whole=whole)]
     for title, faults in FAULTS.items():
         lines += [
             f"## {title}",
             "",
-            "| fault | the client gets | the ledger says | the operator sees |",
+            "| fault | the client gets | the ledger | the operator also sees |",
             "|---|---|---|---|",
         ]
-        for name, fault in faults.items():
-            sight = seen(fault)
+        for name in faults:
+            sight = sights[name]
             lines.append(f"| {name} | {sight.client} | {sight.ledger} | {sight.operator} |")
         lines.append("")
     return "\n".join(lines).rstrip() + "\n" + FOOT
