@@ -1,4 +1,7 @@
-"""The fenced blocks of the pages that show how to do something, and whether each says that it is not run."""
+"""The fenced blocks of the pages that show how to do something, and whether each says that it is not run.
+
+A block with a path after its language (``yaml config.yaml``) is a file: the commands of its page find it there.
+"""
 
 import re
 from dataclasses import dataclass
@@ -7,7 +10,8 @@ from textwrap import dedent
 
 ROOT = Path(__file__).resolve().parents[3]
 SHELL = frozenset({"bash", "sh"})
-RUN = frozenset({*SHELL, "python", "yaml", "json", "sql"})
+RUN = frozenset({*SHELL, "python", "yaml", "json", "toml", "sql"})
+CONFIGURATIONS = frozenset({"", "config/gateway.yaml"})  # the variants of YAML that are the gateway's own
 SHOWN = frozenset({"text"})  # what a program has printed
 _PATTERNS = (
     "README.md",
@@ -26,7 +30,10 @@ _NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """A block: where it starts, its language, its variant ("sql sqlite": sqlite), why it is not run (None: it is)."""
+    """A block: where it starts, its language, its variant ("sql sqlite": sqlite), why it is not run (None: it is).
+
+    The variant of a file is its path.
+    """
 
     page: str
     line: int
@@ -38,6 +45,10 @@ class Snippet:
     @property
     def is_run(self) -> bool:
         return self.reason is None and self.language in RUN
+
+    @property
+    def is_file(self) -> bool:
+        return self.is_run and "." in self.variant
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"

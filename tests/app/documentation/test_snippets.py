@@ -1,23 +1,38 @@
 """Each block of code on the pages works, or says above it why it is not run: ``<!-- not run: reason -->``."""
 
 import asyncio
+import importlib.util
+import itertools
 import json
 import os
 import re
 import sys
+import tomllib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+import typer
 import yaml
 from typer.testing import CliRunner
 
 from gateway.cli.main import application
 from gateway.settings.schema import json_schema
-from providers.catalog import load_catalog
-from tests.app.documentation.snippets import ROOT, RUN, SHELL, SHOWN, Snippet, pages, snippets, snippets_in
+from providers.catalog import Vendor, load_catalog
+from tests.app.documentation.snippets import (
+    CONFIGURATIONS,
+    ROOT,
+    RUN,
+    SHELL,
+    SHOWN,
+    Snippet,
+    pages,
+    snippets,
+    snippets_in,
+)
 from tests.app.gateway.process import COMMAND, GatewayProcess
 
 PATIENCE_S = 60.0  # for a block, and for the start of the gateway
@@ -56,7 +71,7 @@ def test_json_can_be_read() -> None:
         json.loads(snippet.text)
 
 
-@pytest.mark.parametrize("snippet", snippets("yaml"), ids=str)
+@pytest.mark.parametrize("snippet", [each for each in snippets("yaml") if each.variant in CONFIGURATIONS], ids=str)
 def test_a_configuration_is_accepted(snippet: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checked = check(snippet.text, tmp_path, monkeypatch)
     assert checked == (0, "")
@@ -71,6 +86,9 @@ def check(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int
     """Have ``holeshot check`` read ``text``, made whole; return its exit code, and what is wrong if anything is."""
     config = whole(yaml.safe_load(_VARIABLE.sub(lambda match: value_of(match[1]), text)))
     monkeypatch.chdir(folder)
+    for name in config["providers"]:
+        if (vendor := _CATALOG.get(name)) is not None and vendor.key_env:
+            monkeypatch.setenv(vendor.key_env[0], "made-up")  # as if the reader had set it
     path = folder / "gateway.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     result = CliRunner().invoke(application(), ["check", "--config", str(path)])
@@ -86,7 +104,7 @@ def value_of(variable: str) -> str:
 
 
 def whole(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration of which ``part`` is a part, with all that it names and does not define."""
+    """Return a configuration of which ``part`` is a part, with all that it names, needs and does not define."""
     assert part.keys() <= json_schema()["properties"].keys(), "not a configuration: mark it as not run, and say why"
     config = {"models": {}, "providers": {}, **part}
     for model in config["models"].values():
@@ -101,10 +119,34 @@ def whole(part: dict[str, Any]) -> dict[str, Any]:
         for each in model["deployments"]:
             provider = (each["deployment"] if isinstance(each, dict) else each).partition("/")[0]
             config["providers"].setdefault(provider, named(provider))
-    for number, client in enumerate((config.get("clients") or {}).values()):
-        if client.get("key_sha256") in {"...", "…"}:
-            client["key_sha256"] = f"{number:064x}"
-    return config
+    clients = with_clients(config)
+    return {**config, "clients": clients} if clients else config
+
+
+def with_clients(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the clients of ``config``, with those that it names or needs, each with a whole hash for one cut short."""
+    clients = {**(config.get("clients") or {})}
+    for target in (config.get("slo") or {}).values():
+        if "client" in target:
+            clients.setdefault(target["client"], {"key_sha256": "..."})
+    if not clients and ("cors" in config or "trusted_header" in config.get("page", {})):
+        clients["somebody"] = {"key_sha256": "..."}
+    number = itertools.count()
+
+    def with_whole(hashes: str | list[str]) -> str | list[str]:
+        if isinstance(hashes, list):
+            return [f"{next(number):064x}" if is_cut(each) else each for each in hashes]
+        return f"{next(number):064x}" if is_cut(hashes) else hashes
+
+    return {
+        name: {**client, "key_sha256": with_whole(client["key_sha256"])} if "key_sha256" in client else client
+        for name, client in clients.items()
+    }
+
+
+def is_cut(text: str) -> bool:
+    """Return whether the page shows the beginning of ``text`` only, or nothing of it."""
+    return text.endswith(("...", "…"))
 
 
 def named(provider: str) -> Mapping[str, str]:
@@ -112,15 +154,41 @@ def named(provider: str) -> Mapping[str, str]:
     return {"api_key": "made-up"} if provider in _CATALOG else {"base_url": "http://127.0.0.1:9/v1"}
 
 
+@pytest.mark.parametrize("snippet", snippets("toml"), ids=str)
+def test_a_row_of_the_catalog_is_accepted(snippet: Snippet) -> None:
+    rows = {name: {"name": name, **row} for name, row in tomllib.loads(snippet.text).items()}
+    assert msgspec.convert(rows, dict[str, Vendor]).keys().isdisjoint(_CATALOG)
+
+
+@pytest.mark.parametrize(
+    "snippet", [each for each in snippets("python") if each.variant.startswith("gateway/cli/")], ids=str
+)
+def test_a_verb_of_the_command_line_works(snippet: Snippet, tmp_path: Path) -> None:
+    file = tmp_path / Path(snippet.variant).name
+    file.write_text(snippet.text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    verbs = typer.Typer()
+    verbs.command()(getattr(module, file.stem))
+    result = CliRunner().invoke(verbs, ["--config", str(file)])
+    assert (result.exit_code, result.output) == (0, f"{file}\n")
+
+
 def test_whatever_a_shell_or_python_is_given_is_marked_or_run() -> None:
     assert {each.page for each in snippets(*SHELL, "python")} >= {"docs/start.md"}
 
 
-@pytest.mark.parametrize("page", sorted({each.page for each in snippets(*SHELL, "python")}))
+@pytest.mark.parametrize("page", sorted({each.page for each in snippets(*SHELL, "python") if not each.is_file}))
 async def test_what_is_typed_works(page: str, tmp_path: Path) -> None:
     async with demo(tmp_path) as run:
-        for snippet in snippets(*SHELL, "python"):
-            if snippet.page == page:
+        for snippet in snippets(*RUN):
+            if snippet.page == page and snippet.is_file:
+                (tmp_path / snippet.variant).parent.mkdir(exist_ok=True)
+                (tmp_path / snippet.variant).write_text(snippet.text, encoding="utf-8")
+            elif snippet.page == page and snippet.language in {*SHELL, "python"}:
                 code, said = await run(snippet)
                 assert code == 0, f"{snippet}: {said}"
 
