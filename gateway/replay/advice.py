@@ -93,7 +93,7 @@ def _share(short: Sequence[Need]) -> float | None:
 
 def _time(need: Need) -> str:
     if need.days is None:
-        return "never, as none is audited now"
+        return "nobody knows when: none was audited in this time"
     if need.days < 2:  # noqa: PLR2004 - days
         hours = max(1, round(need.days * 24))
         return f"about {hours} {'hour' if hours == 1 else 'hours'} at the present rate"

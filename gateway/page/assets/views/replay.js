@@ -159,7 +159,7 @@ function cost({ cost_low_usd: low, cost_high_usd: high }) {
 }
 
 function days(value) {
-  if (!known(value)) return "never: none is audited";
+  if (!known(value)) return "not known: none was audited";
   return value < 2 ? counted(Math.max(1, Math.round(value * 24)), "hour") : counted(Math.round(value), "day");
 }
 
