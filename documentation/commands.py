@@ -42,8 +42,9 @@ def page() -> str:
 
 def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
     inner = getattr(command, "commands", None)
-    if inner is None:
+    if inner is None or command.invoke_without_command:
         yield name, command
+    if inner is None:
         return
     for each in sorted(inner):
         if not inner[each].hidden:

@@ -87,8 +87,8 @@ ERRORS: Mapping[tuple[int, str], Advice] = {
         "The key was good until the instant in the message.",
         NO,
         "Ask the operator for a new key.",
-        "`holeshot keys change NAME --expires …` and `holeshot keys rotate NAME` for a key in the database; `expires`"
-        " in the file for one there ([keys](../keys.md)).",
+        "To let the same key in again: `holeshot keys limits NAME --expires 90d` for a client in the database,"
+        " `expires` for one in the file ([keys](../keys.md)).",
     ),
     (401, "session_ended"): Advice(
         "On the gateway's page: the session is over, or its key was replaced or revoked.",

@@ -147,11 +147,23 @@ EVENTS: Mapping[str, Advice] = {
         "A key was changed in the database, but this process could not read the change back at once.",
         "Nothing: it is read again each second. If it goes on, `keys.stale` follows.",
     ),
-    "keys.changed": Advice("An administrator (`by`) changed the settings of a client.", "Nothing, if you know of it."),
-    "keys.created": Advice("An administrator (`by`) made a client and its key.", "Nothing, if you know of it."),
+    "keys.changed": Advice(
+        "An administrator (`by`) changed the settings of a client over `/admin/keys`.",
+        "Nothing, if you know of it.",
+    ),
+    "keys.created": Advice(
+        "An administrator (`by`) made a client and its key over `/admin/keys`.",
+        "Nothing, if you know of it.",
+    ),
     "keys.fresh_again": Advice("The keys can be read from the database again.", NOTHING),
-    "keys.revoked": Advice("An administrator (`by`) revoked keys of a client.", "Nothing, if you know of it."),
-    "keys.rotated": Advice("An administrator (`by`) replaced the key of a client.", "Nothing, if you know of it."),
+    "keys.revoked": Advice(
+        "An administrator (`by`) revoked keys of a client over `/admin/keys`.",
+        "Nothing, if you know of it.",
+    ),
+    "keys.rotated": Advice(
+        "An administrator (`by`) replaced the key of a client over `/admin/keys`.",
+        "Nothing, if you know of it.",
+    ),
     "keys.shadowed": Advice(
         "A client of this name is in the file and in the database. The one in the file is used.",
         "Remove it from the file, or revoke the one in the database.",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from documentation import errors, events
+from documentation import commands, errors, events
 from documentation.error_advice import ERRORS, KINDS, REFUSALS
 from documentation.event_advice import EVENTS, GROUPS
 from gateway.connections.answering import MALFORMED_BODY
@@ -92,6 +92,14 @@ def test_a_page_names_only_events_and_settings_that_there_are(name: str) -> None
     named = set(re.findall(rf"`((?:{groups})\.[a-z_]+)`", PAGES[name])) - EVENTS.keys()
     known = {f"{section}.{key}" for section in GROUPS.keys() & Settings.model_fields.keys() for key in _keys(section)}
     assert named <= known
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_a_page_names_only_commands_that_there_are(name: str) -> None:
+    there_are = set(re.findall(r"^## `(holeshot .+)`$", commands.page(), re.MULTILINE))
+    named = re.findall(r"`(holeshot [a-z]+(?: (?!NAME)[a-z]+)?)", PAGES[name])
+    assert named
+    assert {each for each in named if each not in there_are} == set()
 
 
 def _keys(section: str) -> Iterable[str]:
