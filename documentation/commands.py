@@ -1,43 +1,56 @@
 """Every verb of the command line, with its arguments and options."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import typer.main
 
-from documentation.tables import code, table
+from documentation.tables import code
 from gateway.cli.main import application
 
 _HEAD = """# Command line
 
-`holeshot VERB --help` says the same. This page is made from the code by `make docs`; a test holds it.
+Every verb of `holeshot`, with its arguments and options. `holeshot VERB --help` says the same.
 
-Exit codes: 0, it worked; 1, it did not, and one sentence on standard error says why; 2, the command was used
-wrongly; 130, Ctrl-C. Figures go to standard output, all
-else to standard error. `--json` is for scripts.
+- **Which configuration**: verbs with `--config` read that file, else the one in `HOLESHOT_CONFIG`, else
+  `config/gateway.yaml`.
+- **For scripts**: figures go to standard output, all else to standard error, and `--json` prints JSON.
+- **Exit codes**: 0, it worked; 1, it did not, and one sentence on standard error says why; 2, the command was used
+  wrongly; 130, Ctrl-C.
+
+This page is made from the code by `make docs`, and a test compares them.
 """
+_DEFAULT = re.compile(r"\s*\[default: (?P<what>.*)\]$")
+_EXAMPLE = "Example: "
+_CODE = re.compile(r"`[^`]*`")
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+_PAGE = re.compile(r"\bdocs/(?P<page>[a-z-]+)\.md")
 
 
 def page() -> str:
     """Return the text of docs/reference/command-line.md."""
     lines = [_HEAD]
     for name, command in _commands("holeshot", typer.main.get_command(application())):
-        lines += [f"## `{name}`", "", *_words(command.help or ""), ""]
-        arguments = [each for each in command.params if each.param_type_name == "argument"]
-        options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
-        if arguments:
-            lines += [
-                *table(("argument", "what it is"), [(code(each.name or ""), _help(each)) for each in arguments]),
-                "",
-            ]
-        rows = [
-            (", ".join(code(one) for one in (*each.opts, *each.secondary_opts)), _help(each), _default(each))
-            for each in options
-            if each.name != "help"
-        ]
-        if rows:
-            lines += [*table(("option", "what it does", "default"), rows), ""]
+        lines += [f"## {code(name)}", "", *_words(command.help or ""), ""]
+        for each in command.params:
+            if each.name == "help" or (each.param_type_name == "option" and each.hidden):
+                continue
+            names = [each.name] if each.param_type_name == "argument" else [*each.opts, *each.secondary_opts]
+            lines += _entry(names, each)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _entry(names: Sequence[str], one: Any) -> list[str]:
+    text = str(getattr(one, "help", None) or "")
+    said = _DEFAULT.search(text)
+    default = said["what"] if said else _default(one)
+    facts = [
+        *(["argument"] if one.param_type_name == "argument" else []),
+        *(["required"] if one.required else [f"default: {_marked(default)}"] if default else []),
+    ]
+    shown = ", ".join(f"**{code(each)}**" for each in names) + (f" ({'; '.join(facts)})" if facts else "")
+    return [shown, f": {_marked(_DEFAULT.sub('', text))}", ""]
 
 
 def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
@@ -52,22 +65,35 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _words(text: str) -> list[str]:
-    """Return a help text as Markdown: blocks that are drawn by hand stay as they are."""
+    """Return a help text as Markdown: blocks that are drawn by hand stay as they are, and so do examples."""
     lines: list[str] = []
     for block in text.strip().split("\n\n"):
+        plain = " ".join(block.split())
         if block.lstrip().startswith("\b"):
             lines += ["```", *block.replace("\b", "").strip("\n").splitlines(), "```", ""]
+        elif plain.startswith(_EXAMPLE):
+            lines += ["```text", plain.removeprefix(_EXAMPLE), "```", ""]
         else:
-            lines += [" ".join(block.split()), ""]
+            lines += [_marked(plain), ""]
     return lines[:-1]
 
 
-def _help(one: Any) -> str:
-    return str(getattr(one, "help", None) or "")
+def _marked(text: str) -> str:
+    """Return a text with options as code, and pages of the documentation as links; what is code stays."""
+    parts, last = [], 0
+    for match in _CODE.finditer(text):
+        parts += [_marked_plain(text[last : match.start()]), match[0]]
+        last = match.end()
+    return "".join([*parts, _marked_plain(text[last:])])
+
+
+def _marked_plain(text: str) -> str:
+    escaped = text.replace("<", "\\<")
+    return _PAGE.sub(r"[\g<page>](../\g<page>.md)", _OPTION.sub(lambda match: code(match[0]), escaped))
 
 
 def _default(one: Any) -> str:
     value = one.default
     if value is None or value is False or callable(value) or value in ([], ()):
         return ""
-    return code(str(getattr(value, "value", value)))
+    return "yes" if value is True else code(str(getattr(value, "value", value)))
