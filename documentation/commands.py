@@ -6,7 +6,7 @@ from typing import Any
 
 import typer.main
 
-from documentation.tables import code
+from documentation.tables import code, marked
 from gateway.cli.main import application
 
 _HEAD = """# Command line
@@ -23,9 +23,6 @@ This page is made from the code by `make docs`, and a test compares them.
 """
 _DEFAULT = re.compile(r"\s*\[default: (?P<what>.*)\]$")
 _EXAMPLE = "Example: "
-_CODE = re.compile(r"`[^`]*`")
-_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-_PAGE = re.compile(r"\bdocs/(?P<page>[a-z-]+)\.md")
 
 
 def page() -> str:
@@ -47,10 +44,10 @@ def _entry(names: Sequence[str], one: Any) -> list[str]:
     default = said["what"] if said else _default(one)
     facts = [
         *(["argument"] if one.param_type_name == "argument" else []),
-        *(["required"] if one.required else [f"default: {_marked(default)}"] if default else []),
+        *(["required"] if one.required else [f"default: {marked(default)}"] if default else []),
     ]
     shown = ", ".join(f"**{code(each)}**" for each in names) + (f" ({'; '.join(facts)})" if facts else "")
-    return [shown, f": {_marked(_DEFAULT.sub('', text))}", ""]
+    return [shown, f": {marked(_DEFAULT.sub('', text))}", ""]
 
 
 def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
@@ -74,22 +71,8 @@ def _words(text: str) -> list[str]:
         elif plain.startswith(_EXAMPLE):
             lines += ["```text", plain.removeprefix(_EXAMPLE), "```", ""]
         else:
-            lines += [_marked(plain), ""]
+            lines += [marked(plain), ""]
     return lines[:-1]
-
-
-def _marked(text: str) -> str:
-    """Return a text with options as code, and pages of the documentation as links; what is code stays."""
-    parts, last = [], 0
-    for match in _CODE.finditer(text):
-        parts += [_marked_plain(text[last : match.start()]), match[0]]
-        last = match.end()
-    return "".join([*parts, _marked_plain(text[last:])])
-
-
-def _marked_plain(text: str) -> str:
-    escaped = text.replace("<", "\\<")
-    return _PAGE.sub(r"[\g<page>](../\g<page>.md)", _OPTION.sub(lambda match: code(match[0]), escaped))
 
 
 def _default(one: Any) -> str:
