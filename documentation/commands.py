@@ -1,49 +1,60 @@
 """Every verb of the command line, with its arguments and options."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import typer.main
 
-from documentation.tables import code, table
+from documentation.tables import code, marked
 from gateway.cli.main import application
 
 _HEAD = """# Command line
 
-`holeshot VERB --help` says the same. This page is made from the code by `make docs`; a test holds it.
+Every verb of `holeshot`, with its arguments and options. `holeshot VERB --help` says the same.
 
-Exit codes: 0, it worked; 1, it did not, and one sentence on standard error says why; 2, the command was used
-wrongly; 130, Ctrl-C. Figures go to standard output, all
-else to standard error. `--json` is for scripts.
+- **Which configuration**: verbs with `--config` read that file, else the one in `HOLESHOT_CONFIG`, else
+  `config/gateway.yaml`.
+- **For scripts**: figures go to standard output, all else to standard error, and `--json` prints JSON.
+- **Exit codes**: 0, it worked; 1, it did not, and one sentence on standard error says why; 2, the command was used
+  wrongly; 130, Ctrl-C.
+
+This page is made from the code by `make docs`, and a test compares them.
 """
+_DEFAULT = re.compile(r"\s*\[default: (?P<what>.*)\]$")
+_EXAMPLE = "Example: "
 
 
 def page() -> str:
     """Return the text of docs/reference/command-line.md."""
     lines = [_HEAD]
     for name, command in _commands("holeshot", typer.main.get_command(application())):
-        lines += [f"## `{name}`", "", *_words(command.help or ""), ""]
-        arguments = [each for each in command.params if each.param_type_name == "argument"]
-        options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
-        if arguments:
-            lines += [
-                *table(("argument", "what it is"), [(code(each.name or ""), _help(each)) for each in arguments]),
-                "",
-            ]
-        rows = [
-            (", ".join(code(one) for one in (*each.opts, *each.secondary_opts)), _help(each), _default(each))
-            for each in options
-            if each.name != "help"
-        ]
-        if rows:
-            lines += [*table(("option", "what it does", "default"), rows), ""]
+        lines += [f"## {code(name)}", "", *_words(command.help or ""), ""]
+        for each in command.params:
+            if each.name == "help" or (each.param_type_name == "option" and each.hidden):
+                continue
+            names = [each.name] if each.param_type_name == "argument" else [*each.opts, *each.secondary_opts]
+            lines += _entry(names, each)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _entry(names: Sequence[str], one: Any) -> list[str]:
+    text = str(getattr(one, "help", None) or "")
+    said = _DEFAULT.search(text)
+    default = said["what"] if said else _default(one)
+    facts = [
+        *(["argument"] if one.param_type_name == "argument" else []),
+        *(["required"] if one.required else [f"default: {marked(default)}"] if default else []),
+    ]
+    shown = ", ".join(f"**{code(each)}**" for each in names) + (f" ({'; '.join(facts)})" if facts else "")
+    return [shown, f": {marked(_DEFAULT.sub('', text))}", ""]
 
 
 def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
     inner = getattr(command, "commands", None)
-    if inner is None:
+    if inner is None or command.invoke_without_command:
         yield name, command
+    if inner is None:
         return
     for each in sorted(inner):
         if not inner[each].hidden:
@@ -51,22 +62,21 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _words(text: str) -> list[str]:
-    """Return a help text as Markdown: blocks that are drawn by hand stay as they are."""
+    """Return a help text as Markdown: blocks that are drawn by hand stay as they are, and so do examples."""
     lines: list[str] = []
     for block in text.strip().split("\n\n"):
+        plain = " ".join(block.split())
         if block.lstrip().startswith("\b"):
             lines += ["```", *block.replace("\b", "").strip("\n").splitlines(), "```", ""]
+        elif plain.startswith(_EXAMPLE):
+            lines += ["```text", plain.removeprefix(_EXAMPLE), "```", ""]
         else:
-            lines += [" ".join(block.split()), ""]
+            lines += [marked(plain), ""]
     return lines[:-1]
-
-
-def _help(one: Any) -> str:
-    return str(getattr(one, "help", None) or "")
 
 
 def _default(one: Any) -> str:
     value = one.default
     if value is None or value is False or callable(value) or value in ([], ()):
         return ""
-    return code(str(getattr(value, "value", value)))
+    return "yes" if value is True else code(str(getattr(value, "value", value)))

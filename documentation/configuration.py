@@ -1,61 +1,113 @@
-"""Every key of the configuration: type and default from its JSON Schema, and the reason from the example file."""
+"""Every key of the configuration: type and default from its JSON Schema, and what it is for from ``reasons``."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from documentation.tables import code, table
+from documentation.reasons import DEFAULTS, REASONS, SECTIONS
+from documentation.tables import code
+from gateway.reloading import NEEDS_RESTART
 from gateway.settings.schema import json_schema
 
-EXAMPLE = Path(__file__).resolve().parents[1] / "config" / "gateway.example.yaml"
 ANY = "NAME"  # stands for a name that the operator chooses
+ROOT = "Settings"  # the class of the first level, whose title in the schema is another one
 _HEAD = """# Configuration
 
-One YAML file, `config/gateway.yaml`, or the path in `HOLESHOT_CONFIG`. This page has every key. It is made from the
-code by `make docs`; a test holds it.
-[gateway.example.yaml](../../config/gateway.example.yaml) has them all in one file, and `holeshot schema` prints the
-JSON Schema, with which editors complete and check.
+Every key of the configuration: its type, its default, and what it is for. The file is `config/gateway.yaml`, or the
+path in `HOLESHOT_CONFIG`. Begin with [your own keys](../using/configuring.md);
+[gateway.example.yaml](../../config/gateway.example.yaml) shows every key in its place.
 
-- `NAME` is a name that you choose; `[]` is each entry of a list.
-- Any value may be read from elsewhere: `${VARIABLE}` or `${VARIABLE:-default}` anywhere in a text,
-  `os.environ/VARIABLE`, `file:/path`.
-- `HOLESHOT_` and the name of a key of the first level, as in `HOLESHOT_DATABASE_URL`, sets it from the environment.
-- `holeshot check` names every wrong key with its line and the nearest right one. A running gateway that is given a
-  wrong file keeps the one it has.
+- In headings `NAME` is a name that you choose, and `[]` is each entry of a list. So `models.NAME.race`, key `mode`, is:
+
+  ```yaml
+  models:
+    my-model:
+      race: { mode: hedge }
+  ```
+
+- The end of a name is its unit: `_s` seconds, `_ms` milliseconds, `_days` days, `_mb` MiB, `usd` US dollars. Days and
+  months begin at midnight UTC.
+- A value may be read from elsewhere: `${VARIABLE}` or `${VARIABLE:-default}` inside a text, `os.environ/VARIABLE` or
+  `file:/path` as the whole value.
+- A variable of the environment wins over the file: `HOLESHOT_PORT=4001`, and `__` between levels:
+  `HOLESHOT_TIMEOUTS__STALL_TIMEOUT_S=30`.
+- `holeshot check` names every wrong key with its line and the nearest right one. A running gateway reads a changed file
+  by itself; if it is wrong, the gateway keeps the one it has.
+- These need a restart: {restart}.
+- `holeshot schema` prints the JSON Schema, with which editors complete and check.
+
+This page is made from the code by `make docs`, and a test compares them.
 """
-_KEY = re.compile(r"^(?P<indent> *)(?P<item>- )?(?P<key>[\w./*'\"-]+):(?P<rest>.*)$")
 
 
 def page() -> str:
     """Return the text of docs/reference/configuration.md."""
     schema = json_schema()
-    reasons = _reasons(EXAMPLE.read_text(encoding="utf-8"))
-    lines = [_HEAD]
-    top = list(schema["properties"].items())
-    plain = [(name, one) for name, one in top if not _section(schema, one)]
-    lines += ["## First level", "", *_table(schema, "", plain, reasons), ""]
-    for name, one in top:
-        if found := _section(schema, one):
-            lines += [f"## `{name}`", ""]
-            for path, section in _sections(schema, f"{name}{found[0]}", found[1], ()):
-                if described := section.get("description"):
-                    lines += [f"**`{path}`**: {described}", ""]
-                inner = [(each, of) for each, of in section["properties"].items() if not _section(schema, of)]
-                if inner:
-                    lines += [*_table(schema, path, inner, reasons), ""]
+    head = _HEAD.replace("{restart}", ", ".join(map(code, NEEDS_RESTART)))
+    lines = [head, "## First level", ""]
+    for name, one in schema["properties"].items():
+        if not _section(schema, one):
+            lines += _entry(schema, ROOT, name, one, is_required=False)
+    last = ""
+    for path, section in sections():
+        if path == "":
+            continue
+        top = path.partition(".")[0]
+        if top != last:
+            last = top
+            lines += [f"## {code(top)}", ""]
+        if path != top:
+            lines += [f"### {code(path)}", ""]
+        lines += [_about(path, section), ""]
+        for name, one in section["properties"].items():
+            if not _section(schema, one):
+                lines += _entry(schema, section["title"], name, one, is_required=name in section.get("required", ()))
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _table(
-    schema: Mapping[str, Any], path: str, keys: list[tuple[str, Any]], reasons: Mapping[tuple[str, ...], str]
-) -> list[str]:
-    rows = []
-    for name, one in keys:
-        reason = reasons.get((*_names(path), name)) or one.get("description") or reasons.get((name,), "")
-        rows.append((code(name), _type(schema, one), _default(one), reason))
-    return table(("key", "type", "default", "what it is for"), rows)
+def sections() -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each section with its path, the first level as ""."""
+    schema = json_schema()
+    yield "", {**schema, "title": ROOT}
+    for name, one in schema["properties"].items():
+        if found := _section(schema, one):
+            yield from _sections(schema, f"{name}{found[0]}", found[1], ())
+
+
+def keys() -> Iterator[tuple[str, str]]:
+    """Yield the class of each section with each of its keys that has a value of its own."""
+    schema = json_schema()
+    for _, section in sections():
+        for name, one in section["properties"].items():
+            if not _section(schema, one):
+                yield section["title"], name
+
+
+def default_of(title: str, name: str, one: Mapping[str, Any], *, is_required: bool) -> str:
+    """Return what is used if a key is not set, as Markdown; empty if that is unknown."""
+    if is_required:
+        return "required"
+    if (title, name) in DEFAULTS:
+        return f"default: {DEFAULTS[title, name]}"
+    if "default" not in one:
+        return ""
+    value = one["default"]
+    if value is None or value in ({}, [], ""):
+        return "not set by default"
+    if isinstance(value, list):
+        return f"default: {', '.join(code(str(each)) for each in value)}"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return f"default: {code(json.dumps(value).strip(chr(34)))}"
+
+
+def _entry(schema: Mapping[str, Any], title: str, name: str, one: Mapping[str, Any], *, is_required: bool) -> list[str]:
+    default = default_of(title, name, one, is_required=is_required)
+    return [f"**{code(name)}** ({'; '.join((_type(schema, one), default))})", f": {REASONS[title][name]}", ""]
+
+
+def _about(path: str, section: Mapping[str, Any]) -> str:
+    return SECTIONS.get(path) or str(section.get("description", "")).replace("``", "`")
 
 
 def _sections(
@@ -110,66 +162,16 @@ def _word(schema: Mapping[str, Any], one: Mapping[str, Any]) -> str:
         return f"list of {_type(schema, one['items'])}" if "items" in one else "list"
     if kind == "object":
         inner = one.get("additionalProperties")
-        return f"names with {_type(schema, inner)}" if isinstance(inner, dict) and inner else "mapping"
+        return f"names, each with a {_type(schema, inner)}" if isinstance(inner, dict) and inner else "names and values"
     if kind in {"integer", "number"}:
-        return " ".join(filter(None, (kind, _bounds(one))))
-    return "" if kind == "null" else str(kind or "")
+        return " ".join(filter(None, (str(kind), _bounds(one))))
+    return {"null": "", "boolean": "true or false", "string": "text"}.get(str(kind), str(kind or ""))
 
 
 def _bounds(one: Mapping[str, Any]) -> str:
-    signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-    return ", ".join(f"{sign} {one[name]:g}" for name, sign in signs.items() if name in one)
-
-
-def _default(one: Mapping[str, Any]) -> str:
-    if "default" not in one:
-        return ""
-    value = one["default"]
-    return "none" if value is None or value in ({}, []) else code(json.dumps(value).strip('"'))
-
-
-def _names(path: str) -> tuple[str, ...]:
-    return tuple(each.removesuffix("[]") for each in path.split(".") if each and each != ANY)
-
-
-def _reasons(example: str) -> Mapping[tuple[str, ...], str]:
-    """Return the comment of each key of the example, by its path without names that the operator chooses.
-
-    A comment is after the key, or in the lines above it; it goes on in lines of comments below at the same column.
-    """
-    known = _known()
-    found: dict[tuple[str, ...], str] = {}
-    stack: list[tuple[int, str]] = []
-    last: tuple[tuple[str, ...], int] | None = None
-    for line in example.splitlines():
-        bare = line.strip()
-        if bare.startswith("#"):
-            if last is not None and line.index("#") >= last[1] > 0:
-                found[last[0]] = f"{found[last[0]]} {bare.lstrip('# ')}"
-            continue
-        last = None
-        match = _KEY.match(line)
-        if match is None:
-            continue
-        depth = len(match["indent"]) + (2 if match["item"] else 0)
-        while stack and stack[-1][0] >= depth:
-            stack.pop()
-        stack.append((depth, match["key"].strip("'\"")))
-        path = tuple(name for _, name in stack if name in known)
-        at = _comment_at(line)
-        if at and stack[-1][1] in known and path not in found:
-            found[path] = line[at + 1 :].strip()
-            last = (path, at)
-    return found
-
-
-def _comment_at(line: str) -> int:
-    """Return where the comment of a line begins; 0 if it has none."""
-    match = re.search(r"(?<=\s)#(?=\s)", line)
-    return match.start() if match else 0
-
-
-def _known() -> frozenset[str]:
-    schema = json_schema()
-    definitions = [schema, *schema["$defs"].values()]
-    return frozenset(name for each in definitions for name in each.get("properties", {}))
+    """Return the bounds in words: ``from 0 to 65535``, ``above 0 and below 1``."""
+    least, most = one.get("minimum"), one.get("maximum")
+    if least is not None and most is not None:
+        return f"from {least:g} to {most:g}"
+    words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+    return " and ".join(f"{word} {one[name]:g}" for name, word in words.items() if name in one)

@@ -1,40 +1,139 @@
-"""Every error that a client can receive: its status, its code, and what it means."""
+"""Every error that a client can receive: its status and code from the code, and what to do from ``error_advice``."""
 
-import inspect
-from collections.abc import Iterator
+import ast
+import importlib
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from pathlib import Path
 
+from documentation.error_advice import ERRORS, KINDS, LATER, NOT_SENT, REFUSALS
 from documentation.tables import code, table
-from gateway import errors, key_errors, race_failures, reports
-from gateway.errors import ApiError
+from gateway.connections.answering import MALFORMED_REQUEST
+from gateway.errors import ApiError, InvalidRequest, NoDeploymentFits
+from gateway.ledger.rows import INTERRUPTED, INTERRUPTED_STATUS
+from gateway.race_failures import CODES_OF_OPERATORS, ProviderMisconfigured, RejectedByProvider
 
+ROOT = Path(__file__).resolve().parents[1]
+# Codes that are not the one of their class: where one is given, an error has it for a reason of its own.
+GIVEN: Mapping[str, tuple[int, str, str]] = {
+    "context_length_exceeded": (NoDeploymentFits.status, "context_length_exceeded", NoDeploymentFits.type),
+    "MALFORMED_REQUEST": (InvalidRequest.status, MALFORMED_REQUEST, InvalidRequest.type),
+    **{
+        str(each): (ProviderMisconfigured.status, str(each), ProviderMisconfigured.type)
+        for each in CODES_OF_OPERATORS.values()
+    },
+}
 _HEAD = """# Errors
 
-The body is in the format of the API that was asked: `{"error": {"message", "type", "param", "code"}}` in OpenAI's.
-The message says what to do. `error_kind` of a call's row in the
-ledger is the code, or the type where there is no code. This page is made from the code by `make docs`; a test holds
-it.
+Every error of the gateway, what it means, and what to do about it.
+
+- **Find it** by the status and the `code` in the body. The body has the format of the API that was called; in OpenAI's
+  it is `{"error": {"message", "type", "param", "code"}}`. Anthropic's format has no code: go by the status and the
+  message.
+- **Read the message first.** It names the field, the limit or the deployment.
+- **Retry?** says whether the same request can succeed if it is sent again: `later` is after the time in the header
+  `retry-after`. OpenAI's and Anthropic's SDKs retry 408, 409, 429 and all statuses from 500 by themselves, twice, and
+  wait as long as `retry-after` says, if that is at most a minute.
+- A stream that has begun has the status 200 already. If it breaks, its last event is the error, and its usual end
+  (`[DONE]`) does not come.
+- For the operator: `calls.error_kind` has the same code, and so has the field `error_kind` of the event
+  [`call.finished`](events.md).
+
+This page is made from the code by `make docs`, and a test compares them.
+"""
+_REFUSALS = """## Words for refused requests
+
+For a request that the gateway itself refused, the table `refusals`, the event `request.refused` and the metrics have
+the code above as the `reason`, but for these:
+"""
+_KINDS = """## Why an attempt failed
+
+An attempt is one request to one provider. The reason of its failure is in the message of the errors 424, 429, 502 and
+504, in the column `attempts.error_kind`, and in `causes` of [`call.finished`](events.md). One failed attempt is no
+failed call: another deployment is asked, as long as there is one. What to do is for the operator.
 """
 
 
 def page() -> str:
     """Return the text of docs/reference/errors.md."""
-    rows = sorted({(each.status, code(each.code or ""), code(each.type), _meaning(each)) for each in _all(ApiError)})
-    return "\n".join(
-        [
-            _HEAD,
-            *table(("status", "code", "type", "what it means"), [(str(status), *rest) for status, *rest in rows]),
-            "",
-        ]
-    )
+    found = codes()
+    lines = [_HEAD, "## All", ""]
+    rows = [
+        (str(status), f"[{code(name)}](#{_anchor(status, name)})", _short(ERRORS[status, name].retry))
+        for status, name in found
+    ]
+    lines += [*table(("status", "code", "retry?"), rows), ""]
+    last = 0
+    for (status, name), types in found.items():
+        if status != last:
+            last = status
+            lines += [f"## {status} {_phrase(status)}", ""]
+        lines += [*_entry(status, name, types)]
+    lines += [_REFUSALS]
+    for name, means in REFUSALS.items():
+        lines += [f"**{code(name)}**", f": {means}", ""]
+    lines += [_KINDS]
+    for kind, (means, do) in KINDS.items():
+        lines += [f"**{code(str(kind))}**", f": {means}", "", f"  *What to do:* {do}", ""]
+    return "\n".join(lines).rstrip() + "\n"
 
 
-def _all(kind: type[ApiError]) -> Iterator[type[ApiError]]:
-    modules = {module.__name__ for module in (errors, key_errors, race_failures, reports)}
-    for each in kind.__subclasses__():
-        if each.__module__ in modules:
-            yield each
-        yield from _all(each)
+def codes() -> Mapping[tuple[int, str], tuple[str, ...]]:
+    """Return the types of each error by its status and code, in the order of the page."""
+    found: dict[tuple[int, str], set[str]] = {}
+    for status, name, kind in (*_of_classes(), *GIVEN.values(), (INTERRUPTED_STATUS, INTERRUPTED, "")):
+        found.setdefault((status, name), set()).add(kind)
+    return {each: tuple(sorted(filter(None, found[each]))) for each in sorted(found)}
 
 
-def _meaning(kind: type[ApiError]) -> str:
-    return (inspect.getdoc(kind) or "").split("\n\n")[0]
+def classes() -> Iterator[type[ApiError]]:
+    """Yield every class of the tree of errors, found by the names of base classes in the gateway's files."""
+    names, known = {"ApiError"}, 0
+    files = {path: _bases(path) for path in sorted((ROOT / "gateway").rglob("*.py"))}
+    while known != len(names):
+        known = len(names)
+        names |= {name for each in files.values() for name, bases in each.items() if names & bases}
+    for path, bases in files.items():
+        for name in bases:
+            if name in names and name != "ApiError":
+                module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+                yield getattr(importlib.import_module(module), name)
+
+
+def _bases(path: Path) -> Mapping[str, set[str]]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {
+        node.name: {base.id for base in node.bases if isinstance(base, ast.Name)}
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def _of_classes() -> Iterator[tuple[int, str, str]]:
+    for each in classes():
+        # The status of a rejection is the provider's, which is 400, if it does not say otherwise.
+        status = InvalidRequest.status if each is RejectedByProvider else each.status
+        yield status, str(each.code or each.type), each.type
+
+
+def _entry(status: int, name: str, types: tuple[str, ...]) -> list[str]:
+    advice = ERRORS[status, name]
+    lines = [f"### {status} {code(name)}", "", advice.means, "", f"**Caller:** {advice.caller}", ""]
+    if advice.operator:
+        lines += [f"**Operator:** {advice.operator}", ""]
+    if advice.retry == NOT_SENT:
+        return [*lines, "No client receives this code.", ""]
+    return [*lines, f"*Retry?* {advice.retry}. *Type:* {' or '.join(map(code, types))}.", ""]
+
+
+def _short(retry: str) -> str:
+    """Return the word for a narrow column."""
+    return "later" if retry == LATER else retry
+
+
+def _anchor(status: int, name: str) -> str:
+    return f"{status}-{name}"
+
+
+def _phrase(status: int) -> str:
+    return "Client gone" if status == 499 else HTTPStatus(status).phrase  # noqa: PLR2004 - nginx's, not HTTP's

@@ -1,51 +1,167 @@
-"""Every event of the log: its name, its level and its fields, as the code writes them."""
+"""Every event of the log: name, level and fields as the code writes them, and what to do from ``event_advice``."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from documentation.tables import code, table
+from documentation.event_advice import EVENTS, GROUPS
+from documentation.tables import code
 
 ROOT = Path(__file__).resolve().parents[1]
 LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3, "exception": 3, "critical": 4}
+_REFUSED = ("count", "peer", "method", "endpoint", "client")
+_SLOWDOWN = ("model", "deployment", "metric")
+
+
+class Written(NamedTuple):
+    """How the code writes an event: with which levels, and which fields."""
+
+    levels: frozenset[str]
+    fields: frozenset[str]
+
+
+# Events whose name is no plain text where they are written, with the file that has it.
+ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "call.finished": (
+        "gateway/watching/logs.py",
+        ("info",),
+        (
+            *("id", "model", "status", "mode", "launched", "winner", "ttft_ms", "total_ms", "decode_tps", "tokens"),
+            *("client", "request_id", "trace_id", "answered_model", "error_kind", "causes"),
+        ),
+    ),
+    "log.lines_dropped": ("gateway/watching/logs.py", ("warning",), ("lines", "effect")),
+    "request.refused": ("gateway/ingress/refusals.py", ("warning",), ("status", "reason", *_REFUSED)),
+    "request.crashed": (
+        "gateway/ingress/refusals.py",
+        ("warning", "error"),
+        ("status", "reason", "exception", *_REFUSED),
+    ),
+    **{
+        f"keys.{action}": ("gateway/keys/changes.py", ("info",), ("client", "by"))
+        for action in ("created", "changed", "rotated", "revoked")
+    },
+}
+# Fields that are handed over as one mapping, which the code that writes the event does not name.
+HANDED: Mapping[str, tuple[str, ...]] = {
+    "connections.cut": ("address", "strangers", "descriptors", "late_head", "large_head", "stalled", "key"),
+    "deployment.as_usual": _SLOWDOWN,
+    "deployment.slower": (*_SLOWDOWN, "ratio", "low", "high"),
+    "ledger.pruned": ("calls", "attempts", "refusals", "outages", "slowdowns", "probes", "rollups"),
+    "steering.opened": ("model",),
+}
 _HEAD = """# Events of the log
 
-Each line is one event; as JSON (`log_format: json`, the default without a terminal) with `event`, `level`,
-`timestamp` and these fields. `exception` has the trace of a defect.
-This page is made from the code by `make docs`; a test holds it.
+Every event that the gateway writes, what it means, and what to do when you see it.
+
+The log goes to standard error, one line for each event. With `log_format: json` (the default without a terminal) a line
+is an object with `event`, `level`, `timestamp` and the fields below:
+
+```json
+{"event": "limits.redis_away", "level": "warning", "timestamp": "2030-01-01T12:00:00Z", "processes": 2, "hint": "…"}
+```
+
+- `error`: something is broken; look now. `warning`: look when it repeats. `info`: for the record. `debug` is written
+  with `log_level: debug` only.
+- `hint` and `effect` are sentences for you. `exception` is the trace of a bug.
+- Most problems that last are also an [alert](../alerts.md), which can call a webhook. Watch alerts; read the log for
+  details.
+- A line whose `event` is a sentence comes from a library, not from the gateway.
+
+This page is made from the code by `make docs`, and a test compares them.
 """
 
 
 def page() -> str:
     """Return the text of docs/reference/events.md."""
-    found: dict[str, tuple[set[str], set[str]]] = {}
+    lines = [_HEAD]
+    found = written()
+    last = ""
+    for name in sorted(found):
+        group = name.partition(".")[0]
+        if group != last:
+            last = group
+            lines += [f"## {GROUPS[group]}", ""]
+        lines += _entry(name, found[name])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def written() -> Mapping[str, Written]:
+    """Return how the code writes each event."""
+    levels: dict[str, set[str]] = {}
+    fields: dict[str, set[str]] = {}
+    for path in _files():
+        for name, level, named in _events(path.read_text(encoding="utf-8")):
+            levels.setdefault(name, set()).add(level)
+            fields.setdefault(name, set(HANDED.get(name, ()))).update(named)
+    for name, (_, of, given) in ELSEWHERE.items():
+        levels.setdefault(name, set()).update(of)
+        fields.setdefault(name, set()).update(given)
+    return {name: Written(frozenset(levels[name]), frozenset(fields[name])) for name in levels}
+
+
+def unreadable() -> Mapping[str, int]:
+    """Return how many calls of the log, by file, have a name that is no plain text: ``ELSEWHERE`` has their events."""
+    found: dict[str, int] = {}
+    for path in _files():
+        for node in _log_calls(path.read_text(encoding="utf-8")):
+            if not list(_names(_said(node))):
+                name = path.relative_to(ROOT).as_posix()
+                found[name] = found.get(name, 0) + 1
+    return found
+
+
+def _entry(name: str, one: Written) -> list[str]:
+    advice = EVENTS[name]
+    levels = ", ".join(
+        sorted({"error" if each == "exception" else each for each in one.levels}, key=LEVELS.__getitem__)
+    )
+    lines = [f"**{code(name)}** ({levels})", f": {advice.means}", "", f"  *What to do:* {advice.do}", ""]
+    if one.fields:
+        lines += [f"  *Fields:* {', '.join(code(each) for each in sorted(one.fields))}.", ""]
+    return lines
+
+
+def _shown(level: str) -> str:
+    return "error" if level == "exception" else level
+
+
+def _files() -> Iterator[Path]:
     for folder in ("gateway", "providers"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for name, level, fields in _events(path.read_text(encoding="utf-8")):
-                levels, known = found.setdefault(name, (set(), set()))
-                levels.add(level)
-                known.update(fields)
-    rows = [
-        (
-            code(name),
-            ", ".join(sorted(levels, key=LEVELS.__getitem__)),
-            ", ".join(code(each) for each in sorted(fields)),
-        )
-        for name, (levels, fields) in sorted(found.items())
-    ]
-    return "\n".join([_HEAD, *table(("event", "level", "fields"), rows), ""])
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def _log_calls(text: str) -> Iterator[ast.Call]:
+    """Yield the calls of a logger, and of ``_say``, which hands a level and an event over to one."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            is_loggers = ast.unparse(node.func.value).endswith(("log", "get_logger()"))
+            is_handed_over = bool(node.args) and ast.unparse(node.args[0]).startswith("logging.")
+            if (is_loggers and node.func.attr in {*LEVELS, "log"}) or (node.func.attr == "_say" and is_handed_over):
+                yield node
 
 
 def _events(text: str) -> Iterator[tuple[str, str, list[str]]]:
-    for node in ast.walk(ast.parse(text)):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS):
-            continue
-        for name in _names(node.args[0]) if node.args else ():
-            if "." in name and " " not in name:
-                yield name, node.func.attr, [each.arg for each in node.keywords if each.arg is not None]
+    for node in _log_calls(text):
+        assert isinstance(node.func, ast.Attribute)
+        level = node.func.attr
+        if level == "_say":
+            level = ast.unparse(node.args[0]).removeprefix("logging.").lower()
+        named = [each.arg for each in node.keywords if each.arg is not None]
+        named = ["exception" if each == "exc_info" else each for each in named]
+        named += ["exception"] if level == "exception" else []
+        for name in _names(_said(node)):
+            yield name, level, named
 
 
-def _names(node: ast.expr) -> Iterator[str]:
+def _said(node: ast.Call) -> ast.expr | None:
+    assert isinstance(node.func, ast.Attribute)
+    place = 1 if node.func.attr in {"_say", "log"} else 0
+    return node.args[place] if len(node.args) > place else None
+
+
+def _names(node: ast.expr | None) -> Iterator[str]:
     match node:
         case ast.Constant(value=str(text)):
             yield text

@@ -7,7 +7,11 @@ from documentation.tables import code, table
 
 _HEAD = """# Headers
 
-This page is made from the OpenAPI description (`/openapi.json`) by `make docs`; a test holds it.
+The headers that the gateway reads from requests, and those that it adds to answers. All are optional. An answer has
+only those that apply to it. The headers of a streamed answer are sent with its first token, so they say nothing of its
+end.
+
+This page is made from the code by `make docs`, and a test compares them.
 """
 
 

@@ -1,28 +1,67 @@
 """Every route of the gateway."""
 
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
 from documentation.document import openapi
-from documentation.tables import code, table
+from documentation.tables import code, marked
 
 _HEAD = """# HTTP API
 
-All routes, from `/openapi.json`, which a running gateway serves with a page at `/docs`. [The read API](../api.md)
-has examples. This page is made by `make docs`; a test
-holds it.
+Every route, what it does, and how it can answer. A running gateway serves the same as OpenAPI at `/openapi.json`, with
+all fields, and as a page at `/docs`. [The read API](../api.md) has examples of `/api`.
+
+- **Keys**: `authorization: Bearer hs-…`, or `x-api-key` as Anthropic's SDKs send it. Without `clients:` in the
+  configuration, programs on this machine need none.
+- **Errors** have the format of the API that is called; [errors](errors.md) says what to do about each.
+- [Headers](headers.md) has those of requests and answers.
+
+This page is made from the code by `make docs`, and a test compares them.
 """
+_FIRST_ERROR = 400
 
 
 def page() -> str:
     """Return the text of docs/reference/http-api.md."""
     document = openapi()
-    by_tag: dict[str, list[tuple[str, str, str, str]]] = {}
+    about = {tag["name"]: tag.get("description", "") for tag in document.get("tags", [])}
+    by_tag: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            tag = (operation.get("tags") or ["others"])[0]
-            statuses = ", ".join(sorted(operation["responses"]))
-            by_tag.setdefault(tag, []).append(
-                (code(f"{method.upper()} {path}"), operation.get("summary", ""), statuses, "")
-            )
+            tag = (operation.get("tags") or ["Others"])[0]
+            by_tag.setdefault(tag, []).append((f"{method.upper()} {path}", operation))
     lines = [_HEAD]
-    for tag, rows in by_tag.items():
-        lines += [f"## {tag}", "", *table(("route", "what it does", "statuses"), [row[:3] for row in rows]), ""]
+    for tag, routes in by_tag.items():
+        lines += [f"## {tag}", "", *([marked(about[tag]), ""] if about.get(tag) else [])]
+        for facts, alike in groupby(routes, key=lambda route: _facts(route[1])):
+            lines += _group(
+                [(code(name), operation.get("summary", "").rstrip(".")) for name, operation in alike], facts
+            )
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _group(routes: Sequence[tuple[str, str]], facts: Sequence[str]) -> list[str]:
+    """Return the routes that differ in nothing but what they are for; what they have in common is said once."""
+    if len(routes) == 1:
+        lines = [f"**{routes[0][0]}**", f": {routes[0][1]}.", ""]
+        return [*lines, *(line for fact in facts for line in (f"  {fact}", ""))]
+    listed = [f"- **{name}**: {summary}." for name, summary in routes]
+    return [*listed, "", *(line for fact in facts for line in (fact, ""))]
+
+
+def _facts(operation: Mapping[str, Any]) -> Sequence[str]:
+    query = [each["name"] for each in operation.get("parameters", []) if each.get("in") == "query"]
+    statuses = sorted(status for status in operation["responses"] if status.isdigit())
+    good = [each for each in statuses if int(each) < _FIRST_ERROR]
+    bad = [each for each in statuses if int(each) >= _FIRST_ERROR]
+    return tuple(
+        filter(
+            None,
+            (
+                marked(" ".join(operation.get("description", "").split())),
+                f"*Query:* {', '.join(map(code, query))}." if query else "",
+                f"*Answers:* {', '.join(good)}. *Errors:* {', '.join(bad)}.",
+            ),
+        )
+    )

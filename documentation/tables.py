@@ -1,6 +1,11 @@
-"""Tables in Markdown."""
+"""Markdown: tables, code, and plain text of the code's own made fit for a page."""
 
+import re
 from collections.abc import Iterable, Sequence
+
+_CODE = re.compile(r"`[^`]*`")
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+_PAGE = re.compile(r"\bdocs/(?P<page>[a-z-]+)\.md")
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -16,6 +21,20 @@ def cell(text: str) -> str:
 def code(text: str) -> str:
     """Return a text as code, or nothing for nothing."""
     return f"`{text}`" if text else ""
+
+
+def marked(text: str) -> str:
+    """Return a text with options as code, and pages of the documentation as links; what is code stays."""
+    parts, last = [], 0
+    for match in _CODE.finditer(text):
+        parts += [_marked(text[last : match.start()]), match[0]]
+        last = match.end()
+    return "".join([*parts, _marked(text[last:])])
+
+
+def _marked(text: str) -> str:
+    with_options = _OPTION.sub(lambda match: code(match[0]), text.replace("<", "\\<"))
+    return _PAGE.sub(r"[\g<page>](../\g<page>.md)", with_options)
 
 
 def _line(cells: Sequence[str]) -> str:

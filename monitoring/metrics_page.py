@@ -1,25 +1,48 @@
-"""docs/metrics.md: every family of metrics, as the registry has it."""
+"""docs/metrics.md: every family of metrics, as the registry has it, by topic."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gateway.watching.series import Family
 
 _HEAD = """# Metrics
 
-`GET /metrics` returns them in Prometheus' text format, with the key of an admin or a viewer if keys are required.
-Dashboards, alert rules and how to scrape: [monitoring.md](monitoring.md). This page is made from the code by
-`python -m monitoring`; a test holds it.
+Every metric of `GET /metrics`, which returns them in Prometheus' text format. If keys are required, it needs that of an
+admin or a viewer. [Monitoring](monitoring.md) has dashboards, alert rules and how to scrape; begin there.
 
-- With several workers any of them returns the sums of all. Gauges that are not sums say so: *least* or *most* of all
+- **Entries**: the type, the unit unless it is a count, the labels, and what it counts.
+- **Types**: a *counter* only grows, so look at its rate; a *gauge* is a value of now; a *histogram* counts by
+  [buckets](#buckets).
+- **Several workers**: any of them returns the sums of all. Gauges that are not sums say so: *least* or *most* of all
   workers.
-- A series begins with its first event, where it is not a gauge; a gauge of something that is not configured is absent.
-- Names of models and deployments come from the configuration; all that clients name themselves are `adhoc`. `client`
-  is a label of counters only; the first 1,000 clients have series of their own, later ones are `(others)`, calls
+- **No series yet**: a counter or histogram begins with its first event. A gauge of something that is not configured is
+  absent.
+- **Names**: models and deployments come from the configuration; those that clients name themselves are `adhoc`. Only
+  counters have the label `client`: the first 1,000 clients have series of their own, later ones are `(others)`, calls
   without a key `anonymous`.
-- A loser that was cut before its first token has no TTFT: histograms of attempts are of those that had one, and look
-  better than the truth. What is published of a provider comes from the ledger, which corrects for it
-  ([sql.md](sql.md)).
+- **Do not compare providers by these histograms.** A loser that was cut before its first token has no time to first
+  token (TTFT), so histograms of attempts look better than the truth. The leaderboard and the views of the ledger
+  correct for it ([sql.md](sql.md)).
+
+This page is made from the code by `python -m monitoring`, and a test compares them.
 """
+# Which metrics are of what, by the beginnings of their names after ``holeshot_``; the longest one counts.
+_TOPICS: Mapping[str, Sequence[str]] = {
+    "Calls": ("calls_", "ttft_", "decode_", "overhead_", "tokens_", "cost_", "takeovers_", "win_on_", "would_"),
+    "Attempts and deployments": (
+        *("attempt", "in_flight_", "gap_", "breaker_", "cooling_", "deployment_", "headroom_", "extra_"),
+        *("refused_launches_", "kept_rivals_", "usage_far_off_"),
+    ),
+    "Clients": ("client_",),
+    "Limits": ("model_", "limits_"),
+    "Overload and queues": ("calls_limit", "calls_queued", "calls_in", "shed_", "queue_", "waiting_calls", "loop_"),
+    "Refusals and keys": ("refusals_", "delayed_", "undelayed_", "guessing_", "waiting_refusals", "keys_"),
+    "Ledger": ("ledger_",),
+    "Redis": ("redis_",),
+    "Alerts, targets and probes": ("alert", "target_", "probes_"),
+    "Connections from clients": ("connections",),
+}
+_OTHERS = "The process"
+_COUNT = "count"
 _UNITS = (
     ("_tokens_per_second", "tokens/s"),
     ("_tokens_total", "tokens"),
@@ -37,21 +60,31 @@ _MERGES = {"sum": "", "min": ", least", "max": ", most"}
 def page(families: Iterable[Family]) -> str:
     """Return the text of docs/metrics.md."""
     listed = sorted(families, key=lambda family: family.name)
-    rows = [_row(family) for family in listed]
+    by_topic: dict[str, list[str]] = {topic: [] for topic in (*_TOPICS, _OTHERS)}
+    for family in listed:
+        by_topic[topic_of(family.name)] += _entry(family)
+    lines = [line for topic, entries in by_topic.items() for line in (f"## {topic}", "", *entries)]
     buckets = [f"- `{family.name}`: {_bounds(family.bounds)}" for family in listed if family.bounds]
-    table = ["| name | type | labels | unit | meaning |", "|---|---|---|---|---|", *rows]
-    return "\n".join([_HEAD, *table, "", "## Buckets", "", "Upper bounds, inclusive:", "", *buckets, ""])
+    return "\n".join([_HEAD, *lines, "## Buckets", "", "Upper bounds of histograms, inclusive:", "", *buckets, ""])
+
+
+def topic_of(name: str) -> str:
+    """Return the heading below which a metric is listed."""
+    bare = name.removeprefix("holeshot_")
+    fitting = [(len(begin), topic) for topic, begins in _TOPICS.items() for begin in begins if bare.startswith(begin)]
+    return max(fitting, default=(0, _OTHERS))[1]
 
 
 def unit_of(family: Family) -> str:
     """Return the unit, which the name ends with; without one it counts."""
-    return next((unit for end, unit in _UNITS if family.name.endswith(end)), "count")
+    return next((unit for end, unit in _UNITS if family.name.endswith(end)), _COUNT)
 
 
-def _row(family: Family) -> str:
-    labels = ", ".join(f"`{label}`" for label in family.labels)
-    kind = family.kind + _MERGES[family.merge]
-    return f"| `{family.name}` | {kind} | {labels} | {unit_of(family)} | {family.documentation} |"
+def _entry(family: Family) -> list[str]:
+    facts = [family.kind + _MERGES[family.merge]]
+    facts += [unit] if (unit := unit_of(family)) != _COUNT else []
+    facts += [f"by {', '.join(f'`{label}`' for label in family.labels)}"] if family.labels else []
+    return [f"**`{family.name}`** ({'; '.join(facts)})", f": {family.documentation}", ""]
 
 
 def _bounds(bounds: Sequence[float]) -> str:

@@ -52,13 +52,14 @@ def explain(  # noqa: PLR0917 - options are named on the command line
     vision: Annotated[bool, typer.Option("--vision", help="Assume that the request has a picture.")] = False,
     objective: Annotated[
         Literal["auto", "first_token", "reading", "completion", "cost"] | None,
-        typer.Option(help="[default: the model's]"),
+        typer.Option(help="What to optimize. [default: the model's]"),
     ] = None,
     profile: Annotated[
-        Literal["chat", "voice", "agent", "batch"] | None, typer.Option(help="[default: the model's]")
+        Literal["chat", "voice", "agent", "batch"] | None,
+        typer.Option(help="Assume a call under this profile. [default: the model's]"),
     ] = None,
     mode: Annotated[
-        Literal["single", "race", "hedge", "auto"] | None, typer.Option(help="[default: the model's]")
+        Literal["single", "race", "hedge", "auto"] | None, typer.Option(help="Assume this mode. [default: the model's]")
     ] = None,
     url: Annotated[
         str, typer.Option(envvar="HOLESHOT_URL", help="URL of the running gateway.")

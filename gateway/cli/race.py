@@ -27,7 +27,8 @@ def race(  # noqa: PLR0917 - options are named on the command line
         typer.Option("--model", "-m", help="A model, or provider/model,provider/model. [default: the first model]"),
     ] = None,
     mode: Annotated[
-        Literal["single", "race", "hedge", "auto"] | None, typer.Option(help="[default: the model's]")
+        Literal["single", "race", "hedge", "auto"] | None,
+        typer.Option(help="How many run, and when. [default: the model's]"),
     ] = None,
     width: Annotated[
         int | None, typer.Option(min=1, max=8, help="Attempts that start at once; implies --mode race.")

@@ -128,7 +128,7 @@ class Table:
             "",
             f"In each cell: {', '.join(self._targets)}.",
             "",
-            _row("", *features),
+            _row("client", *features),
             _row("---", *["---"] * len(features)),
         ]
         for client in self._clients:
@@ -146,7 +146,7 @@ class Table:
     def _details(self) -> list[str]:
         lines = ["## Every case"]
         for client in self._clients:
-            lines += ["", f"### {client}", "", _row("", "", *self._targets)]
+            lines += ["", f"### {client}", "", _row("feature", "case", *self._targets)]
             lines.append(_row(*["---"] * (2 + len(self._targets))))
             cases = dict.fromkeys((item.feature, item.case) for item in self._of(client=client))
             for feature, case in cases:
@@ -159,13 +159,20 @@ class Table:
 _HEAD = (
     "# Clients",
     "",
-    "Real clients, with only base URL and key changed; `make test-clients` writes this page. *directly*: at a",
-    "deterministic upstream, without the gateway; *native*: through the gateway, which races two upstreams with the",
-    "client's dialect; *translated*: the upstreams have another dialect (Anthropic's Messages for clients of chat,",
-    "chat completions for clients of Responses and Messages); *translated twice*: clients of Responses race",
-    "Messages, by way of chat; clients of Messages and of chat race Responses.",
+    "Which SDKs, frameworks and coding agents work with the gateway, tried with the real programs: only base URL and",
+    "key are changed. Each runs the same cases against four targets:",
+    "",
+    "- *directly*: the upstream itself, without the gateway. What fails there is not the gateway's fault.",
+    "- *native*: through the gateway, which races two upstreams that speak the client's API.",
+    "- *translated*: the upstreams speak another API (Anthropic's Messages for clients of chat, chat completions for",
+    "  clients of Responses and Messages).",
+    "- *translated twice*: clients of Responses race Messages, by way of chat; clients of Messages and of chat race",
+    "  Responses.",
     "",
     "✓ passed · ✗ failed · r refused: no translation exists, and the error names the parameter · - not applicable",
+    "",
+    "A score is the cases that passed, plus those that were refused (r), of all that apply. To set a client up, see",
+    "[any client, any provider](using/apis.md). `make test-clients` writes this page.",
     "",
 )
 

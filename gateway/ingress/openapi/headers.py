@@ -71,14 +71,16 @@ OF_RACES = (*OF_CALLS, "x-holeshot-overhead-ms", "x-holeshot-deadline-met")
 
 DESCRIBED: Mapping[str, Schema] = {
     "x-holeshot-call-id": text("The call's id: `calls.id` in SQL."),
-    "x-request-id": text("Your request id, or the call's."),
-    "request-id": text("The same, where Anthropic's SDKs look for it."),
+    "x-request-id": text("The id that your request had in `x-request-id`, else the call's."),
+    "request-id": text("Your request id, or the call's, where Anthropic's SDKs look for it."),
     "x-holeshot-provider": text("The provider that answered."),
     "x-holeshot-deployment": text("The deployment that answered."),
-    "x-holeshot-mode": text("How the call was raced."),
+    "x-holeshot-mode": text("How the call was raced: `race`, `hedge` or `single`."),
     "x-holeshot-launched": text("How many attempts were launched."),
-    "x-holeshot-ttft-ms": number("Milliseconds from the receipt to the first token."),
-    "x-holeshot-overhead-ms": number("The gateway's own part of them, a wait for a seat included."),
+    "x-holeshot-ttft-ms": number("Milliseconds from the receipt of the request to the first token."),
+    "x-holeshot-overhead-ms": number(
+        "Milliseconds of `x-holeshot-ttft-ms` that the gateway itself took, a wait for a seat included."
+    ),
     "x-holeshot-deadline-met": flag("Whether the first token came within the deadline; only if there was one."),
     "x-holeshot-cost-usd": number("US dollars at list price; in answers that do not stream, where prices are known."),
     "x-holeshot-upstream-request-id": text("The provider's id of its request."),
@@ -90,7 +92,7 @@ DESCRIBED: Mapping[str, Schema] = {
     PLAN_HEADER: text("The plan as JSON, if the request asked for it."),
     ESTIMATED: flag("The number is an estimate: no deployment of the model counts tokens."),
     "retry-after": text("Seconds until it is worth trying again."),
-    "etag": text("Of the body, for `if-none-match`."),
+    "etag": text("Names this state of the body: send it back as `if-none-match`, and an unchanged answer is a 304."),
 }
 
 

@@ -23,7 +23,6 @@ _QUESTION = re.compile(r"^\*\*(.+?)\*\*.*?\n((?:```sql.*?^```\n)+)", re.DOTALL |
 _BLOCK = re.compile(r"```sql ?(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 _SECTION = re.compile(r"^### (\w+)\n(.*?)(?=^###|\Z)", re.DOTALL | re.MULTILINE)
-_ROW = re.compile(r"^\| `(\w+)` (\|.*)$", re.MULTILINE)
 _LIKE = re.compile(r"\bas `(\w+)`")  # another one's columns, too
 _NAME = re.compile(r"`(\w+)`")
 
@@ -138,9 +137,9 @@ async def test_every_column_is_described_with_its_own_table_or_view(ledger_url: 
 
 
 def descriptions() -> dict[str, set[str]]:
-    """Return the names that stand in the section of each table, and in the row of each view."""
+    """Return the names that stand in the section of each table, and in that of each view."""
     tables, views = PAGE.split("## Tables\n")[1].split("## Questions\n")[0].split("## Views\n")
-    texts = dict(_SECTION.findall(tables)) | dict(_ROW.findall(views))
+    texts = dict(_SECTION.findall(tables)) | dict(_SECTION.findall(views))
     named = {name: set(_NAME.findall(text)) for name, text in texts.items()}
     return {name: named[name].union(*(named[like] for like in _LIKE.findall(text))) for name, text in texts.items()}
 

@@ -1,11 +1,17 @@
 """The pages of reference are made from the code, so they must be made again when it changes."""
 
+import re
+
 import pytest
 
 from documentation import configuration
 from documentation.__main__ import ROOT, pages
 from documentation.links import to_repository
-from gateway.settings.schema import json_schema
+from documentation.reasons import DEFAULTS, REASONS, SECTIONS
+from gateway.settings.model import ClientSettings, RaceSettings, Settings
+from gateway.settings.role import Role
+
+SHORTEST = 15  # characters of a reason
 
 
 @pytest.mark.parametrize("path", sorted(pages()))
@@ -14,10 +20,42 @@ def test_a_page_is_current(path: str) -> None:
     assert (ROOT / path).read_text(encoding="utf-8") == pages()[path]
 
 
-def test_every_key_of_the_first_level_has_a_row_or_a_section() -> None:
+def test_every_key_has_a_reason_and_every_reason_its_key() -> None:
+    assert set(configuration.keys()) == {(title, name) for title, some in REASONS.items() for name in some}
+    assert [reason for some in REASONS.values() for reason in some.values() if len(reason) < SHORTEST] == []
+
+
+def test_every_key_is_on_the_page_with_its_type_and_its_default() -> None:
     text = configuration.page()
-    for name in json_schema()["properties"]:
-        assert f"| `{name}` |" in text or f"## `{name}`" in text, name
+    keys = [name for _, section in configuration.sections() for name in section["properties"]]
+    entries = re.findall(r"^\*\*`([^`]+)`\*\* \(.+; (?:default: .+|required|not set by default)\)$", text, re.MULTILINE)
+    sections = {
+        path.removesuffix("[]").removesuffix(".NAME").rpartition(".")[2] for path, _ in configuration.sections()
+    }
+    assert set(keys) <= {*entries, *sections}
+    assert text.count("\n: ") == len(entries)
+
+
+@pytest.mark.parametrize("path", sorted(pages()))
+def test_no_entry_of_a_list_is_empty(path: str) -> None:
+    assert re.findall(r"^.*\n:\s*$", pages()[path], re.MULTILINE) == []
+
+
+def test_each_section_is_described() -> None:
+    paths = [path for path, _ in configuration.sections()]
+    assert SECTIONS.keys() <= set(paths)
+    for path in paths[1:]:
+        heading = f"## `{path}`\n\n"
+        assert re.search(re.escape(heading) + r"[A-Z].*\.\n", configuration.page()), path
+
+
+def test_defaults_that_the_schema_does_not_have_are_true() -> None:
+    settings = Settings()
+    assert {title for title, _ in DEFAULTS} <= REASONS.keys()
+    assert f"`{settings.database_url.get_secret_value()}`" == DEFAULTS["Settings", "database_url"]
+    assert (settings.replica, settings.page.signing_key.get_secret_value()) == (None, "")
+    assert [RaceSettings(width=width).budget for width in (1, 2, 3)] == [1.0, 1.0, 2.0]
+    assert ClientSettings(key_sha256=("0" * 64,)).role is Role.CLIENT
 
 
 def test_a_link_to_a_file_of_the_repository_goes_there_and_a_wrong_one_is_noticed() -> None:

@@ -1,0 +1,466 @@
+"""What each key of the configuration is for, and why its default is what it is: by its section's class, then by key.
+
+Types, bounds and defaults come from the JSON Schema. A test fails if a key has no reason, or a reason no key.
+"""
+
+from collections.abc import Mapping
+
+Reasons = Mapping[str, str]
+
+_TIMEOUTS: Reasons = {
+    "connect_timeout_s": "How long a connection to the provider may take: DNS, TCP and TLS.",
+    "ttft_timeout_s": (
+        "How long the first token may take, from the launch on. Long by default, for models that think first: the next"
+        " deployment is started much sooner."
+    ),
+    "stall_timeout_s": "How long a stream may pause between two events. Comments and pings do not count as events.",
+    "total_timeout_s": "How long the whole answer may take. Off by default, as it cuts long answers.",
+}
+_LIMITS: Reasons = {
+    "rpm": "Requests in a minute, of all replicas together.",
+    "tpm": "Tokens in a minute: of prompts and answers, without those of losers.",
+    "max_parallel": "Calls at the same time, of all replicas together.",
+    "usd_per_day": "US dollars in a UTC day at list price, losers included.",
+    "usd_per_month": "US dollars in a UTC month at list price, losers included.",
+}
+
+REASONS: Mapping[str, Reasons] = {
+    "Settings": {
+        "host": (
+            "The address to listen on. By default only programs on this machine reach the gateway, as everyone who"
+            " does can spend your providers' keys: another address, such as `0.0.0.0`, needs `clients`."
+        ),
+        "port": "The TCP port to listen on. 0 takes any free one, which the log names.",
+        "workers": (
+            "Processes that share the port. One uses about one core. Several need `redis_url`, to share the"
+            " leaderboard, and Postgres, as SQLite has one writer."
+        ),
+        "replica": "The name of this gateway in the ledger. Set it where host names change with each start.",
+        "region": "Where this gateway runs, for the ledger: a text of your own, to compare regions in SQL.",
+        "database_url": (
+            "The database of the ledger. SQLite needs no server; in production use"
+            " `postgresql://user:${PGPASSWORD}@host:5432/holeshot`."
+        ),
+        "redis_url": (
+            "A Redis that shares leaderboard and limits between workers and replicas. Without it each has its own."
+        ),
+        "spool_dir": (
+            "The folder of rows that are not in the database yet. They survive a crash, so it must be on a disk that"
+            " does."
+        ),
+        "max_body_mb": (
+            "The largest body of a request in MiB, after decompression. Pictures and long prompts need tens."
+        ),
+        "trusted_proxies": (
+            "Addresses (CIDR) of your own proxies, whose header `x-forwarded-for` names the client. By default"
+            " nobody's is believed, as anybody can send it."
+        ),
+        "lame_duck_s": (
+            "After SIGTERM, how long calls are still answered while `/health/ready` says 503, so that load balancers"
+            " notice before the port closes. After SIGINT it is 0."
+        ),
+        "shutdown_grace_s": "How long running calls may go on after the port has closed. Then they are cut.",
+        "log_level": "The least level of lines that are written. Above `info` there is no line for each call.",
+        "log_format": "`console` is for people, `json` for programs. `auto` is `console` on a terminal, else `json`.",
+        "queue_timeout_s": (
+            "How long a call waits, in all, when every deployment has `max_in_flight` requests; then it gets 429. Time"
+            " for a short answer to end, but less than any client's time-out. 0: no wait."
+        ),
+        "responses_store": (
+            "The value of `store` for requests to `/v1/responses` that do not set it. The API's own default is true,"
+            " but a stored answer cannot be raced."
+        ),
+        "response_ids_ttl_s": (
+            "How long the gateway remembers which provider has a stored response, so that it can be continued: 30 days."
+        ),
+        "keys": (
+            "Where clients' keys are. `database`: also in the ledger's database, where `holeshot keys` and"
+            " `/admin/keys` make, change and revoke them at run time. Every call needs a key then. On equal names the"
+            " file wins."
+        ),
+        "cors": (
+            "Origins of web pages that may call `/v1` from a browser, each with a key of its own. By default none may,"
+            " as whoever opens a page can read its key."
+        ),
+    },
+    "TlsSettings": {
+        "certificate": "The PEM file of the certificate, with its chain. It is read again when it changes.",
+        "key": "The PEM file of its key, without a passphrase. It is read again when it changes.",
+        "min_version": "The oldest version of TLS that is accepted. 1.0 and 1.1 are insecure.",
+    },
+    "LedgerSettings": {
+        "keep_calls_days": "Older rows of `calls` are deleted each hour. By default all are kept.",
+        "keep_attempts_days": (
+            "Older rows of `attempts` are deleted each hour. They are more and larger than calls: begin with these."
+        ),
+        "keep_rollups_days": (
+            "Older sums by hour and day are deleted each hour. They are small, and the views of a month read them."
+        ),
+        "keep_refusals_days": (
+            "Older rows of `refusals` are deleted each hour. Not kept for ever by default, as strangers can make them."
+        ),
+        "keep_outages_days": "Older rows of `outages` and `slowdowns` are deleted each hour. There are few.",
+        "slowdowns": (
+            "Whether the gateway looks for deployments that got slower than usual ([detector](../detector.md))."
+        ),
+        "keep_probes_days": (
+            "Older rows of `probes` are deleted each hour. More than 1, as the day's spending is counted from them."
+        ),
+    },
+    "RefusalSettings": {
+        "addresses": "Whether the ledger and the log have the addresses that refused requests came from.",
+    },
+    "AlertSettings": {
+        "enabled": "Whether anything is looked for. If not, there are no new alerts in log, database and messages.",
+        "model_out_s": "Alert when no deployment of a model can answer for so long.",
+        "deployment_out_s": (
+            "Alert when one deployment is out for so long. Others answer meanwhile, so it may wait longer."
+        ),
+        "ledger_behind_s": "Alert when a row waits for the database for so long.",
+        "spending_share": "Alert when a client has spent this share of its `usd_per_day` or `usd_per_month`.",
+        "usd_per_day": "Alert when all clients together have spent so much in a UTC day. It stops nobody.",
+        "usd_per_month": "Alert when all clients together have spent so much in a UTC month. It stops nobody.",
+        "burn_least_bad": (
+            "How many bad calls there must be before a target's burn rate opens an alert, so that the few calls of a"
+            " night do not."
+        ),
+        "resolve_after_s": (
+            "An alert ends when its cause was not seen for so long. What returns sooner is one incident."
+        ),
+    },
+    "WebhookSettings": {
+        "url": "Where messages are sent by POST. It is kept secret, as the address of a chat is a key.",
+        "secret": (
+            "Signs each message, so that the receiver knows who sends it: `echo whsec_$(openssl rand -base64 32)`."
+            " Needed with `format: json`; Slack checks no signature."
+        ),
+        "format": "How a message is written: `json` for programs, `slack` for Slack, Mattermost or Rocket.Chat.",
+        "tickets": "Whether it also gets alerts that can wait until tomorrow. False: only what needs somebody now.",
+    },
+    "ConnectionSettings": {
+        "max": "Most connections without an admitted request, for each worker. Each costs about 20 kB.",
+        "max_per_address": (
+            "Most such connections from one address (for IPv6: one /64). Clients behind one proxy or NAT share an"
+            " address."
+        ),
+        "headers_timeout_s": "How long TLS and the headers of a request may take together.",
+    },
+    "OverloadSettings": {
+        "max_in_flight": "Most calls at once, for each worker. By default what memory and file descriptors allow.",
+        "loop_delay_ms": (
+            "While the event loop is later than this, fewer calls are let in. A first token passes it about five"
+            " times, so it is late by about five times as much. 0: off."
+        ),
+        "queue": "How many calls may wait for room, ordered by their client's `priority`. 0: none waits.",
+        "queue_timeout_s": "How long they may wait. Then they get 503. 0: not at all.",
+    },
+    "TracingSettings": {
+        "enabled": (
+            "Whether spans are sent. Off by default, as it needs a collector and `pip install 'holeshot[otel]'`."
+        ),
+        "endpoint": (
+            "URL of the collector, without `/v1/traces`. Not set: `OTEL_EXPORTER_OTLP_ENDPOINT`, else"
+            " `http://localhost:4318`."
+        ),
+        "headers": "Sent with each export, for example the collector's key. Not set: `OTEL_EXPORTER_OTLP_HEADERS`.",
+        "timeout_s": (
+            "How long one export may take, with its retries. Not set: `OTEL_EXPORTER_OTLP_TIMEOUT`, else 10 s."
+        ),
+        "sample_ratio": "The share of traces that begin here. A call with a `traceparent` follows the flag in it.",
+        "propagate": "Whether providers are sent `traceparent` and `tracestate`.",
+        "service_name": "The name of the service in traces. Not set: `OTEL_SERVICE_NAME`, else `holeshot`.",
+        "resource_attributes": "More attributes of all spans. They win over those in `OTEL_RESOURCE_ATTRIBUTES`.",
+    },
+    "DefaultTimeouts": _TIMEOUTS,
+    "Timeouts": _TIMEOUTS,
+    "ClientTimeouts": {
+        "body_timeout_s": "How long the body of a request may take. Then it gets 408.",
+        "body_kib_per_s": (
+            "And one second more for every so many KiB received: large bodies over a slow network are let in, a client"
+            " that sends one byte a second is not."
+        ),
+        "write_timeout_s": (
+            "A client that reads no byte of its answer for so long is cut, and its call is cancelled at the provider."
+        ),
+    },
+    "ProviderSettings": {
+        "preset": (
+            "The vendor of the catalog to start from, for a second key of one vendor. Not set: the provider's own name."
+        ),
+        "kind": (
+            "How it is spoken to: not set, as the catalog says, else `openai_compatible`. `litellm` is for other APIs."
+        ),
+        "apis": "Which APIs it has. Not set: what the catalog says. A deployment is not asked in an API that it lacks.",
+        "base_url": (
+            "Its URL, mostly with `/v1` at the end. Needed for a server of your own; the catalog has the vendors'."
+        ),
+        "api_key": (
+            "Your key there, best as `${VARIABLE}`. Not set: the vendor's usual variable, such as `GROQ_API_KEY`,"
+            " unless `base_url` is changed."
+        ),
+        "api_keys": (
+            "Several keys instead of one: each request uses the one with the most room. A list, or names for the"
+            " ledger with their keys."
+        ),
+        "organization": "Sent as `openai-organization`.",
+        "headers": "Sent with every request. Their values are treated as secrets.",
+        "query": (
+            "Parameters of every URL, such as Azure's `api-version`. No place for secrets, as URLs are logged"
+            " elsewhere."
+        ),
+        "http_version": "`auto` is HTTP/2 where TLS negotiates it, else 1.1. `2` without TLS is with prior knowledge.",
+    },
+    "ModelSettings": {
+        "usd_per_day": "What all its calls may cost in a UTC day. Then its fallbacks answer, else 429.",
+        "keepalive_s": (
+            "Sends comments this often until the first token, for proxies that cut idle connections. Off by default:"
+            " the status is then sent early, so errors come inside the stream."
+        ),
+        "defaults": "Parameters for requests that do not set them, such as `{temperature: 0.2}`.",
+        "maximums": "The largest values that requests may use, such as `{max_tokens: 8000}`.",
+        "probes": "Whether its quiet deployments are probed. Not set: as `probes.enabled` says.",
+        "system_prefix": "Put before the system prompt of each request.",
+    },
+    "DeploymentSettings": {
+        "deployment": "`provider/model`: a provider of the file or the catalog, and the model's name there.",
+        "as": "Its name in the ledger and on the leaderboard. Needed where `provider/model` is listed twice.",
+        "enabled": "False: no new calls; running ones end normally.",
+        "weight": "Its chance against others that are about as fast: with 2 it is chosen twice as often as one with 1.",
+        "canary": "It gets this share of calls and no others, whatever its speed, to try it. Not set: raced like all.",
+        "apis": "Which APIs it has. Not set: its provider's.",
+        "drop_params": (
+            "Whether parameters that it does not support are left out, and listed in the header `x-holeshot-dropped`."
+            " By default it is not asked, so that no request is changed in silence."
+        ),
+        "zdr": (
+            "Zero data retention: whether it stores no prompts and answers. Clients may require it. Not set: unknown."
+        ),
+        "region": "Where it runs. Clients may require a region. Not set: unknown.",
+        "quantization": "How its weights are stored, such as `fp8`. Clients may require one. Not set: unknown.",
+        "extra_body": "Fields added to each request to it. They win over the client's.",
+        "extra_headers": "Headers added to each request to it.",
+        "upstream_stream": "False: it cannot stream, so it is raced on its whole answer.",
+        "bills_after_disconnect": (
+            "Whether a cancelled loser costs a whole answer there. Not set: as the catalog says, else unknown, and"
+            " then `cost_low_usd` and `cost_high_usd` in the ledger differ much."
+        ),
+        "continues": (
+            "How it is asked to finish an answer that another one began ([takeover](../takeover.md)): `prefix` is a"
+            " last message with `prefix: true`, `repeated_prefix` the same with an answer that repeats it,"
+            " `final_message` `continue_final_message`, `prefill` a last message of the assistant, `in_progress` a"
+            " last item with this status. Not set: as the catalog says, else no."
+        ),
+        "max_in_flight": (
+            "Most requests to it at a time from this replica, of all models together; workers share it. For servers of"
+            " your own. Not set: no limit."
+        ),
+    },
+    "CapabilitySettings": {
+        "tools": "Whether it gets requests with tools.",
+        "json_schema": "Whether it gets requests with a JSON schema (`response_format`).",
+        "vision": "Whether it gets requests with pictures.",
+        "audio": "Whether it gets requests with sound.",
+        "documents": "Whether it gets requests with PDF files.",
+        "reasoning": (
+            "Whether the model thinks. False: `reasoning_effort` is left out of requests that are translated for it."
+        ),
+        "context_tokens": "The longest prompt in tokens. Longer ones are not sent to it.",
+        "max_output_tokens": "The longest answer in tokens. Requests that ask for more are not sent to it.",
+    },
+    "Price": {
+        "input": "Tokens of prompts.",
+        "output": "Tokens of answers.",
+        "cached_input": "Tokens of prompts that were read from its prompt cache. Not set: as `input`.",
+        "cache_write": "Tokens of prompts that were written to its prompt cache. Not set: as `input`.",
+        "reasoning": "Tokens of thinking. Not set: as `output`.",
+    },
+    "RaceSettings": {
+        "profile": (
+            "A preset for a kind of call; settings beside it win. `chat`: objective reading, `min_tok_s` 30. `voice`:"
+            " reading at 100 tok/s, `min_tok_s` 100, a race of two, time-outs of 10 s. `agent`: completion. `batch`:"
+            " cost, budget 0, `ttft_ms` 30000, time-outs of 600 s."
+        ),
+        "objective": (
+            "What to optimize: `first_token`, `reading` (nobody who reads along waits), `completion` (the whole answer"
+            " soonest), `cost` (the cheapest that is fast enough). `auto` is reading for streamed chat, completion for"
+            " whole answers, tools and JSON."
+        ),
+        "ttft_ms": "The deadline of the first token: who keeps it is asked first, and hedges start in time for it.",
+        "reading_tok_s": "With objective reading: how fast answers are read. About 100 where they are spoken.",
+        "min_tok_s": "A deployment that is slower after its first token is a last resort.",
+        "mode": (
+            "`auto` (the policy decides within the budget), `race` (`width` at once), `hedge` (a second one if the"
+            " first is late), `single` (one; others only if it fails)."
+        ),
+        "width": "With mode race: how many attempts start at once.",
+        "hedge_delay_s": (
+            "With mode hedge: when the second attempt starts. Not set: when the first is later than usual."
+        ),
+        "budget": "Extra attempts per call, on average: 1.0 races the best two, 0.1 is economical, 0 has none.",
+        "usd_per_day": "Limit for the cost of extra attempts in a UTC day at list price, of all replicas.",
+        "extra_usd_per_call": (
+            "US dollars that each call saves up for extra attempts, at most those of 20 calls. It limits them in"
+            " addition to `budget`."
+        ),
+        "win_on": (
+            "What wins: `any` first token, `answer` (thinking alone does not win), `sentence` (a clause that can be"
+            " spoken), `valid` (a tool call or JSON that is complete and fits its schema)."
+        ),
+        "keep_rival": (
+            "For answers that are not streamed: the second attempt runs on, and answers if the winner breaks. It costs"
+            " two whole answers, so it is off by default."
+        ),
+        "invalid": (
+            "With `win_on: valid`, if no answer is valid: `error` (502), or `best`, the one with the least flaw."
+        ),
+        "sentence_words": "With `win_on: sentence`: so many words can be spoken, even if their sentence has not ended.",
+        "max_prompt_tokens": "Longer prompts are hedged instead of raced, as every attempt pays for the prompt.",
+        "audit_share": (
+            "Share of calls whose losers run on until their first token. It measures what racing saves, and costs as"
+            " much as these losers."
+        ),
+        "cache_affinity": (
+            "Whether a conversation prefers, among equally fast deployments, one that has it in its prompt cache."
+        ),
+    },
+    "TakeoverSettings": {
+        "when": "For which calls: `never`, `asked` (requests that ask for it), `always` (all that do not refuse it).",
+        "within_s": "How long the client waits for more text before it is told of the error.",
+    },
+    "FallbackSettings": {
+        "model": "The name of another model of the file.",
+        "causes": (
+            "For which causes: `failed` (no deployment answered), `context` (the prompt is too long), `content_filter`"
+            " (its providers refuse the content)."
+        ),
+    },
+    "ClientSettings": {
+        **_LIMITS,
+        "key_sha256": (
+            "The SHA-256 of its key, which `holeshot keys new NAME` prints; never the key itself. Several while a key"
+            " is replaced."
+        ),
+        "admin": "The older word for `role: admin`.",
+        "role": (
+            "`client` makes calls. `viewer` reads the page, `/metrics`, `/leaderboard` and the list of keys, and makes"
+            " no calls. `admin` may do all of that, and change keys."
+        ),
+        "expires": (
+            "When its keys end: a date (its beginning, UTC) or an instant like `2030-01-31T18:00:00Z`. Not set: never."
+        ),
+        "adhoc": "Whether it may name `provider/model`, and lists of them, instead of a model of the file.",
+        "max_width": "The widest race that its requests may ask for.",
+        "profile": "How its calls are raced. It wins over the models' settings.",
+        "override": "Whether its requests may set how they are raced (the field `race`, the header `x-holeshot-race`).",
+        "models": "The models that it may use. Not set: all.",
+        "only": "The providers that may get its prompts. Not set: all.",
+        "ignore": "The providers that never get its prompts.",
+        "priority": (
+            "When the gateway has too many calls, those of a higher priority are served first and refused last."
+        ),
+    },
+    "DataPolicy": {
+        "zdr": "True: only deployments with `zdr: true` (no storing of prompts and answers) get its prompts.",
+        "regions": "Only deployments with one of these regions get its prompts.",
+        "quantizations": "Only deployments with one of these quantizations get its prompts.",
+    },
+    "PageSettings": {
+        "signing_key": (
+            "Signs the page's cookies, so that nobody who can read hashes of keys can make one. The same in all"
+            " replicas ([security](../security.md))."
+        ),
+    },
+    "TrustedHeader": {
+        "name": "The header, such as `x-forwarded-email`. The proxy must replace it in every request.",
+        "from": "The proxy's own addresses (CIDR). Only it may reach the gateway from there.",
+        "role": "The role of everybody who comes that way.",
+    },
+    "TargetSettings": {
+        "model": "Calls of this model, as clients name it. Not set: of all.",
+        "client": "Calls of this client. Not set: of all.",
+        "profile": "Calls that were raced under this profile; its speeds count, if none are set. Not set: all calls.",
+        "preset": (
+            "The profile whose speeds a good call has: `chat` 30 tok/s, `voice` 100 tok/s, `batch` `ttft_ms` 30000."
+        ),
+        "objective": "The share of calls that is to be good. What is left of 1 is the error budget.",
+        "days": "Over how many days.",
+        "ttft_ms": "A good call has its first token sooner than this. Not set: it does not matter.",
+        "tok_s": "A good call has at least so many tokens per second after the first. Not set: it does not matter.",
+        "gap_ms": "A good call has no two chunks further apart. Not set: it does not matter.",
+    },
+    "ProbeSettings": {
+        "enabled": (
+            "Whether quiet deployments are probed, unless their model says otherwise. Off by default: it costs money."
+        ),
+        "quiet_s": "A deployment without any attempt for so long is probed.",
+        "usd_per_day": "The most that probes cost in a UTC day, of all replicas together.",
+        "max_per_day": "The most probes in a UTC day, of all replicas together.",
+        "prompt": "The prompt, after a few random characters, so that no provider has it in a cache.",
+        "max_tokens": "The longest answer: enough for a first token and some speed.",
+        "usd_if_unknown": "What a probe counts as where no price is known. Not set: such deployments are not probed.",
+    },
+    "LimitSettings": _LIMITS,
+}
+
+# Defaults that the schema does not have: they are secrets, or depend on other keys.
+DEFAULTS: Mapping[tuple[str, str], str] = {
+    ("Settings", "database_url"): "`sqlite+aiosqlite:///var/holeshot.db`",
+    ("Settings", "replica"): "the host's name",
+    ("PageSettings", "signing_key"): "the password in `database_url`",
+    ("RaceSettings", "budget"): "1.0, or `width` - 1 if that is more",
+    ("ClientSettings", "role"): "`client`",
+}
+
+# What a section is for, where the description of its class does not say it for this place.
+SECTIONS: Mapping[str, str] = {
+    "anonymous": "What all programs on this machine may use together, while there are no clients.",
+    "tls": (
+        "TLS on the gateway's port. Without it the port speaks plain HTTP, for this machine or for a proxy in front."
+    ),
+    "timeouts": (
+        "The time limits of an attempt. A provider may set its own under the same name, and so may a model and a"
+        " deployment; the closest one wins. Each has its own error kind ([errors](errors.md#why-an-attempt-failed))."
+    ),
+    "providers.NAME.timeouts": "As [`timeouts`](#timeouts), for this provider. What is not set comes from there.",
+    "models.NAME.timeouts": "As [`timeouts`](#timeouts), for this model. What is not set comes from the provider.",
+    "models.NAME.deployments[].timeouts": (
+        "As [`timeouts`](#timeouts), for this deployment. What is not set comes from the model."
+    ),
+    "models.NAME.deployments[].price_per_mtok": (
+        "US dollars per million tokens, instead of the price table's (`holeshot providers` shows it)."
+    ),
+    "clients.NAME": (
+        "Who may call, known by the SHA-256 of a key. Without clients the gateway listens on this machine only."
+        " [Limits](../limits.md) are those of all its keys and all replicas; not set: no limit."
+    ),
+    "clients.NAME.require": "Only deployments like this get its prompts. By default there is no condition.",
+    "slo.NAME": (
+        "A target: which share of calls is to be how fast ([targets](../targets.md)). Its calls are those of `model`,"
+        " `client` and `profile`, as far as these are set."
+    ),
+    "page.trusted_header": (
+        "A header in which a proxy names the person who has signed in there. The proxy must replace what browsers send."
+    ),
+    "alerts": "When there is an alert ([alerts](../alerts.md)). Each is a line of the log, a row, and a message.",
+    "alerts.webhooks.NAME": "Where messages about alerts are sent. `holeshot alerts test` tries them.",
+    "overload": (
+        "How many calls a worker takes on; the others wait a moment, then get 503 ([overload](../overload.md))."
+    ),
+    "tracing": (
+        "OpenTelemetry over OTLP/HTTP ([tracing](../tracing.md)). What is not set is taken from `OTEL_…` variables."
+    ),
+    "probes": "The gateway's own small calls to deployments that nobody calls ([probes](../probes.md)).",
+    "ledger": "For how many days rows are kept. By default for ever, but for refusals.",
+    "models.NAME.deployments[]": (
+        "One model at one provider. In the file it is a plain text, `provider/model`, if it has no other settings."
+    ),
+    "models.NAME.takeover": (
+        "Whether an answer that breaks is finished by another deployment ([takeover](../takeover.md)). In the file"
+        " `true` means `when: always`."
+    ),
+    "models.NAME.fallbacks[]": (
+        "A model that is tried, in this order, when this one cannot answer. In the file only its name, if it is for"
+        " every cause."
+    ),
+    "models.NAME.race": "How calls of the model are raced ([steering](../steering.md)).",
+}

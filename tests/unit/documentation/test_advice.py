@@ -1,0 +1,106 @@
+"""Each error and each event has its advice, and no advice is for something that does not exist."""
+
+import ast
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from documentation import commands, errors, events
+from documentation.error_advice import ERRORS, KINDS, REFUSALS
+from documentation.event_advice import EVENTS, GROUPS
+from gateway.connections.answering import MALFORMED_BODY
+from gateway.errors import ApiError, NoKey
+from gateway.key_errors import KeyExpired
+from gateway.limits.errors import BudgetSpent
+from gateway.race_failures import AtCapacity
+from gateway.settings.model import Settings
+from providers.errors import ErrorKind
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = {"errors": errors.page(), "events": events.page()}
+
+
+def test_every_error_has_advice_and_every_advice_its_error() -> None:
+    assert errors.codes().keys() == ERRORS.keys()
+
+
+def test_every_kind_of_failed_attempt_has_advice() -> None:
+    assert KINDS.keys() == set(ErrorKind)
+
+
+def test_words_for_refusals_are_those_of_the_code() -> None:
+    assert REFUSALS.keys() == {NoKey("").kind, MALFORMED_BODY}
+
+
+def test_errors_are_found_wherever_they_are_defined() -> None:
+    found = set(errors.classes())
+    assert {NoKey, KeyExpired, BudgetSpent, AtCapacity} <= found
+    assert ApiError not in found
+
+
+def test_a_code_that_is_given_to_an_error_later_is_known_to_the_page() -> None:
+    """``error.code = …`` is no class, so the page has such codes from a table."""
+    nodes = [
+        node
+        for path in (ROOT / "gateway").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assign)
+    ]
+    given = {
+        ast.unparse(node.value).strip("'")
+        for node in nodes
+        if isinstance(node.targets[0], ast.Attribute) and node.targets[0].attr == "code"
+    }
+    assert given == {"context_length_exceeded", "MALFORMED_REQUEST", "CODES_OF_OPERATORS[next(iter(kinds))]"}
+    assert {"context_length_exceeded", "MALFORMED_REQUEST"} <= errors.GIVEN.keys()
+
+
+def test_every_event_has_advice_and_every_advice_its_event() -> None:
+    assert events.written().keys() == EVENTS.keys()
+    assert {name.partition(".")[0] for name in EVENTS} == GROUPS.keys()
+
+
+def test_an_event_whose_name_cannot_be_read_is_known_to_the_page() -> None:
+    """If this fails, a call of the log has a name that is no plain text: add its event to ``events.ELSEWHERE``."""
+    assert events.unreadable() == {
+        "gateway/ingress/refusals.py": 2,  # request.refused, request.crashed
+        "gateway/keys/keys.py": 1,  # keys.created, changed, rotated, revoked
+        "gateway/ledger/keeper.py": 1,  # its callers of _say are read
+        "gateway/watching/logs.py": 1,  # call.finished
+    }
+
+
+@pytest.mark.parametrize("name", sorted(events.ELSEWHERE))
+def test_an_event_that_is_written_elsewhere_is_in_its_file(name: str) -> None:
+    path, _, _ = events.ELSEWHERE[name]
+    word = name.partition(".")[2] if name.startswith("keys.") else name
+    assert f'"{word}"' in (ROOT / path).read_text(encoding="utf-8")
+
+
+def test_every_advice_is_a_sentence() -> None:
+    texts = [text for advice in ERRORS.values() for text in (advice.means, advice.caller, advice.operator) if text]
+    texts += [text for advice in EVENTS.values() for text in (advice.means, advice.do)]
+    texts += [text for pair in KINDS.values() for text in pair]
+    assert [text for text in texts if not re.fullmatch(r"[A-Z`].*[.)]", text, re.DOTALL)] == []
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_a_page_names_only_events_and_settings_that_there_are(name: str) -> None:
+    groups = "|".join(sorted(GROUPS))
+    named = set(re.findall(rf"`((?:{groups})\.[a-z_]+)`", PAGES[name])) - EVENTS.keys()
+    known = {f"{section}.{key}" for section in GROUPS.keys() & Settings.model_fields.keys() for key in _keys(section)}
+    assert named <= known
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_a_page_names_only_commands_that_there_are(name: str) -> None:
+    there_are = set(re.findall(r"^## `(holeshot .+)`$", commands.page(), re.MULTILINE))
+    named = re.findall(r"`(holeshot [a-z]+(?: (?!NAME)[a-z]+)?)", PAGES[name])
+    assert named
+    assert {each for each in named if each not in there_are} == set()
+
+
+def _keys(section: str) -> Iterable[str]:
+    return getattr(Settings.model_fields[section].annotation, "model_fields", {}).keys()
