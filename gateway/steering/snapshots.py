@@ -95,13 +95,13 @@ class Snapshots:
             known.outdate()
 
     def refresh(self, passed_s: float) -> list[str]:
-        """Recompute what has changed, as far as ``passed_s`` seconds allow; return the models."""
+        """Recompute what has changed, as far as ``passed_s`` seconds allow, at least one; return the models."""
         now_s = self._refreshed_at_s = self._clock()
         left, done, began_s = CURVES_PER_S * passed_s, list[str](), perf_counter()
         due = [(known.checked_at_s, model) for model, known in self._models.items() if known.is_due(now_s)]
-        for _, model in sorted(due):
+        for number, (_, model) in enumerate(sorted(due)):
             known = self._models[model]
-            if left <= 0 or perf_counter() - began_s > REFRESH_MOST_S:
+            if left <= 0 or (number and perf_counter() - began_s > REFRESH_MOST_S):
                 break
             if known.asked_at_s < known.checked_at_s:
                 self._fold(model, known, now_s)
