@@ -24,7 +24,13 @@ from providers.simulator.script import (
 )
 from tests.app.gateway.running_gateway import Serve, single
 
-IMPATIENT = {"providers": {"first": {"timeouts": {"ttft_timeout_s": 0.05, "stall_timeout_s": 0.05}}}}
+
+def impatient(kind: str) -> dict[str, Any]:
+    """Return the settings under which the first provider runs into this time-out soon, if it is one."""
+    timeouts = {f"{kind}_s": 0.05} if kind.endswith("_timeout") else {}
+    return single() | {"providers": {"first": {"timeouts": timeouts}}}
+
+
 HTML = Status(200, b"<html><title>Gateway</title></html>", {"content-type": "text/html"})
 
 BEFORE_COMMIT: dict[str, tuple[Sequence[Step], str]] = {
@@ -51,7 +57,7 @@ BEFORE_COMMIT: dict[str, tuple[Sequence[Step], str]] = {
 async def test_the_next_one_answers_when_the_first(
     serve: Serve, script: Sequence[Step], kind: str, stream: bool
 ) -> None:
-    async with serve(first=script, second=answer("from second"), config=single() | IMPATIENT) as running:
+    async with serve(first=script, second=answer("from second"), config=impatient(kind)) as running:
         running.prefer("first", "second")
         async with running.chat(stream=stream) as response:
             body = await response.read()
@@ -78,8 +84,7 @@ async def test_a_stream_that_breaks_after_its_first_byte_ends_with_an_error_even
 ) -> None:
     seen = asyncio.Event()
     script = [RoleOnly(), Delta("half"), Gate(seen), *ending]
-    config = single() | {"timeouts": {"stall_timeout_s": 0.05}}
-    async with serve(first=script, second=answer("never"), config=config) as running:
+    async with serve(first=script, second=answer("never"), config=impatient(kind)) as running:
         running.prefer("first", "second")
         async with running.chat(stream=True) as response:
             body = await response.content.readuntil(b"half")
@@ -100,7 +105,7 @@ async def test_an_answer_that_is_being_gathered_still_fails_over(
     serve: Serve, ending: Sequence[Step], kind: str
 ) -> None:
     script = [RoleOnly(), Delta("half"), *ending]
-    async with serve(first=script, second=answer("whole"), config=single() | IMPATIENT) as running:
+    async with serve(first=script, second=answer("whole"), config=impatient(kind)) as running:
         running.prefer("first", "second")
         async with running.chat() as response:
             answered = await response.json()
