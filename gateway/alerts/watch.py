@@ -177,12 +177,21 @@ class Watch:
             await book.note_seen(late, now)
 
     async def _hand_over(self) -> None:
-        """Move what this process opened alone to the shared book; it was said already.
+        """Move what this process opened alone to the shared book, with what was not said of it yet.
 
-        If another replica has opened the same, that one is resolved later, and only once.
+        So the end is said after the beginning, whoever says it. If another replica has opened the same, that one is
+        resolved later, and only once.
         """
-        for alert in self._own.alerts:
-            await self._book.open(alert, ())
+        own = self._own.alerts
+        if own:  # whether it answers: nobody sends what is withdrawn, and a database that hangs takes seconds
+            await self._book.current(self._utc_now())
+        for alert in own:
+            unsaid = self._own.withdraw(alert)
+            try:
+                await self._book.open(alert, [each.message.webhook for each in unsaid])
+            except BookAway:
+                self._own.put_back(unsaid)
+                raise
             self._own.forget(alert)
 
     def _say_away(self, error: BookAway) -> None:

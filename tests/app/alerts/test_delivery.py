@@ -162,6 +162,26 @@ async def test_a_receiver_that_hangs_delays_no_other(receiver: Receiver) -> None
     assert sorted(post.results) == [("bad", "failed")] * 5 + [("good", "sent")] * 5
 
 
+async def test_what_was_not_said_before_the_database_came_back_is_said_before_its_end(receiver: Receiver) -> None:
+    receiver.answer = receiver.status(500)
+    async with posting(ops=receiver.url) as post:
+        world = post.world
+        world.book.is_away = True
+        for _ in range(30):  # so its next try is far away
+            await post.open()
+            await post.delivery.deliver()
+        receiver.received.clear()
+        receiver.answer = receiver.status(200)
+        world.book.is_away = False
+        world.sources[0].now = []
+        for _ in range(120):
+            await world.run(15)
+            await post.delivery.deliver()
+    said = [msgspec.json.decode(body) for _, body in receiver.received]
+    assert [each["type"] for each in said] == ["alert.opened", "alert.resolved"]
+    assert len({each["data"]["id"] for each in said}) == 1
+
+
 def _closed_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
