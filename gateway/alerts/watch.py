@@ -62,7 +62,7 @@ class Watch:
         self._listener = listener
         self._shared: list[Alert] = []  # as last read
         self._seen_since_s: dict[str, float] = {}  # by key
-        self._unseen_since_s: dict[str, float] = {}  # by key, of open alerts
+        self._unseen_since_s: dict[str, tuple[datetime, float]] = {}  # by key, of open alerts: seen_at, and since when
         self.book_is_away = False
         self.conditions: Mapping[Kind, int] = {}  # how many of each kind hold now
 
@@ -129,10 +129,15 @@ class Watch:
         gone = [each for each in lasting.values() if each.key not in seen and each.kind not in unknown]
         now_s = self._clock()
         # Nothing is known of a kind whose source fails: its time begins again when the source is back.
-        self._unseen_since_s = {each.key: self._unseen_since_s.get(each.key, now_s) for each in gone}
+        self._unseen_since_s = {each.key: self._unseen(each, now_s) for each in gone}
         for alert in gone:
-            if alert in resolvable and now_s - self._unseen_since_s.get(alert.key, now_s) >= self._resolve_after_s():
+            if alert in resolvable and now_s - self._unseen_since_s[alert.key][1] >= self._resolve_after_s():
                 await self._resolve(book, alert, now)
+
+    def _unseen(self, alert: Alert, now_s: float) -> tuple[datetime, float]:
+        """Return since when nobody has noted that it holds: by this process's clock, as others may be ahead."""
+        known = self._unseen_since_s.get(alert.key)
+        return known if known is not None and known[0] == alert.seen_at else (alert.seen_at, now_s)
 
     def _is_due(self, condition: Condition) -> bool:
         return self._clock() - self._seen_since_s[condition.key] >= condition.after_s
@@ -156,7 +161,7 @@ class Watch:
             )
 
     async def _resolve(self, book: Book, alert: Alert, now: datetime) -> None:
-        unseen_since = now - timedelta(seconds=self._resolve_after_s())
+        unseen_since = max(alert.seen_at, now - timedelta(seconds=self._resolve_after_s()))
         webhooks = self._webhooks(alert.severity)
         if not await book.resolve(alert, unseen_since=unseen_since, at=now, webhooks=webhooks):
             return  # it still holds in another replica, or that one was faster

@@ -273,3 +273,19 @@ async def test_a_database_that_hangs_keeps_no_message_from_being_sent() -> None:
     assert [each.event for each in due] == [OPENED]
     looking.cancel()
     await asyncio.gather(looking, return_exceptions=True)
+
+
+async def test_a_clock_that_was_ahead_keeps_no_alert_open() -> None:
+    world = World(replicas=2)
+    for source in world.sources:
+        source.now = [condition()]
+    world.ahead_s = 6 * 3600
+    await world.run(600)
+    assert await world.said() == [(OPENED, KEY)]
+    world.ahead_s = 0
+    await world.run(600)
+    assert await world.said() == []
+    for source in world.sources:
+        source.now = []
+    await world.run(RESOLVE_AFTER_S + EVERY_S)
+    assert await world.said() == [(RESOLVED, KEY)]

@@ -111,6 +111,7 @@ class World:
 
     def __init__(self, replicas: int = 1, webhooks: Sequence[str] = ("ops",)) -> None:
         self.elapsed_s = 0.0
+        self.ahead_s = 0.0  # of all clocks that tell the time of day
         ids = count(1)
         self.new_id = lambda: f"id-{next(ids)}"
         self.book = SharedBook(self.new_id)
@@ -124,7 +125,7 @@ class World:
 
     @property
     def now(self) -> datetime:
-        return START + timedelta(seconds=self.elapsed_s)
+        return START + timedelta(seconds=self.elapsed_s + self.ahead_s)
 
     def start(self) -> Watch:
         """Start one more replica."""
