@@ -115,7 +115,8 @@ class Detection:
             self._known = None
             return []
         known = self._known
-        if known is None or now_s - known.made_s >= DAY_S:  # what is usual is read again each day
+        # What is usual is read again each day, and when the clock went back: what was to come then counts as read.
+        if known is None or now_s - known.made_s >= DAY_S or now_s < max(known.made_s, known.windows_until_s):
             known = self._known = await self._remembered(now_s)
         await self._learn(known, now_s)
         changes = await self._add(known, now_s)

@@ -45,4 +45,4 @@ class Book(Protocol):
         """Close what is open."""
 
 
-MESSAGES_AT_ONCE = 32  # of all webhooks together, each up to ten seconds
+MESSAGES_AT_ONCE = 32  # of what is asked for, each up to ten seconds

@@ -57,14 +57,16 @@ class Delivery:
         self._listener = listener
 
     async def deliver(self) -> None:
-        """Send what is due, at most some messages of each book, all at once; a receiver that hangs delays no other."""
+        """Send what is due, some of each book and webhook, all at once; a receiver that hangs delays no other."""
         webhooks = self._webhooks()
         if not webhooks:
             return
         due: list[tuple[Book, Message]] = []
         for book in self._books:
             with suppress(BookAway):  # it was logged; its messages wait
-                due += [(book, each) for each in await book.take_due(self._utc_now(), lease=LEASE, webhooks=webhooks)]
+                for name in webhooks:  # each for itself: what waits for a dead one must not be all that is taken
+                    taken = await book.take_due(self._utc_now(), lease=LEASE, webhooks=[name])
+                    due += [(book, each) for each in taken]
         async with asyncio.TaskGroup() as sending:
             for book, message in due:
                 sending.create_task(self._send(book, message, webhooks[message.webhook]))

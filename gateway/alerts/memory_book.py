@@ -1,7 +1,7 @@
 """A book in memory: of one process, while the database is away, and of simulations."""
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 
 import msgspec
@@ -14,9 +14,12 @@ MOST_RESOLVED = 200
 MOST_MESSAGES = 500  # beyond it the oldest are dropped
 
 
-class _Queued(msgspec.Struct):
+class Queued(msgspec.Struct):
+    """A message that is not delivered."""
+
     message: Message
     due_at: datetime
+    is_under_way: bool = False
 
 
 class MemoryBook:
@@ -27,7 +30,7 @@ class MemoryBook:
         self._new_id = new_id
         self._open: dict[str, Alert] = {}  # by key
         self._resolved: deque[Alert] = deque(maxlen=MOST_RESOLVED)
-        self._messages: dict[str, _Queued] = {}  # by id, the oldest first
+        self._messages: dict[str, Queued] = {}  # by id, the oldest first
 
     @property
     def waiting(self) -> int:
@@ -45,6 +48,19 @@ class MemoryBook:
             del self._open[alert.key]
         elif alert in self._resolved:
             self._resolved.remove(alert)
+
+    def withdraw(self, alert: Alert) -> list[Queued]:
+        """Take out what was to be said of an open alert's beginning, but what is being sent just now."""
+        if alert.resolved_at is not None:
+            return []
+        own = [each for each in self._messages.values() if each.message.alert.id == alert.id and not each.is_under_way]
+        for each in own:
+            del self._messages[each.message.id]
+        return own
+
+    def put_back(self, messages: Iterable[Queued]) -> None:
+        """Undo ``withdraw``."""
+        self._messages = {each.message.id: each for each in messages} | self._messages
 
     async def current(self, since: datetime) -> list[Alert]:
         """Return the alerts that are open, and those resolved after ``since``."""
@@ -85,7 +101,7 @@ class MemoryBook:
             message = queued.message
             if queued.due_at > now or message.webhook not in webhooks or self._is_early(message):
                 continue
-            queued.due_at = now + lease
+            queued.due_at, queued.is_under_way = now + lease, True
             taken.append(message)
             if len(taken) == MESSAGES_AT_ONCE:
                 break
@@ -97,7 +113,7 @@ class MemoryBook:
             self._messages.pop(message.id, None)
         elif message.id in self._messages:
             again = msgspec.structs.replace(message, tries=message.tries + 1)
-            self._messages[message.id] = _Queued(again, retry_at)
+            self._messages[message.id] = Queued(again, retry_at)
 
     async def aclose(self) -> None:
         """Do nothing: nothing is open."""
@@ -117,4 +133,4 @@ class MemoryBook:
                 del self._messages[next(iter(self._messages))]
                 self.dropped += 1
             message = Message(id=self._new_id(), alert=alert, webhook=webhook, event=event, created_at=at)
-            self._messages[message.id] = _Queued(message, at)
+            self._messages[message.id] = Queued(message, at)

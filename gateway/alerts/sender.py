@@ -3,6 +3,8 @@
 import errno
 import ssl
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -45,6 +47,7 @@ class Sender:
         headers = {
             **self._identity(webhook, message, content),
             "content-type": "application/json",
+            "accept-encoding": "identity",
             "user-agent": self._user_agent,
         }
         session = self._session = self._session or self._connecting()
@@ -52,7 +55,9 @@ class Sender:
             async with session.post(
                 webhook.url.get_secret_value(), data=content, headers=headers, allow_redirects=False
             ) as response:
-                said = await response.content.read(_SHOWN_BYTES)
+                said = b""
+                with suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):  # its status has said it
+                    said = await response.content.read(_SHOWN_BYTES)
                 return _answered(response.status, said, webhook)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             return Answered(Delivery(ok=False, answer=self._cause(error)))
@@ -73,7 +78,9 @@ class Sender:
         return aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=self._timeout_s),
             cookie_jar=aiohttp.DummyCookieJar(),
-            connector=aiohttp.TCPConnector(limit=16, limit_per_host=8, force_close=True),  # they are seldom
+            auto_decompress=False,  # what it says is of no matter
+            # One for each message, of which there are only so many at once: who hangs must not keep others waiting.
+            connector=aiohttp.TCPConnector(limit=0, force_close=True),
         )
 
     def _cause(self, error: Exception) -> str:
@@ -96,7 +103,9 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 def _answered(status: int, said: bytes, webhook: WebhookSettings) -> Answered:
-    secrets = [webhook.url.get_secret_value()]
+    address = webhook.url.get_secret_value()
+    parts = urlsplit(address)
+    secrets = [address, f"{parts.path}?{parts.query}", parts.path, parts.query]  # a page may say what was not found
     if webhook.secret is not None:
         secrets.append(webhook.secret.get_secret_value())
     words = visible(redact(said.decode("utf-8", "replace"), secrets))

@@ -62,7 +62,7 @@ class Watch:
         self._listener = listener
         self._shared: list[Alert] = []  # as last read
         self._seen_since_s: dict[str, float] = {}  # by key
-        self._unseen_since_s: dict[str, float] = {}  # by key, of open alerts
+        self._unseen_since_s: dict[str, tuple[datetime, float]] = {}  # by key, of open alerts: seen_at, and since when
         self.book_is_away = False
         self.conditions: Mapping[Kind, int] = {}  # how many of each kind hold now
 
@@ -129,10 +129,15 @@ class Watch:
         gone = [each for each in lasting.values() if each.key not in seen and each.kind not in unknown]
         now_s = self._clock()
         # Nothing is known of a kind whose source fails: its time begins again when the source is back.
-        self._unseen_since_s = {each.key: self._unseen_since_s.get(each.key, now_s) for each in gone}
+        self._unseen_since_s = {each.key: self._unseen(each, now_s) for each in gone}
         for alert in gone:
-            if alert in resolvable and now_s - self._unseen_since_s.get(alert.key, now_s) >= self._resolve_after_s():
+            if alert in resolvable and now_s - self._unseen_since_s[alert.key][1] >= self._resolve_after_s():
                 await self._resolve(book, alert, now)
+
+    def _unseen(self, alert: Alert, now_s: float) -> tuple[datetime, float]:
+        """Return since when nobody has noted that it holds: by this process's clock, as others may be ahead."""
+        known = self._unseen_since_s.get(alert.key)
+        return known if known is not None and known[0] == alert.seen_at else (alert.seen_at, now_s)
 
     def _is_due(self, condition: Condition) -> bool:
         return self._clock() - self._seen_since_s[condition.key] >= condition.after_s
@@ -156,7 +161,7 @@ class Watch:
             )
 
     async def _resolve(self, book: Book, alert: Alert, now: datetime) -> None:
-        unseen_since = now - timedelta(seconds=self._resolve_after_s())
+        unseen_since = max(alert.seen_at, now - timedelta(seconds=self._resolve_after_s()))
         webhooks = self._webhooks(alert.severity)
         if not await book.resolve(alert, unseen_since=unseen_since, at=now, webhooks=webhooks):
             return  # it still holds in another replica, or that one was faster
@@ -177,12 +182,21 @@ class Watch:
             await book.note_seen(late, now)
 
     async def _hand_over(self) -> None:
-        """Move what this process opened alone to the shared book; it was said already.
+        """Move what this process opened alone to the shared book, with what was not said of it yet.
 
-        If another replica has opened the same, that one is resolved later, and only once.
+        So the end is said after the beginning, whoever says it. If another replica has opened the same, that one is
+        resolved later, and only once.
         """
-        for alert in self._own.alerts:
-            await self._book.open(alert, ())
+        own = self._own.alerts
+        if own:  # whether it answers: nobody sends what is withdrawn, and a database that hangs takes seconds
+            await self._book.current(self._utc_now())
+        for alert in own:
+            unsaid = self._own.withdraw(alert)
+            try:
+                await self._book.open(alert, [each.message.webhook for each in unsaid])
+            except BookAway:
+                self._own.put_back(unsaid)
+                raise
             self._own.forget(alert)
 
     def _say_away(self, error: BookAway) -> None:

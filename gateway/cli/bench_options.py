@@ -30,12 +30,12 @@ def read_classes(said: str | None) -> tuple[str, ...]:
 
 def read_levels(said: str | None) -> tuple[int, ...]:
     """Return the levels of concurrency in a comma list; 1 by default."""
-    levels = tuple(dict.fromkeys(level.strip() for level in (said or "1").split(",")))
+    levels = [level.strip() for level in (said or "1").split(",")]
     if not all(level.isascii() and level.isdigit() and 1 <= int(level) <= _MOST_AT_A_TIME for level in levels):
         fail(
             f"--concurrency is a comma list of numbers from 1 to {_MOST_AT_A_TIME}, as in 1,4,16; not {said!r}", MISUSED
         )
-    return tuple(map(int, levels))
+    return tuple(dict.fromkeys(map(int, levels)))
 
 
 def the_goal(said: str | None) -> "Goal | None":

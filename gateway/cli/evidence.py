@@ -58,10 +58,15 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """One deployment's figures for one of our models, as the leaderboard has them."""
+    """One deployment's figures for one of our models, as the leaderboard has them.
+
+    ``requests`` are all that were sent, ``errors`` those that failed: whole numbers, where the row has a rounded share.
+    """
 
     model: str
     row: Row
+    requests: int
+    errors: int
 
 
 class Outage(msgspec.Struct, frozen=True):
@@ -108,8 +113,9 @@ async def evidence(url: str, provider: str, since: datetime, until: datetime) ->
         raise UnknownProviderError(await asking.nothing())
     boards = await counts_since(url, since, until=until, provider=provider, timeout_s=PATIENCE_S)
     seconds = (until - since).total_seconds()
+    sent = {(row["model"], row["deployment"]): row for row in await asking.rows(_SENT)}
     figures = tuple(
-        Figures(model, row)
+        Figures(model, row, sent[model, row.deployment]["requests"], sent[model, row.deployment]["errors"])
         for model, slots in sorted(boards.items())
         for row in sorted(of_counts(model, slots, seconds).deployments, key=lambda row: row.deployment)
     )
@@ -148,21 +154,27 @@ def error_windows(steps: Sequence[Mapping[str, Any]], samples: Sequence[Sample])
         by_deployment.setdefault(step["deployment"], []).append(step)
     for deployment, own in by_deployment.items():
         rate = max(LEAST_RATE, sum(step["errors"] for step in own) / sum(step["n"] for step in own))
-        merged: list[ErrorWindow] = []
+        spans: list[tuple[datetime, datetime]] = []
         for step in sorted(own, key=lambda step: step["step"]):
             if step["errors"] < FEWEST or _chance(step["errors"], step["n"], rate) >= CHANCE:
                 continue
             began = datetime.fromtimestamp(step["step"], UTC)
-            ended, attempts, errors = began + timedelta(seconds=STEP_S), step["n"], step["errors"]
-            if merged and began - merged[-1].ended <= APART:
-                last = merged.pop()
-                began, attempts, errors = last.began, last.attempts + attempts, last.errors + errors
-            merged.append(ErrorWindow(deployment, began, ended, attempts, errors, ()))
-        found += merged
+            ended = began + timedelta(seconds=STEP_S)
+            if spans and began - spans[-1][1] <= APART:
+                began, _ = spans.pop()
+            spans.append((began, ended))
+        found += [_counted(deployment, began, ended, own) for began, ended in spans]
     found.sort(key=lambda window: -window.errors)
     return tuple(
         msgspec.structs.replace(window, samples=_of_window(window, samples)[:SAMPLES_OF_A_WINDOW]) for window in found
     )
+
+
+def _counted(deployment: str, began: datetime, ended: datetime, steps: Sequence[Mapping[str, Any]]) -> ErrorWindow:
+    """Return a window with all its attempts, also those of the minutes between its failures."""
+    within = [step for step in steps if began.timestamp() <= step["step"] < ended.timestamp()]
+    attempts, errors = (sum(step[name] for step in within) for name in ("n", "errors"))
+    return ErrorWindow(deployment, began, ended, attempts, errors, ())
 
 
 def _of_window(window: ErrorWindow, samples: Sequence[Sample]) -> tuple[Sample, ...]:
@@ -184,6 +196,9 @@ def _chance(errors: int, n: int, rate: float) -> float:
 
 _ERROR = "outcome in ('failed', 'timeout', 'stalled') and coalesce(error_kind, '') not in ({ours})"
 _ATTEMPTS = 'select count(*) as n, min(started_at) as "first", max(started_at) as "last" from attempts where {which}'
+_SENT = """\
+select model, deployment, count(*) as requests, count(*) filter (where is_error) as errors
+from samples where {which} group by model, deployment"""
 _REFUSED = """\
 select deployment, coalesce(error_kind, outcome) as error, status_code as status, count(*) as n
 from attempts
@@ -212,10 +227,10 @@ from attempts where {which} and ttft_ms is not null
 order by ttft_ms desc limit {slowest}"""
 _OUTAGES = """\
 select deployment, began_at, ended_at, reason from outages
-where began_at >= {since} and began_at < {until} and deployment in (
+where began_at < {until} and (began_at >= {since} or ended_at > {since}) and deployment in (
   select deployment from rollup_series where provider = {provider}
 )
-order by began_at limit 100"""
+order by began_at limit {most}"""
 
 
 class _Asking:

@@ -111,7 +111,7 @@ def _title(found: Evidence) -> str:
 def _summary(found: Evidence) -> Part:
     errors = sum(window.errors for window in found.windows)
     counted = sum(figures.row.n for figures in found.figures)
-    failed = sum(round((figures.row.error_rate or 0.0) * figures.row.n) for figures in found.figures)
+    failed = sum(figures.errors for figures in found.figures)
     words = [
         f"We sent {found.attempts:,} requests, the first on {_at(found.first)}, the last on {_at(found.last)}. "
         f"Of {counted:,} that ended with a first token or an error, {failed:,} failed"
@@ -139,7 +139,7 @@ def _times(found: Evidence) -> Part:
         rows.append((
             row.deployment,
             each.model,
-            f"{row.events + row.censored + round((row.error_rate or 0.0) * row.n) + row.rate_limited:,}",
+            f"{each.requests:,}",
             f"{row.events:,}",
             f"{row.censored:,}",
             *(_quantile(row, q) for q in ("p50", "p95", "p99")),
@@ -183,7 +183,7 @@ def _failures(found: Evidence) -> Part:
     )
     return Part(
         "How requests failed",
-        () if rows else ("None did.",),
+        _left_out(len(found.refused) - MOST_WAYS) if rows else ("None did.",),
         ("deployment", "how", "status", "requests"),
         rows,
         frozenset({"requests"}),
@@ -201,13 +201,11 @@ def _windows(found: Evidence) -> Part:
                 f"{window.errors:,} of {window.attempts:,}" if first else "",
                 *(_looked_up(sample) if sample is not None else (_NONE,) * 3),
             ))  # fmt: skip
-    left = len(found.windows) - MOST_WINDOWS
-    words = ["Times (UTC) with more failures than chance explains, and some of their requests."]
-    if left > 0:
-        words.append(f"{left:,} more of them, with fewer failures each, are left out here.")
+    words = "Times (UTC) with more failures than chance explains, and some of their requests."
+    left = _left_out(len(found.windows) - MOST_WINDOWS, ", with fewer failures each,")
     return Part(
         "When requests failed",
-        tuple(words) if rows else ("At no time more often than chance explains.",),
+        (words, *left) if rows else ("At no time more often than chance explains.",),
         ("when", "deployment", "failed", "your request id", "at", "what we were told"),
         tuple(rows),
         frozenset({"failed"}),
@@ -228,7 +226,12 @@ def _outages(found: Evidence) -> Part:
     words = (
         "Our gateway sent you nothing at these times, but for a try now and then. Each of its processes has its own."
     )
-    return Part("When we stopped asking", (words,) if rows else ("Never.",), ("deployment", "when", "why"), rows)
+    left = _left_out(len(found.outages) - MOST_OUTAGES)
+    return Part("When we stopped asking", (words, *left) if rows else ("Never.",), ("deployment", "when", "why"), rows)
+
+
+def _left_out(number: int, which: str = "") -> tuple[str, ...]:
+    return (f"{number:,} more of them{which} are left out here.",) if number > 0 else ()
 
 
 def _slowest(found: Evidence) -> Part:

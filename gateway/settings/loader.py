@@ -106,7 +106,8 @@ def load_targets(path: Path | None, environ: Mapping[str, str]) -> Watched:
     models, providers, clients = (_section(inputs.merged.get(name)) for name in ("models", "providers", "clients"))
     in_file = inputs.merged.get("keys", "file") == "file"
     unknown = list(unknown_subjects(settings.slo, models or None, clients if in_file else None, providers))
-    if unknown:
+    twice = [each for each in inputs.problems if each.message.startswith(("slo.", "slo ", "database_url "))]
+    if unknown or twice:
         raise ConfigurationError(inputs.sorted_problems(unknown))
     return Watched(settings.database_url, settings.slo)
 

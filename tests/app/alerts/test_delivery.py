@@ -8,6 +8,7 @@ from datetime import timedelta
 from itertools import pairwise
 from random import Random
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from pydantic import SecretStr
 
 from gateway.alerts.alert import Alert, Event
 from gateway.alerts.alerts import Alerts
+from gateway.alerts.book import MESSAGES_AT_ONCE
 from gateway.alerts.condition import Kind, Severity
 from gateway.alerts.delivery import LEASE, RETRIES_S, SPREAD, Delivery
 from gateway.alerts.sender import Sender
@@ -162,6 +164,73 @@ async def test_a_receiver_that_hangs_delays_no_other(receiver: Receiver) -> None
     assert sorted(post.results) == [("bad", "failed")] * 5 + [("good", "sent")] * 5
 
 
+async def test_several_that_hang_with_all_that_waits_for_them_delay_no_other(receiver: Receiver) -> None:
+    async with (
+        Receiver.running() as second,
+        Receiver.running() as other,
+        posting(bad=receiver.url, worse=second.url, good=other.url) as post,
+    ):
+        receiver.answer, second.answer = receiver.hang, second.hang
+        for number in range(30):
+            await post.open(f"m{number}")
+        await post.deliver()
+        assert len(other.received) == 30
+
+
+async def test_what_waits_for_a_dead_one_does_not_keep_others_from_their_turn(receiver: Receiver) -> None:
+    receiver.answer = receiver.status(500)
+    async with Receiver.running() as other, posting(bad=receiver.url, good=other.url) as post:
+        post.world.webhooks = ("bad",)
+        for number in range(2 * MESSAGES_AT_ONCE):
+            await post.open(f"m{number}")
+        post.world.webhooks = ("bad", "good")
+        await post.open("late")
+        await post.deliver()
+        assert len(other.received) == 1
+
+
+@pytest.mark.parametrize("kind", ["hangs", "breaks", "is not what its headers say", "is in an unknown encoding"])
+async def test_the_status_of_an_answer_is_enough_whatever_its_body_does(receiver: Receiver, kind: str) -> None:
+    async def head_only(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-length": "1000"})
+        await response.prepare(request)
+        if kind == "breaks":
+            assert request.transport is not None
+            request.transport.close()
+            return response
+        return await receiver.hang(request)
+
+    async def encoded(_: web.Request) -> web.StreamResponse:
+        coding = "gzip" if kind == "is not what its headers say" else "br"
+        return web.Response(body=b"not that", headers={"content-encoding": coding})
+
+    receiver.answer = head_only if kind in {"hangs", "breaks"} else encoded
+    async with posting(ops=receiver.url) as post:
+        await post.open()
+        await post.deliver()
+    assert post.results == [("ops", "sent")]
+
+
+async def test_what_was_not_said_before_the_database_came_back_is_said_before_its_end(receiver: Receiver) -> None:
+    receiver.answer = receiver.status(500)
+    async with posting(ops=receiver.url) as post:
+        world = post.world
+        world.book.is_away = True
+        for _ in range(30):  # so its next try is far away
+            await post.open()
+            await post.delivery.deliver()
+        receiver.received.clear()
+        receiver.answer = receiver.status(200)
+        world.book.is_away = False
+        world.sources[0].now = []
+        for _ in range(120):
+            await world.run(15)
+            await post.delivery.deliver()
+    said = [msgspec.json.decode(body) for _, body in receiver.received]
+    assert [each["type"] for each in said] == ["alert.opened", "alert.resolved"]
+    assert len({each["data"]["id"] for each in said}) == 1
+
+
 def _closed_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -229,7 +298,8 @@ async def test_a_gateway_that_stops_while_a_receiver_hangs_leaves_the_message_to
 
 
 async def test_no_secret_is_in_what_is_logged_sent_or_stored(receiver: Receiver) -> None:
-    receiver.answer = receiver.status(400, body=f"bad {receiver.url} {SECRET}")
+    path = urlsplit(receiver.url).path
+    receiver.answer = receiver.status(400, body=f"bad {receiver.url} {SECRET}, no {path}")
     async with posting(ops=receiver.url) as post:
         await post.open()
         with structlog.testing.capture_logs() as logged:
@@ -240,7 +310,7 @@ async def test_no_secret_is_in_what_is_logged_sent_or_stored(receiver: Receiver)
         answered = await post.sender.send(post.webhooks["ops"], message[0])
     seen = [logged, receiver.received, message, answered, post.webhooks]
     assert not [word for word in ("T0P-S3CRET", SECRET, SECRET.removeprefix("whsec_")) if word in repr(seen)]
-    assert answered.said == "bad *** ***"
+    assert answered.said == "bad *** ***, no ***"
 
 
 def _alert(**changes: Any) -> Alert:

@@ -128,6 +128,7 @@ def test_without_targets_it_says_how_to_have_some(holeshot: Holeshot, tmp_path: 
     [
         ("{ model: lama }", "5: slo.t.model: there is no model 'lama'; did you mean 'llama'?"),
         ("{ client: anna }", "5: slo.t.client: there is no client 'anna'; known: bert"),
+        ("{}\n  t: { objective: 0.9 }", "6: slo.t is set twice, first in line 5"),
         ("{ objective: 99 }", "5: slo.t.objective: is a share, not per cent: write 0.99"),
     ],
 )

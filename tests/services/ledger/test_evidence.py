@@ -8,6 +8,7 @@ import pytest
 from gateway.cli.evidence import UnknownProviderError, evidence
 from gateway.cli.reported import as_html, as_markdown
 from gateway.ledger.writer import Ledger
+from gateway.outage_records import OutageRecord
 from tests.unit.ledger.records import call, failed, lost, new_id, won
 
 OCTOBER, NOVEMBER = datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC)
@@ -92,3 +93,53 @@ async def test_where_there_is_nothing_it_says_of_whom_there_is(ledger_url: str, 
         await evidence(ledger_url, "grok", OCTOBER, NOVEMBER)
     with pytest.raises(UnknownProviderError, match="no attempts of 'groq' from 2026-01-01 to 2026-01-31"):
         await evidence(ledger_url, "groq", datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC))
+
+
+async def test_requests_and_failures_are_counted_one_by_one(ledger_url: str, tmp_path: Path) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "evidence")
+    kinds = ["stalled"] * 2 + ["bad_request"] * 3 + ["rate_limited"] * 4 + [None] * 91
+    for number, kind in enumerate(kinds):
+        at, call_id = OCTOBER + timedelta(seconds=100 * number), new_id()
+        if kind is None:
+            one = won(call_id, started_at=at, model="llama")
+        else:
+            begun = 300.0 if kind == "stalled" else None
+            one = failed(call_id, started_at=at, model="llama", error_kind=kind, ttft_ms=begun)
+        ledger.call_finished(call(one, started_at=at))
+    await ledger.flush()
+    await ledger.close()
+    found = await evidence(ledger_url, "groq", OCTOBER, NOVEMBER)
+    assert [(each.requests, each.errors) for each in found.figures] == [(100, 2)]
+    assert "Of 93 that ended with a first token or an error, 2 failed" in as_markdown(found)
+
+
+@pytest.mark.parametrize(
+    ("began_at", "ended_at", "shown"),
+    [
+        (OCTOBER - timedelta(days=1), OCTOBER + timedelta(days=1), True),
+        (OCTOBER - timedelta(days=1), NOVEMBER + timedelta(days=1), True),
+        (OCTOBER, None, True),
+        (OCTOBER - timedelta(days=2), OCTOBER - timedelta(days=1), False),
+        (OCTOBER - timedelta(days=2), None, False),  # nobody knows when
+        (NOVEMBER, NOVEMBER + timedelta(days=1), False),
+    ],
+)
+async def test_an_outage_is_of_each_month_in_which_it_lasted(
+    ledger_url: str, tmp_path: Path, began_at: datetime, ended_at: datetime | None, shown: bool
+) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "evidence")
+    ledger.call_finished(call(won(new_id(), started_at=OCTOBER, model="llama"), started_at=OCTOBER))
+    outage = OutageRecord(
+        id=new_id(),
+        deployment="groq/llama",
+        model="llama",
+        began_at=began_at,
+        ended_at=ended_at,
+        reason="silent",
+        replica="r",
+    )
+    ledger.outage(outage)
+    await ledger.flush()
+    await ledger.close()
+    found = await evidence(ledger_url, "groq", OCTOBER, NOVEMBER)
+    assert [each.began for each in found.outages] == ([began_at] if shown else [])

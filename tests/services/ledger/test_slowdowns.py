@@ -107,7 +107,8 @@ class Looking:
 
     def __init__(self, url: str, sums: Sums, holder: str) -> None:
         self.ledger = Slowdowns(url, Reader(url), holder)
-        self.detection = Detection(self.ledger, lambda: sums.now_s + 61)
+        self.ahead_s = 0  # how far its clock is
+        self.detection = Detection(self.ledger, lambda: sums.now_s + 61 + self.ahead_s)
 
     @property
     def shown(self) -> Sequence[Slowdown]:
@@ -163,6 +164,25 @@ async def test_a_slowdown_is_found_once_outlives_its_finder_and_ends(ledger_url:
     assert row["ended_at"] is not None
     for each in (one, other):
         await each.ledger.aclose()
+    await sums.engine.dispose()
+
+
+async def test_a_clock_that_was_ahead_for_a_while_hides_nothing_that_comes_later(sqlite_url: str) -> None:
+    sums = Sums(sqlite_url)
+    await sums.pass_time(DAYS * DAY_S, HOUR_S)
+    one = Looking(sqlite_url, sums, "one")
+    await sums.pass_time(HOUR_S, WINDOW_S)
+    await one.detection.look()
+    one.ahead_s = 6 * HOUR_S
+    await one.detection.look()
+    one.ahead_s = 0
+    slow = {"d0": Change(Metric.TTFT, 2.0, sums.now_s)}
+    began_s = sums.now_s
+    while not one.shown and sums.now_s < began_s + HOUR_S:
+        await sums.pass_time(WINDOW_S, WINDOW_S, slow)
+        await one.detection.look()
+    assert [slowdown.deployment for slowdown in one.shown] == ["d0"]
+    await one.ledger.aclose()
     await sums.engine.dispose()
 
 

@@ -1,5 +1,6 @@
 """When alerts open and end: once for each incident, over all replicas, restarts and a database that is away."""
 
+import asyncio
 from datetime import timedelta
 
 import msgspec
@@ -257,3 +258,34 @@ async def test_an_alert_without_a_webhook_is_an_alert_too(away: bool) -> None:
     [found] = await world.watches[0].open_alerts()
     assert found.opened_at == START + timedelta(seconds=EVERY_S)
     assert world.counts[0].opened == ["model_out"]
+
+
+async def test_a_database_that_hangs_keeps_no_message_from_being_sent() -> None:
+    world = World()
+    world.sources[0].now = [condition()]
+    world.book.is_away = True
+    await world.run(EVERY_S)
+    world.book.is_away = False
+    world.book.hangs = asyncio.Event()
+    looking = asyncio.create_task(world.watches[0].look())
+    await world.book.hangs.wait()
+    due = await world.owns[0].take_due(world.now, lease=timedelta(0), webhooks=world.webhooks)
+    assert [each.event for each in due] == [OPENED]
+    looking.cancel()
+    await asyncio.gather(looking, return_exceptions=True)
+
+
+async def test_a_clock_that_was_ahead_keeps_no_alert_open() -> None:
+    world = World(replicas=2)
+    for source in world.sources:
+        source.now = [condition()]
+    world.ahead_s = 6 * 3600
+    await world.run(600)
+    assert await world.said() == [(OPENED, KEY)]
+    world.ahead_s = 0
+    await world.run(600)
+    assert await world.said() == []
+    for source in world.sources:
+        source.now = []
+    await world.run(RESOLVE_AFTER_S + EVERY_S)
+    assert await world.said() == [(RESOLVED, KEY)]

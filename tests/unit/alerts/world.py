@@ -1,5 +1,6 @@
 """A world for a watch: a clock that a test moves, sources that say what it is told, and a book that may be away."""
 
+import asyncio
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -57,13 +58,16 @@ class SharedBook(MemoryBook):
     """The book of all replicas, which may be away."""
 
     is_away = False
+    hangs: asyncio.Event | None = None  # set when somebody waits
 
     async def current(self, since: datetime) -> list[Alert]:
         self._check()
+        await self._wait()
         return await super().current(since)
 
     async def open(self, alert: Alert, webhooks: Collection[str]) -> bool:
         self._check()
+        await self._wait()
         return await super().open(alert, webhooks)
 
     async def resolve(self, alert: Alert, *, unseen_since: datetime, at: datetime, webhooks: Collection[str]) -> bool:
@@ -73,6 +77,11 @@ class SharedBook(MemoryBook):
     async def take_due(self, now: datetime, *, lease: timedelta, webhooks: Collection[str]) -> list[Message]:
         self._check()
         return await super().take_due(now, lease=lease, webhooks=webhooks)
+
+    async def _wait(self) -> None:
+        if self.hangs is not None:
+            self.hangs.set()
+            await asyncio.Event().wait()
 
     def _check(self) -> None:
         if self.is_away:
@@ -102,6 +111,7 @@ class World:
 
     def __init__(self, replicas: int = 1, webhooks: Sequence[str] = ("ops",)) -> None:
         self.elapsed_s = 0.0
+        self.ahead_s = 0.0  # of all clocks that tell the time of day
         ids = count(1)
         self.new_id = lambda: f"id-{next(ids)}"
         self.book = SharedBook(self.new_id)
@@ -115,7 +125,7 @@ class World:
 
     @property
     def now(self) -> datetime:
-        return START + timedelta(seconds=self.elapsed_s)
+        return START + timedelta(seconds=self.elapsed_s + self.ahead_s)
 
     def start(self) -> Watch:
         """Start one more replica."""

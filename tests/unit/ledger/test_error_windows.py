@@ -18,8 +18,13 @@ def steps(errors: dict[int, int], *, of: int = 100, count: int = 1000, usual: in
 
 def test_times_that_are_close_are_one_and_the_worst_comes_first() -> None:
     found = error_windows(steps({3: 10, 5: 30, 100: 90}), ())
-    assert [(each.errors, each.attempts) for each in found] == [(90, 100), (40, 200)]
+    assert [(each.errors, each.attempts) for each in found] == [(90, 100), (40, 300)]
     assert found[1].ended - found[1].began == timedelta(seconds=3 * STEP_S)
+
+
+def test_a_time_has_all_its_requests_also_those_between_its_failures() -> None:
+    [found] = error_windows(steps({3: 10, 4: 2, 5: 30}), ())
+    assert (found.errors, found.attempts) == (42, 300)
 
 
 def test_few_errors_and_the_usual_rate_are_no_window() -> None:
