@@ -17,6 +17,7 @@ MAX_TAG_CHARS = 256
 MOST_FIELDS = 256  # at the top level; no API has even fifty
 
 NO_TEXT = "the body is not valid UTF-8"
+TOO_DEEP = "the body is nested too deeply"
 
 _SHORTEST_FIELD = len('"":1,')
 _COUNTED_BYTES = 64 * 1024  # for smaller bodies, counting colons is cheaper than counting fields
@@ -80,7 +81,7 @@ def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from None
     except RecursionError:
-        raise InvalidRequest("the body is nested too deeply") from None
+        raise InvalidRequest(TOO_DEEP) from None
 
 
 class _Name(str):
