@@ -12,7 +12,7 @@ import msgspec
 from gateway.attempt_records import AttemptRecord
 from gateway.calls import CallRecord
 from gateway.limits.account import Account, owner_of_client, owner_of_model
-from gateway.limits.errors import LargerThanLimit, LimitReached, limit_reached
+from gateway.limits.errors import LargerThanLimit, limit_reached
 from gateway.limits.leases import Leases
 from gateway.limits.quota import ROUNDING, Quota
 from gateway.limits.rate_headers import rate_headers
@@ -110,7 +110,7 @@ class Limits:
         if payer.usd_per_day is not None or payer.dearest is not None:
             try:
                 await self._hold_for_model(hold, payer, use)
-            except LimitReached:
+            except BaseException:  # also its client may leave while a lease is asked for
                 _release(mine)
                 raise
         self._holds[call_id] = hold

@@ -1,6 +1,7 @@
 """Limits of one process that has no Redis, in virtual time."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -12,6 +13,7 @@ from gateway.errors import InvalidRequest
 from gateway.limits.errors import LimitReached
 from gateway.limits.leases import OwnShare
 from gateway.limits.limits import Limits, Payer, Use
+from gateway.limits.quota import Quota
 from gateway.limits.recollected import spent_by_quota
 from providers.prices import Price
 
@@ -218,6 +220,27 @@ async def test_a_model_has_a_limit_of_its_own_and_a_fallback_pays_for_itself() -
     with pytest.raises(LimitReached) as refused:
         await process.begin({}, payer=spare, usd=0.2)
     assert refused.value.of_model
+
+
+async def test_a_call_that_leaves_while_its_model_asks_for_a_lease_holds_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def enlarge(short: Sequence[tuple[Quota, float]], patience_s: float) -> None:
+        if any(quota.key.startswith("model:") for quota, _ in short):
+            asks.set()
+            await asyncio.Event().wait()
+        await at_once(short, patience_s)
+
+    process, asks = Process(), asyncio.Event()
+    at_once = process.leases.enlarge
+    monkeypatch.setattr(process.leases, "enlarge", enlarge)
+    mine, payer = {"max_parallel": 1.0, "usd_per_day": 5.0}, Payer("llama", "llama", usd_per_day=1.0)
+    call = asyncio.create_task(process.begin(mine, payer=payer, usd=0.5))
+    await asks.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert [each.used for each in process.limits.standings("team", mine)] == [0.0, 0.0]
 
 
 async def test_a_deployment_without_a_price_counts_as_the_models_dearest() -> None:
