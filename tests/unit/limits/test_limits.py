@@ -294,6 +294,14 @@ async def test_other_limits_apply_at_once_and_what_was_used_counts_on() -> None:
     await process.begin({})
 
 
+async def test_a_limit_that_is_taken_away_and_put_back_counts_on() -> None:
+    process = Process()
+    process.end(await process.begin({"usd_per_day": 1.0, "rpm": 9.0}, usd=0.1), attempt(1.0))
+    process.end(await process.begin({"rpm": 9.0}, usd=0.1), attempt(1.0))
+    with pytest.raises(LimitReached):
+        await process.begin({"usd_per_day": 1.5, "rpm": 9.0}, usd=0.6)
+
+
 async def test_a_client_with_nothing_left_is_refused_before_its_request_is_read() -> None:
     process = Process()
     process.limits.check("team", {"rpm": 1.0})
