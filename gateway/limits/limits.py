@@ -20,6 +20,7 @@ from gateway.limits.windows import DOLLARS, WINDOWS
 from providers.prices import Price, cost_usd
 
 PATIENCE_S = 0.05  # a call with an empty lease waits for a larger one
+MOST_PAYERS = 4_096  # models: clients may name any list of deployments
 
 
 class Payer(msgspec.Struct, frozen=True):
@@ -203,6 +204,8 @@ class Limits:
                     self._leases.keep(quota)
 
     async def _hold_for_model(self, hold: _Hold, payer: Payer, use: Use) -> None:
+        if payer.model not in self._payers and len(self._payers) >= MOST_PAYERS:
+            del self._payers[next(iter(self._payers))]
         self._payers[payer.model] = payer
         held = None
         if payer.usd_per_day is not None:

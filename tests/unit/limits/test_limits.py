@@ -10,6 +10,7 @@ import pytest
 from gateway.attempt_records import AttemptRecord, Outcome, Role
 from gateway.calls import CallRecord, Mode, Objective, Spent
 from gateway.errors import InvalidRequest
+from gateway.limits import limits
 from gateway.limits.errors import LimitReached
 from gateway.limits.leases import OwnShare
 from gateway.limits.limits import Limits, Payer, Use
@@ -251,6 +252,16 @@ async def test_a_deployment_without_a_price_counts_as_the_models_dearest() -> No
     with pytest.raises(LimitReached):
         await process.begin({"usd_per_day": 1.0}, payer=payer, usd=0.51)
     await process.begin({"usd_per_day": 1.0}, payer=payer, usd=0.5)
+
+
+async def test_lists_of_deployments_that_clients_make_up_do_not_fill_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "MOST_PAYERS", 3)
+    process = Process()
+    for number in range(5):
+        process.end(await process.begin({"rpm": 9.0}, payer=Payer(f"a/m,a/{number}", "a/m", dearest=Price(1.0, 1.0))))
+    assert list(process.limits._payers) == ["a/m,a/2", "a/m,a/3", "a/m,a/4"]
 
 
 async def test_processes_that_cannot_talk_have_a_share_each() -> None:
