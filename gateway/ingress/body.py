@@ -8,6 +8,7 @@ import msgspec
 
 from gateway.errors import InvalidRequest
 from gateway.ingress.survey import Survey
+from providers.redaction import redact_word
 
 CHARS_PER_TOKEN = 4  # of prompt, including its JSON syntax
 CLASS_LIMITS = (4 * 1024, 32 * 1024)  # bytes; about 1k and 8k tokens; figures are published for each class
@@ -17,6 +18,7 @@ MAX_TAG_CHARS = 256
 MOST_FIELDS = 256  # at the top level; no API has even fifty
 
 NO_TEXT = "the body is not valid UTF-8"
+TOO_DEEP = "the body is nested too deeply"
 
 _SHORTEST_FIELD = len('"":1,')
 _COUNTED_BYTES = 64 * 1024  # for smaller bodies, counting colons is cheaper than counting fields
@@ -80,7 +82,7 @@ def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from None
     except RecursionError:
-        raise InvalidRequest("the body is nested too deeply") from None
+        raise InvalidRequest(TOO_DEEP) from None
 
 
 class _Name(str):
@@ -121,7 +123,7 @@ def read_model(fields: Mapping[str, msgspec.Raw]) -> str:
 
 
 def read_tags(header: str | None) -> dict[str, str]:
-    """Return the tags of ``x-holeshot-tags``: ``name=value, name=value``, or a JSON object of strings.
+    """Return the tags of ``x-holeshot-tags``: ``name=value, name=value``, or a JSON object of strings. Keys are masked.
 
     Raises:
         InvalidRequest: the header has neither form, or too many or too long tags.
@@ -141,7 +143,7 @@ def read_tags(header: str | None) -> dict[str, str]:
         tags = {name.strip(): value.strip() for name, _, value in pairs}
     if len(tags) > MAX_TAGS or any(len(name) + len(value) > MAX_TAG_CHARS for name, value in tags.items()):
         raise InvalidRequest(f"x-holeshot-tags takes at most {MAX_TAGS} tags of {MAX_TAG_CHARS} characters")
-    return tags
+    return {redact_word(name): redact_word(value) for name, value in tags.items()}
 
 
 def decoded(name: str, raw: msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> Any:

@@ -1,5 +1,6 @@
 """The way of one call, the same for every API: its model, then its fallbacks, until one has answered."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -80,6 +81,11 @@ class Journey:
                 await self._hold()
             return await self._run(run)
         except ApiError:
+            raise
+        except asyncio.CancelledError:  # between two models, or two parts of an answer; otherwise it is recorded
+            if self.open_call.launched:
+                why = self.open_call.cancelled_as()
+                self.open_call.finish(None, status_code=why.status, error_kind=why.code)
             raise
         except Exception:  # a defect of ours, perhaps between two models
             self.open_call.finish(None, status_code=InternalError.status, error_kind=InternalError.code)

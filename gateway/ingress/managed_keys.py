@@ -16,6 +16,7 @@ from aiohttp import web
 from gateway.errors import InvalidRequest
 from gateway.ingress.admission import DIGEST, JSON, Client
 from gateway.ingress.bodies.reading import read_body
+from gateway.ingress.body import NO_TEXT, TOO_DEEP
 from gateway.ingress.context import CONTEXT, Context
 from gateway.key_errors import ClientNotFound
 from gateway.keys import changes
@@ -133,6 +134,10 @@ async def _object(request: web.Request) -> dict[str, Any]:
         fields = msgspec.json.decode(body) if body.strip() else {}
     except msgspec.DecodeError:
         raise InvalidRequest("the body is not valid JSON") from None
+    except UnicodeDecodeError:
+        raise InvalidRequest(NO_TEXT) from None
+    except RecursionError:
+        raise InvalidRequest(TOO_DEEP) from None
     if not isinstance(fields, dict):
         raise InvalidRequest("the body must be a JSON object")
     return fields

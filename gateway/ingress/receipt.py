@@ -9,6 +9,7 @@ from gateway.ingress.body import read_tags
 from gateway.ingress.context import Context
 from gateway.ingress.new_call import Origin
 from gateway.ingress.plan_header import is_wanted
+from providers.redaction import redact_word
 
 
 async def received(request: web.Request, context: Context, client: Client, waited_s: float) -> tuple[bytes, Origin]:
@@ -24,7 +25,7 @@ async def received(request: web.Request, context: Context, client: Client, waite
         client=client,
         headers=headers.for_upstream(request.headers, request_id),
         tags=read_tags(request.headers.get("x-holeshot-tags")),
-        request_id=request_id,
+        request_id=None if request_id is None else redact_word(request_id),
         explain=is_wanted(request.headers),
         parent=None if context.tracing.own is None else headers.trace(request.headers),
         received_at=context.services.clock() - waited_s,

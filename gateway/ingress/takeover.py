@@ -1,6 +1,7 @@
 """Takeover: an answer that breaks is finished by another deployment, so that its client sees one answer."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import msgspec
 
@@ -15,6 +16,7 @@ from gateway.racing.delivered import Delivered
 from gateway.racing.open_call import FINISHED, Broken, OpenCall, Unanswered
 from gateway.racing.race import Race
 from gateway.racing.seam import Seam, split
+from gateway.racing.sink import ClientGone
 from gateway.settings.takeover import When
 from gateway.steering.plans import Launch, Plan
 from providers.dialects.continuing import Begun
@@ -59,7 +61,8 @@ async def finish(entry: Entry, open_call: OpenCall, sink: StreamingSink, broken:
             overhead_ms=broken.times.overhead_ms,
             alone=broken.times.alone,
         )
-        await sink.fail(broken.error)
+        with suppress(ClientGone):
+            await sink.fail(broken.error)
     return ending
 
 

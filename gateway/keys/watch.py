@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 from typing import Any
 
 import structlog
@@ -114,12 +113,13 @@ class KeyWatch:
             for row in rows[start : start + COMPARED_AT_ONCE]:
                 fresh.setdefault(row.name, {})[row.id] = row
             await asyncio.sleep(0)
-        before, self._known = self._known, fresh
+        before = self._known
         names = [*fresh, *(name for name in before if name not in fresh)]
         for start in range(0, len(names), COMPARED_AT_ONCE):
             some = names[start : start + COMPARED_AT_ONCE]
             self._changed.update(name for name in some if before.get(name) != fresh.get(name))
             await asyncio.sleep(0)
+        self._known = fresh  # not before: who is cancelled has not noted all of them
 
     def _update(self, rows: Iterable[StoredKey]) -> None:
         """Take over the changed ``rows``, and note their clients."""
@@ -136,11 +136,12 @@ class KeyWatch:
         """Put the keys of the changed clients in force, all at once."""
         if not self._changed and self._table.is_loaded:
             return
-        while some := list(islice(self._changed, LEARNED_AT_ONCE)):
-            self._table.learn({name: self._in_order(name) for name in some})
-            self._changed.difference_update(some)
+        changed = list(self._changed)
+        for start in range(0, len(changed), LEARNED_AT_ONCE):
+            self._table.learn({name: self._in_order(name) for name in changed[start : start + LEARNED_AT_ONCE]})
             await asyncio.sleep(0)
         self._table.use_rows()
+        self._changed.clear()  # not before: who is cancelled has put nothing in force
 
     def _in_order(self, name: str) -> list[StoredKey]:
         return sorted(self._known.get(name, {}).values(), key=_age)

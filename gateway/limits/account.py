@@ -29,14 +29,17 @@ class Account:
         self._until_s = -inf  # when the first of the windows ends
 
     def use(self, limits: Mapping[str, float]) -> None:
-        """Apply these limits. If they are others than before, what was used in the present windows counts on."""
+        """Apply these limits. If they are others than before, what was used in the present windows counts on.
+
+        So it does for a limit that is taken away for a while; only what is used meanwhile does not count.
+        """
         if limits is self._limits or limits == self._limits:
             self._limits = limits  # the next comparison is one of identity
             return
         self._limits = limits
-        self._quotas = {name: quota for name, quota in self._quotas.items() if name in limits}
         for name, quota in self._quotas.items():
-            quota.relimit(limits[name])
+            if name in limits:
+                quota.relimit(limits[name])
         self._until_s = -inf
 
     def quotas(self, unix_s: float) -> tuple[Quota, ...]:
@@ -50,5 +53,5 @@ class Account:
             quota = self._quotas.get(name)
             if quota is None or not quota.window.starts_s <= unix_s < quota.window.ends_s:
                 self._quotas[name] = Quota(self.owner, name, limit, WINDOWS[name](unix_s))
-        self._listed = tuple(self._quotas.values())
-        self._until_s = min((quota.window.ends_s for quota in self._quotas.values()), default=inf)
+        self._listed = tuple(self._quotas[name] for name in self._limits)
+        self._until_s = min((quota.window.ends_s for quota in self._listed), default=inf)

@@ -12,7 +12,7 @@ import msgspec
 from gateway.attempt_records import AttemptRecord
 from gateway.calls import CallRecord
 from gateway.limits.account import Account, owner_of_client, owner_of_model
-from gateway.limits.errors import LargerThanLimit, LimitReached, limit_reached
+from gateway.limits.errors import LargerThanLimit, limit_reached
 from gateway.limits.leases import Leases
 from gateway.limits.quota import ROUNDING, Quota
 from gateway.limits.rate_headers import rate_headers
@@ -20,6 +20,7 @@ from gateway.limits.windows import DOLLARS, WINDOWS
 from providers.prices import Price, cost_usd
 
 PATIENCE_S = 0.05  # a call with an empty lease waits for a larger one
+MOST_PAYERS = 4_096  # models: clients may name any list of deployments
 
 
 class Payer(msgspec.Struct, frozen=True):
@@ -110,7 +111,7 @@ class Limits:
         if payer.usd_per_day is not None or payer.dearest is not None:
             try:
                 await self._hold_for_model(hold, payer, use)
-            except LimitReached:
+            except BaseException:  # also its client may leave while a lease is asked for
                 _release(mine)
                 raise
         self._holds[call_id] = hold
@@ -203,6 +204,8 @@ class Limits:
                     self._leases.keep(quota)
 
     async def _hold_for_model(self, hold: _Hold, payer: Payer, use: Use) -> None:
+        if payer.model not in self._payers and len(self._payers) >= MOST_PAYERS:
+            del self._payers[next(iter(self._payers))]
         self._payers[payer.model] = payer
         held = None
         if payer.usd_per_day is not None:

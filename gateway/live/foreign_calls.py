@@ -12,6 +12,7 @@ import structlog
 
 from gateway.live.events import Began, Done, Ended, First, Gap, Launched, RunningCall, Tokens, frame
 from gateway.live.hub import Hub, WatchedCall
+from gateway.live.viewer import OwnWanted
 
 MOST_CALLS = 20_000  # known at a time, with those of this process
 MOST_ATTEMPTS = 64  # of one call
@@ -122,6 +123,8 @@ class ForeignCalls:
         self._give_up(worker, event.running)
         if event.dropped:
             for viewer in self._hub.viewers:
+                if isinstance(viewer.wanted, OwnWanted):
+                    continue  # what is published is of this process alone: replicas would answer each other for ever
                 viewer.offer(frame(Gap(dropped=event.dropped, running=tuple(self._hub.running(viewer)))))
         return True
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 from functools import partial
 
 from aiohttp import HttpVersion11, web
+from aiohttp.hdrs import METH_HEAD
 
 from gateway.errors import ApiError
 from gateway.ingress.api.asked import asked
@@ -25,8 +26,11 @@ _COMMENT = b":\n\n"
 async def live(request: web.Request) -> web.StreamResponse:
     """Stream what happens to the calls that the query names, beginning with those that run."""
     admit_visitor(request)
-    with request.app[CONTEXT].live.watch(asked(request, Wanted)) as viewer:
-        response = web.StreamResponse(headers=_HEADERS)
+    wanted = asked(request, Wanted)
+    response = web.StreamResponse(headers=_HEADERS)
+    if request.method == METH_HEAD:  # whatever followed the head would be read as the next answer
+        return response
+    with request.app[CONTEXT].live.watch(wanted) as viewer:
         viewer.on_end(lambda: _hang_up(request, only_if_blocked=True))
         with suppress(ConnectionError):  # it has hung up; whatever was to be sent
             await response.prepare(request)

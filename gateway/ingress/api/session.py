@@ -102,7 +102,7 @@ async def _sent_key(request: web.Request, context: Context) -> str:
         raise BodyTimeout("the body did not come in time (client_timeouts)") from None
     try:
         key = msgspec.json.decode(body, type=_SignIn).key.strip()
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         key = ""
     if not key:
         raise InvalidRequest('send the key as {"key": "hs-…"}', param="key")

@@ -179,5 +179,8 @@ def _around(words: Words, call_id: str) -> str:
     known = uuid.UUID(call_id)
     if not words.is_postgres or known.version != _OUR_VERSION:
         return ""
-    at = datetime.fromtimestamp((known.int >> 80) / 1000, UTC)
-    return f" and started_at > {words.instant(at - _A_DAY)} and started_at < {words.instant(at + _A_DAY)}"
+    try:
+        at = datetime.fromtimestamp((known.int >> 80) / 1000, UTC)
+        return f" and started_at > {words.instant(at - _A_DAY)} and started_at < {words.instant(at + _A_DAY)}"
+    except (ValueError, OverflowError):  # after the year 9999: not one of ours
+        return ""

@@ -66,6 +66,7 @@ class ResponseGathering(Gathering):
 
     def __init__(self) -> None:
         self._response = msgspec.Raw(b"{}")
+        self._fields: Object = {}  # of the response
         self._items: dict[int, msgspec.Raw] = {}  # by their index in the output
 
     def take(self, chunk: Chunk) -> None:
@@ -78,7 +79,7 @@ class ResponseGathering(Gathering):
         try:
             event = _events.decode(chunk.data)
             if event.response != _NULL:
-                _objects.decode(event.response)
+                self._fields = _objects.decode(event.response)
                 self._response = event.response
         except _NOT_JSON as error:
             message = f"sent an invalid event: {type(error).__name__}"
@@ -90,10 +91,9 @@ class ResponseGathering(Gathering):
         """Return the whole response as JSON, unchanged if an event contained all of it."""
         if not self._items:
             return bytes(self._response)
-        response = _objects.decode(self._response)
-        if response.get("output", _NULL) not in _EMPTY:
+        if self._fields.get("output", _NULL) not in _EMPTY:
             return bytes(self._response)
-        return msgspec.json.encode({**response, "output": [self._items[index] for index in sorted(self._items)]})
+        return msgspec.json.encode({**self._fields, "output": [self._items[index] for index in sorted(self._items)]})
 
 
 def _read(body: bytes, secrets: Sequence[str]) -> Object:

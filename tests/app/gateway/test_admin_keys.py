@@ -207,8 +207,14 @@ async def test_what_cannot_be_done_is_said_in_openais_format(  # noqa: PLR0917 -
 
 @pytest.mark.parametrize(
     ("options", "status"),
-    [({"data": b"{"}, 400), ({"data": b"name=app"}, 415), ({"data": b""}, 400)],
-    ids=["broken", "a form", "nothing"],
+    [
+        ({"data": b"{"}, 400),
+        ({"data": b"name=app"}, 415),
+        ({"data": b""}, 400),
+        ({"data": b'{"name": "\xff"}'}, 400),
+        ({"data": b'{"name": "app", "models": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"}, 400),
+    ],
+    ids=["broken", "a form", "nothing", "no text", "too deep"],
 )
 async def test_a_body_is_json(serve: Serve, options: dict[str, Any], status: int) -> None:
     kind = "application/x-www-form-urlencoded" if status == 415 else "application/json"

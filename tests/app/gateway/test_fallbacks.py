@@ -108,6 +108,29 @@ async def test_fallbacks_are_tried_in_order_until_one_answers_each_once(serve: S
     assert [row["model"] for row in rows] == [MODEL, "second", "third", "fourth"]
 
 
+async def test_a_client_that_leaves_while_the_fallback_waits_for_money_is_in_the_ledger(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def enlarge(*_: Any) -> None:
+        asks.set()
+        await asyncio.Event().wait()
+
+    asks, config = asyncio.Event(), falling_back()
+    config["models"][OTHER]["usd_per_day"] = 1
+    async with serve(alpha=[Status(500)], beta=None, config=config) as running:
+        monkeypatch.setattr(running.gateway.context.limits._leases, "enlarge", enlarge)  # as a slow Redis
+        asked = asyncio.create_task(answered_by(running))
+        await asks.wait()
+        asked.cancel()
+        await asyncio.wait({asked})
+        while not (calls := await running.rows("select * from calls")):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+        assert await running.outcomes() == {"alpha": "failed"}
+    assert [(call["status_code"], call["error_kind"], call["launched"]) for call in calls] == [
+        (499, "client_disconnected", 1)
+    ]
+
+
 async def test_after_the_first_byte_nobody_else_answers(serve: Serve) -> None:
     async with serve(alpha=[Delta("Hel"), Drop()], beta=None, config=falling_back()) as running:
         async with running.chat(stream=True) as response:

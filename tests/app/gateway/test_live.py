@@ -11,6 +11,7 @@ from providers.simulator.script import Delta, Gate, Hang, RoleOnly, Status, answ
 from tests.app.gateway.fake_upstream import FakeUpstream, plays
 from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read, single
+from tests.app.gateway.test_malformed import said
 from tests.app.gateway.watcher import Watcher, watching
 
 CLIENTS: Mapping[str, Any] = {
@@ -230,6 +231,18 @@ async def test_an_unknown_filter_is_refused_and_the_one_that_was_meant_is_named(
     async with serve() as running, running.get("/api/live?modle=x") as response:
         assert response.status == 400
         assert "did you mean 'model'" in (await response.json())["error"]["message"]
+
+
+async def test_who_asks_for_the_head_of_the_stream_gets_nothing_else(serve: Serve) -> None:
+    async with serve() as running:
+        host = running.url.removeprefix("http://")
+        asked = f"HEAD /api/live HTTP/1.1\r\nhost: {host}\r\n\r\n"
+        asked += f"HEAD /health/live HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"
+        head, rest = await said(running, asked.encode())
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"content-type: text/event-stream" in head.lower()
+    assert rest.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert rest.endswith(b"\r\n\r\n")
 
 
 async def test_who_may_not_look_is_refused(serve: Serve) -> None:

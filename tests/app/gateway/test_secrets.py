@@ -94,10 +94,11 @@ async def test_embeddings_hide_it_too(serve: Serve, logged: list[EventDict]) -> 
 
 async def test_a_clients_own_key_is_in_no_log_and_no_row(serve: Serve, logged: list[EventDict], tmp_path: Path) -> None:
     async with serve() as running:
-        async with running.chat(
-            {"authorization": "Bearer hs-the-clients-secret", "cookie": "hs-the-clients-secret"}
-        ) as _:
+        key = "hs-the-clients-secret"
+        sent = {"authorization": f"Bearer {key}", "cookie": key, "x-request-id": key, "x-holeshot-tags": f"user={key}"}
+        async with running.chat(sent) as _:
             pass
+        assert (await running.call())["tags"] == '{"user":"***"}'
         rows = await running.rows("select * from calls") + await running.rows("select * from attempts")
     assert "hs-the-clients-secret" not in repr([logged, rows])
     assert holding(tmp_path, "hs-the-clients-secret") == set()

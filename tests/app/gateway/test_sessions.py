@@ -78,6 +78,7 @@ async def test_other_keys_are_exchanged_for_nothing(
         (b'["key"]', {}, 400),
         (b"{", {}, 400),
         (b"\xff", {}, 400),
+        (b'{"key": "hs-x", "more": ' + b"[" * 2000 + b"]" * 2000 + b"}", {}, 400),
         (b"", {}, 400),
         (b'{"key": "' + b"x" * 5000 + b'"}', {}, 413),
         (b"key=hs-key-of-the-admin", {"content-type": "application/x-www-form-urlencoded"}, 415),

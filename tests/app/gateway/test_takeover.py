@@ -4,8 +4,11 @@ import asyncio
 import json
 from typing import Any
 
+import aiohttp
 import pytest
 
+from gateway.fleet.deployment import Deployment
+from gateway.ingress import takeover
 from providers.simulator.script import Delta, Done, Drop, ErrorEvent, Finish, Gate, Reasoning, RoleOnly, Step, answer
 from tests.app.gateway.broken_answers import Seen
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
@@ -116,6 +119,22 @@ async def test_a_client_that_leaves_before_it_is_finished_is_not_counted_as_fini
             await asyncio.sleep(0.01)
         assert [(call["takeover"], call["error_kind"]) for call in calls] == [("left", "client_disconnected")]
         hold.set()
+
+
+async def test_a_client_that_leaves_as_nobody_can_finish_it_is_no_crash(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(*_: Any) -> list[Deployment]:
+        for connection in running.connections._all:
+            assert connection.transport is not None
+            connection.transport.abort()
+        return []
+
+    monkeypatch.setattr(takeover, "_candidates", nobody)
+    async with serve(alpha=half(Drop()), beta=None, config=allowed()) as running:
+        with pytest.raises(aiohttp.ClientError):
+            await told(running)
+        assert (await running.call())["error_kind"] == "disconnected"
 
 
 async def test_before_anything_was_to_be_seen_it_starts_anew_unseen(serve: Serve) -> None:

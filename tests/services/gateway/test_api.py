@@ -68,3 +68,10 @@ async def test_what_is_in_memory_is_shown_without_a_database_and_the_rest_says_s
         assert stored["call"] == waiting["call"]
         assert stored["attempts"] == waiting["attempts"]
     await relay.cut()
+
+
+async def test_an_id_of_no_time_that_there_is_belongs_to_no_call(tmp_path: Path, postgres_url: str) -> None:
+    async with serving(tmp_path, {"alpha": None}, database_url=postgres_url) as running:
+        for call_id in ("ffffffff-ffff-7fff-bfff-ffffffffffff", "e677d21f-dbff-7fff-bfff-ffffffffffff"):
+            status, body = await read(running, f"calls/{call_id}")
+            assert (status, body["error"]["code"]) == (404, "call_not_found")

@@ -99,6 +99,27 @@ async def test_a_change_by_hand_is_seen_within_a_minute(watched: Watched) -> Non
     assert watched.ended == {digest(1): CutByRevocation}
 
 
+@pytest.mark.parametrize("turns", range(12))
+async def test_a_look_that_is_cancelled_forgets_no_change(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    monkeypatch.setattr(watch, "COMPARED_AT_ONCE", 1)
+    for number in range(3):
+        await watched.create(number, f"client-{number}")
+    await watched.watch.look()
+    watched.store.by_hand("id-2", revoked_at=NOW)
+    watched.clock.move(FULL_READ_S)
+    look = asyncio.create_task(watched.watch.look())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    look.cancel()  # an administrator hangs up
+    await asyncio.wait({look})
+
+    watched.clock.move(FULL_READ_S)
+    await watched.watch.look()
+    assert watched.has(0, 1)
+
+
 async def test_reading_everything_again_makes_nothing_again_that_is_as_it_was(watched: Watched) -> None:
     await watched.create(1)
     await watched.watch.look()

@@ -1,6 +1,7 @@
 """Limits of one process that has no Redis, in virtual time."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -9,9 +10,11 @@ import pytest
 from gateway.attempt_records import AttemptRecord, Outcome, Role
 from gateway.calls import CallRecord, Mode, Objective, Spent
 from gateway.errors import InvalidRequest
+from gateway.limits import limits
 from gateway.limits.errors import LimitReached
 from gateway.limits.leases import OwnShare
 from gateway.limits.limits import Limits, Payer, Use
+from gateway.limits.quota import Quota
 from gateway.limits.recollected import spent_by_quota
 from providers.prices import Price
 
@@ -220,6 +223,27 @@ async def test_a_model_has_a_limit_of_its_own_and_a_fallback_pays_for_itself() -
     assert refused.value.of_model
 
 
+async def test_a_call_that_leaves_while_its_model_asks_for_a_lease_holds_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def enlarge(short: Sequence[tuple[Quota, float]], patience_s: float) -> None:
+        if any(quota.key.startswith("model:") for quota, _ in short):
+            asks.set()
+            await asyncio.Event().wait()
+        await at_once(short, patience_s)
+
+    process, asks = Process(), asyncio.Event()
+    at_once = process.leases.enlarge
+    monkeypatch.setattr(process.leases, "enlarge", enlarge)
+    mine, payer = {"max_parallel": 1.0, "usd_per_day": 5.0}, Payer("llama", "llama", usd_per_day=1.0)
+    call = asyncio.create_task(process.begin(mine, payer=payer, usd=0.5))
+    await asks.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert [each.used for each in process.limits.standings("team", mine)] == [0.0, 0.0]
+
+
 async def test_a_deployment_without_a_price_counts_as_the_models_dearest() -> None:
     process = Process()
     payer = Payer("llama", "llama", dearest=Price(0.001, 0.01))
@@ -228,6 +252,16 @@ async def test_a_deployment_without_a_price_counts_as_the_models_dearest() -> No
     with pytest.raises(LimitReached):
         await process.begin({"usd_per_day": 1.0}, payer=payer, usd=0.51)
     await process.begin({"usd_per_day": 1.0}, payer=payer, usd=0.5)
+
+
+async def test_lists_of_deployments_that_clients_make_up_do_not_fill_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "MOST_PAYERS", 3)
+    process = Process()
+    for number in range(5):
+        process.end(await process.begin({"rpm": 9.0}, payer=Payer(f"a/m,a/{number}", "a/m", dearest=Price(1.0, 1.0))))
+    assert list(process.limits._payers) == ["a/m,a/2", "a/m,a/3", "a/m,a/4"]
 
 
 async def test_processes_that_cannot_talk_have_a_share_each() -> None:
@@ -269,6 +303,14 @@ async def test_other_limits_apply_at_once_and_what_was_used_counts_on() -> None:
     with pytest.raises(LimitReached):
         await process.begin({"rpm": 2.0})
     await process.begin({})
+
+
+async def test_a_limit_that_is_taken_away_and_put_back_counts_on() -> None:
+    process = Process()
+    process.end(await process.begin({"usd_per_day": 1.0, "rpm": 9.0}, usd=0.1), attempt(1.0))
+    process.end(await process.begin({"rpm": 9.0}, usd=0.1), attempt(1.0))
+    with pytest.raises(LimitReached):
+        await process.begin({"usd_per_day": 1.5, "rpm": 9.0}, usd=0.6)
 
 
 async def test_a_client_with_nothing_left_is_refused_before_its_request_is_read() -> None:

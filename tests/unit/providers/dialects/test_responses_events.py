@@ -1,5 +1,7 @@
 """What one event of a Responses stream says, and whole responses as streams and out of them."""
 
+import sys
+from contextlib import suppress
 from typing import Any, get_args
 
 import httpx
@@ -221,6 +223,22 @@ def test_gathering_gives_the_response_back_with_the_bytes_of_every_value() -> No
     for event in events(events_of_answer(LAID_OUT)):
         gathering.take(Chunk(event.data))
     assert gathering.body() == BODY
+
+
+def test_what_was_taken_is_given_back_however_deep_it_is_nested_and_the_caller_is() -> None:
+    def nested(depth: int) -> bytes:
+        return b'{"type": "response.completed", "response": {"metadata": ' + b"[" * depth + b"]" * depth + b"}}"
+
+    def body_from(frames: int) -> bytes:
+        return body_from(frames - 1) if frames else gathering.body()
+
+    gathering = ResponseGathering()
+    gathering.take(Chunk(b'{"type": "response.output_item.done", "output_index": 0, "item": {"id": 0}}'))
+    deepest = 0
+    with suppress(UpstreamError):
+        for deepest in range(1, sys.getrecursionlimit()):
+            gathering.take(Chunk(nested(deepest)))
+    assert body_from(10).endswith(b"[" * (deepest - 1) + b"]" * (deepest - 1) + b',"output":[{"id": 0}]}')
 
 
 def test_an_output_that_the_last_event_lacks_is_gathered_from_the_items() -> None:
