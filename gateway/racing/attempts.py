@@ -147,9 +147,10 @@ class Attempts:
         await self.empty[attempt]
 
     def wake_empty(self) -> None:
-        """Let the best of the empty or invalid answers win, if no other attempt runs."""
-        if self.empty and all(attempt in self.empty for attempt in self.active):
-            future = self.empty[min(self.empty, key=lambda attempt: badness(attempt.flaw()))]
+        """Let the best of the empty or invalid answers win, if no other attempt runs. One may have won and failed."""
+        waiting = [attempt for attempt in self.empty if attempt.state in ACTIVE]
+        if waiting and all(attempt in self.empty for attempt in self.active):
+            future = self.empty[min(waiting, key=lambda attempt: badness(attempt.flaw()))]
             if not future.done():
                 future.set_result(None)
 

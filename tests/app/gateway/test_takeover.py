@@ -101,6 +101,17 @@ async def test_who_does_not_continue_it_is_not_heard_and_the_client_is_told(serv
         assert (call["takeover"], call["error_kind"]) == ("failed", "disconnected")
 
 
+async def test_two_continuations_without_a_word_end_with_the_error(serve: Serve) -> None:
+    deployments = [{"deployment": f"{name}/m", "continues": "prefix"} for name in ("alpha", "beta", "gamma")]
+    scripts: dict[str, Any] = {"alpha": half(Drop()), "beta": whole(""), "gamma": whole("")}
+    async with serve(**scripts, config=allowed(deployments=deployments)) as running:
+        text, events, is_whole = await told(running)
+        assert (text, is_whole) == (BROKEN, False)
+        assert "error" in events[-1]
+        assert (len(running["beta"].received), len(running["gamma"].received)) == (1, 1)
+        assert (await running.call())["takeover"] == "failed"
+
+
 async def test_a_client_that_leaves_before_it_is_finished_is_not_counted_as_finished(serve: Serve) -> None:
     hold = asyncio.Event()
     scripts: dict[str, Any] = {"alpha": half(Drop()), "beta": [RoleOnly(), Gate(hold)]}
