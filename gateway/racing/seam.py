@@ -85,15 +85,21 @@ class Seam:
             if tail.startswith(came):
                 return None
             raise SeamMismatchError
-        # A template may strip the space at the seam, or put one there.
+        # A template may strip the space at the seam, or put one there. All other spaces are the text's own.
         bare_came, bare_tail = came.lstrip(), tail.strip()
-        if bare_came.startswith(bare_tail):
-            rest = bare_came[len(bare_tail) :]
-            ending = tail[len(tail.rstrip()) :] if bare_tail else tail
+        if not bare_tail:
+            if came == bare_came and came:
+                return came
+        elif bare_came.startswith(bare_tail):
+            rest, ending = bare_came[len(bare_tail) :], tail[len(tail.rstrip()) :]
             if rest.startswith(ending):
                 return rest.removeprefix(ending)
-            return None if ending.startswith(rest) else rest.lstrip()
-        if tail.startswith(came) or bare_tail.startswith(bare_came):
+            if ending.startswith(rest):
+                return None
+            raise SeamMismatchError
+        elif bare_tail.startswith(bare_came):
+            return None
+        if tail.startswith(came):
             return None
         raise SeamMismatchError
 

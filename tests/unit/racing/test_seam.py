@@ -64,6 +64,29 @@ def test_what_does_not_repeat_the_tail_is_refused(rest: str) -> None:
         joined("The quick bro", list(rest))
 
 
+@pytest.mark.parametrize("size", [1, 50])
+@pytest.mark.parametrize(
+    ("delivered", "rest"),
+    [
+        ("The quick brown ", " browns are"),  # another word
+        ("The quick brown ", " brown, and"),
+        ("The quick brown ", "brown\nfox"),
+        ("He said.\n\n", " said.\nNext"),
+        ("if x:\n    ", " x:\n  y"),
+        ("\n", "    def f"),  # nothing but spaces was delivered
+        ("\n\n", "\nHello"),
+    ],
+)
+def test_other_spaces_after_the_word_are_another_text(delivered: str, rest: str, size: int) -> None:
+    with pytest.raises(SeamMismatchError):
+        joined(delivered, [rest[at : at + size] for at in range(0, len(rest), size)])
+
+
+def test_a_text_of_spaces_may_be_trimmed() -> None:
+    assert joined("\n\n", ["Hello"]) == "\n\nHello"
+    assert joined("\n\n", ["\n", "\nHello"]) == "\n\nHello"
+
+
 def test_a_continuation_that_only_repeats_the_tail_is_a_whole_answer() -> None:
     assert joined("The quick fox.", [" fox."]) == "The quick fox."
 
