@@ -6,7 +6,20 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Delta, Done, Drop, ErrorEvent, Finish, Gate, Reasoning, RoleOnly, Step, answer
+from providers.simulator.script import (
+    Delta,
+    Done,
+    Drop,
+    ErrorEvent,
+    Finish,
+    Gate,
+    Raw,
+    Reasoning,
+    RoleOnly,
+    Step,
+    ToolCall,
+    answer,
+)
 from tests.app.gateway.broken_answers import Seen
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
@@ -99,6 +112,26 @@ async def test_who_does_not_continue_it_is_not_heard_and_the_client_is_told(serv
         assert "error" in events[-1]
         (call,) = await running.rows("select * from calls")
         assert (call["takeover"], call["error_kind"]) == ("failed", "disconnected")
+
+
+async def test_a_continuation_that_ends_with_a_tool_call_is_not_whole(serve: Serve) -> None:
+    more = asyncio.Event()
+    ends = [({"content": " z"}, None), (ToolCall("{}", name="f").delta, None), ({}, "tool_calls")]
+    choices = [{"index": 0, "delta": delta, "finish_reason": reason} for delta, reason in ends]
+    last = b"".join(b"data: %b\n\n" % json.dumps({"choices": [choice]}).encode() for choice in choices)
+    beta = [RoleOnly(), Delta(" brown fox"), Gate(more), Raw(last + b"data: [DONE]\n\n")]
+    async with serve(alpha=half(Drop()), beta=beta, config=allowed()) as running:
+        running.prefer("alpha", "beta")
+        async with running.chat(stream=True) as response:
+            came = b""
+            while b"wn fox" not in came:
+                came += await response.content.readany()
+                SEEN.event.set()
+            more.set()
+            came += await response.read()
+        assert (b'"error"' in came, b"[DONE]" in came) == (True, False)
+        call = await running.call()
+        assert (call["takeover"], call["error_kind"]) == ("failed", "invalid_response")
 
 
 async def test_two_continuations_without_a_word_end_with_the_error(serve: Serve) -> None:
