@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from providers.simulator.script import (
+    Chunk,
     Delta,
     Done,
     Drop,
@@ -112,6 +113,17 @@ async def test_who_does_not_continue_it_is_not_heard_and_the_client_is_told(serv
         assert "error" in events[-1]
         (call,) = await running.rows("select * from calls")
         assert (call["takeover"], call["error_kind"]) == ("failed", "disconnected")
+
+
+async def test_the_id_is_that_of_the_text_and_not_of_what_azure_sends_before_it(serve: Serve) -> None:
+    filtered = {"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": []}
+    alpha = [Chunk(filtered), *half(Drop())]
+    async with serve(alpha=alpha, beta=whole(" brown fox jumps over the lazy dog."), config=allowed()) as running:
+        text, events, is_whole = await told(running)
+        assert (text, is_whole) == (WHOLE, True)
+        first, *others = events
+        assert first == filtered
+        assert {(event["id"], event["object"]) for event in others} == {("chatcmpl-1", "chat.completion.chunk")}
 
 
 async def test_a_continuation_that_ends_with_a_tool_call_is_not_whole(serve: Serve) -> None:
