@@ -17,6 +17,7 @@ from providers.simulator.script import (
     Raw,
     Reasoning,
     RoleOnly,
+    Status,
     Step,
     ToolCall,
     answer,
@@ -208,6 +209,21 @@ async def test_a_request_may_switch_it_off_and_on_only_where_that_is_allowed(ser
             assert response.status == 400
             assert "takeover is not allowed" in (await response.json())["error"]["message"]
         assert not running["alpha"].received
+
+
+@pytest.mark.parametrize(("own", "of_fallback"), [("always", "never"), ("never", "always")])
+async def test_the_switch_is_that_of_the_model_which_answers(serve: Serve, own: str, of_fallback: str) -> None:
+    config = allowed(takeover=of_fallback)
+    config["models"] = {
+        MODEL: {"deployments": ["gamma/m"], "takeover": own, "race": {"mode": "single"}, "fallbacks": ["other"]},
+        "other": config["models"][MODEL],
+    }
+    scripts: dict[str, Any] = {"alpha": half(Drop()), "beta": whole(" brown fox jumps over the lazy dog.")}
+    async with serve(**scripts, gamma=[Status(500)], config=config) as running:
+        is_on = of_fallback == "always"
+        text, _, is_whole = await told(running, provider={"order": ["gamma", "alpha", "beta"]})
+        assert (text, is_whole) == ((WHOLE, True) if is_on else (BROKEN, False))
+        assert (await running.call())["takeover"] == ("finished" if is_on else None)
 
 
 async def test_usage_is_of_the_whole_and_the_limit_is_less_by_what_was_delivered(serve: Serve) -> None:
