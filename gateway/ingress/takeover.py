@@ -18,6 +18,7 @@ from gateway.racing.seam import Seam, split
 from gateway.settings.takeover import When
 from gateway.steering.plans import Launch, Plan
 from providers.dialects.continuing import Begun
+from providers.errors import ErrorKind, UpstreamError
 
 CANDIDATES = 2
 COMMENT_S = 2.0  # between two comments while the client waits for more
@@ -45,7 +46,7 @@ async def finish(entry: Entry, open_call: OpenCall, sink: StreamingSink, broken:
     else:
         open_call.takeover = FINISHED
         sink.keep_alive(min(COMMENT_S, entry.model.keepalive_s or COMMENT_S))
-        ending = await _race(entry, open_call, sink, begun, candidates).run()
+        ending = await _in_time(_race(entry, open_call, sink, begun, candidates), entry.model.takeover.within_s)
         await sink.close()
     if isinstance(ending, Unanswered):
         open_call.broken.pop()  # nobody went on from here
@@ -61,6 +62,16 @@ async def finish(entry: Entry, open_call: OpenCall, sink: StreamingSink, broken:
         )
         await sink.fail(broken.error)
     return ending
+
+
+async def _in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Broken:
+    """Run the race; give it up if nobody goes on in time, whatever holds it up: a seat, or a word that does not end."""
+    error = UpstreamError(ErrorKind.TTFT_TIMEOUT, f"did not continue the answer within {within_s:g} s")
+    timer = race.loop.call_later(within_s, race.give_up, error)
+    try:
+        return await race.run()
+    finally:
+        timer.cancel()
 
 
 def _candidates(entry: Entry, broken: Broken, begun: Begun) -> list[Deployment]:

@@ -14,6 +14,7 @@ from providers.simulator.script import (
     ErrorEvent,
     Finish,
     Gate,
+    Hang,
     Raw,
     Reasoning,
     RoleOnly,
@@ -145,6 +146,44 @@ async def test_a_continuation_that_ends_with_a_tool_call_is_not_whole(serve: Ser
         assert (b'"error"' in came, b"[DONE]" in came) == (True, False)
         call = await running.call()
         assert (call["takeover"], call["error_kind"]) == ("failed", "invalid_response")
+
+
+async def test_each_who_is_asked_to_go_on_has_the_role_of_a_takeover(serve: Serve) -> None:
+    deployments = [{"deployment": f"{name}/m", "continues": "prefix"} for name in ("alpha", "beta", "gamma")]
+    config = allowed(deployments=deployments)
+    rest = whole(" brown fox jumps over the lazy dog.")
+    async with serve(alpha=half(Drop()), beta=whole("Sure"), gamma=rest, config=config) as running:
+        assert (await told(running, provider={"order": ["alpha", "beta", "gamma"]}))[0] == WHOLE
+        attempts = await running.rows("select provider, role, continues from attempts order by number")
+        assert [each["role"] for each in attempts] == ["primary", "takeover", "takeover"]
+        assert len({each["continues"] for each in attempts[1:]}) == 1
+
+
+async def test_who_stops_within_the_last_word_is_not_waited_for(serve: Serve) -> None:
+    config = allowed(takeover={"when": "always", "within_s": 0.3})
+    async with serve(alpha=half(Drop()), beta=[RoleOnly(), Delta(" b"), Hang()], config=config) as running:
+        text, events, is_whole = await told(running)
+        assert (text, is_whole) == (BROKEN, False)
+        assert events[-1]["error"]["code"] == "disconnected"
+        assert (await running.call())["takeover"] == "failed"
+        _, second = await running.rows("select outcome, error_kind from attempts order by number")
+        assert (second["outcome"], second["error_kind"]) == ("timeout", "ttft_timeout")
+        await running["beta"].reach(disconnects=1)
+
+
+async def test_nobody_waits_long_for_a_free_seat_in_the_middle_of_an_answer(serve: Serve) -> None:
+    config = allowed(takeover={"when": "always", "within_s": 0.3})
+    config["models"][MODEL]["deployments"][1]["max_in_flight"] = 1
+    config["queue_timeout_s"] = 60
+    scripts: dict[str, Any] = {"alpha": half(Drop()), "beta": [RoleOnly(), Hang()]}
+    async with serve(**scripts, config=config) as running:
+        async with asyncio.TaskGroup() as tasks:
+            taken = tasks.create_task(told(running, provider={"only": ["beta"]}))
+            await running["beta"].requested.wait()
+            text, _, is_whole = await told(running, provider={"order": ["alpha", "beta"]})
+            assert (text, is_whole) == (BROKEN, False)
+            taken.cancel()
+        assert len(running["beta"].received) == 1
 
 
 async def test_two_continuations_without_a_word_end_with_the_error(serve: Serve) -> None:
