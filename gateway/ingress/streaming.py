@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import HttpVersion11, web
@@ -11,11 +12,13 @@ from multidict import istr
 from gateway.calls import Call
 from gateway.errors import ApiError
 from gateway.ingress import headers
-from gateway.racing.delivered import Delivered
 from gateway.racing.reading import Block
 from gateway.racing.sink import ClientGone, Forward, Winner
 from providers.dialects.continuing import Begun, Continuing
 from providers.errors import UpstreamError
+
+if TYPE_CHECKING:
+    from gateway.racing.delivered import Delivered
 
 Keep = Callable[[bytes, str], Awaitable[None]]
 Forget = Callable[[Call], None]

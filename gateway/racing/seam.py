@@ -81,26 +81,15 @@ class Seam:
         came, tail = self._came, self._tail
         if came.startswith(tail):
             return came[len(tail) :]
-        if not tail[:1].isspace():
-            if tail.startswith(came):
-                return None
-            raise SeamMismatchError
-        # A template may strip the space at the seam, or put one there. All other spaces are the text's own.
-        bare_came, bare_tail = came.lstrip(), tail.strip()
-        if not bare_tail:
-            if came == bare_came and came:
-                return came
-        elif bare_came.startswith(bare_tail):
-            rest, ending = bare_came[len(bare_tail) :], tail[len(tail.rstrip()) :]
-            if rest.startswith(ending):
-                return rest.removeprefix(ending)
-            if ending.startswith(rest):
-                return None
-            raise SeamMismatchError
-        elif bare_tail.startswith(bare_came):
-            return None
         if tail.startswith(came):
             return None
+        if tail[:1].isspace():
+            # A template may strip the space at the seam, or put one there. All other spaces are the text's own.
+            bare_came, bare_tail = came.lstrip(), tail.lstrip()
+            if bare_came.startswith(bare_tail) and (bare_tail or bare_came == came):
+                return bare_came[len(bare_tail) :]
+            if bare_tail.startswith(bare_came):
+                return None
         raise SeamMismatchError
 
     def _until_stop(self, text: str) -> str:

@@ -68,7 +68,7 @@ class Event(msgspec.Struct):
     object: Any = msgspec.UNSET
 
     def head(self) -> dict[str, Any]:
-        """Return what every chunk of an answer repeats, if it has choices: before them Azure sends one without an id."""
+        """Return what every chunk with a choice repeats; one before them, as Azure sends it, may have no id."""
         told = {"id": self.id, "created": self.created, "model": self.model, "object": self.object}
         return {name: value for name, value in told.items() if value is not msgspec.UNSET}
 
