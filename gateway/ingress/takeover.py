@@ -106,10 +106,13 @@ def _race(entry: Entry, open_call: OpenCall, sink: StreamingSink, begun: Begun, 
         repeated = begun.text if deployment in repeating else tail
         return Seam(repeated, before=begun.text, stops=stops)
 
-    def usage(tokens: int) -> tuple[int, int] | None:
+    def usage(sent: int | None, tokens: int) -> tuple[int, int] | None:
         if not (call.wants_usage or continuing.always_counts):
             return None
-        return open_call.broken[0].attempt.prompt_tokens or call.prompt_tokens, spent + tokens
+        prompt = open_call.broken[0].attempt.prompt_tokens
+        if prompt is None:  # the others were sent what was delivered as well
+            prompt = call.prompt_tokens if sent is None else max(0, sent - spent)
+        return prompt, spent + tokens
 
     ending = ContinuingSink(sink, continuing.splice(begun), new_seam, answers, usage)
     return Race(open_call, _hurried(entry.model, candidates, within_s), plan, ending, permit=lambda _: True)

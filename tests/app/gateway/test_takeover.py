@@ -21,6 +21,7 @@ from providers.simulator.script import (
     Status,
     Step,
     ToolCall,
+    Usage,
     answer,
 )
 from tests.app.gateway.broken_answers import Seen
@@ -211,6 +212,7 @@ async def test_a_client_that_leaves_before_it_is_finished_is_not_counted_as_fini
         while not (calls := await running.rows("select * from calls")):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.01)
         assert [(call["takeover"], call["error_kind"]) for call in calls] == [("left", "client_disconnected")]
+        assert calls[0]["completion_tokens"] == -(-len(BROKEN) // 4)
         hold.set()
 
 
@@ -263,6 +265,29 @@ async def test_the_switch_is_that_of_the_model_which_answers(serve: Serve, own: 
         text, _, is_whole = await told(running, provider={"order": ["gamma", "alpha", "beta"]})
         assert (text, is_whole) == ((WHOLE, True) if is_on else (BROKEN, False))
         assert (await running.call())["takeover"] == ("finished" if is_on else None)
+
+
+@pytest.mark.parametrize("sent", [None, 33])
+async def test_the_client_and_the_ledger_count_the_same_tokens(serve: Serve, sent: int | None) -> None:
+    deployments = [{"deployment": f"{name}/m", "continues": "prefix"} for name in ("alpha", "beta", "gamma")]
+    anew = [RoleOnly(), Delta("Certainly, here it is: " * 9), Finish("length"), Usage(500, 400), Done()]
+    rest = whole(" brown fox jumps over the lazy dog.")
+    gamma = rest if sent is None else [*rest[:-1], Usage(sent, 9), Done()]
+    scripts: dict[str, Any] = {"alpha": half(Drop()), "beta": anew, "gamma": gamma}
+    async with serve(**scripts, config=allowed(deployments=deployments)) as running:
+        order = {"order": ["alpha", "beta", "gamma"]}
+        _, events, _ = await told(running, provider=order, stream_options={"include_usage": True})
+        usage = events[-1]["usage"]
+        call = await running.call()
+        assert (call["prompt_tokens"], call["completion_tokens"]) == (
+            usage["prompt_tokens"],
+            usage["completion_tokens"],
+        )
+        delivered = -(-len(BROKEN) // 4)
+        assert usage["completion_tokens"] == delivered + 9
+        first, _, last = await running.rows("select prompt_tokens from attempts order by number")
+        assert first["prompt_tokens"] == call["prompt_tokens"] == last["prompt_tokens"] - delivered
+        assert sent in {None, last["prompt_tokens"]}
 
 
 async def test_usage_is_of_the_whole_and_the_limit_is_less_by_what_was_delivered(serve: Serve) -> None:
