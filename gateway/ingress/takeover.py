@@ -39,7 +39,7 @@ async def finish(entry: Entry, open_call: OpenCall, sink: StreamingSink, broken:
     assert continuing is not None  # else the answer would not have been kept
     begun = sink.begun(continuing)
     open_call.broken.append(broken)
-    candidates = _candidates(entry, broken, begun)
+    candidates = _candidates(entry, open_call, broken, begun)
     ending: CallRecord | Unanswered | Broken = Unanswered()
     if begun.obstacle is not None or not candidates:
         open_call.takeover = begun.obstacle or "nobody"
@@ -74,8 +74,11 @@ async def _in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Bro
         timer.cancel()
 
 
-def _candidates(entry: Entry, broken: Broken, begun: Begun) -> list[Deployment]:
-    """Return who may go on, in the plan's order: only those that are known to, unless nothing was delivered yet."""
+def _candidates(entry: Entry, open_call: OpenCall, broken: Broken, begun: Begun) -> list[Deployment]:
+    """Return who may go on, in the plan's order: only those that are known to, unless nothing was delivered yet.
+
+    Those that have failed in this call are last.
+    """
     plan, dialect = entry.plan, entry.call.dialect
     names = dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])
     found = []
@@ -84,7 +87,8 @@ def _candidates(entry: Entry, broken: Broken, begun: Begun) -> list[Deployment]:
         is_free = name != broken.attempt.deployment and name not in plan.tripped
         if is_free and (not begun.text or deployment.can_continue(dialect)):
             found.append(deployment)
-    return found[:CANDIDATES]
+    failed = {attempt.deployment for attempt in open_call.attempts if attempt.error_kind is not None}
+    return sorted(found, key=lambda each: each.name in failed)[:CANDIDATES]
 
 
 def _race(entry: Entry, open_call: OpenCall, sink: StreamingSink, begun: Begun, candidates: list[Deployment]) -> Race:

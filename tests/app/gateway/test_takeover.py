@@ -160,6 +160,17 @@ async def test_each_who_is_asked_to_go_on_has_the_role_of_a_takeover(serve: Serv
         assert len({each["continues"] for each in attempts[1:]}) == 1
 
 
+async def test_who_has_failed_in_this_call_is_asked_after_all_others(serve: Serve) -> None:
+    deployments = [{"deployment": f"{name}/m", "continues": "prefix"} for name in ("alpha", "beta", "gamma")]
+    scripts: dict[str, Any] = {"alpha": half(Drop()), "beta": [RoleOnly(), Delta(" brown fox jum"), Drop()]}
+    async with serve(
+        **scripts, gamma=whole(" jumps over the lazy dog."), config=allowed(deployments=deployments)
+    ) as running:
+        assert (await told(running, provider={"order": ["alpha", "beta", "gamma"]}))[0] == WHOLE
+        attempts = await running.rows("select provider from attempts order by number")
+        assert [each["provider"] for each in attempts] == ["alpha", "beta", "gamma"]
+
+
 async def test_who_stops_within_the_last_word_is_not_waited_for(serve: Serve) -> None:
     config = allowed(takeover={"when": "always", "within_s": 0.3})
     async with serve(alpha=half(Drop()), beta=[RoleOnly(), Delta(" b"), Hang()], config=config) as running:
