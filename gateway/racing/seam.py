@@ -100,13 +100,12 @@ class Seam:
         if not (self._window and text):
             return text
         joined, behind = self._window + text, self._behind
-        for at in range(behind):
-            for stop in self._stops:
-                if joined.startswith(stop, at):
-                    self.stopped = stop
-                    return ""
-                if stop.startswith(joined[at:]):
-                    self._window = joined
-                    return ""
+        places = [(at, stop) for at in range(behind) for stop in self._stops if at + len(stop) > behind]
+        self.stopped = next((stop for at, stop in places if joined.startswith(stop, at)), None)
+        if self.stopped is not None:
+            return ""
+        if any(stop.startswith(joined[at:]) for at, stop in places):
+            self._window = joined
+            return ""
         self._window = ""
         return joined[behind:]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.racing.seam import FEW, MOST_TAIL, Seam, SeamMismatchError, split
@@ -106,6 +106,29 @@ def test_a_stop_string_may_span_the_seam(delivered: str, rest: str, whole: str) 
     _, tail = split(delivered)
     seam = Seam(tail, before=delivered, stops=["##STOP"])
     assert delivered + "".join(map(seam.take, rest)) + seam.held_back() == whole
+
+
+@given(
+    st.text(alphabet="ab ", min_size=1, max_size=8),
+    st.text(alphabet="ab ", max_size=8),
+    st.lists(st.text(alphabet="ab ", min_size=1, max_size=4), max_size=3),
+    st.integers(1, 4),
+)
+@example("a", "a", ["aaba", "aa"], 1)  # the shorter one is whole while the longer one may still come
+@example(" b", "a", ["b", "bbab"], 1)  # the first provider went on after it
+def test_only_a_stop_string_across_the_seam_ends_the_text(
+    delivered: str, rest: str, stops: list[str], size: int
+) -> None:
+    _, tail = split(delivered)
+    seam, came = Seam(tail, before=delivered, stops=stops), tail + rest
+    more = "".join(seam.take(came[at : at + size]) for at in range(0, len(came), size))
+    seam.end()
+    spans = any(
+        (delivered + rest).startswith(stop, at) and at + len(stop) > len(delivered)
+        for at in range(len(delivered))
+        for stop in stops
+    )
+    assert more + seam.held_back() == ("" if spans else rest)
 
 
 @given(st.text(alphabet="ab \n.", max_size=30), st.integers(0, 30), st.integers(1, 5))
