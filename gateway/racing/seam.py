@@ -12,6 +12,7 @@ import regex
 _TAIL = regex.compile(r"\s*\S*\s*\Z")
 MOST_TAIL = 20  # characters of a word; beyond, the text has no spaces (Chinese, an address), and a few must do
 FEW = 6
+MOST_STOPS, LONGEST_STOP = 64, 1_000  # characters; to look for more of them would block the event loop
 
 
 class SeamMismatchError(Exception):
@@ -37,7 +38,7 @@ class Seam:
         self.stopped: str | None = None  # the stop string across the seam, after which nothing follows
         self._tail = tail
         self._came = ""
-        self._stops = [stop for stop in stops if stop]
+        self._stops = [stop for stop in stops if 0 < len(stop) <= LONGEST_STOP][:MOST_STOPS]
         longest = max(map(len, self._stops), default=0)
         self._window = before[-(longest - 1) :] if longest > 1 else ""
         self._behind = len(self._window)  # of the window, what was delivered before the seam

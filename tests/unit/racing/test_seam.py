@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.racing.seam import FEW, MOST_TAIL, Seam, SeamMismatchError, split
+from gateway.racing.seam import FEW, LONGEST_STOP, MOST_TAIL, Seam, SeamMismatchError, split
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,14 @@ def test_a_stop_string_may_span_the_seam(delivered: str, rest: str, whole: str) 
     _, tail = split(delivered)
     seam = Seam(tail, before=delivered, stops=["##STOP"])
     assert delivered + "".join(map(seam.take, rest)) + seam.held_back() == whole
+
+
+def test_a_stop_string_that_is_too_long_to_look_for_is_left_to_the_provider() -> None:
+    stop = "a" * LONGEST_STOP + "b"
+    seam = Seam("a", before="a" * LONGEST_STOP, stops=[stop, "aX"])
+    assert seam.take("ab") == "b"
+    assert Seam("a", before="a", stops=[*"0123456789" * 7, "aX"]).take("aX") == "X"
+    assert Seam("a", before="a", stops=["aX"]).take("aX") == ""
 
 
 @given(
