@@ -92,10 +92,7 @@ class _Answer:
         if not self._asked.stream:
             return await self._whole()
         keep = self._keep if self._asked.stores else None
-        delivered = delivered_of(journey.entry, journey.open_call)
-        sink = StreamingSink(
-            self._request, journey.call, journey.response_headers, keep, self._forget, delivered=delivered
-        )
+        sink = StreamingSink(self._request, journey.call, journey.response_headers, keep, self._forget)
         every_s = journey.entry.model.keepalive_s
         if every_s is None and journey.call.win_on is WinOn.VALID:
             every_s = COMMENT_S  # the first token may be the last
@@ -133,6 +130,8 @@ class _Answer:
         journey = self._journey
 
         async def run(entry: Entry) -> CallRecord | Unanswered:
+            if isinstance(sink, StreamingSink):
+                sink.delivered = delivered_of(entry, journey.open_call)
             race = prepared_race(self._context, entry, journey.open_call, sink, journey.response_headers)
             ending = await race.run()
             while isinstance(ending, Broken):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import HttpVersion11, web
@@ -11,11 +12,13 @@ from multidict import istr
 from gateway.calls import Call
 from gateway.errors import ApiError
 from gateway.ingress import headers
-from gateway.racing.delivered import Delivered
 from gateway.racing.reading import Block
 from gateway.racing.sink import ClientGone, Forward, Winner
 from providers.dialects.continuing import Begun, Continuing
 from providers.errors import UpstreamError
+
+if TYPE_CHECKING:
+    from gateway.racing.delivered import Delivered
 
 Keep = Callable[[bytes, str], Awaitable[None]]
 Forget = Callable[[Call], None]
@@ -46,15 +49,13 @@ class StreamingSink:
         response_headers: Mapping[str, str],
         keep: Keep | None = None,
         forget: Forget = lambda _: None,
-        *,
-        delivered: Delivered | None = None,
     ) -> None:
         self._request = request
         self._call = call
         self._response_headers = response_headers  # besides the winner's; complete when the answer begins
         self._keep = keep
         self._forget = forget
-        self._delivered = delivered  # None: if the answer breaks, it ends there
+        self.delivered: Delivered | None = None  # of the model that is asked; None: if the answer breaks, it ends there
         self._beginning = b""
         self._deployment = ""
         self._transport = request.transport
@@ -72,7 +73,7 @@ class StreamingSink:
             self._deployment = winner.deployment
         if self.response is None:
             await self._prepare(headers.for_client(winner))
-        if winner.is_last and self._delivered is None:
+        if winner.is_last and self.delivered is None:
             self._forget(winner.call)
         return self._forward if self._request.version >= HttpVersion11 else None
 
@@ -81,8 +82,8 @@ class StreamingSink:
         if self._keep is not None and not self._beginning:
             self._beginning = block.forward
         await self._send(block.forward)
-        if self._delivered is not None:
-            self._delivered.add(block.forward)
+        if self.delivered is not None:
+            self.delivered.add(block.forward)
 
     async def end(self, last: Block) -> None:
         """Send the last events and the end of the response in one write."""
@@ -92,13 +93,13 @@ class StreamingSink:
 
     def may_be_continued(self, error: UpstreamError) -> bool:
         """Whether somebody else may finish the answer."""
-        return self._delivered is not None and self._delivered.may_be_continued(error)
+        return self.delivered is not None and self.delivered.may_be_continued(error)
 
     def begun(self, continuing: Continuing) -> Begun:
         """Return what the client has of the answer."""
-        assert self._delivered is not None
+        assert self.delivered is not None
         try:
-            return continuing.begun(self._delivered.events())
+            return continuing.begun(self.delivered.events())
         except (msgspec.DecodeError, UnicodeDecodeError):
             return Begun("", None, "format")
 
@@ -159,8 +160,8 @@ class StreamingSink:
         if transport is None or transport.is_closing() or transport.get_write_buffer_size():
             return False
         transport.write(b"%x\r\n%b\r\n" % (len(events), events))
-        if self._delivered is not None:
-            self._delivered.add(events)
+        if self.delivered is not None:
+            self.delivered.add(events)
         return True
 
     async def _send(self, block: bytes) -> None:

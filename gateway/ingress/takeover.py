@@ -20,6 +20,7 @@ from gateway.racing.sink import ClientGone
 from gateway.settings.takeover import When
 from gateway.steering.plans import Launch, Plan
 from providers.dialects.continuing import Begun
+from providers.errors import ErrorKind, UpstreamError
 
 CANDIDATES = 2
 COMMENT_S = 2.0  # between two comments while the client waits for more
@@ -40,14 +41,14 @@ async def finish(entry: Entry, open_call: OpenCall, sink: StreamingSink, broken:
     assert continuing is not None  # else the answer would not have been kept
     begun = sink.begun(continuing)
     open_call.broken.append(broken)
-    candidates = _candidates(entry, broken, begun)
+    candidates = _candidates(entry, open_call, broken, begun)
     ending: CallRecord | Unanswered | Broken = Unanswered()
     if begun.obstacle is not None or not candidates:
         open_call.takeover = begun.obstacle or "nobody"
     else:
         open_call.takeover = FINISHED
         sink.keep_alive(min(COMMENT_S, entry.model.keepalive_s or COMMENT_S))
-        ending = await _race(entry, open_call, sink, begun, candidates).run()
+        ending = await _in_time(_race(entry, open_call, sink, begun, candidates), entry.model.takeover.within_s)
         await sink.close()
     if isinstance(ending, Unanswered):
         open_call.broken.pop()  # nobody went on from here
@@ -66,8 +67,21 @@ async def finish(entry: Entry, open_call: OpenCall, sink: StreamingSink, broken:
     return ending
 
 
-def _candidates(entry: Entry, broken: Broken, begun: Begun) -> list[Deployment]:
-    """Return who may go on, in the plan's order: only those that are known to, unless nothing was delivered yet."""
+async def _in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Broken:
+    """Run the race; give it up if nobody goes on in time, whatever holds it up: a seat, or a word that does not end."""
+    error = UpstreamError(ErrorKind.TTFT_TIMEOUT, f"did not continue the answer within {within_s:g} s")
+    timer = race.loop.call_later(within_s, race.give_up, error)
+    try:
+        return await race.run()
+    finally:
+        timer.cancel()
+
+
+def _candidates(entry: Entry, open_call: OpenCall, broken: Broken, begun: Begun) -> list[Deployment]:
+    """Return who may go on, in the plan's order: only those that are known to, unless nothing was delivered yet.
+
+    Those that have failed in this call are last.
+    """
     plan, dialect = entry.plan, entry.call.dialect
     names = dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])
     found = []
@@ -76,7 +90,8 @@ def _candidates(entry: Entry, broken: Broken, begun: Begun) -> list[Deployment]:
         is_free = name != broken.attempt.deployment and name not in plan.tripped
         if is_free and (not begun.text or deployment.can_continue(dialect)):
             found.append(deployment)
-    return found[:CANDIDATES]
+    failed = {attempt.deployment for attempt in open_call.attempts if attempt.error_kind is not None}
+    return sorted(found, key=lambda each: each.name in failed)[:CANDIDATES]
 
 
 def _race(entry: Entry, open_call: OpenCall, sink: StreamingSink, begun: Begun, candidates: list[Deployment]) -> Race:
@@ -98,10 +113,13 @@ def _race(entry: Entry, open_call: OpenCall, sink: StreamingSink, begun: Begun, 
         repeated = begun.text if deployment in repeating else tail
         return Seam(repeated, before=begun.text, stops=stops)
 
-    def usage(tokens: int) -> tuple[int, int] | None:
+    def usage(sent: int | None, tokens: int) -> tuple[int, int] | None:
         if not (call.wants_usage or continuing.always_counts):
             return None
-        return open_call.broken[0].attempt.prompt_tokens or call.prompt_tokens, spent + tokens
+        prompt = open_call.broken[0].attempt.prompt_tokens
+        if prompt is None:  # the others were sent what was delivered as well
+            prompt = call.prompt_tokens if sent is None else max(0, sent - spent)
+        return prompt, spent + tokens
 
     ending = ContinuingSink(sink, continuing.splice(begun), new_seam, answers, usage)
     return Race(open_call, _hurried(entry.model, candidates, within_s), plan, ending, permit=lambda _: True)

@@ -87,9 +87,9 @@ class Attempt:
         self.task = task
         task.add_done_callback(self._ended)
 
-    def cut(self, outcome: Outcome) -> None:
+    def cut(self, outcome: Outcome, error: UpstreamError | None = None) -> None:
         """Stop with ``outcome``. The provider notices at once; the cancelled task ends on its own."""
-        self.end(outcome)
+        self.end(outcome, error)
         if self.task is not None:
             self.task.cancel()
 
@@ -109,9 +109,9 @@ class Attempt:
         left_s = max(0.0, limit_s - age_s) if self.token_at() is None else AUDIT_TOKENS_S
         self._watch.cut_in(left_s, self.cut, self.race.loop)
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: Outcome, error: UpstreamError | None = None) -> None:
         """Fix the attempt's record, unless it is fixed, and drop the exchange."""
-        self._fix(Outcome.SUPERSEDED if outcome is Outcome.LOST and self.token_at() is not None else outcome)
+        self._fix(Outcome.SUPERSEDED if outcome is Outcome.LOST and self.token_at() is not None else outcome, error)
         self._drop()
 
     def token_at(self) -> float | None:

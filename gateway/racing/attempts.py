@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from gateway.attempt_records import Outcome, Role
 from gateway.errors import ApiError, ClientDisconnected
 from gateway.fleet.model import Model
@@ -86,10 +88,13 @@ class Attempts:
 
     def launch_next(self, name: str) -> None:
         """Launch ``name`` first, or to replace a failed one."""
-        if self.all:
+        first = self._plan.launches[0]
+        if first.role is Role.TAKEOVER:  # whoever is asked is to go on
+            self.launch(msgspec.structs.replace(first, deployment=name))
+        elif self.all:
             self.launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
         else:
-            self.begin([Launch(name, 0.0, Role.PRIMARY, self._plan.launches[0].audited)])
+            self.begin([Launch(name, 0.0, Role.PRIMARY, first.audited)])
 
     def overtaken(self, winner: Attempt, now: float) -> list[Attempt]:
         """Cut or watch all attempts but the ``winner``, at its claim; return them. A rival may run on."""
@@ -147,9 +152,10 @@ class Attempts:
         await self.empty[attempt]
 
     def wake_empty(self) -> None:
-        """Let the best of the empty or invalid answers win, if no other attempt runs."""
-        if self.empty and all(attempt in self.empty for attempt in self.active):
-            future = self.empty[min(self.empty, key=lambda attempt: badness(attempt.flaw()))]
+        """Let the best of the empty or invalid answers win, if no other attempt runs. One may have won and failed."""
+        waiting = [attempt for attempt in self.empty if attempt.state in ACTIVE]
+        if waiting and all(attempt in self.empty for attempt in self.active):
+            future = self.empty[min(waiting, key=lambda attempt: badness(attempt.flaw()))]
             if not future.done():
                 future.set_result(None)
 

@@ -12,6 +12,7 @@ from providers.dialects.continuing import Ended, Splice
 from providers.dialects.dialect import AnswerFormat
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
+from providers.usage import Usage
 
 
 class Running(Sink, Protocol):
@@ -32,22 +33,28 @@ class ContinuingSink:
         splice: Splice,
         new_seam: Callable[[str], Seam],
         answers: AnswerFormat,
-        usage: Callable[[int], tuple[int, int] | None],
+        usage: Callable[[int | None, int], tuple[int, int] | None],
     ) -> None:
-        """``new_seam`` takes a deployment; ``usage`` the tokens of the continuation, and returns the whole answer's."""
+        """``new_seam`` takes a deployment; ``usage`` the tokens of a continuation, and returns the whole answer's."""
         self.streams = False
         self._running = running
         self._splice = splice
         self._new_seam = new_seam
-        self._seam = Seam("")
         self._answers = answers
         self._usage = usage
-        self._tokens: int | None = None  # as the provider has counted them
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget an attempt that did not continue the answer."""
+        self._seam = Seam("")
+        self._prompt_tokens: int | None = None  # as the provider has counted them
+        self._tokens: int | None = None
         self._chars = 0
         self._finish: bytes | None = None
 
     async def begin(self, winner: Winner) -> None:
         """Begin to look for the seam; the client has had its headers."""
+        self._forget()
         self._seam = self._new_seam(winner.deployment)
 
     async def write(self, block: Block) -> None:
@@ -72,7 +79,7 @@ class ContinuingSink:
         text = "".join(map(self._seam.take, self._texts(last))) + self._seam.held_back()
         added = self._splice.text(text) if text else b""
         tokens = -(-self._chars // CHARS_PER_TOKEN) if self._tokens is None else self._tokens
-        ended = Ended(self._finish, self._seam.stopped, self._usage(tokens))
+        ended = Ended(self._finish, self._seam.stopped, self._usage(self._prompt_tokens, tokens))
         await self._running.end(Block(added + self._splice.end(ended), ()))
 
     def may_be_continued(self, error: UpstreamError) -> bool:
@@ -90,8 +97,8 @@ class ContinuingSink:
                     raise UpstreamError(
                         ErrorKind.INVALID_RESPONSE, "continued the answer with something else than text"
                     )
-                if chunk.usage is not None and chunk.usage.completion_tokens is not None:
-                    self._tokens = chunk.usage.completion_tokens
+                if chunk.usage is not None:
+                    self._count(chunk.usage)
                 if chunk.answer:
                     texts = [text for _, text in self._answers.texts(chunk.data)]
                     if sum(map(len, texts)) != chunk.text_chars:
@@ -104,6 +111,12 @@ class ContinuingSink:
                     self._finish = chunk.data
                 if chunk.finish_reason is not None or chunk.done:
                     self._seam.end()
+
+    def _count(self, usage: Usage) -> None:
+        if usage.completion_tokens is not None:
+            self._tokens = usage.completion_tokens
+        if usage.prompt_tokens is not None:
+            self._prompt_tokens = usage.prompt_tokens
 
     def _chunks(self, part: Part) -> Sequence[Chunk]:
         if part.chunks is not None:

@@ -53,8 +53,13 @@ def settle(
     An estimate of 0 is none: the input is not text. ``max_tokens`` is the request's limit for the answer.
     """
     reported = winner.prompt_tokens if winner is not None else None
+    if reported is not None and winner is not None and winner.continues is not None:
+        reported = max(0, reported - _given(winner, attempts))
     prompt_tokens = (estimated_prompt_tokens or None) if reported is None else reported
-    priced = [_priced(one, deployments[one.deployment], prompt_tokens, winner, max_tokens) for one in attempts]
+    priced = [
+        _priced(one, deployments[one.deployment], _sent(one, prompt_tokens, attempts), winner, max_tokens)
+        for one in attempts
+    ]
     winner_id = winner.id if winner is not None else None
     return Bill(
         tuple(priced),
@@ -63,6 +68,22 @@ def settle(
         _sum([one for one in priced if one.outcome is Outcome.CLIENT_GONE]),
         next((one.cache_saved_usd for one in priced if one.id == winner_id), None),
     )
+
+
+def _sent(record: AttemptRecord, prompt_tokens: int | None, attempts: Sequence[AttemptRecord]) -> int | None:
+    """Return what an attempt was sent: the prompt, and what was delivered if it was to go on with it."""
+    if prompt_tokens is None or record.continues is None:
+        return prompt_tokens
+    return prompt_tokens + _given(record, attempts)
+
+
+def _given(record: AttemptRecord, attempts: Sequence[AttemptRecord]) -> int:
+    """Return the tokens of the answer that an attempt was sent besides the prompt, to go on with."""
+    parts, tokens = {one.id: one for one in attempts}, 0
+    while record.continues is not None and record.continues in parts:
+        record = parts[record.continues]
+        tokens += record.completion_tokens or 0
+    return tokens
 
 
 def _is_added(loser: AttemptRecord, winner: AttemptRecord | None) -> bool:

@@ -25,6 +25,7 @@ class Passage:
         "_clock",
         "_clocks",
         "_forward",
+        "_keeps_last",
         "_kept",
         "_kept_bytes",
         "_last",
@@ -64,6 +65,7 @@ class Passage:
         self._kept: list[Block] = []
         self._kept_bytes = 0
         self._last: Block | None = None
+        self._keeps_last = False  # whether the last events are sent after the call is recorded
         self._forward: Forward | None = None
 
     def read(self, data: bytes, now: float, *, finishing: bool = False) -> Block:
@@ -143,6 +145,7 @@ class Passage:
     async def begin(self, sink: Sink, forward: Forward | None, now: float) -> None:
         """Write what was kept. From then on ``forward`` can send plain events without ``write``."""
         self._forward = forward
+        self._keeps_last = sink.streams  # one that begins to stream later may refuse the last events, too
         kept, self._kept = self._kept, []
         await self.write(joined(kept), sink, now)
 
@@ -150,7 +153,7 @@ class Passage:
         """Forward a block, except for a stream's last events: they are sent after the call is recorded."""
         if not sink.understands:
             block = Block(block.forward, (), block.error)
-        if sink.streams and self.reader.done:
+        if self._keeps_last and self.reader.done:
             self._last = block
         elif block.forward:
             self._clocks.pause(now)  # a slow client must not look like a silent provider

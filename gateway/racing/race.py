@@ -181,6 +181,15 @@ class Race:
         if self.winner is None:
             self._attempts.wake_empty()
 
+    def give_up(self, error: UpstreamError) -> None:
+        """End the race without an answer, unless one is committed: it took too long."""
+        if self.phase is Phase.OVER or (self.winner is not None and self.sink.streams):
+            return
+        for attempt in self._attempts.active:
+            attempt.cut(Outcome.TIMEOUT, error)
+            self._failures.append((attempt.deployment.name, error))
+        self._fail()
+
     async def _break_off(self, attempt: Attempt, error: UpstreamError) -> None:
         """End the race with a part of an answer; if nobody else may finish it, its client is told."""
         if attempt.record is not None and self.sink.may_be_continued(error):

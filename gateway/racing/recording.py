@@ -136,12 +136,13 @@ def taken_over(record: CallRecord, parts: Sequence[AttemptRecord], end: str | No
     if not parts:
         return msgspec.structs.replace(record, takeover=end)
     delivered = [each.completion_tokens or 0 for each in parts]
-    last = record.completion_tokens if record.winner_attempt_id != parts[-1].id else 0
+    last = record.completion_tokens if record.winner_attempt_id not in {None, parts[-1].id} else 0
+    first = next((each for each in record.attempts if each.id == parts[0].id), parts[0])
     return msgspec.structs.replace(
         record,
         takeover=end,
         takeovers=len(parts),
-        prompt_tokens=parts[0].prompt_tokens if parts[0].prompt_tokens is not None else record.prompt_tokens,
+        prompt_tokens=first.prompt_tokens,
         completion_tokens=sum(delivered) + (last or 0),
         tokens_source=TokensSource.ESTIMATED,
     )

@@ -12,6 +12,7 @@ import regex
 _TAIL = regex.compile(r"\s*\S*\s*\Z")
 MOST_TAIL = 20  # characters of a word; beyond, the text has no spaces (Chinese, an address), and a few must do
 FEW = 6
+MOST_STOPS, LONGEST_STOP = 64, 1_000  # characters; to look for more of them would block the event loop
 
 
 class SeamMismatchError(Exception):
@@ -37,7 +38,7 @@ class Seam:
         self.stopped: str | None = None  # the stop string across the seam, after which nothing follows
         self._tail = tail
         self._came = ""
-        self._stops = [stop for stop in stops if stop]
+        self._stops = [stop for stop in stops if 0 < len(stop) <= LONGEST_STOP][:MOST_STOPS]
         longest = max(map(len, self._stops), default=0)
         self._window = before[-(longest - 1) :] if longest > 1 else ""
         self._behind = len(self._window)  # of the window, what was delivered before the seam
@@ -81,20 +82,15 @@ class Seam:
         came, tail = self._came, self._tail
         if came.startswith(tail):
             return came[len(tail) :]
-        if not tail[:1].isspace():
-            if tail.startswith(came):
-                return None
-            raise SeamMismatchError
-        # A template may strip the space at the seam, or put one there.
-        bare_came, bare_tail = came.lstrip(), tail.strip()
-        if bare_came.startswith(bare_tail):
-            rest = bare_came[len(bare_tail) :]
-            ending = tail[len(tail.rstrip()) :] if bare_tail else tail
-            if rest.startswith(ending):
-                return rest.removeprefix(ending)
-            return None if ending.startswith(rest) else rest.lstrip()
-        if tail.startswith(came) or bare_tail.startswith(bare_came):
+        if tail.startswith(came):
             return None
+        if tail[:1].isspace():
+            # A template may strip the space at the seam, or put one there. All other spaces are the text's own.
+            bare_came, bare_tail = came.lstrip(), tail.lstrip()
+            if bare_came.startswith(bare_tail) and (bare_tail or bare_came == came):
+                return bare_came[len(bare_tail) :]
+            if bare_tail.startswith(bare_came):
+                return None
         raise SeamMismatchError
 
     def _until_stop(self, text: str) -> str:
@@ -105,13 +101,12 @@ class Seam:
         if not (self._window and text):
             return text
         joined, behind = self._window + text, self._behind
-        for at in range(behind):
-            for stop in self._stops:
-                if joined.startswith(stop, at):
-                    self.stopped = stop
-                    return ""
-                if stop.startswith(joined[at:]):
-                    self._window = joined
-                    return ""
+        places = [(at, stop) for at in range(behind) for stop in self._stops if at + len(stop) > behind]
+        self.stopped = next((stop for at, stop in places if joined.startswith(stop, at)), None)
+        if self.stopped is not None:
+            return ""
+        if any(stop.startswith(joined[at:]) for at, stop in places):
+            self._window = joined
+            return ""
         self._window = ""
         return joined[behind:]

@@ -57,6 +57,7 @@ class Speakable:
         text = self._text
         if _CODE.search(text):
             return False  # nobody speaks code; what follows is found by its words
+        looked_at = max(0, self._at - 1)
         for end in _END.finditer(text, self._at):
             after = text[end.end() : end.end() + 1]
             is_full_width = _FULL_WIDTH.search(end[0]) is not None
@@ -72,7 +73,7 @@ class Speakable:
             if (is_full_width or after.isspace()) and self._ends_sentence(end.start(), end[0]):
                 return True
             self._at = end.end()
-        line = text.find("\n", max(0, self._at - 1))
+        line = text.find("\n", looked_at)
         while line >= 0:
             if len(_words(text[:line])) > 1:
                 return True

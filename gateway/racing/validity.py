@@ -84,7 +84,8 @@ class Validity:
     def _is_text(self) -> bool:
         measurement = self._measurement
         is_any = self._call.answer_kind is not AnswerKind.JSON
-        return is_any and measurement.answer_at is not None and measurement.reported.tool_calls is None
+        is_other = measurement.reported.tool_calls is not None or measurement.reported.refused
+        return is_any and measurement.answer_at is not None and not is_other
 
     def _calls_unknown_tool(self) -> bool:
         calls = self._measurement.reported.tool_calls

@@ -49,6 +49,7 @@ class _Function(msgspec.Struct):
 class _Tool(_Function):
     function: _Function | None = None
     custom: _Function | None = None
+    tools: list[_Function] | None = None  # of a namespace, in Responses: they are called by their own names
 
 
 _formats = msgspec.json.Decoder(_Format | None)
@@ -74,18 +75,21 @@ def json_format_within(raw: msgspec.Raw) -> JsonFormat | None:
 
 
 def openai_tools(raw: msgspec.Raw) -> list[OfferedTool]:
-    """Read OpenAI's tools, nested as in chat or flat. Tools without a name run at the provider, and are left out.
+    """Read OpenAI's tools, nested as in chat, flat or in namespaces. Those without a name run at the provider.
 
     Raises:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: the field has another format.
 
     """
-    functions = [tool.function or tool.custom or tool for tool in _tools.decode(raw) or ()]
-    return [
-        OfferedTool(each.name, schema_in(each.parameters), bool(each.strict))
-        for each in functions
-        if each.name is not None
-    ]
+    said = _tools.decode(raw) or ()
+    functions = [each for tool in said for each in tool.tools or (tool.function or tool.custom or tool,)]
+    found: dict[str, OfferedTool] = {}
+    for each in functions:
+        if each.name is not None:
+            offered = OfferedTool(each.name, schema_in(each.parameters), bool(each.strict))
+            # Of two with one name, in different namespaces, nobody knows which is called.
+            found[each.name] = offered if found.get(each.name, offered) == offered else OfferedTool(each.name)
+    return list(found.values())
 
 
 def schema_in(raw: msgspec.Raw) -> bytes | None:

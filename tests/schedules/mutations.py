@@ -29,6 +29,7 @@ from gateway.racing.validity import Validity
 from gateway.recorders import Recorders
 from gateway.steering.budget import Budget
 from gateway.steering.learning import Learning
+from providers.errors import UpstreamError
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
@@ -39,7 +40,7 @@ def a_losers_bytes_are_let_through(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_loser_is_not_cancelled(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Attempt, "cut", lambda self, outcome: self._fix(outcome))
+    patch.setattr(Attempt, "cut", lambda self, outcome, error=None: self._fix(outcome, error))
 
 
 def a_provider_is_not_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -202,8 +203,8 @@ def a_first_token_is_counted_twice(patch: pytest.MonkeyPatch) -> None:
 def a_loser_is_called_a_failure(patch: pytest.MonkeyPatch) -> None:
     original = Attempt.end
 
-    def end(self: Attempt, outcome: Outcome) -> None:
-        original(self, Outcome.WON if outcome is Outcome.LOST else outcome)
+    def end(self: Attempt, outcome: Outcome, error: UpstreamError | None = None) -> None:
+        original(self, Outcome.WON if outcome is Outcome.LOST else outcome, error)
 
     patch.setattr(Attempt, "end", end)
 

@@ -68,7 +68,7 @@ class Event(msgspec.Struct):
     object: Any = msgspec.UNSET
 
     def head(self) -> dict[str, Any]:
-        """Return what every chunk of an answer repeats."""
+        """Return what every chunk with a choice repeats; one before them, as Azure sends it, may have no id."""
         told = {"id": self.id, "created": self.created, "model": self.model, "object": self.object}
         return {name: value for name, value in told.items() if value is not msgspec.UNSET}
 
@@ -98,7 +98,7 @@ class ChatContinuing(Continuing):
         head: dict[str, Any] = {}
         pieces: list[str] = []
         for event in decoded_in(events, _events):
-            head = head or event.head()
+            head = head or (event.head() if event.choices else {})
             for choice in event.choices or ():
                 delta = choice.delta or {}
                 if choice.index or choice.finish_reason:

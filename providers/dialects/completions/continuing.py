@@ -35,7 +35,7 @@ class CompletionContinuing(Continuing):
         head: dict[str, Any] = {}
         pieces: list[str] = []
         for event in decoded_in(events, _events):
-            head = head or event.head()
+            head = head or (event.head() if event.choices else {})
             for choice in event.choices or ():
                 if choice.index or choice.finish_reason:
                     return Begun("", None, "choices" if choice.index else "ended")

@@ -9,7 +9,24 @@ import pytest
 
 from gateway.fleet.deployment import Deployment
 from gateway.ingress import takeover
-from providers.simulator.script import Delta, Done, Drop, ErrorEvent, Finish, Gate, Reasoning, RoleOnly, Step, answer
+from providers.simulator.script import (
+    Chunk,
+    Delta,
+    Done,
+    Drop,
+    ErrorEvent,
+    Finish,
+    Gate,
+    Hang,
+    Raw,
+    Reasoning,
+    RoleOnly,
+    Status,
+    Step,
+    ToolCall,
+    Usage,
+    answer,
+)
 from tests.app.gateway.broken_answers import Seen
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
@@ -104,6 +121,97 @@ async def test_who_does_not_continue_it_is_not_heard_and_the_client_is_told(serv
         assert (call["takeover"], call["error_kind"]) == ("failed", "disconnected")
 
 
+async def test_the_id_is_that_of_the_text_and_not_of_what_azure_sends_before_it(serve: Serve) -> None:
+    filtered = {"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": []}
+    alpha = [Chunk(filtered), *half(Drop())]
+    async with serve(alpha=alpha, beta=whole(" brown fox jumps over the lazy dog."), config=allowed()) as running:
+        text, events, is_whole = await told(running)
+        assert (text, is_whole) == (WHOLE, True)
+        first, *others = events
+        assert first == filtered
+        assert {(event["id"], event["object"]) for event in others} == {("chatcmpl-1", "chat.completion.chunk")}
+
+
+async def test_a_continuation_that_ends_with_a_tool_call_is_not_whole(serve: Serve) -> None:
+    more = asyncio.Event()
+    ends = [({"content": " z"}, None), (ToolCall("{}", name="f").delta, None), ({}, "tool_calls")]
+    choices = [{"index": 0, "delta": delta, "finish_reason": reason} for delta, reason in ends]
+    last = b"".join(b"data: %b\n\n" % json.dumps({"choices": [choice]}).encode() for choice in choices)
+    beta = [RoleOnly(), Delta(" brown fox"), Gate(more), Raw(last + b"data: [DONE]\n\n")]
+    async with serve(alpha=half(Drop()), beta=beta, config=allowed()) as running:
+        running.prefer("alpha", "beta")
+        async with running.chat(stream=True) as response:
+            came = b""
+            while b"wn fox" not in came:
+                came += await response.content.readany()
+                SEEN.event.set()
+            more.set()
+            came += await response.read()
+        assert (b'"error"' in came, b"[DONE]" in came) == (True, False)
+        call = await running.call()
+        assert (call["takeover"], call["error_kind"]) == ("failed", "invalid_response")
+
+
+async def test_each_who_is_asked_to_go_on_has_the_role_of_a_takeover(serve: Serve) -> None:
+    deployments = [{"deployment": f"{name}/m", "continues": "prefix"} for name in ("alpha", "beta", "gamma")]
+    config = allowed(deployments=deployments)
+    rest = whole(" brown fox jumps over the lazy dog.")
+    async with serve(alpha=half(Drop()), beta=whole("Sure"), gamma=rest, config=config) as running:
+        assert (await told(running, provider={"order": ["alpha", "beta", "gamma"]}))[0] == WHOLE
+        attempts = await running.rows("select provider, role, continues from attempts order by number")
+        assert [each["role"] for each in attempts] == ["primary", "takeover", "takeover"]
+        assert len({each["continues"] for each in attempts[1:]}) == 1
+
+
+async def test_who_has_failed_in_this_call_is_asked_after_all_others(serve: Serve) -> None:
+    deployments = [{"deployment": f"{name}/m", "continues": "prefix"} for name in ("alpha", "beta", "gamma")]
+    scripts: dict[str, Any] = {"alpha": half(Drop()), "beta": [RoleOnly(), Delta(" brown fox jum"), Drop()]}
+    async with serve(
+        **scripts, gamma=whole(" jumps over the lazy dog."), config=allowed(deployments=deployments)
+    ) as running:
+        assert (await told(running, provider={"order": ["alpha", "beta", "gamma"]}))[0] == WHOLE
+        attempts = await running.rows("select provider from attempts order by number")
+        assert [each["provider"] for each in attempts] == ["alpha", "beta", "gamma"]
+
+
+async def test_who_stops_within_the_last_word_is_not_waited_for(serve: Serve) -> None:
+    config = allowed(takeover={"when": "always", "within_s": 0.3})
+    async with serve(alpha=half(Drop()), beta=[RoleOnly(), Delta(" b"), Hang()], config=config) as running:
+        text, events, is_whole = await told(running)
+        assert (text, is_whole) == (BROKEN, False)
+        assert events[-1]["error"]["code"] == "disconnected"
+        assert (await running.call())["takeover"] == "failed"
+        _, second = await running.rows("select outcome, error_kind from attempts order by number")
+        assert (second["outcome"], second["error_kind"]) == ("timeout", "ttft_timeout")
+        await running["beta"].reach(disconnects=1)
+
+
+async def test_nobody_waits_long_for_a_free_seat_in_the_middle_of_an_answer(serve: Serve) -> None:
+    config = allowed(takeover={"when": "always", "within_s": 0.3})
+    config["models"][MODEL]["deployments"][1]["max_in_flight"] = 1
+    config["queue_timeout_s"] = 60
+    scripts: dict[str, Any] = {"alpha": half(Drop()), "beta": [RoleOnly(), Hang()]}
+    async with serve(**scripts, config=config) as running:
+        async with asyncio.TaskGroup() as tasks:
+            taken = tasks.create_task(told(running, provider={"only": ["beta"]}))
+            await running["beta"].requested.wait()
+            text, _, is_whole = await told(running, provider={"order": ["alpha", "beta"]})
+            assert (text, is_whole) == (BROKEN, False)
+            taken.cancel()
+        assert len(running["beta"].received) == 1
+
+
+async def test_two_continuations_without_a_word_end_with_the_error(serve: Serve) -> None:
+    deployments = [{"deployment": f"{name}/m", "continues": "prefix"} for name in ("alpha", "beta", "gamma")]
+    scripts: dict[str, Any] = {"alpha": half(Drop()), "beta": whole(""), "gamma": whole("")}
+    async with serve(**scripts, config=allowed(deployments=deployments)) as running:
+        text, events, is_whole = await told(running)
+        assert (text, is_whole) == (BROKEN, False)
+        assert "error" in events[-1]
+        assert (len(running["beta"].received), len(running["gamma"].received)) == (1, 1)
+        assert (await running.call())["takeover"] == "failed"
+
+
 async def test_a_client_that_leaves_before_it_is_finished_is_not_counted_as_finished(serve: Serve) -> None:
     hold = asyncio.Event()
     scripts: dict[str, Any] = {"alpha": half(Drop()), "beta": [RoleOnly(), Gate(hold)]}
@@ -118,6 +226,7 @@ async def test_a_client_that_leaves_before_it_is_finished_is_not_counted_as_fini
         while not (calls := await running.rows("select * from calls")):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.01)
         assert [(call["takeover"], call["error_kind"]) for call in calls] == [("left", "client_disconnected")]
+        assert calls[0]["completion_tokens"] == -(-len(BROKEN) // 4)
         hold.set()
 
 
@@ -171,6 +280,44 @@ async def test_a_request_may_switch_it_off_and_on_only_where_that_is_allowed(ser
             assert response.status == 400
             assert "takeover is not allowed" in (await response.json())["error"]["message"]
         assert not running["alpha"].received
+
+
+@pytest.mark.parametrize(("own", "of_fallback"), [("always", "never"), ("never", "always")])
+async def test_the_switch_is_that_of_the_model_which_answers(serve: Serve, own: str, of_fallback: str) -> None:
+    config = allowed(takeover=of_fallback)
+    config["models"] = {
+        MODEL: {"deployments": ["gamma/m"], "takeover": own, "race": {"mode": "single"}, "fallbacks": ["other"]},
+        "other": config["models"][MODEL],
+    }
+    scripts: dict[str, Any] = {"alpha": half(Drop()), "beta": whole(" brown fox jumps over the lazy dog.")}
+    async with serve(**scripts, gamma=[Status(500)], config=config) as running:
+        is_on = of_fallback == "always"
+        text, _, is_whole = await told(running, provider={"order": ["gamma", "alpha", "beta"]})
+        assert (text, is_whole) == ((WHOLE, True) if is_on else (BROKEN, False))
+        assert (await running.call())["takeover"] == ("finished" if is_on else None)
+
+
+@pytest.mark.parametrize("sent", [None, 33])
+async def test_the_client_and_the_ledger_count_the_same_tokens(serve: Serve, sent: int | None) -> None:
+    deployments = [{"deployment": f"{name}/m", "continues": "prefix"} for name in ("alpha", "beta", "gamma")]
+    anew = [RoleOnly(), Delta("Certainly, here it is: " * 9), Finish("length"), Usage(500, 400), Done()]
+    rest = whole(" brown fox jumps over the lazy dog.")
+    gamma = rest if sent is None else [*rest[:-1], Usage(sent, 9), Done()]
+    scripts: dict[str, Any] = {"alpha": half(Drop()), "beta": anew, "gamma": gamma}
+    async with serve(**scripts, config=allowed(deployments=deployments)) as running:
+        order = {"order": ["alpha", "beta", "gamma"]}
+        _, events, _ = await told(running, provider=order, stream_options={"include_usage": True})
+        usage = events[-1]["usage"]
+        call = await running.call()
+        assert (call["prompt_tokens"], call["completion_tokens"]) == (
+            usage["prompt_tokens"],
+            usage["completion_tokens"],
+        )
+        delivered = -(-len(BROKEN) // 4)
+        assert usage["completion_tokens"] == delivered + 9
+        first, _, last = await running.rows("select prompt_tokens from attempts order by number")
+        assert first["prompt_tokens"] == call["prompt_tokens"] == last["prompt_tokens"] - delivered
+        assert sent in {None, last["prompt_tokens"]}
 
 
 async def test_usage_is_of_the_whole_and_the_limit_is_less_by_what_was_delivered(serve: Serve) -> None:

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import openai
 import pytest
 
-from providers.simulator.script import Delta, Done, Finish, Gate, Hang, Step, ToolCall, answer
+from providers.simulator.script import Delta, Done, Finish, Gate, Hang, Raw, Step, ToolCall, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.test_dialects import event
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS: dict[str, Any] = {"tools": [{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}]}
@@ -174,6 +175,34 @@ async def test_other_apis_are_judged_through_their_translation(serve: Serve, pat
         status, body = await early_then(running, calls("{"), ask())
         assert status == 502
         assert "gave no valid answer" in json.loads(body)["error"]["message"]
+
+
+def searches(arguments: str) -> list[Step]:
+    """Call a tool of a namespace, as a provider with Responses does."""
+    item = {"type": "function_call", "id": "fc_1", "call_id": "c_1", "namespace": "docs", "name": "search"}
+    item |= {"arguments": "", "status": "in_progress"}
+    head = {"id": "resp_1", "object": "response", "status": "in_progress", "output": []}
+    said = [
+        event("response.created", response=head),
+        event("response.output_item.added", output_index=0, item=item),
+        event("response.function_call_arguments.delta", output_index=0, item_id="fc_1", delta=arguments),
+        event("response.output_item.done", output_index=0, item={**item, "arguments": arguments}),
+        event("response.completed", response={**head, "status": "completed"}),
+    ]
+    return [Raw(b"".join(said), token=True)]
+
+
+@pytest.mark.parametrize(("arguments", "flaw"), [(GOOD, None), ('{"town": 1}', "schema_miss")])
+async def test_a_tool_in_a_namespace_is_offered_by_its_own_name(serve: Serve, arguments: str, flaw: str | None) -> None:
+    providers = {name: {"apis": ["responses"]} for name in ("one", "two")}
+    inner = {"type": "function", "name": "search", "parameters": SCHEMA}
+    fields = {"input": "Where?", "tools": [{"type": "namespace", "name": "docs", "tools": [inner]}]}
+    script = searches(arguments)
+    async with serve(one=script, two=script, config={**valid(), "providers": providers}) as running:
+        async with running.post({"model": MODEL, "stream": True, **fields}, path="/v1/responses") as response:
+            assert response.status == (200 if flaw is None else 502)
+        attempts = await running.rows("select flaw, judged_as from attempts where outcome in ('won', 'failed')")
+        assert {(each["flaw"], each["judged_as"]) for each in attempts} == {(flaw, "tools")}
 
 
 async def test_a_request_may_ask_for_it_but_not_for_the_impossible(serve: Serve) -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.racing.seam import FEW, MOST_TAIL, Seam, SeamMismatchError, split
+from gateway.racing.seam import FEW, LONGEST_STOP, MOST_TAIL, Seam, SeamMismatchError, split
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,29 @@ def test_what_does_not_repeat_the_tail_is_refused(rest: str) -> None:
         joined("The quick bro", list(rest))
 
 
+@pytest.mark.parametrize("size", [1, 50])
+@pytest.mark.parametrize(
+    ("delivered", "rest"),
+    [
+        ("The quick brown ", " browns are"),  # another word
+        ("The quick brown ", " brown, and"),
+        ("The quick brown ", "brown\nfox"),
+        ("He said.\n\n", " said.\nNext"),
+        ("if x:\n    ", " x:\n  y"),
+        ("\n", "    def f"),  # nothing but spaces was delivered
+        ("\n\n", "\nHello"),
+    ],
+)
+def test_other_spaces_after_the_word_are_another_text(delivered: str, rest: str, size: int) -> None:
+    with pytest.raises(SeamMismatchError):
+        joined(delivered, [rest[at : at + size] for at in range(0, len(rest), size)])
+
+
+def test_a_text_of_spaces_may_be_trimmed() -> None:
+    assert joined("\n\n", ["Hello"]) == "\n\nHello"
+    assert joined("\n\n", ["\n", "\nHello"]) == "\n\nHello"
+
+
 def test_a_continuation_that_only_repeats_the_tail_is_a_whole_answer() -> None:
     assert joined("The quick fox.", [" fox."]) == "The quick fox."
 
@@ -83,6 +106,37 @@ def test_a_stop_string_may_span_the_seam(delivered: str, rest: str, whole: str) 
     _, tail = split(delivered)
     seam = Seam(tail, before=delivered, stops=["##STOP"])
     assert delivered + "".join(map(seam.take, rest)) + seam.held_back() == whole
+
+
+def test_a_stop_string_that_is_too_long_to_look_for_is_left_to_the_provider() -> None:
+    stop = "a" * LONGEST_STOP + "b"
+    seam = Seam("a", before="a" * LONGEST_STOP, stops=[stop, "aX"])
+    assert seam.take("ab") == "b"
+    assert Seam("a", before="a", stops=[*"0123456789" * 7, "aX"]).take("aX") == "X"
+    assert Seam("a", before="a", stops=["aX"]).take("aX") == ""
+
+
+@given(
+    st.text(alphabet="ab ", min_size=1, max_size=8),
+    st.text(alphabet="ab ", max_size=8),
+    st.lists(st.text(alphabet="ab ", min_size=1, max_size=4), max_size=3),
+    st.integers(1, 4),
+)
+@example("a", "a", ["aaba", "aa"], 1)  # the shorter one is whole while the longer one may still come
+@example(" b", "a", ["b", "bbab"], 1)  # the first provider went on after it
+def test_only_a_stop_string_across_the_seam_ends_the_text(
+    delivered: str, rest: str, stops: list[str], size: int
+) -> None:
+    _, tail = split(delivered)
+    seam, came = Seam(tail, before=delivered, stops=stops), tail + rest
+    more = "".join(seam.take(came[at : at + size]) for at in range(0, len(came), size))
+    seam.end()
+    spans = any(
+        (delivered + rest).startswith(stop, at) and at + len(stop) > len(delivered)
+        for at in range(len(delivered))
+        for stop in stops
+    )
+    assert more + seam.held_back() == ("" if spans else rest)
 
 
 @given(st.text(alphabet="ab \n.", max_size=30), st.integers(0, 30), st.integers(1, 5))

@@ -64,6 +64,11 @@ def test_what_cannot_be_spoken_yet_is_no_clause(text: str) -> None:
     assert clause(text) is None
 
 
+def test_a_line_is_found_where_the_mark_of_a_list_comes_with_its_end() -> None:
+    assert Speakable().add("Here are two\n1. F")
+    assert Speakable().add("Ask them\nDr. ")
+
+
 def test_enough_words_are_a_clause_without_an_end() -> None:
     text = "one two three four five six seven"
     assert clause(text, enough=5) == "one two three four five s"

@@ -98,6 +98,15 @@ def test_text_wins_at_once_where_tools_are_offered() -> None:
     assert record.ttft_ms == pytest.approx(300)
 
 
+@pytest.mark.parametrize("end_at", [0.1, 0.3])
+def test_a_refusal_is_no_text_however_it_arrives(end_at: float) -> None:
+    steps = [(0.1, delta(refusal="I cannot.")), (end_at, FINISH), (end_at, DONE), (end_at, None)]
+    track = race(Timetable("refuses", steps), calls("calls", 0.2, 0.5))
+    record = run(track.run())
+    assert track.outcomes == {"refuses": "failed", "calls": "won"}
+    assert record.attempts[0].flaw is Flaw.REFUSAL
+
+
 def test_reasoning_wins_nothing() -> None:
     steps = [(0.1, delta(reasoning_content="Hm.")), (0.7, delta("Cold.")), (0.8, FINISH), (0.8, DONE), (0.8, None)]
     assert run(race(Timetable("thinks", steps)).run()).ttft_ms == pytest.approx(700)
