@@ -93,7 +93,10 @@ def enter(
         tags=origin.tags,
         prompt_tokens=resolved.needs.prompt_tokens,
     )
-    asked_kind = answer_kind(resolved.fields, asked.dialect)
+    asked_kind, win_on = answer_kind(resolved.fields, asked.dialect), model.race.win_on
+    if win_on is not WinOn.ANY:
+        several = asks_for_several(resolved.fields, asked.dialect)
+        win_on = _win_on(win_on, asked_kind, streamed=asked.stream, stateful=asked.stateful, several=several)
     call = new_call(
         context,
         origin,
@@ -104,13 +107,7 @@ def enter(
         dialect=asked.dialect,
         streamed=asked.stream,
         objective=resolved_objective(model.race.objective, streamed=asked.stream, for_program=asked.for_program),
-        win_on=_win_on(
-            model.race.win_on,
-            asked_kind,
-            streamed=asked.stream,
-            stateful=asked.stateful,
-            several=asks_for_several(resolved.fields, asked.dialect),
-        ),
+        win_on=win_on,
         sentence_words=model.race.sentence_words,
         invalid=model.race.invalid,
         prompt_class=asked.prompt_class,
