@@ -159,8 +159,8 @@ class _FirstWords(logging.Handler):
         self.said = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the line."""
-        if self.said is None:
+        """Keep the line, but none about a client's tracestate."""
+        if self.said is None and not record.name.startswith("opentelemetry.trace."):
             self.said = record.getMessage()
 
 
