@@ -351,6 +351,11 @@ EVENTS: Mapping[str, Advice] = {
     "tracing.spans_dropped": Advice(
         "The process ended before the collector had taken these spans.", "Nothing, if it is rare."
     ),
+    "tracing.spans_rejected": Advice(
+        "The collector accepted exports, but did not keep `spans` of their spans (`reason`). At most one line a"
+        " minute.",
+        "Check the limits of the collector.",
+    ),
     "usage.far_off": Advice(
         "A deployment reports `times` as many tokens for its texts as other deployments of the model do. Costs and"
         " tok/s are computed from what providers report.",

@@ -1,13 +1,17 @@
 """OpenTelemetry's own OTLP/HTTP exporter, set up from the settings. Imported only while traces are on."""
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import overload
+from typing import Any, overload
 
+import requests
 import structlog
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # it has no annotations
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
@@ -21,6 +25,9 @@ from gateway.tracing.spans import Spans
 
 BUSY_S, PAUSE_S = 0.001, 0.001
 _SERVICE = "service.name"
+_LONGEST_REASON = 300  # characters of what a collector says
+# The variables by which an operator has the exporter use a session of their own.
+_OWN_SESSION = tuple(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{each}CREDENTIAL_PROVIDER" for each in ("", "TRACES_"))
 
 
 class OtlpExporter:
@@ -37,10 +44,12 @@ class OtlpExporter:
         self._words.forget()
         self.spans = Spans(_resource(settings, instance), __version__, peers)
         self._is_hurried = threading.Event()
+        self._rejected: tuple[int, str] | None = None
         self._exporter = OTLPSpanExporter(
             endpoint=None if settings.endpoint is None else settings.endpoint.rstrip("/") + TRACES_PATH,
             headers={name: value.get_secret_value() for name, value in settings.headers.items()} or None,
             timeout=settings.timeout_s,
+            session=None if any(os.environ.get(name) for name in _OWN_SESSION) else _heard_by(self._answered),
         )
         if self._words.said is not None:
             structlog.get_logger().warning("tracing.setting_ignored", reason=self._words.said)
@@ -51,9 +60,15 @@ class OtlpExporter:
         """Whether what is being sent was refused at first, and is tried again."""
         return self._words.said is not None
 
+    @property
+    def rejected(self) -> tuple[int, str] | None:
+        """How many spans of an accepted export the collector did not keep, and why; None if it has all."""
+        return self._rejected
+
     def export(self, ended: Sequence[Ended]) -> str | None:
         """Send the spans; return None, or why they were not accepted."""
         self._words.forget()
+        self._rejected = None
         try:
             result = self._exporter.export(_Paced(ended, self.spans, self._is_hurried))
         except Exception as error:  # noqa: BLE001 - the thread goes on, and the operator reads it
@@ -67,6 +82,22 @@ class OtlpExporter:
     def shutdown(self) -> None:
         """Give up what is being sent."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call] # it has no annotations
+
+    def _answered(self, response: requests.Response, *_: Any, **__: Any) -> None:
+        """Read which spans of an export were rejected: the exporter takes an answer of status 200 for all of them."""
+        try:
+            partial = ExportTraceServiceResponse.FromString(response.content if response.ok else b"").partial_success
+        except DecodeError:  # JSON, or the page of a proxy
+            return
+        if partial.rejected_spans > 0:
+            self._rejected = partial.rejected_spans, partial.error_message[:_LONGEST_REASON] or "it does not say why"
+
+
+def _heard_by(hook: Any) -> requests.Session:
+    """Return a session of which ``hook`` hears each answer."""
+    session = requests.Session()
+    session.hooks["response"].append(hook)
+    return session
 
 
 class _Paced(Sequence[ReadableSpan]):
@@ -128,8 +159,8 @@ class _FirstWords(logging.Handler):
         self.said = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the line."""
-        if self.said is None:
+        """Keep the line, but none about a client's tracestate."""
+        if self.said is None and not record.name.startswith("opentelemetry.trace."):
             self.said = record.getMessage()
 
 

@@ -18,6 +18,7 @@ EVERY_S = 0.5
 CLOSE_S = 2.0  # how long the end of the gateway waits for a collector
 _LOOK_S, _GIVE_UP_S = 0.05, 0.2
 PAUSE_FIRST_S, PAUSE_MAX_S = 1.0, 30.0  # after a failed export, doubled each time
+TELL_EVERY_S = 60.0  # of spans that were rejected one by one
 
 
 class Exporter(Protocol):
@@ -26,6 +27,10 @@ class Exporter(Protocol):
     @property
     def is_failing(self) -> bool:
         """Whether what is being sent was refused at first, and is tried again."""
+
+    @property
+    def rejected(self) -> tuple[int, str] | None:
+        """How many spans of the last export, which was accepted, were not kept, and why; None: all were."""
 
     def export(self, ended: Sequence[Ended]) -> str | None:
         """Send the spans; return None, or why they were not accepted. May take long, may not raise."""
@@ -51,6 +56,8 @@ class Sender:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._failures = 0  # in a row
+        self._rejected = 0  # spans, since that was logged
+        self._tell_at_s: float | None = None  # of the monotonic clock; None: at once
         self._log = structlog.get_logger()
 
     def start(self) -> None:
@@ -99,9 +106,12 @@ class Sender:
                 self._failed(batch, problem)
                 if self._closing.wait(min(PAUSE_MAX_S, PAUSE_FIRST_S * 2.0 ** (self._failures - 1))):
                     return
-            elif self._failures:
+                continue
+            if self._failures:
                 self._log.info("tracing.exporting_again", dropped=self.dropped)
                 self._failures = 0
+            if self._exporter.rejected is not None:
+                self._lost(*self._exporter.rejected)
 
     def _failed(self, batch: Sequence[Ended], problem: str) -> None:
         self.dropped += sum(ended.spans for ended in batch)
@@ -112,6 +122,15 @@ class Sender:
                 reason=problem,
                 effect="spans are dropped and counted (holeshot_spans_dropped_total) until the collector accepts them",
             )
+
+    def _lost(self, spans: int, reason: str) -> None:
+        """Count spans that the collector has not kept of those it took, and log them now and then."""
+        self.dropped += spans
+        self._rejected += spans
+        now_s = time.monotonic()
+        if self._tell_at_s is None or now_s >= self._tell_at_s:
+            self._log.warning("tracing.spans_rejected", spans=self._rejected, reason=reason)
+            self._rejected, self._tell_at_s = 0, now_s + TELL_EVERY_S
 
     def _drop(self, number: int) -> int:
         lost = 0

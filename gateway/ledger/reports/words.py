@@ -36,10 +36,10 @@ class Words:
         return f"'{written}+00'" if self.is_postgres else f"'{written}'"
 
     def epoch(self, instant: str) -> str:
-        """Return seconds since 1970, whole."""
+        """Return seconds since 1970, whole, of an instant in a row. SQLite would round them to milliseconds first."""
         if self.is_postgres:
             return f"cast(floor(extract(epoch from {instant})) as bigint)"
-        return f"cast(strftime('%s', {instant}) as integer)"
+        return f"cast(strftime('%s', substr({instant}, 1, 19)) as integer)"
 
     def moment(self, epoch: str) -> str:
         """Return the instant of so many seconds since 1970."""

@@ -48,7 +48,10 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Collector:
-    """What arrived. ``status`` is what it answers; ``hangs`` makes it accept requests and never answer."""
+    """What arrived. ``status`` is what it answers; ``hangs`` makes it accept requests and never answer.
+
+    ``rejected`` are the spans that it says of each export that it does not keep.
+    """
 
     def __init__(self) -> None:
         self.url = ""
@@ -57,6 +60,7 @@ class Collector:
         self.headers: list[Mapping[str, str]] = []
         self.status = 200
         self.hangs = False
+        self.rejected = 0
         self.asked = asyncio.Event()
         self._over = asyncio.Event()
 
@@ -80,7 +84,11 @@ class Collector:
             self.headers.append(dict(request.headers))
             self.bodies.append(body)
             self.spans += decoded(gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body)
-        message = ExportTraceServiceResponse().SerializeToString()
+        answer = ExportTraceServiceResponse()
+        if self.rejected:
+            answer.partial_success.rejected_spans = self.rejected
+            answer.partial_success.error_message = "too old"
+        message = answer.SerializeToString()
         return web.Response(status=self.status, body=message, content_type="application/x-protobuf")
 
     def end(self) -> None:

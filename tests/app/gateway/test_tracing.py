@@ -291,3 +291,28 @@ async def test_a_collector_that_refuses_is_reported_with_its_reason(serve: Serve
             await asked(running)
     [line] = [entry for entry in logged if entry["event"] == "tracing.not_exported"]
     assert "401" in line["reason"]
+
+
+async def test_spans_that_a_collector_takes_but_does_not_keep_are_counted(serve: Serve, logged: list[Any]) -> None:
+    async with collecting() as collector:
+        collector.rejected = 1
+        async with serve(config=traced(collector)) as running:
+            await asked(running)
+            await running.gateway.tracing.close()
+            async with running.get("/metrics") as response:
+                assert "holeshot_spans_dropped_total 1.0" in await response.text()
+    assert len(collector.spans) == 2
+    [line] = [entry for entry in logged if entry["event"].startswith("tracing.")]
+    assert (line["event"], line["spans"], line["reason"]) == ("tracing.spans_rejected", 1, "too old")
+
+
+async def test_a_tracestate_that_is_invalid_is_not_the_reason_why_a_collector_refuses(
+    serve: Serve, logged: list[Any]
+) -> None:
+    async with collecting() as collector:
+        collector.status = 401
+        async with serve(config=traced(collector)) as running:
+            await asked(running, {"traceparent": TRACEPARENT, "tracestate": "Not A State"})
+    [line] = [entry for entry in logged if entry["event"] == "tracing.not_exported"]
+    assert "401" in line["reason"]
+    assert "Not A State" not in line["reason"]

@@ -362,3 +362,23 @@ async def test_a_tag_too_long_for_an_index_is_read_from_rows(ledger_url: str) ->
     value = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz", k=9000))
     await store(ledger_url, tagged({"note": value}, 5, days=0.0))
     await same(ledger_url, "tag_values_30d", "tag_values", "tag", "value")
+
+
+async def test_what_begins_in_the_last_instant_of_a_window_is_in_that_window(ledger_url: str) -> None:
+    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)
+    at = hour - timedelta(microseconds=300)  # SQLite rounds seconds to milliseconds
+    one = won(new_id(), started_at=at, model="llama", itl={"0": 9}, api="chat.completions", size_class=0)
+    await store(ledger_url, [Finished(call(one, started_at=at))])
+    starts = {5: hour - timedelta(minutes=5), 60: hour - timedelta(hours=1)}
+    for table in ("rollup_calls", "rollup_attempts", "rollup_histograms"):
+        for row in await rows(ledger_url, f"select minutes, window_start from {table} where minutes < 1440"):
+            assert instant(row["window_start"]) == starts[row["minutes"]], table
+    for view in ("throughput_5m", "load_5m"):
+        (row,) = await rows(ledger_url, f"select window_start from {view}")
+        assert instant(row["window_start"]) == starts[5], view
+
+
+def instant(value: Any) -> datetime:
+    found = datetime.fromisoformat(value) if isinstance(value, str) else value
+    assert isinstance(found, datetime)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -20,6 +20,7 @@ class FakeExporter:
 
     def __init__(self, problem: str | None = None) -> None:
         self.is_failing = False
+        self.rejected: tuple[int, str] | None = None
         self.taken: list[Ended] = []
         self.asked = threading.Event()
         self.shut_down = threading.Event()
