@@ -1,11 +1,12 @@
 """Every view, in four widths and both themes: a silent console, no request elsewhere, no objection of axe-core."""
 
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.installation import Installation
+from tests.browser.installation import MODEL, Installation
 from tests.browser.visit import Visit
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ VIEWS = (
 LOOKS = ((1400, False, True), (1280, True, False), (900, False, False), (390, True, True))  # width, dark, with axe-core
 SCROLLS = 900  # wide tables do, in their own place: there is no room for all figures, and too much for a list
 LONG_NAME = "openrouter/meta-llama/llama-3.3-70b-instruct"
+LONG_WORD = "m" * 100
 
 
 @pytest.mark.parametrize(("width", "dark", "asks"), LOOKS)
@@ -79,6 +81,27 @@ def test_long_names_and_large_figures_fit(
         assert seen.overflow_px() <= 0, view
         assert seen.scrolling() == [], view
     assert seen.complaints == []
+
+
+@pytest.mark.parametrize("view", ["live", "leaderboard", "calls", "history", "worth", "playground", "keys"])
+def test_names_of_one_long_word_fit_a_phone(demo: Installation, visit: Callable[..., Visit], view: str) -> None:
+    seen = visit(demo, width=390)
+
+    def lengthen(route: "Route") -> None:
+        response = route.fetch()
+        said = response.text().replace(f'"{MODEL}"', f'"{LONG_WORD}"')
+        told = json.loads(said)
+        if route.request.url.endswith("session"):
+            told["clients"] = [LONG_WORD]
+        if route.request.url.endswith("keys"):
+            told["data"] = [{"name": LONG_WORD, "role": "client", "source": "file", "keys": [], "models": None}]
+        route.fulfill(response=response, json=told)
+
+    seen.page.route("**/api/*", lambda route: route.continue_() if "live" in route.request.url else lengthen(route))
+    page = seen.open(view)
+    seen.settle()
+    assert LONG_WORD in page.locator("main").inner_text()
+    assert seen.overflow_px() <= 0
 
 
 def test_each_of_two_figures_in_a_cell_sorts(demo: Installation, visit: Callable[..., Visit]) -> None:
