@@ -104,6 +104,41 @@ def test_names_of_one_long_word_fit_a_phone(demo: Installation, visit: Callable[
     assert seen.overflow_px() <= 0
 
 
+def test_a_database_that_goes_and_returns_is_told_without_a_reload(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    page = visit(demo).page
+    is_away = False
+
+    def tell(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        told["stores"]["database_ok"] = not is_away
+        route.fulfill(response=response, json=told)
+
+    page.route("**/api/session", tell)
+    page.clock.install()
+    page.goto(f"{demo.url}/#/configuration")
+    page.wait_for_selector("#tools button, #tools select")
+    chip = page.locator("#tools").get_by_text("database away")
+    assert chip.count() == 0
+    is_away = True
+    page.clock.fast_forward("01:01")
+    chip.wait_for()
+    is_away = False
+    page.clock.fast_forward("01:01")
+    chip.wait_for(state="detached")
+
+
+def test_an_address_that_no_view_has_opens_the_first(demo: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(demo)
+    for name in ("nothing", "constructor"):
+        seen.page.goto(f"{demo.url}/#/{name}")
+        seen.page.reload()
+        seen.page.wait_for_selector("main h1:text-is('Live')")
+    assert seen.complaints == []
+
+
 def test_each_of_two_figures_in_a_cell_sorts(demo: Installation, visit: Callable[..., Visit]) -> None:
     seen = visit(demo)
     page = seen.open("leaderboard")
