@@ -139,6 +139,44 @@ def test_an_address_that_no_view_has_opens_the_first(demo: Installation, visit: 
     assert seen.complaints == []
 
 
+def test_a_call_that_cannot_be_read_does_not_load_for_ever(demo: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(demo).page
+    page.route("**/api/calls/*", lambda route: route.fulfill(status=503, body='{"error": {"message": "away"}}'))
+    page.goto(f"{demo.url}/#/calls/01a202e0-8b7f-7369-a14f-3f80f53e898c")
+    page.get_by_role("alert").wait_for()
+    assert page.locator("main [aria-busy=true]").count() == 0
+    page.unroute("**/api/calls/*")
+    page.get_by_role("button", name="Try again").click()
+    page.wait_for_selector("main h2:text-is('No such call')")
+
+
+def test_a_provider_left_out_can_be_taken_back_where_nothing_was_replayed(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    page = visit(demo).page
+    page.goto(f"{demo.url}/#/replay?without=nobody-has-this")
+    page.wait_for_selector("main h2:text-is('Nothing to replay')")
+    page.get_by_label("Without").select_option("")
+    page.wait_for_selector("main h2:text-is('What this assumes')")
+
+
+def test_an_interval_without_a_width_is_not_told(demo: Installation, visit: Callable[..., Visit]) -> None:
+    def see(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        for row in told["data"]:
+            row |= {"calls": 2, "calls_with_extra": 1, "basis": "seen", "saved_ms": 80, "saved_ms_per_call": 40}
+            row |= {"saved_low_ms": 80, "saved_high_ms": 80}
+        route.fulfill(response=response, json=told)
+
+    page = visit(demo).page
+    page.route("**/api/race-value*", see)
+    page.goto(f"{demo.url}/#/worth")
+    lead = page.locator("main p.lead").first.inner_text()
+    assert lead.startswith("Racing saved 40 ms per call")
+    assert "40 ms to 40 ms" not in lead
+
+
 def test_each_of_two_figures_in_a_cell_sorts(demo: Installation, visit: Callable[..., Visit]) -> None:
     seen = visit(demo)
     page = seen.open("leaderboard")
