@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -175,6 +176,34 @@ def test_an_interval_without_a_width_is_not_told(demo: Installation, visit: Call
     lead = page.locator("main p.lead").first.inner_text()
     assert lead.startswith("Racing saved 40 ms per call")
     assert "40 ms to 40 ms" not in lead
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("size", [0.4, 2.4, 390.0, 1900.0])
+def test_labels_of_an_axis_do_not_touch(
+    demo: Installation, visit: Callable[..., Visit], width: int, size: float
+) -> None:
+    def see(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        for row in told["data"]:
+            row |= {"calls": 2, "saved_ms_per_call": size, "saved_low_ms_per_call": None}
+            row |= {f"{name}_{q}_ms": size for name in ("ttft", "alone") for q in ("p50", "p95", "p99")}
+            row |= {"duplicate_cost_low_usd": size * 1e-7, "duplicate_cost_high_usd": size * 1e-6}
+        route.fulfill(response=response, json=told)
+
+    seen = visit(demo, width=width)
+    seen.page.route("**/api/race-value*", see)
+    page = seen.open("worth")
+    seen.settle()
+    axes = page.locator("main .axis").evaluate_all("""all => all.map(each => [...each.children].map(label => {
+        const { left, right } = label.getBoundingClientRect();
+        return [left, right];
+    }))""")
+    assert len(axes) == 3
+    for labels in axes:
+        assert len(labels) >= 2
+        assert all(one[1] < other[0] for one, other in pairwise(labels))
 
 
 def test_each_of_two_figures_in_a_cell_sorts(demo: Installation, visit: Callable[..., Visit]) -> None:
