@@ -1,9 +1,13 @@
 """What the page shows is what the database has."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tests.browser.installation import MODEL, Installation
 from tests.browser.visit import Visit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
 
 MADE = 4  # calls while the page looks
 
@@ -56,6 +60,20 @@ def test_targets_have_the_calls_that_count_and_sql_that_says_so(
     assert 0 < bad <= calls
     cards["strict"].get_by_role("button", name="Copy SQL of bad calls").click()
     assert 0 < len(demo.rows(page.evaluate("() => navigator.clipboard.readText()"))) <= calls
+
+
+def test_a_canarys_share_has_the_digits_of_the_file(demo: Installation, visit: Callable[..., Visit]) -> None:
+    def make_canary(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        told["models"][0]["deployments"][0]["canary"] = 0.07  # times 100: 7.000000000000001
+        route.fulfill(response=response, json=told)
+
+    seen = visit(demo)
+    seen.page.route("**/api/configuration", make_canary)
+    page = seen.open("configuration")
+    seen.settle()
+    assert page.locator("main td[data-label='In use']").first.inner_text() == "canary, 7.0 %"
 
 
 def test_lanes_move_and_pause(demo: Installation, visit: Callable[..., Visit]) -> None:

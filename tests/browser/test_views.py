@@ -1,11 +1,13 @@
 """Every view, in four widths and both themes: a silent console, no request elsewhere, no objection of axe-core."""
 
+import json
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.installation import Installation
+from tests.browser.installation import MODEL, Installation
 from tests.browser.visit import Visit
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ VIEWS = (
 LOOKS = ((1400, False, True), (1280, True, False), (900, False, False), (390, True, True))  # width, dark, with axe-core
 SCROLLS = 900  # wide tables do, in their own place: there is no room for all figures, and too much for a list
 LONG_NAME = "openrouter/meta-llama/llama-3.3-70b-instruct"
+LONG_WORD = "m" * 100
 
 
 @pytest.mark.parametrize(("width", "dark", "asks"), LOOKS)
@@ -79,6 +82,128 @@ def test_long_names_and_large_figures_fit(
         assert seen.overflow_px() <= 0, view
         assert seen.scrolling() == [], view
     assert seen.complaints == []
+
+
+@pytest.mark.parametrize("view", ["live", "leaderboard", "calls", "history", "worth", "playground", "keys"])
+def test_names_of_one_long_word_fit_a_phone(demo: Installation, visit: Callable[..., Visit], view: str) -> None:
+    seen = visit(demo, width=390)
+
+    def lengthen(route: "Route") -> None:
+        response = route.fetch()
+        said = response.text().replace(f'"{MODEL}"', f'"{LONG_WORD}"')
+        told = json.loads(said)
+        if route.request.url.endswith("session"):
+            told["clients"] = [LONG_WORD]
+        if route.request.url.endswith("keys"):
+            told["data"] = [{"name": LONG_WORD, "role": "client", "source": "file", "keys": [], "models": None}]
+        route.fulfill(response=response, json=told)
+
+    seen.page.route("**/api/*", lambda route: route.continue_() if "live" in route.request.url else lengthen(route))
+    page = seen.open(view)
+    seen.settle()
+    assert LONG_WORD in page.locator("main").inner_text()
+    assert seen.overflow_px() <= 0
+
+
+def test_a_database_that_goes_and_returns_is_told_without_a_reload(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    page = visit(demo).page
+    is_away = False
+
+    def tell(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        told["stores"]["database_ok"] = not is_away
+        route.fulfill(response=response, json=told)
+
+    page.route("**/api/session", tell)
+    page.clock.install()
+    page.goto(f"{demo.url}/#/configuration")
+    page.wait_for_selector("#tools button, #tools select")
+    chip = page.locator("#tools").get_by_text("database away")
+    assert chip.count() == 0
+    is_away = True
+    page.clock.fast_forward("01:01")
+    chip.wait_for()
+    is_away = False
+    page.clock.fast_forward("01:01")
+    chip.wait_for(state="detached")
+
+
+def test_an_address_that_no_view_has_opens_the_first(demo: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(demo)
+    for name in ("nothing", "constructor"):
+        seen.page.goto(f"{demo.url}/#/{name}")
+        seen.page.reload()
+        seen.page.wait_for_selector("main h1:text-is('Live')")
+    assert seen.complaints == []
+
+
+def test_a_call_that_cannot_be_read_does_not_load_for_ever(demo: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(demo).page
+    page.route("**/api/calls/*", lambda route: route.fulfill(status=503, body='{"error": {"message": "away"}}'))
+    page.goto(f"{demo.url}/#/calls/01a202e0-8b7f-7369-a14f-3f80f53e898c")
+    page.get_by_role("alert").wait_for()
+    assert page.locator("main [aria-busy=true]").count() == 0
+    page.unroute("**/api/calls/*")
+    page.get_by_role("button", name="Try again").click()
+    page.wait_for_selector("main h2:text-is('No such call')")
+
+
+def test_a_provider_left_out_can_be_taken_back_where_nothing_was_replayed(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    page = visit(demo).page
+    page.goto(f"{demo.url}/#/replay?without=nobody-has-this")
+    page.wait_for_selector("main h2:text-is('Nothing to replay')")
+    page.get_by_label("Without").select_option("")
+    page.wait_for_selector("main h2:text-is('What this assumes')")
+
+
+def test_an_interval_without_a_width_is_not_told(demo: Installation, visit: Callable[..., Visit]) -> None:
+    def see(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        for row in told["data"]:
+            row |= {"calls": 2, "calls_with_extra": 1, "basis": "seen", "saved_ms": 80, "saved_ms_per_call": 40}
+            row |= {"saved_low_ms": 80, "saved_high_ms": 80}
+        route.fulfill(response=response, json=told)
+
+    page = visit(demo).page
+    page.route("**/api/race-value*", see)
+    page.goto(f"{demo.url}/#/worth")
+    lead = page.locator("main p.lead").first.inner_text()
+    assert lead.startswith("Racing saved 40 ms per call")
+    assert "40 ms to 40 ms" not in lead
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("size", [0.4, 2.4, 390.0, 1900.0])
+def test_labels_of_an_axis_do_not_touch(
+    demo: Installation, visit: Callable[..., Visit], width: int, size: float
+) -> None:
+    def see(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        for row in told["data"]:
+            row |= {"calls": 2, "saved_ms_per_call": size, "saved_low_ms_per_call": None}
+            row |= {f"{name}_{q}_ms": size for name in ("ttft", "alone") for q in ("p50", "p95", "p99")}
+            row |= {"duplicate_cost_low_usd": size * 1e-7, "duplicate_cost_high_usd": size * 1e-6}
+        route.fulfill(response=response, json=told)
+
+    seen = visit(demo, width=width)
+    seen.page.route("**/api/race-value*", see)
+    page = seen.open("worth")
+    seen.settle()
+    axes = page.locator("main .axis").evaluate_all("""all => all.map(each => [...each.children].map(label => {
+        const { left, right } = label.getBoundingClientRect();
+        return [left, right];
+    }))""")
+    assert len(axes) == 3
+    for labels in axes:
+        assert len(labels) >= 2
+        assert all(one[1] < other[0] for one, other in pairwise(labels))
 
 
 def test_each_of_two_figures_in_a_cell_sorts(demo: Installation, visit: Callable[..., Visit]) -> None:

@@ -1,6 +1,6 @@
 // The shell: which view is shown, who looks, light or dark.
 
-import { alarm } from "./lib/alarm.js";
+import { alarms } from "./lib/alarm.js";
 import { get, send } from "./lib/api.js";
 import { themeChanged } from "./lib/colours.js";
 import { fill, h, say, tell } from "./lib/dom.js";
@@ -35,7 +35,7 @@ let turns = 0; // how many were asked for: a slow one must not replace a later o
 
 async function show() {
   const { name, params, query } = where();
-  const wanted = name in VIEWS ? name : home();
+  const wanted = Object.hasOwn(VIEWS, name) ? name : home();
   const { title, one } = VIEWS[wanted];
   const file = one && params.length ? one : wanted;
   const turn = (turns += 1);
@@ -120,18 +120,15 @@ function navigation() {
 }
 
 function tools() {
-  const { user, version, replica, stores } = session;
+  const { user, version, replica } = session;
   const theme = h("select", { "aria-label": "Theme", onchange: () => dress(theme.value) },
     [["", "System theme"], ["light", "Light"], ["dark", "Dark"]].map(([value, words]) =>
       h("option", { value, selected: value === (document.documentElement.dataset.theme ?? "") }, words)));
-  const alarms = h("span");
-  fill(document.getElementById("tools"), alarms,
-    stores?.database_ok === false ? h("span", { class: "chip bad" }, "database away") : null,
+  fill(document.getElementById("tools"), alarms(session),
     h("span", {}, `${user?.name ?? "local"} · ${user?.role ?? "admin"}`),
     h("span", { title: `replica ${replica}` }, `Holeshot ${version}`),
     theme,
     session.authentication === "key" && !session.trusted_header ? h("button", { type: "button", onclick: signOut }, "Sign out") : null);
-  alarm(alarms);
 }
 
 function dress(theme) {

@@ -1,4 +1,4 @@
-// The chip beside the navigation that counts open alerts, whatever view is shown.
+// The chips beside the navigation, whatever view is shown: how many alerts are open, and whether the database is away.
 
 import { get } from "./api.js";
 import { fill, h } from "./dom.js";
@@ -7,14 +7,30 @@ import { to } from "./route.js";
 
 const EVERY_MS = 60_000;
 
-/** Keep the number of open alerts in `place` while it is on the page. */
-export async function alarm(place) {
+/** The chips, kept up to date while they are on the page. `session` is what is known at first. */
+export function alarms(session) {
+  const [alerts, database] = [h("span"), h("span", {}, away(session))];
+  setTimeout(() => keep(alerts, "alerts", opened)); // when they are on the page
+  setTimeout(() => keep(database, "session", away), EVERY_MS);
+  return h("div", { class: "controls" }, alerts, database);
+}
+
+async function keep(place, path, chip) {
+  if (!place.isConnected) return;
   try {
-    const { open } = await get("alerts");
-    const now = open.some((each) => each.severity === "page");
-    fill(place, open.length ? h("a", { class: now ? "chip bad" : "chip", href: to("alerts") }, counted(open.length, "alert")) : null);
+    fill(place, chip(await get(path)));
   } catch {
     // the views say that the gateway is away
   }
-  setTimeout(() => place.isConnected && alarm(place), EVERY_MS);
+  setTimeout(() => keep(place, path, chip), EVERY_MS);
+}
+
+function opened({ open }) {
+  if (!open.length) return null;
+  const now = open.some((each) => each.severity === "page");
+  return h("a", { class: now ? "chip bad" : "chip", href: to("alerts") }, counted(open.length, "alert"));
+}
+
+function away({ stores }) {
+  return stores?.database_ok === false ? h("span", { class: "chip bad" }, "database away") : null;
 }

@@ -55,7 +55,10 @@ export function view(root, [id]) {
     } catch (error) {
       if (asking.signal.aborted) return;
       if (error.status === 404) fill(body, unknown(id));
-      else if (error.status !== 401) fill(note, failed(error, look));
+      else if (error.status !== 401) {
+        fill(note, failed(error, look));
+        if (shown === null) fill(body);
+      }
       return;
     }
     fill(note);

@@ -3,14 +3,14 @@
 import { get } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { named } from "../lib/figures.js";
-import { usd } from "../lib/format.js";
+import { percent, usd } from "../lib/format.js";
 import { empty, watching } from "../lib/states.js";
 import { table } from "../lib/table.js";
 import { redraw } from "./parts/redraw.js";
 
 const DEPLOYMENTS = [
   { title: "Deployment", head: true, cell: (each) => named(each.name) },
-  { title: "In use", cell: (each) => (each.enabled ? (each.canary ? `canary, ${each.canary * 100} %` : "yes") : "no") },
+  { title: "In use", cell: (each) => (each.enabled ? (each.canary ? `canary, ${percent(each.canary)}` : "yes") : "no") },
   { title: "Weight", right: true, cell: (each) => each.weight },
   { title: "Prompt, $ / M tokens", right: true, cell: (each) => usd(each.price?.prompt) },
   { title: "Answer, $ / M tokens", right: true, cell: (each) => usd(each.price?.completion) },

@@ -69,8 +69,8 @@ function surely(rows, unsure, window) {
   const where = unsure.length ? `, for ${rows.map((each) => each.model).join(", ")}` : "";
   const isNothing = low <= 0 && high >= 0;
   const first = isNothing
-    ? ["Racing saved nothing that can be told from chance: ", h("b", {}, `${signed(mid)} per call`), ` (${signed(low)} to ${signed(high)})`]
-    : [`Racing ${mid < 0 ? "lost" : "saved"} `, h("b", {}, `${ms(Math.abs(mid))} per call`), ` (${bounds(low, high)})`];
+    ? [`Racing saved nothing${low === high ? "" : " that can be told from chance"}: `, h("b", {}, `${signed(mid)} per call`), interval(low, high)]
+    : [`Racing ${mid < 0 ? "lost" : "saved"} `, h("b", {}, `${ms(Math.abs(mid))} per call`), interval(low, high)];
   const money = cost === null ? [", at unknown prices"] : [" and cost ", h("b", {}, `${dollars(cost.low, cost.high)} more`)];
   const hours = saved.mid / 3_600_000;
   return h("div", { class: "headline" }, h("p", { class: "lead" }, first, money, `${where}.`),

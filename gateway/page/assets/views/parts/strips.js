@@ -2,10 +2,25 @@
 
 import { h } from "../../lib/dom.js";
 
+const NARROW_PX = 130; // of a track, where two pictures share a card or a phone
+const LETTER_PX = 6.5; // of a label
+const APART_PX = 4;
+
 /** A figure of strips over one axis (of parts/scale.js); `words` writes a tick. `kind` is one more class of it. */
 export function picture(title, axis, words, rows, kind = "") {
   return h("figure", { class: `strips ${kind}`.trim() }, h("figcaption", {}, title), rows,
-    h("div", { class: "strip", "aria-hidden": "true" }, h("div", { class: "axis" }, axis.ticks.map((tick) => h("span", { style: { left: axis.at(tick) } }, tick === 0 ? "0" : words(tick))))));
+    h("div", { class: "strip", "aria-hidden": "true" }, h("div", { class: "axis" }, labels(axis, words).map(([tick, text]) => h("span", { style: { left: axis.at(tick) } }, text)))));
+}
+
+/** `[tick, text]` of the ticks whose labels do not touch the one before. */
+function labels(axis, words) {
+  let end = -Infinity;
+  return axis.ticks.map((tick) => [tick, tick === 0 ? "0" : words(tick)]).filter(([tick, text]) => {
+    const [middle, half] = [axis.share(tick) * NARROW_PX, (text.length * LETTER_PX) / 2];
+    if (middle - half < end + APART_PX) return false;
+    end = middle + half;
+    return true;
+  });
 }
 
 /** One row: what it is of, its marks, and the figure told. */
