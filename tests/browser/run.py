@@ -29,7 +29,8 @@ def main() -> int:
         subprocess.run([sys.executable, *_PIP], check=True)
     asked = sys.argv[1:]
     is_narrowed = any(Path(each.partition("::")[0]).exists() for each in asked)
-    command = [sys.executable, "-m", "pytest", *asked, *([] if is_narrowed else [str(Path(__file__).parent)])]
+    everything = [str(Path(__file__).parent), "--numprocesses", "2", "--dist", "loadfile"]
+    command = [sys.executable, "-m", "pytest", *asked, *([] if is_narrowed else everything)]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
