@@ -1,19 +1,17 @@
 """The book of alerts in Postgres or SQLite, which all replicas share."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, delete, exists, insert, or_, select, text, update
+from sqlalchemy import Row, Select, and_, delete, exists, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.alerts.alert import Alert, Delivery, Event, Message, Scope
 from gateway.alerts.book import MESSAGES_AT_ONCE, BookAway
 from gateway.alerts.condition import Kind, Severity
-from gateway.ledger.database import DATABASE_ERRORS, check_file, create_engine, is_sqlite, unreachable
+from gateway.ledger.own_connection import OwnConnection
 from gateway.ledger.tables import alert_messages, alerts
 
 TIMEOUT_S = 5.0  # of everything that is asked; each takes some milliseconds
@@ -32,21 +30,21 @@ class SqlAlertBook:
             DatabaseUrlError: ``url`` is invalid.
 
         """
-        self._engine: AsyncEngine = create_engine(url, pool_size=1)
-        self._is_sqlite = is_sqlite(self._engine.url)
+        self._database = OwnConnection(url, BookAway)
+        self._instant = self._database.instant
         self._new_id = new_id
         self._timeout_s = timeout_s
 
     async def current(self, since: datetime) -> list[Alert]:
         """Return the alerts that are open, and those resolved after ``since``."""
         query = select(alerts).where(or_(alerts.c.resolved_at.is_(None), alerts.c.resolved_at > self._instant(since)))
-        async with self._connected() as connection:
+        async with self._database.open(self._timeout_s) as connection:
             return [_alert(row) for row in await connection.execute(query.order_by(alerts.c.opened_at, alerts.c.id))]
 
     async def open(self, alert: Alert, webhooks: Collection[str]) -> bool:
         """Store an alert and its messages; delete very old ones."""
-        into = sqlite.insert(alerts) if self._is_sqlite else postgresql.insert(alerts)
-        async with self._connected(writes=True) as connection:
+        into = sqlite.insert(alerts) if self._database.is_sqlite else postgresql.insert(alerts)
+        async with self._database.open(self._timeout_s, writes=True) as connection:
             stored = await connection.execute(into.values(self._values(alert)).on_conflict_do_nothing())
             if stored.rowcount != 1:
                 return False
@@ -58,16 +56,18 @@ class SqlAlertBook:
     async def note_seen(self, ids: Collection[str], at: datetime) -> None:
         """Note that the conditions of these alerts held."""
         seen = update(alerts).where(alerts.c.id.in_(ids), alerts.c.seen_at < self._instant(at))
-        async with self._connected(writes=True) as connection:
+        async with self._database.open(self._timeout_s, writes=True) as connection:
             await connection.execute(seen.values(seen_at=self._instant(at)))
             await connection.commit()
 
     async def resolve(self, alert: Alert, *, unseen_since: datetime, at: datetime, webhooks: Collection[str]) -> bool:
         """End an alert and store the messages."""
         ended = update(alerts).where(
-            alerts.c.id == alert.id, alerts.c.resolved_at.is_(None), alerts.c.seen_at <= self._instant(unseen_since)
+            alerts.c.id == alert.id,
+            alerts.c.resolved_at.is_(None),
+            alerts.c.seen_at <= self._instant(unseen_since),
         )
-        async with self._connected(writes=True) as connection:
+        async with self._database.open(self._timeout_s, writes=True) as connection:
             stored = await connection.execute(ended.values(resolved_at=self._instant(at)))
             if stored.rowcount != 1:
                 return False
@@ -78,12 +78,12 @@ class SqlAlertBook:
     async def take_due(self, now: datetime, *, lease: timedelta, webhooks: Collection[str]) -> list[Message]:
         """Return messages that are to be sent now. Nothing is locked while there are none."""
         due = self._due(now, webhooks)
-        async with self._connected() as connection:
+        async with self._database.open(self._timeout_s) as connection:
             if (await connection.execute(due.limit(1))).first() is None:
                 return []
-        if not self._is_sqlite:
+        if not self._database.is_sqlite:
             due = due.with_for_update(skip_locked=True, of=alert_messages)
-        async with self._connected(writes=True) as connection:
+        async with self._database.open(self._timeout_s, writes=True) as connection:
             ids = [row.id for row in await connection.execute(due)]
             leased = update(alert_messages).where(alert_messages.c.id.in_(ids))
             await connection.execute(leased.values(due_at=self._instant(now + lease)))
@@ -104,15 +104,13 @@ class SqlAlertBook:
             values |= {"done_at": self._instant(at), "is_sent": delivery.ok}
         else:
             values |= {"due_at": self._instant(retry_at)}
-        async with self._connected(writes=True) as connection:
+        async with self._database.open(self._timeout_s, writes=True) as connection:
             await connection.execute(update(alert_messages).where(alert_messages.c.id == message.id).values(values))
             await connection.commit()
 
     async def aclose(self) -> None:
         """Dispose of the engine; a server that hangs does not delay this for long."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._timeout_s):
-                await self._engine.dispose()
+        await self._database.aclose(self._timeout_s)
 
     def _due(self, now: datetime, webhooks: Collection[str]) -> Select[Any]:
         """Return the query of messages that are due, those apart whose incident's beginning was not said yet."""
@@ -158,30 +156,6 @@ class SqlAlertBook:
         await connection.execute(delete(alert_messages).where(alert_messages.c.created_at < old))
         await connection.execute(delete(alerts).where(alerts.c.resolved_at < very_old))
 
-    @asynccontextmanager
-    async def _connected(self, *, writes: bool = False) -> AsyncIterator[AsyncConnection]:
-        """Yield a connection for some seconds; what is not committed is rolled back.
-
-        Raises:
-            BookAway: the database does not answer, or has no such tables.
-
-        """
-        try:
-            async with asyncio.timeout(self._timeout_s), self._engine.connect() as connection:
-                if self._is_sqlite:
-                    await _check_file(connection)
-                    if writes:
-                        await connection.exec_driver_sql("begin immediate")
-                elif writes:  # on the server too: what a client that is gone has begun would block the others
-                    limit_ms = int(self._timeout_s * 1000)
-                    await connection.execute(text(f"set local statement_timeout = {limit_ms}"))
-                    await connection.execute(text(f"set local idle_in_transaction_session_timeout = {limit_ms}"))
-                yield connection
-        except TimeoutError as error:
-            raise BookAway(f"the database did not answer within {self._timeout_s:g} s") from error
-        except DATABASE_ERRORS as error:
-            raise BookAway(str(unreachable(self._engine.url, error))) from error
-
     def _values(self, alert: Alert) -> dict[str, Any]:
         return {
             "id": alert.id,
@@ -199,10 +173,6 @@ class SqlAlertBook:
             "scope": alert.scope.value,
         }
 
-    def _instant(self, instant: datetime) -> datetime:
-        """Return an instant as the database takes it: SQLite has no time zones, and UTC is meant."""
-        return instant.astimezone(UTC).replace(tzinfo=None) if self._is_sqlite else instant
-
 
 _OF_MESSAGES = (
     alert_messages.c.webhook,
@@ -210,14 +180,6 @@ _OF_MESSAGES = (
     alert_messages.c.created_at,
     alert_messages.c.tries,
 )
-
-
-async def _check_file(connection: AsyncConnection) -> None:
-    try:
-        check_file(connection)
-    except OSError:
-        await connection.invalidate()
-        raise
 
 
 def _alert(row: Row[Any]) -> Alert:

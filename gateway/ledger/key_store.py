@@ -1,24 +1,22 @@
 """Clients' keys in Postgres or SQLite."""
 
-import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from sqlalchemy import Row, Select, func, insert, null, or_, select, text, update
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.key_errors import KeysUnreachable
 from gateway.keys.store import Change, Decide
 from gateway.keys.stored_key import StoredKey
-from gateway.ledger.database import DATABASE_ERRORS, check_file, create_engine, is_sqlite, unreachable
+from gateway.ledger.own_connection import OwnConnection
 from gateway.ledger.tables import client_keys, key_changes
 
 TIMEOUT_S = 3.0  # of everything that is asked; each takes some milliseconds
 READ_AT_ONCE = 500  # rows: some milliseconds of the event loop
 WRITTEN_AT_ONCE = 1000  # ids; SQLite takes 32,766 values in a statement
+# One process at a time changes keys, so that changes are visible in the order of their ids.
 _LOCK = text("select pg_advisory_xact_lock(hashtext('holeshot.keys'))")
 _COLUMNS = tuple(column for column in client_keys.columns if column.name != "last_used_at")
 
@@ -33,12 +31,12 @@ class SqlKeyStore:
             DatabaseUrlError: ``url`` is invalid.
 
         """
-        self._engine: AsyncEngine = create_engine(url, pool_size=1)
-        self._is_sqlite = is_sqlite(self._engine.url)
+        self._database = OwnConnection(url, KeysUnreachable)
+        self._instant = self._database.instant
 
     async def version(self) -> int:
         """Return the id of the last change; 0 if there was none."""
-        async with self._connected() as connection:
+        async with self._database.open(TIMEOUT_S) as connection:
             return int(await connection.scalar(select(func.coalesce(func.max(key_changes.c.id), 0))) or 0)
 
     async def rows(self, changed_after: int | None = None) -> list[StoredKey]:
@@ -55,8 +53,7 @@ class SqlKeyStore:
 
     async def change(self, name: str, decide: Decide, *, who: str, at: datetime) -> Change:
         """Carry out a change, while no other is made."""
-        async with self._connected() as connection:
-            await self._lock(connection)
+        async with self._database.open(TIMEOUT_S, writes=True, lock=_LOCK) as connection:
             query = select(client_keys).where(client_keys.c.name == name, client_keys.c.revoked_at.is_(None))
             found = await connection.execute(query.order_by(client_keys.c.created_at, client_keys.c.id))
             before = [_stored(row) for row in found]
@@ -94,23 +91,21 @@ class SqlKeyStore:
             wanted = select(used.id).where(
                 used.id.in_(some), or_(used.last_used_at.is_(None), used.last_used_at < instant)
             )
-            if not self._is_sqlite:
+            if not self._database.is_sqlite:
                 wanted = wanted.with_for_update(skip_locked=True)
-            async with self._connected() as connection:
+            async with self._database.open(TIMEOUT_S) as connection:
                 await connection.execute(update(client_keys).where(used.id.in_(wanted)).values(last_used_at=instant))
                 await connection.commit()
 
     async def aclose(self) -> None:
         """Dispose of the engine; a server that hangs does not delay this for long, and its connections are aborted."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(TIMEOUT_S):
-                await self._engine.dispose()
+        await self._database.aclose(TIMEOUT_S)
 
     async def _read(self, query: Select[Any]) -> list[StoredKey]:
         """Return the rows of ``query``, a page at a time."""
         found: list[StoredKey] = []
         query = query.order_by(client_keys.c.id).limit(READ_AT_ONCE)
-        async with self._connected() as connection:
+        async with self._database.open(TIMEOUT_S) as connection:
             page: Sequence[Row[Any]] = (await connection.execute(query)).all()
             while page:
                 found += [_stored(row) for row in page]
@@ -119,50 +114,9 @@ class SqlKeyStore:
                 page = (await connection.execute(query.where(client_keys.c.id > page[-1].id))).all()
         return found
 
-    @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[AsyncConnection]:
-        """Yield a connection for some seconds; what is not committed is rolled back.
-
-        Raises:
-            KeysUnreachable: the database does not answer, or has no such tables.
-
-        """
-        try:
-            async with asyncio.timeout(TIMEOUT_S), self._engine.connect() as connection:
-                if self._is_sqlite:
-                    await self._check_file(connection)
-                yield connection
-        except TimeoutError as error:
-            raise KeysUnreachable(f"the database did not answer within {TIMEOUT_S:g} s") from error
-        except DATABASE_ERRORS as error:
-            raise KeysUnreachable(str(unreachable(self._engine.url, error))) from error
-
-    @staticmethod
-    async def _check_file(connection: AsyncConnection) -> None:
-        try:
-            check_file(connection)
-        except OSError:
-            await connection.invalidate()
-            raise
-
-    async def _lock(self, connection: AsyncConnection) -> None:
-        """Let one process at a time change keys, so that changes are visible in the order of their ids."""
-        if self._is_sqlite:
-            await connection.exec_driver_sql("begin immediate")
-            return
-        # On the server too: what a client that is gone has begun would block the next one.
-        limit_ms = int(TIMEOUT_S * 1000)
-        await connection.exec_driver_sql(f"set local statement_timeout = {limit_ms}")
-        await connection.exec_driver_sql(f"set local idle_in_transaction_session_timeout = {limit_ms}")
-        await connection.execute(_LOCK)
-
     def _values(self, row: StoredKey) -> dict[str, Any]:
         values = {**msgspec.structs.asdict(row), "settings": dict(row.settings)}
         return {name: self._instant(value) if isinstance(value, datetime) else value for name, value in values.items()}
-
-    def _instant(self, instant: datetime) -> datetime:
-        """Return an instant as the database takes it: SQLite has no time zones, and UTC is meant."""
-        return instant.astimezone(UTC).replace(tzinfo=None) if self._is_sqlite else instant
 
 
 def _stored(row: Row[Any]) -> StoredKey:

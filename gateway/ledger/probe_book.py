@@ -1,21 +1,19 @@
 """The book of probes in Postgres or SQLite: what they cost is reserved before they are sent, one process at a time."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import func, insert, select, text, update
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.ledger.database import DATABASE_ERRORS, check_file, create_engine, is_sqlite, unreachable
+from gateway.ledger.own_connection import OwnConnection
 from gateway.ledger.tables import attempts, outages, probes
 from gateway.probe_records import Decide, Facts, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
 
 TIMEOUT_S = 5.0  # of everything that is asked; each takes some milliseconds
 LAST = 16  # probes of a deployment that are looked at for failures in a row
 OUTAGE = timedelta(days=1)  # an older one without an end is of a process that was killed
+# One process at a time decides, so that each sees what all others have reserved.
 _LOCK = text("select pg_advisory_xact_lock(hashtext('holeshot.probes'))")
 
 
@@ -29,13 +27,12 @@ class SqlProbeBook:
             DatabaseUrlError: ``url`` is invalid.
 
         """
-        self._engine: AsyncEngine = create_engine(url, pool_size=1)
-        self._is_sqlite = is_sqlite(self._engine.url)
+        self._database = OwnConnection(url, ProbesUnreachable)
+        self._instant = self._database.instant
 
     async def reserve(self, probe: Probe, decide: Decide, *, since: datetime) -> NotProbed | None:
         """Write ``probe`` down unless ``decide`` says why not. No other process decides meanwhile."""
-        async with self._connected() as connection:
-            await self._lock(connection)
+        async with self._database.open(TIMEOUT_S, writes=True, lock=_LOCK) as connection:
             reason = decide(await self._facts(connection, probe, since))
             if reason is None:
                 row = insert(probes).values(
@@ -52,7 +49,7 @@ class SqlProbeBook:
 
     async def settle(self, probe_id: str, end: ProbeEnd) -> None:
         """Write down how a probe ended, and what it cost."""
-        async with self._connected() as connection:
+        async with self._database.open(TIMEOUT_S) as connection:
             values = {
                 "ended_at": self._instant(end.ended_at),
                 "outcome": str(end.outcome),
@@ -65,9 +62,7 @@ class SqlProbeBook:
 
     async def aclose(self) -> None:
         """Dispose of the engine; a server that hangs does not delay this for long."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(TIMEOUT_S):
-                await self._engine.dispose()
+        await self._database.aclose(TIMEOUT_S)
 
     async def _facts(self, connection: AsyncConnection, probe: Probe, since: datetime) -> Facts:
         day = probe.started_at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -103,46 +98,6 @@ class SqlProbeBook:
             called_at=_read(called),
             is_broken=bool(broken),
         )
-
-    @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[AsyncConnection]:
-        """Yield a connection for some seconds; what is not committed is rolled back.
-
-        Raises:
-            ProbesUnreachable: the database does not answer, or has no such table.
-
-        """
-        try:
-            async with asyncio.timeout(TIMEOUT_S), self._engine.connect() as connection:
-                if self._is_sqlite:
-                    await self._check_file(connection)
-                yield connection
-        except TimeoutError as error:
-            raise ProbesUnreachable(f"the database did not answer within {TIMEOUT_S:g} s") from error
-        except DATABASE_ERRORS as error:
-            raise ProbesUnreachable(str(unreachable(self._engine.url, error))) from error
-
-    @staticmethod
-    async def _check_file(connection: AsyncConnection) -> None:
-        try:
-            check_file(connection)
-        except OSError:
-            await connection.invalidate()
-            raise
-
-    async def _lock(self, connection: AsyncConnection) -> None:
-        """Let one process at a time decide, so that each sees what all others have reserved."""
-        if self._is_sqlite:
-            await connection.exec_driver_sql("begin immediate")
-            return
-        limit_ms = int(TIMEOUT_S * 1000)  # on the server too: one that is gone must not block the next
-        await connection.exec_driver_sql(f"set local statement_timeout = {limit_ms}")
-        await connection.exec_driver_sql(f"set local idle_in_transaction_session_timeout = {limit_ms}")
-        await connection.execute(_LOCK)
-
-    def _instant(self, instant: datetime) -> datetime:
-        """Return an instant as the database takes it: SQLite has no time zones, and UTC is meant."""
-        return instant.astimezone(UTC).replace(tzinfo=None) if self._is_sqlite else instant
 
 
 def _failures(outcomes: list[str | None]) -> int:
