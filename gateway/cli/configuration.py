@@ -23,6 +23,16 @@ ConfigOption = Annotated[
     ),
 ]
 
+# Of the running gateway, where a command asks one.
+LOCAL_URL = "http://127.0.0.1:4000"
+UrlOption = Annotated[str, typer.Option(envvar="HOLESHOT_URL", help="URL of the running gateway.")]
+KeyOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="HOLESHOT_KEY", show_envvar=True, help="The key of an admin or a viewer, if keys are required."
+    ),
+]
+
 _NOTHING: Mapping[str, object] = {}
 
 

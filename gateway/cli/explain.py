@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 import typer
 
+from gateway.cli.configuration import LOCAL_URL, KeyOption, UrlOption
 from gateway.cli.terminal import UNKNOWN, fail, say, write_json, write_table
 
 # The gateway's names, and the headings; a gateway of another version may send more or fewer.
@@ -61,15 +62,8 @@ def explain(  # noqa: PLR0917 - options are named on the command line
     mode: Annotated[
         Literal["single", "race", "hedge", "auto"] | None, typer.Option(help="Assume this mode. [default: the model's]")
     ] = None,
-    url: Annotated[
-        str, typer.Option(envvar="HOLESHOT_URL", help="URL of the running gateway.")
-    ] = "http://127.0.0.1:4000",
-    key: Annotated[
-        str | None,
-        typer.Option(
-            envvar="HOLESHOT_KEY", show_envvar=True, help="The key of an admin or a viewer, if keys are required."
-        ),
-    ] = None,
+    url: UrlOption = LOCAL_URL,
+    key: KeyOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the gateway's JSON.")] = False,
 ) -> None:
     """Explain the plan of the next call.

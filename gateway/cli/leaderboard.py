@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.configuration import ConfigOption, read_database_url
+from gateway.cli.configuration import LOCAL_URL, ConfigOption, KeyOption, UrlOption, read_database_url
 from gateway.cli.ranking import Models, ranking
 from gateway.cli.terminal import MISUSED, console, fail, write_json
 from gateway.terminal_text import visible
@@ -21,15 +21,8 @@ _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 def leaderboard(  # noqa: PLR0917 - options are named on the command line
     model: Annotated[str | None, typer.Argument(help="Only this model.")] = None,
-    url: Annotated[
-        str, typer.Option(envvar="HOLESHOT_URL", help="URL of the running gateway.")
-    ] = "http://127.0.0.1:4000",
-    key: Annotated[
-        str | None,
-        typer.Option(
-            envvar="HOLESHOT_KEY", show_envvar=True, help="The key of an admin or a viewer, if keys are required."
-        ),
-    ] = None,
+    url: UrlOption = LOCAL_URL,
+    key: KeyOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the gateway's JSON.")] = False,
     since: Annotated[
         str | None, typer.Option("--since", metavar="1h", help="Read the ledger instead, this far back (s, m, h, d).")

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import typer
 
+from gateway.cli.configuration import LOCAL_URL, KeyOption, UrlOption
 from gateway.cli.terminal import console, fail, json_text, on_a_terminal, say
 
 _SILENT_S = 45.0  # the gateway sends a comment every 15 s
@@ -24,15 +25,8 @@ def tail(  # noqa: PLR0917 - options are named on the command line
         float | None,
         typer.Option("--slow", min=0, metavar="MS", help="Only calls whose first token took longer, or never came."),
     ] = None,
-    url: Annotated[
-        str, typer.Option(envvar="HOLESHOT_URL", help="URL of the running gateway.")
-    ] = "http://127.0.0.1:4000",
-    key: Annotated[
-        str | None,
-        typer.Option(
-            envvar="HOLESHOT_KEY", show_envvar=True, help="The key of an admin or a viewer, if keys are required."
-        ),
-    ] = None,
+    url: UrlOption = LOCAL_URL,
+    key: KeyOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each call as JSON on a line of its own.")] = False,
 ) -> None:
     """Show calls as they end, until Ctrl-C: who was asked, who answered first, and who was cut.
