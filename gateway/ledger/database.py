@@ -1,5 +1,6 @@
 """The ledger's database: its URL, its engine, and the check of its schema's version."""
 
+import asyncio
 import errno
 import sqlite3
 from contextlib import suppress
@@ -104,6 +105,13 @@ def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE
             "server_settings": {"application_name": application, "timezone": "UTC"},
         },
     )
+
+
+async def dispose(engine: AsyncEngine, within_s: float) -> None:
+    """Close the connections; a server that hangs does not delay this for longer, and its connections are aborted."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            await engine.dispose()
 
 
 def is_sqlite(url: URL) -> bool:

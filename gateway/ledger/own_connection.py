@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from sqlalchemy import TextClause
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.ledger.database import DATABASE_ERRORS, check_file, create_engine, is_sqlite, unreachable
+from gateway.ledger.database import DATABASE_ERRORS, check_file, create_engine, dispose, is_sqlite, unreachable
 
 
 class OwnConnection:
@@ -50,10 +50,8 @@ class OwnConnection:
             raise self._away(str(unreachable(self._engine.url, error))) from error
 
     async def aclose(self, within_s: float) -> None:
-        """Dispose of the engine; a server that hangs does not delay this for long, and its connections are aborted."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                await self._engine.dispose()
+        """Close it, also if the server hangs."""
+        await dispose(self._engine, within_s)
 
     def instant(self, instant: datetime) -> datetime:
         """Return an instant as the database takes it: SQLite has no time zones, and UTC is meant."""

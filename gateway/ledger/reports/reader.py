@@ -3,7 +3,6 @@
 import asyncio
 import sqlite3
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import asyncpg
@@ -12,7 +11,15 @@ import structlog
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.ledger.database import DATABASE_ERRORS, check_file, create_engine, is_sqlite, parse_url, unreachable
+from gateway.ledger.database import (
+    DATABASE_ERRORS,
+    check_file,
+    create_engine,
+    dispose,
+    is_sqlite,
+    parse_url,
+    unreachable,
+)
 from gateway.ledger.reports.words import Words
 from gateway.reports import RETRY_S, ReportsUnreachable, ReportTooSlow
 
@@ -76,9 +83,7 @@ class Reader:
         """Close the connections; a server that hangs does not delay this for long."""
         engine, self._engine = self._engine, None
         if engine is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                    await engine.dispose()
+            await dispose(engine, CLOSE_TIMEOUT_S)
 
     def _connecting(self) -> AsyncEngine:
         engine = create_engine(self._url, pool_size=CONNECTIONS)

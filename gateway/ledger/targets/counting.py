@@ -3,16 +3,14 @@
 Every gateway does this. What one has counted the others find; who counts the same again stores the same.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import structlog
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.ledger.database import DATABASE_ERRORS, create_engine, is_sqlite, parse_url, unreachable
+from gateway.ledger.database import DATABASE_ERRORS, create_engine, dispose, is_sqlite, parse_url, unreachable
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.reports.words import Words
 from gateway.ledger.targets import statements
@@ -68,9 +66,7 @@ class TargetCounting:
         """Close the connection; a server that hangs does not delay this for long."""
         engine, self._engine = self._engine, None
         if engine is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                    await engine.dispose()
+            await dispose(engine, CLOSE_TIMEOUT_S)
 
     async def count(self, engine: AsyncEngine) -> int:
         """Count the windows that are not counted, or to which calls have come since; return how many.
