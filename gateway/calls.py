@@ -154,6 +154,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ttft_ms: float | None
     total_ms: float
     overhead_ms: float | None  # the gateway's share of the time to the first byte
+    held_ms: float | None = None  # how long the winner's first token was held back; None: it was not
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     reasoning_tokens: int | None = None

@@ -206,6 +206,7 @@ CALLS: Mapping[str, Sequence[Rule]] = {
     "takeover": [same(lambda _: None)],  # off in this fleet's gateway, as are win_on sentence and valid
     "takeovers": [same(lambda _: None)],
     "first_was_invalid": [same(lambda _: None)],
+    "held_ms": [same(lambda _: None)],  # no call asks for it
     "cache_saved_usd": [
         same(_winners(saved), only=lambda call: _is_one_answer(call) and call.winner.persona.cached_usd)
     ],

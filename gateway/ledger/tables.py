@@ -72,6 +72,7 @@ calls = Table(
     Column("alone_ms", Double),
     Column("alone_predicted_ms", Double),
     Column("alone_age_ms", Double),
+    Column("held_ms", Double),
     Column("deadline_ms", Double),
     Column("deadline_met", Boolean),
     Column("profile", Text),

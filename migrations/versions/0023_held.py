@@ -1,0 +1,17 @@
+"""How long the winner's first token was held back, of calls that ask for it."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0023"
+down_revision = "0022"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("calls", sa.Column("held_ms", sa.Double))
+
+
+def downgrade() -> None:
+    op.drop_column("calls", "held_ms")
