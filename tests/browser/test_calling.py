@@ -9,14 +9,6 @@ from tests.browser.visit import Visit
 ROWS = "least => document.querySelectorAll('main tbody tr').length >= least"
 
 
-def ended(where: Installation, call_id: str) -> tuple[int, int]:
-    """Return how many attempts a call had, and its status."""
-    where.stored([call_id])
-    ids = f"'{call_id}', '{call_id.replace('-', '')}'"
-    [(launched, status)] = where.rows(f"select launched, status_code from calls where id in ({ids})")
-    return launched, status
-
-
 def test_a_first_visit_says_what_to_do_and_sends_three_calls(fresh: Installation, visit: Callable[..., Visit]) -> None:
     seen = visit(fresh)
     page = seen.open("live")
@@ -41,21 +33,10 @@ def test_the_playground_shows_answer_race_and_cost(demo: Installation, visit: Ca
     call_id = str(page.get_by_role("link", name="Open the call").get_attribute("href")).rpartition("/")[2]
     page.wait_for_selector(".stats")
     assert len(page.locator(".reply").inner_text()) > 20
-    launched, status = ended(demo, call_id)
+    launched, status = demo.ended(call_id)
     assert status == 200
     page.wait_for_function("all => document.querySelectorAll('.timeline li').length === all", arg=launched)
     assert seen.complaints == []
-
-
-def test_an_answer_is_stopped(demo: Installation, visit: Callable[..., Visit]) -> None:
-    page = visit(demo).open("playground")
-    page.get_by_role("button", name="Send").click()
-    page.wait_for_function("() => document.querySelector('.reply').innerText.length > 5")
-    page.get_by_role("button", name="Stop").click()
-    page.locator(".reply").get_by_text("stopped").wait_for()
-    call_id = str(page.get_by_role("link", name="Open the call").get_attribute("href")).rpartition("/")[2]
-    _, status = ended(demo, call_id)
-    assert status == 499
 
 
 def test_it_works_under_a_prefix(demo: Installation, visit: Callable[..., Visit]) -> None:

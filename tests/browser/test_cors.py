@@ -9,27 +9,31 @@ from typing import Any
 
 import pytest
 
-from tests.browser.installation import KEYS, MODEL, Installation, installed, people
+from tests.browser.installation import KEYS, Installation, installed, people
+from tests.browser.upstream import BEGINNING, ENDLESS, odd_fleet, odd_upstream
 from tests.browser.visit import Visit
 
-# Fetches and reads as it comes; an answer that the browser keeps from the page is null.
-ASK = """async ([url, options]) => {
+# Fetches and reads up to some words, or to the end; an answer that the browser keeps from the page is null.
+ASK = """async ([url, options, upTo]) => {
   try {
     const response = await fetch(url, options);
     const headers = Object.fromEntries(response.headers);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    let [text, pieces] = ["", 0];
+    let text = "";
     for (;;) {
       const { done, value } = await reader.read();
-      if (done) return { status: response.status, headers, text, pieces };
-      text += value;
-      pieces += 1;
+      if (!done) text += value;
+      if (done || (upTo && text.includes(upTo))) {
+        await reader.cancel();
+        return { status: response.status, headers, text };
+      }
     }
   } catch {
     return null;
   }
 }"""
-BODY = json.dumps({"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "Why race?"}]})
+MESSAGES = [{"role": "user", "content": "Why race?"}]
+BODY, WITHOUT_END = (json.dumps({"model": model, "stream": True, "messages": MESSAGES}) for model in ("short", ENDLESS))
 JSON = {"content-type": "application/json"}
 RPM = 2
 OF_OPERATORS = (
@@ -86,16 +90,21 @@ def unlisted() -> Iterator[str]:
 def shared(tmp_path_factory: pytest.TempPathFactory, listed: str) -> Iterator[Installation]:
     config = people()
     config["clients"]["app"]["rpm"] = RPM
-    with installed(tmp_path_factory.mktemp("shared") / "gateway", cors=[listed], **config) as installation:
-        yield installation
+    with odd_upstream() as url:
+        config |= odd_fleet(url)
+        with installed(tmp_path_factory.mktemp("shared") / "gateway", cors=[listed], **config) as installation:
+            yield installation
 
 
 def asking(seen: Visit, gateway: Installation) -> Callable[..., Any]:
-    """Return what asks the gateway from the page that is open: ``ask(path, key, **options of fetch)``."""
+    """Return what asks the gateway from the page that is open: ``ask(path, key, **options of fetch)``.
 
-    def ask(path: str, key: str | None = None, **options: Any) -> Any:
+    It reads the whole answer, or with ``up_to`` until these words have come.
+    """
+
+    def ask(path: str, key: str | None = None, *, up_to: str | None = None, **options: Any) -> Any:
         headers = options.pop("headers", {}) | ({"authorization": f"Bearer {key}"} if key else {})
-        return seen.page.evaluate(ASK, [f"{gateway.url}{path}", {**options, "headers": headers}])
+        return seen.page.evaluate(ASK, [f"{gateway.url}{path}", {**options, "headers": headers}, up_to])
 
     return ask
 
@@ -114,7 +123,8 @@ def test_a_listed_page_streams_and_reads_headers_and_errors(
     answer = ask("/v1/chat/completions", KEYS["root"], **chat)
     assert answer["status"] == 200
     assert answer["text"].rstrip().endswith("data: [DONE]")
-    assert answer["pieces"] > 1
+    streamed = ask("/v1/chat/completions", KEYS["root"], up_to=BEGINNING, **{**chat, "body": WITHOUT_END})
+    assert (streamed["status"], BEGINNING in streamed["text"]) == (200, True)
     assert {"x-request-id", "x-holeshot-call-id", "x-holeshot-deployment"} <= answer["headers"].keys()
     wrong = ask("/v1/chat/completions", "hs-nobody", **chat)
     assert (wrong["status"], "unknown" in wrong["text"]) == (401, True)

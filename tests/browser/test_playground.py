@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.browser.installation import KEYS, Installation, installed
-from tests.browser.upstream import MARKUP, models, odd_upstream
+from tests.browser.upstream import BEGINNING, ENDLESS, MARKUP, odd_fleet, odd_upstream
 from tests.browser.visit import Visit
 
 if TYPE_CHECKING:
@@ -19,10 +19,9 @@ HELD = "**/api/calls/*"  # a call as it was recorded
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    with odd_upstream() as url:
-        config = {"providers": {"odd": {"base_url": url, "api_key": "unused"}}, "models": models()}
-        with installed(tmp_path_factory.mktemp("odd") / "gateway", **config) as installation:
-            yield installation
+    folder = tmp_path_factory.mktemp("odd") / "gateway"
+    with odd_upstream() as url, installed(folder, **odd_fleet(url)) as installation:
+        yield installation
 
 
 def ask(page: "Page", model: str) -> str:
@@ -71,7 +70,8 @@ def test_a_model_that_a_link_names_is_the_one_that_is_asked(odd: Installation, v
 def test_figures_of_an_earlier_call_are_not_drawn_under_a_later_one(
     odd: Installation, visit: Callable[..., Visit]
 ) -> None:
-    page = visit(odd).open("playground")
+    seen = visit(odd)
+    page = seen.open("playground")
     held: list[Any] = []
     page.route(HELD, lambda route: held.append(route))  # noqa: PLW0108 - Playwright sets attributes on it
     with page.expect_request(HELD):
@@ -81,17 +81,29 @@ def test_figures_of_an_earlier_call_are_not_drawn_under_a_later_one(
     first, *_ = held
     with page.expect_response(first.request.url):
         first.continue_()
-    page.wait_for_timeout(100)
+    seen.settle()
     assert page.locator(".stats").count() == 0
 
 
+def test_an_answer_is_stopped(odd: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(odd).open("playground")
+    page.get_by_label("Model").select_option(ENDLESS)
+    page.get_by_role("button", name="Send").click()
+    page.locator(".reply").get_by_text(BEGINNING).wait_for()
+    page.get_by_role("button", name="Stop").click()
+    page.locator(".reply").get_by_text("stopped").wait_for()
+    call_id = str(page.get_by_role("link", name="Open the call").get_attribute("href")).rpartition("/")[2]
+    assert odd.ended(call_id) == (1, 499)
+
+
 def test_stop_is_reached_by_keyboard_and_leaves_the_focus_where_it_was(
-    demo: Installation, visit: Callable[..., Visit]
+    odd: Installation, visit: Callable[..., Visit]
 ) -> None:
-    page = visit(demo).open("playground")
+    page = visit(odd).open("playground")
+    page.get_by_label("Model").select_option(ENDLESS)
     page.get_by_label("Prompt").focus()
     page.keyboard.press("Control+Enter")
-    page.wait_for_function("() => document.querySelector('.reply').innerText.length > 5")
+    page.locator(".reply").get_by_text(BEGINNING).wait_for()
     page.get_by_role("button", name="Stop").focus()
     page.keyboard.press("Enter")
     page.locator(".reply").get_by_text("stopped").wait_for()

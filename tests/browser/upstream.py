@@ -2,14 +2,16 @@
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 MARKUP = "<script>window.broken = 1</script><img src=x onerror='window.broken = 1'> & \u202e"
+ENDLESS = "endless"  # it begins, and then says nothing more until its client hangs up
+BEGINNING = "Once upon a time"
 _CALLED = {"index": 0, "id": "c1", "type": "function", "function": {"name": "weather", "arguments": ""}}
-_ANSWERS: Mapping[str, list[tuple[dict[str, Any], str | None]]] = {
+_ANSWERS: Mapping[str, Sequence[tuple[dict[str, Any], str | None]]] = {
     "markup": [({"content": MARKUP}, None), ({}, "stop")],
     "tools": [
         ({"tool_calls": [_CALLED]}, None),
@@ -18,6 +20,7 @@ _ANSWERS: Mapping[str, list[tuple[dict[str, Any], str | None]]] = {
     ],
     "refusal": [({"refusal": "I would rather "}, None), ({"refusal": "not."}, None), ({}, "stop")],
     "short": [({"content": "Once upon a"}, None), ({}, "length")],
+    ENDLESS: [({"content": BEGINNING}, None)],
 }
 
 
@@ -36,9 +39,10 @@ def odd_upstream() -> Iterator[str]:
         server.server_close()
 
 
-def models() -> dict[str, Any]:
-    """Return the settings of all its models, at the provider ``odd``."""
-    return {name: {"deployments": [f"odd/{name}"]} for name in (*_ANSWERS, "down")}
+def odd_fleet(url: str) -> dict[str, Any]:
+    """Return the settings of a gateway that has all its models, at the provider ``odd`` with this base URL."""
+    models = {name: {"deployments": [f"odd/{name}"]} for name in (*_ANSWERS, "down")}
+    return {"providers": {"odd": {"base_url": url, "api_key": "unused"}}, "models": models}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -55,6 +59,10 @@ class _Handler(BaseHTTPRequestHandler):
             choice = {"index": 0, "delta": delta, "finish_reason": reason}
             chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": model, "choices": [choice]}
             self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
+        if model == ENDLESS:
+            with suppress(OSError):  # the connection was dropped
+                self.connection.recv(1)
+            return
         self.wfile.write(b"data: [DONE]\n\n")
 
     def log_message(self, *_: object) -> None:
