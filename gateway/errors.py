@@ -4,6 +4,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── InvalidRequest              400  the request itself is at fault
 ├── Unauthorized                401
 │   ├── NoKey                         none was sent
+│   │   └── NotSignedIn               the page asks whether anybody has signed in; not counted as a refusal
 │   ├── WrongKey                      nobody has it; such answers to an address that guesses are delayed
 │   ├── KeyExpired                    it has expired (this and the other errors about keys are in key_errors.py)
 │   └── SessionEnded                  a browser's session is over

@@ -1,6 +1,6 @@
 """The errors about clients' keys: those that clients receive, and those with which calls of ended keys are cut."""
 
-from gateway.errors import ApiError, ClientDisconnected, Unauthorized
+from gateway.errors import ApiError, ClientDisconnected, NoKey, Unauthorized
 
 
 class KeyExpired(Unauthorized):
@@ -11,6 +11,10 @@ class KeyExpired(Unauthorized):
     def __init__(self, message: str, *, client: str | None = None) -> None:
         super().__init__(message)
         self.client = client
+
+
+class NotSignedIn(NoKey):
+    """The page asks who has signed in, and nobody has. No refusal: the page asks this before it asks for a key."""
 
 
 class SessionEnded(Unauthorized):

@@ -15,10 +15,12 @@ import structlog
 
 from gateway.errors import ApiError, ClientDisconnected
 from gateway.ingress.refusal_minutes import RefusalMinutes
+from gateway.key_errors import NotSignedIn
 from gateway.race_failures import RaceFailed
 
 LINE_S = 1.0  # between two lines of the same kind
 CALL_ID = "x-holeshot-call-id"
+_NO_REFUSALS = (RaceFailed, ClientDisconnected, NotSignedIn)
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -49,8 +51,8 @@ class Refusals:
         self._kinds: dict[tuple[int, str], _Kind] = {}  # few: one for each status and reason of the error tree
 
     def add_error(self, error: ApiError, refused: Callable[[], Refused]) -> None:
-        """Record the error that a client is answered with, unless it belongs to a call or comes from a provider."""
-        if CALL_ID not in error.headers and not isinstance(error, RaceFailed | ClientDisconnected):
+        """Record the error that a client is answered with, unless it belongs to a call or is no refusal."""
+        if CALL_ID not in error.headers and not isinstance(error, _NO_REFUSALS):
             self.add(error.status_code, error.kind, refused())
 
     def add(self, status: int, reason: str, refused: Refused, *, defect: BaseException | None = None) -> None:

@@ -6,12 +6,13 @@ import msgspec
 from aiohttp import web
 
 from gateway import __version__
-from gateway.errors import BodyTimeout, BodyTooLarge, Forbidden, InvalidRequest, UnsupportedMediaType
+from gateway.errors import BodyTimeout, BodyTooLarge, Forbidden, InvalidRequest, NoKey, UnsupportedMediaType
 from gateway.ingress.admission import JSON, digest_of
 from gateway.ingress.api.answers import answer
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.sessions import LIFETIME_S, NAME, secret_of
 from gateway.ingress.visitors import SSO, admit_visitor, demand_own_page, is_https
+from gateway.key_errors import NotSignedIn
 from gateway.settings.role import Role
 
 _LONGEST = 4096  # bytes of a body with a key: whoever sends it has not been admitted yet
@@ -22,8 +23,16 @@ class _SignIn(msgspec.Struct):
 
 
 async def get_session(request: web.Request) -> web.Response:
-    """Return who looks, and what the page needs to know of the gateway before it shows anything."""
-    client = admit_visitor(request)
+    """Return who looks, and what the page needs to know of the gateway before it shows anything.
+
+    Raises:
+        NotSignedIn: nobody has signed in, and no key is sent.
+
+    """
+    try:
+        client = admit_visitor(request)
+    except NoKey as error:
+        raise NotSignedIn(error.message) from None
     context = request.app[CONTEXT]
     state = context.process.readiness()
     table = context.admission.keys.table

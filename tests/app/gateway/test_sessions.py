@@ -52,6 +52,15 @@ async def test_without_signing_in_there_is_a_page_and_no_data(serve: Serve) -> N
         assert running.requests == 0
 
 
+async def test_that_the_page_asks_who_has_signed_in_is_no_refusal(serve: Serve) -> None:
+    async with serve(config=people()) as running:
+        visitor = Visitor(running)
+        assert await visitor.look("/api/session") == 401
+        assert await visitor.look("/api/leaderboard") == 401
+        running.gateway.context.refusals.close()
+        assert await running.rows("select reason, n from refusals") == [{"reason": "no_api_key", "n": 1}]
+
+
 async def test_signing_out_takes_the_cookie_away(serve: Serve) -> None:
     async with serve(config=people()) as running:
         visitor = await signed_in(running)
